@@ -69,7 +69,6 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shar
 	$(BIN)/python -m benchmarks.done
 	$(BIN)/python -m benchmarks.chat
 	$(BIN)/python -m benchmarks.prefix
-	$(BIN)/python -m benchmarks.damage
 	$(BIN)/python -m benchmarks.workers
 
 docs: $(STAMP_ALL) ## the pages of docs/, the README, API and command line reference as a site, in site/

@@ -8,7 +8,6 @@ flipped, cut off or overwritten in any file; a disk that is full; no file handle
 any moment; a fork while another thread learns. Then another process opens the folder and looks: every run that was
 acknowledged is there with its verdict and its entry, nothing of one user is shown to another, and an agent's run goes
 as it goes without the memory. What is gone without a word in `report().problems` or `toolmem doctor` is a loss.
-Damaged indexes of Chroma have a campaign of their own: ``python -m benchmarks.damage``.
 """
 
 from __future__ import annotations
@@ -37,11 +36,12 @@ from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from benchmarks.damage import SECONDS
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.cli.health import examine
 from langgraph_toolmem.nodes import InertiaShortcut, shortcut_condition
 
+SECONDS: Final = 60
+"""A process that has not ended after so long hangs."""
 APART: Final = ("toolmem", "{user_id}")
 USERS: Final = ("ann", "bob")
 RUNS: Final = 6

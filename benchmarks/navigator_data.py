@@ -12,7 +12,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from langgraph_toolmem.navigator.history import Flow, History
-from langgraph_toolmem.runs.outputs import output_of_text
+from langgraph_toolmem.runs.messages import output_of_text
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.words.result_paths import is_table
 

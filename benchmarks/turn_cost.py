@@ -90,6 +90,7 @@ def measured(mode: str, length: int, requests: int) -> tuple[float, float]:
     for remembers in (False, True):
         workload = Workload(TOOLS, seed=1)
         memory = ToolMemory(None)
+        middleware = tool_memory_middleware(memory, **MODES[mode]) if remembers else []  # what it keeps is kept of all
         for thread, messages in workload.runs(HISTORY if remembers else 0):
             memory.finish(messages, thread_id=thread, success=True)
         memory.flush()
@@ -97,7 +98,6 @@ def measured(mode: str, length: int, requests: int) -> tuple[float, float]:
         history = thread_of(workload, length)
         runs = [convert_to_messages(run) for _, run in workload.runs(requests)]
         tools = tools_of(workload)
-        middleware = tool_memory_middleware(memory, **MODES[mode]) if remembers else []
         model: Any = ScriptedChatModel(script=Next(runs))
         agent: Any = create_agent(model, tools, middleware=middleware, checkpointer=InMemorySaver())
         config: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 100}

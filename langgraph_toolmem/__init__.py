@@ -45,8 +45,7 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.navigator import Navigator
     from langgraph_toolmem.navigator.plan.chains import Plan
     from langgraph_toolmem.navigator.tool_search.hit import ToolHit
-    from langgraph_toolmem.report.report import Report
-    from langgraph_toolmem.report.savings import Period, TokenPrice
+    from langgraph_toolmem.report.report import Period, Report, TokenPrice
     from langgraph_toolmem.sit import SIT
     from langgraph_toolmem.sit.policy import SITPolicy
     from langgraph_toolmem.sit.suggest import Suggestion
@@ -65,7 +64,7 @@ _HOMES = {
     "InertiaSettings": "inertia.settings",
     "Navigator": "navigator",
     "PaperPolicy": "inertia.policy",
-    "Period": "report.savings",
+    "Period": "report.report",
     "Plan": "navigator.plan.chains",
     "Preference": "entries.preferences",
     "Prefetch": "inertia.prefetch.settings",
@@ -76,7 +75,7 @@ _HOMES = {
     "SIT": "sit",
     "SITPolicy": "sit.policy",
     "Suggestion": "sit.suggest",
-    "TokenPrice": "report.savings",
+    "TokenPrice": "report.report",
     "ToolHit": "navigator.tool_search.hit",
     "ToolMemory": "memory",
     "default_methods": "memory",

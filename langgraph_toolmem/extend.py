@@ -5,15 +5,12 @@ step (`Step`). ``examples/own_method`` is one in a folder. It is given to a memo
 ``ToolMemory(path, methods=default_methods(Lessons()))``.
 """
 
-from langgraph_toolmem.core.contributions import Section, TextTable
 from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.core.listener import EndedRun, Import, JudgedRun, LearnedTurn
-from langgraph_toolmem.core.method import Method
-from langgraph_toolmem.core.row_kinds import Near, RowKind
-from langgraph_toolmem.core.rows import Rows
+from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, LearnedTurn, Method, Section, TextTable
+from langgraph_toolmem.core.rows import Near, RowKind, Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import Forgotten
-from langgraph_toolmem.stores.items import Hit, VectorItem
+from langgraph_toolmem.stores.vectors import Hit, VectorItem
 from langgraph_toolmem.turn.ask import Ask, Asking
 from langgraph_toolmem.turn.call import Call, Said
 from langgraph_toolmem.turn.node import StepNode

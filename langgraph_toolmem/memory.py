@@ -14,12 +14,10 @@ from langgraph_toolmem.base.twins import twin
 from langgraph_toolmem.core.core import DEFAULT_NAMESPACE, Core
 from langgraph_toolmem.core.forgetting import Forgetting, seconds_of
 from langgraph_toolmem.core.jobs import FLUSH_SECONDS
-from langgraph_toolmem.core.listener import EndedRun, Import
-from langgraph_toolmem.core.method import Method, check_installed, check_methods, installed
+from langgraph_toolmem.core.method import EndedRun, Import, Method, check_installed, check_methods, installed
 from langgraph_toolmem.graph.view import GraphView, view_of
 from langgraph_toolmem.report.holdout import compare
-from langgraph_toolmem.report.report import Report, make_report
-from langgraph_toolmem.report.savings import TokenPrice
+from langgraph_toolmem.report.report import Report, TokenPrice, make_report
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike
 from langgraph_toolmem.stores.events import Fsync
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from langgraph_toolmem.inertia import Inertia
     from langgraph_toolmem.navigator import Navigator
     from langgraph_toolmem.sit import SIT
-    from langgraph_toolmem.stores.executors import Executor
 
 T = TypeVar("T", bound="ToolMemory")
 
@@ -84,7 +81,6 @@ class ToolMemory:
         fsync: "snapshot": what was acknowledged survives the end of the process; "always": of the machine too;
             "never": no waiting for the disk at all.
         read_only: look, but do not write; works beside a writing process. now: seconds since 1970.
-        executor: when background work is done; None: in a thread of its own.
         holdout: this share of the episodes, drawn by `seed` and their identity, runs without hints and without calls
             made in the model's place; the memory goes on learning in them, and `report` compares (0.05 is a good one).
         retention: requests, values, verdicts, entries, summaries and atoms that are older go, in the background, at the
@@ -112,7 +108,6 @@ class ToolMemory:
         fsync: Fsync = "snapshot",
         read_only: bool = False,
         now: Callable[[], float] = time.time,
-        executor: Executor | None = None,
         holdout: float = 0.0,
         seed: int = 0,
         retention: timedelta | float | None = None,
@@ -123,7 +118,7 @@ class ToolMemory:
         given: dict[str, Any] = {"tools": tools, "reads": reads, "embeddings": embeddings}
         given |= {"chroma": chroma, "store": store}
         given |= {"namespace": namespace, "graph_namespace": graph_namespace, "fsync": fsync, "read_only": read_only}
-        given |= {"now": now, "executor": executor, "holdout": holdout, "seed": seed, "ages": retention is not None}
+        given |= {"now": now, "holdout": holdout, "seed": seed, "ages": retention is not None}
         given |= {"store_timeout": store_timeout, "step_timeout": step_timeout}
         kept_for = seconds_of(retention)
         self._core = Core(path, self._methods, **given)

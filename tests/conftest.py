@@ -17,6 +17,7 @@ from desk import Desk
 from typer.main import get_command
 
 from langgraph_toolmem import ToolMemory, inertia
+from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.inertia.confidence import at_once
 
 
@@ -77,6 +78,12 @@ def desk() -> Desk:
 def memory(desk: Desk) -> Iterator[ToolMemory]:
     with ToolMemory.ephemeral(tools=desk.tools) as made:
         yield made
+
+
+@pytest.fixture
+def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs are done when the test calls `Jobs.work`, and not before."""
+    monkeypatch.setattr(Jobs, "begin", lambda self, after=0.0: False)
 
 
 @pytest.fixture

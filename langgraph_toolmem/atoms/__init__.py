@@ -33,9 +33,7 @@ from langgraph_toolmem.base.checks import is_count, is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.twins import twin
-from langgraph_toolmem.core.contributions import Section, outcome_in_words, shown_in_words
-from langgraph_toolmem.core.listener import EndedRun, Import, JudgedRun
-from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words, shown_in_words
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import GOOD
 from langgraph_toolmem.runs.run import Run
@@ -80,7 +78,7 @@ class Atoms(Method):
     def open(self, core: Core) -> None:
         """Takes its kinds of jobs."""
         super().open(core)
-        core.jobs.handle("atoms", lambda job: self.keeping.do(job))
+        core.jobs.handle("atoms", lambda jobs: self.keeping.do(jobs), undo=lambda job: self.keeping.undo(job))
         if self._writer is not None:
             core.jobs.handle_slow("wording", lambda job: self.keeping.word(job), lambda *a: self.keeping.take_words(*a))
 

@@ -22,7 +22,7 @@ from langgraph_toolmem.atoms.atoms import Atom, make_atom
 from langgraph_toolmem.atoms.known import leaves_of
 from langgraph_toolmem.atoms.tracker import type_named
 from langgraph_toolmem.atoms.words import is_in, slots_in
-from langgraph_toolmem.base.failures import log_failure
+from langgraph_toolmem.base.errors import log_failure
 from langgraph_toolmem.base.models import is_unreadable
 from langgraph_toolmem.runs.run import ExecutedCall
 from langgraph_toolmem.runs.values import canon

@@ -65,38 +65,41 @@ class Extractor:
             source: what the atoms name as their source; the run's id by default.
         """
         named = run.thread_id if source is None else source
-        masked, hidden = self._masked(run)
+        masked, hidden, knew = self._masked(run)
         found: list[Extracted] = []
-        state, known, asked = RunState(cut=run.truncated), Known(), ""
-        for event in run.earlier[-EARLIER:]:  # what the thread knew before this episode
+        state, asked = RunState(cut=run.truncated), ""
+        for event in run.earlier[-EARLIER:]:
             state.push(event)
-            known.push(event, self.slots)
         for event in run.events:
             if isinstance(event, UserMessage):
                 asked = event.text
             elif event.steps:
+                known = knew[id(event)]
                 where, types = situation(state, known, self.abouts, hidden), tuple(sorted(known.types))
                 for step in event.steps:
                     if step.status == "ok":
                         atom = self._atom(step, where, masked[id(step)], value, origin, named or "")
                         found.append(Extracted(step.key, atom, step, asked, types))
             state.push(event)
-            known.push(event, self.slots)
         return found
 
-    def _masked(self, run: Run) -> tuple[dict[int, Masked], dict[str, str]]:
-        """Each call without its values, by `id` of the step; and the values of all calls, which no atom may tell.
+    def _masked(self, run: Run) -> tuple[dict[int, Masked], dict[str, str], dict[int, Known]]:
+        """Each call without its values, by `id` of the step; the values of all calls, which no atom may tell; and what
+        the thread knew before each turn of the episode, by `id` of the turn.
 
         A request names what only later calls use, so all of them are read before the first sub-goal is worded.
         """
         masked: dict[int, Masked] = {}
         hidden: dict[str, str] = {}
-        known, said, answered = Known(), "", set[str]()
-        for event in (*run.earlier[-EARLIER:], *run.events):
+        known, said, answered, knew = Known(), "", set[str](), dict[int, Known]()
+        earlier = run.earlier[-EARLIER:]
+        for index, event in enumerate((*earlier, *run.events)):
             if isinstance(event, UserMessage):
                 said += "\n" + event.text
                 known.push(event, self.slots)
                 continue
+            if event.steps and index >= len(earlier):
+                knew[id(event)] = known.copy()
             for step in event.steps:
                 masked[id(step)] = mask(
                     step.tool, step.args, self.slots, known, habits=self.habits, text=said, answered=answered
@@ -104,15 +107,16 @@ class Extractor:
                 hidden |= masked[id(step)].values
             for step in event.steps:
                 if step.status == "ok":
-                    for label, value in told(step, self.slots):
+                    values = told(step, self.slots)
+                    for label, value in values:
                         answered.add(canon(value).lower())
                         if isinstance(value, str) and (label == EMAIL or not PERSONS.isdisjoint(words_of(label))):
                             hidden.setdefault(value, label)
-            known.push(event, self.slots)
+                    known.take(step, self.slots, values)
         for name in (name for value in list(hidden) if "@" in value for name in names_in(value)):
             hidden.setdefault(name, NAME)
         hidden = dict.fromkeys(sorted(self.habits.names), NAME) | hidden
-        return masked, {text: label for text, label in hidden.items() if self._private(text)}
+        return masked, {text: label for text, label in hidden.items() if self._private(text)}, knew
 
     def _private(self, text: str) -> bool:
         """Whether a value says more than the tools' own words do."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.atoms.atoms import Atom, from_plain, merge_all, to_plain
@@ -18,8 +17,8 @@ from langgraph_toolmem.atoms.support import Support, storable
 from langgraph_toolmem.atoms.writer import AtomWriter, from_job, to_job, worded
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.core.jobs import NotYetError
-from langgraph_toolmem.core.listener import EndedRun
+from langgraph_toolmem.core.jobs import NotYetError, by_namespace
+from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.runs.run import Run
 
@@ -109,8 +108,7 @@ class AtomKeeping:
 
     def store(self, user: User, supports: Sequence[Support]) -> None:
         """Stores atoms here and now."""
-        new = put(self.rows, supports, user)
-        if new:
+        if supports and (new := put(self.rows, supports, user)):
             self._core.count("atoms", new)
 
     def import_runs(
@@ -142,27 +140,29 @@ class AtomKeeping:
 
     # --- in the background ---
 
-    def do(self, job: Job) -> Callable[[], object]:
-        """Stores the atoms of a run, or a verdict on them; returns what undoes it."""
-        said, user = job.payload, _user(job)
-        run, score, namespace = said["run"], said["score"], user.namespace
-        if "atoms" in said:
-            made = (from_plain(plain) for plain in said["atoms"])
-            given = [Support(atom, run, job.user, score, said["time"]) for atom in made]
-            if said.get("again"):
-                look_again = put(self.rows, given, user, missing=True) > 0
-            else:
-                self.store(user, given)
-                # Others may write to it. What is worded anew is looked for in vain.
-                look_again = self._core.vectors.given and not said.get("worded")
-            if look_again:
-                key = digest("again", job.id)
-                after = CHECK_SECONDS * (1 + int(key[:2], 16) / 255)  # not when all others look too
-                where: dict[str, Any] = {"run": run, "user": job.user, "namespace": namespace}
-                self._core.jobs.put(ATOMS, {**said, "again": True}, **where, key=key, line="", after=after)
-        else:
-            judge(self.rows, run, score, user)
-        return partial(self.rows.forget_of, run, user)
+    def do(self, jobs: Sequence[Job]) -> None:
+        """Store the atoms of runs, all of a namespace at once, and verdicts on them."""
+        for user, some in by_namespace(jobs):
+            self.store(user, [each for job in some if not job.payload.get("again") for each in _supports(job)])
+            for job in some:
+                said = job.payload
+                if "atoms" not in said:
+                    judge(self.rows, said["run"], said["score"], _user(job))
+                elif said.get("again"):
+                    if put(self.rows, _supports(job), user, missing=True):
+                        self._look_again(job)
+                elif self._core.vectors.given and not said.get("worded"):
+                    self._look_again(job)  # others may write to it; what is worded anew would be looked for in vain
+
+    def undo(self, job: Job) -> None:
+        """Take away the atoms of a job whose user was forgotten meanwhile."""
+        self.rows.forget_of(job.payload["run"], _user(job))
+
+    def _look_again(self, job: Job) -> None:
+        said, key = job.payload, digest("again", job.id)
+        after = CHECK_SECONDS * (1 + int(key[:2], 16) / 255)  # not when all others look too
+        where: dict[str, Any] = {"run": said["run"], "user": job.user, "namespace": said["namespace"]}
+        self._core.jobs.put(ATOMS, {**said, "again": True}, **where, key=key, line="", after=after)
 
     def word(self, job: Job) -> str:
         """What the model says of the steps of a run, as JSON."""
@@ -182,6 +182,12 @@ class AtomKeeping:
                 made[each.atom.id] = storable(worded(each, Pattern.model_validate(said)))
         if made and not reword(self.rows, job.payload["run"], made, _user(job)):
             raise NotYetError("the atoms of that run are not stored yet", tries=WAITS + 1)
+
+
+def _supports(job: Job) -> list[Support]:
+    said = job.payload
+    made = map(from_plain, said.get("atoms", ()))
+    return [Support(atom, said["run"], job.user, said["score"], said["time"]) for atom in made]
 
 
 def _user(job: Job) -> User:

@@ -130,8 +130,12 @@ class Known:
             return
         for step in event.steps:
             if step.status == "ok":
-                for label, value in (*given(step, slots), *told(step, slots)):
-                    self.add(label, value)
+                self.take(step, slots, told(step, slots))
+
+    def take(self, step: ExecutedCall, slots: Slots, answered: Iterable[tuple[str, Any]]) -> None:
+        """Takes in what a call was given, and the values of its answer (`told`)."""
+        for label, value in (*given(step, slots), *answered):
+            self.add(label, value)
 
     def copy(self) -> Known:
         """The same values, to be changed apart."""
@@ -173,35 +177,36 @@ def given(step: ExecutedCall, slots: Slots) -> Iterator[tuple[str, Any]]:
             yield parameter.type_of(value), value
 
 
-def told(step: ExecutedCall, slots: Slots) -> Iterator[tuple[str, Any]]:
+def told(step: ExecutedCall, slots: Slots) -> list[tuple[str, Any]]:
     """Types and values of a call's answer."""
     output = step.output
     if isinstance(output, str):
-        for value in values_in(output[:1000]):
-            if value.kind in PLAIN or value.kind == ID:
-                yield value.kind, value.text
-        return
-    for path, value in islice(_answered(output, "", 0), MAX_LEAVES):
-        yield slots.output(step.tool, path, value), value
+        return [(v.kind, v.text) for v in values_in(output[:1000]) if v.kind in PLAIN or v.kind == ID]
+    leaves: list[tuple[str, Any]] = []
+    _read_answer(output, "", 0, leaves)
+    found: list[tuple[str, Any]] = []
+    for path, value in leaves[:MAX_LEAVES]:
+        found.append((slots.output(step.tool, path, value), value))
         if isinstance(value, str) and kind_of(value) == FILE:
-            yield FILE, value
+            found.append((FILE, value))
+    return found
 
 
-def _answered(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
-    """The scalars of an answer with their paths; the keys of a table are ids of its rows."""
-    if depth > MAX_DEPTH:
+def _read_answer(value: Any, path: str, depth: int, leaves: list[tuple[str, Any]]) -> None:
+    """Adds the scalars of an answer with their paths; the keys of a table are ids of its rows."""
+    if depth > MAX_DEPTH or len(leaves) >= MAX_LEAVES:
         return
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         table = bool(value) and is_table(value)
         for key, inner in islice(value.items(), MAX_ROWS if table else None):
             if table:
-                yield f"{path}[].id", str(key)
-            yield from _answered(inner, f"{path}[]" if table else f"{path}.{key}" if path else str(key), depth + 1)
+                leaves.append((f"{path}[].id", str(key)))
+            _read_answer(inner, f"{path}[]" if table else f"{path}.{key}" if path else str(key), depth + 1, leaves)
     elif isinstance(value, (list, tuple)):
         for inner in value[:MAX_ROWS]:
-            yield from _answered(inner, f"{path}[]", depth + 1)
+            _read_answer(inner, f"{path}[]", depth + 1, leaves)
     else:
-        yield path, value
+        leaves.append((path, value))
 
 
 def leaves_of(args: Any, path: str = "") -> Iterator[tuple[str, Any]]:

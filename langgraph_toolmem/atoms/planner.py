@@ -20,7 +20,7 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.runs.outputs import text_of
+from langgraph_toolmem.runs.messages import text_of
 from langgraph_toolmem.search.embedders import clean
 from langgraph_toolmem.turn.ask import Ask, Asking
 

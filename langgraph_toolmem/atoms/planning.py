@@ -21,7 +21,7 @@ from langgraph_toolmem.atoms.planner import MAX_FACTS, MAX_SAID, PlannedStep, Pl
 from langgraph_toolmem.atoms.record import AtomRecord
 from langgraph_toolmem.atoms.render import pattern, render
 from langgraph_toolmem.atoms.retrieve import AtomHit, filled
-from langgraph_toolmem.atoms.rules import complaints
+from langgraph_toolmem.atoms.rules import CallsMade
 from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.atoms.situation import SHORTEST, Abouts, Situation, situation
 from langgraph_toolmem.atoms.traces import event_of, why_not
@@ -210,7 +210,8 @@ class HintPlanner:
             )
         found, why = self._search(look, question, user_id)
         records = self._records(found, user_id)
-        hits = [refilled(hit, look.run, question.known, look.specs) for hit in found]
+        made = CallsMade(look.run, look.specs)
+        hits = [refilled(hit, made, question.known) for hit in found]
         next_of_list = any(hit is not before for hit, before in zip(hits, found, strict=True))
         best = max((hit.score for hit in hits), default=0.0)
         unlike = {hit.atom.id for hit in hits if not self._is_like(hit, best, look, question)}
@@ -218,7 +219,7 @@ class HintPlanner:
         fine = [
             hit
             for hit in hits
-            if hit.atom.id not in unlike and hit.tool not in look.refused and not is_repeat(hit, look.run, look.specs)
+            if hit.atom.id not in unlike and hit.tool not in look.refused and not is_repeat(hit, made)
         ]
         over = None if self._settings.plain or outcome is not None or next_of_list else self._done(look.state)
         if over is not None:
@@ -368,21 +369,21 @@ def _claimed(known: Known, claims: frozenset[str]) -> Known:
     return made
 
 
-def is_repeat(hit: AtomHit, run: Run, specs: Mapping[str, ToolSpec] | None) -> bool:
-    """Whether the call that a hint shows was made already, and nothing has changed since."""
-    return bool(complaints(run, [(hit.tool, hit.filled)], specs))
+def is_repeat(hit: AtomHit, made: CallsMade) -> bool:
+    """Return True if the call that a hint shows was made already, and nothing has changed since."""
+    return bool(made.complaints([(hit.tool, hit.filled)]))
 
 
-def refilled(hit: AtomHit, run: Run, known: Known, specs: Mapping[str, ToolSpec] | None) -> AtomHit:
+def refilled(hit: AtomHit, made: CallsMade, known: Known) -> AtomHit:
     """A hint with another known value where the latest one would repeat a call: the next one of a list."""
-    if not is_repeat(hit, run, specs):
+    if not is_repeat(hit, made):
         return hit
     for label in dict.fromkeys(slots_in(canon(dict(hit.atom.arguments)))):
         for value in known.values(label):
             trial = known.copy()
             trial.add(label, value)
             other = replace(hit, filled=filled(hit.atom.arguments, trial))
-            if not is_repeat(other, run, specs):
+            if not is_repeat(other, made):
                 return other
     return hit
 

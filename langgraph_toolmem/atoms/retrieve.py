@@ -22,8 +22,7 @@ from langgraph_toolmem.atoms.rows import GOOD, AtomRows, StoredAtom, query_text
 from langgraph_toolmem.atoms.slots import satisfied
 from langgraph_toolmem.atoms.texts import Question, Rarity
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.core.rows import MOST_NEAR
-from langgraph_toolmem.core.samples import Learned
+from langgraph_toolmem.core.rows import MOST_NEAR, Learned
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.words.values import ID, KINDS

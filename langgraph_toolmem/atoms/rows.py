@@ -28,10 +28,9 @@ from langgraph_toolmem.atoms.support import (
 )
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.core.ledger import NO_TRACK, Track
-from langgraph_toolmem.core.row_kinds import RowKind
-from langgraph_toolmem.core.rows import Rows
+from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.stores.items import Hit, VectorItem
+from langgraph_toolmem.stores.vectors import Hit, VectorItem
 
 GOOD, OTHER = "good", "other"
 """Parts of the collection: atoms that a good run supports, and those that wait for one."""

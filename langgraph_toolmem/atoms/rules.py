@@ -10,7 +10,7 @@ what failed may succeed. Nor is a call a repeat that was answered in different w
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from langgraph_toolmem.runs.run import ExecutedCall, Run, UserMessage
@@ -40,43 +40,64 @@ def complaints(
         calls: tool and arguments of each proposed call.
         specs: the tools, by name, with their marks and defaults.
     """
-    done = _since_change(run, specs or {})
-    found: list[Complaint] = []
-    proposed: set[str] = set()
-    for place, (tool, args) in enumerate(calls):
-        key = _same(tool, args, specs or {})
-        before = done.get(key)
-        if key in proposed:
-            found.append(Complaint(place, "twice", f"{tool} is called twice with the same arguments; call it once."))
-        elif before is not None and before.status == "ok":
-            text = f"{tool} was already called with these arguments and answered. Use that answer, or go on."
-            found.append(Complaint(place, "repeat", text))
-        elif before is not None:
-            text = f"{tool} failed with these arguments. Change an argument that matters, or call another tool."
-            found.append(Complaint(place, "unchanged after failure", text))
-        proposed.add(key)
-    return found
+    return CallsMade(run, specs).complaints(calls)
 
 
-def _since_change(run: Run, specs: Mapping[str, ToolSpec]) -> dict[str, ExecutedCall]:
-    """Return the executed calls since the user spoke that a change does not excuse, by what makes them the same."""
-    found: dict[str, ExecutedCall] = {}
-    varies: set[str] = set()
-    for event in run.events:
-        if isinstance(event, UserMessage):
-            found.clear()
-            continue
-        for step in event.steps:
-            if step.status not in ("ok", "failed"):
-                continue
-            key = _same(step.tool, step.args, specs)
-            before = found.get(key)
-            if before is not None and before.status == step.status == "ok" and before.output != step.output:
-                varies.add(key)
-            if step.status == "ok" and not _reads(step.tool, specs):
-                found = {k: made for k, made in found.items() if made.status == "ok" and not _reads(made.tool, specs)}
-            found[key] = step
-    return {key: step for key, step in found.items() if step.status == "failed" or key not in varies}
+class CallsMade:
+    """The executed calls of a run since the user spoke that a change does not excuse; see `complaints`."""
+
+    def __init__(self, run: Run, specs: Mapping[str, ToolSpec] | None = None) -> None:
+        self._run, self._specs = run, specs or {}
+        self._made: dict[str, ExecutedCall] = {}
+        start = next((i for i in range(len(run.events) - 1, -1, -1) if isinstance(run.events[i], UserMessage)), 0)
+        for step in filter(None, self._executed(start)):
+            if self._changes(step):
+                self._made = {key: made for key, made in self._made.items() if self._changes(made)}
+            self._made[_same(step.tool, step.args, self._specs)] = step
+
+    def complaints(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Complaint]:
+        """What the decision rules say against proposed calls, in the order of the calls; at most one each."""
+        found: list[Complaint] = []
+        proposed: set[str] = set()
+        for place, (tool, args) in enumerate(calls):
+            key = _same(tool, args, self._specs)
+            before = self._made.get(key)
+            if key in proposed:
+                text = f"{tool} is called twice with the same arguments; call it once."
+                found.append(Complaint(place, "twice", text))
+            elif before is not None and before.status == "failed":
+                text = f"{tool} failed with these arguments. Change an argument that matters, or call another tool."
+                found.append(Complaint(place, "unchanged after failure", text))
+            elif before is not None and not self._varies(tool, key):
+                text = f"{tool} was already called with these arguments and answered. Use that answer, or go on."
+                found.append(Complaint(place, "repeat", text))
+            proposed.add(key)
+        return found
+
+    def _varies(self, tool: str, key: str) -> bool:
+        """Return True if a call was answered otherwise when it was made again, with no change in between."""
+        before: ExecutedCall | None = None
+        for step in self._executed(0):
+            if step is None:
+                before = None
+            elif step.tool == tool and _same(tool, step.args, self._specs) == key:
+                if before is not None and before.status == step.status == "ok" and before.output != step.output:
+                    return True
+                before = step
+            elif self._changes(step) and before is not None and not self._changes(before):
+                before = None
+        return False
+
+    def _executed(self, start: int) -> Iterator[ExecutedCall | None]:
+        """The executed calls from an event on; None where the user speaks."""
+        for event in self._run.events[start:]:
+            if isinstance(event, UserMessage):
+                yield None
+            else:
+                yield from (step for step in event.steps if step.status in ("ok", "failed"))
+
+    def _changes(self, step: ExecutedCall) -> bool:
+        return step.status == "ok" and not _reads(step.tool, self._specs)
 
 
 def _reads(tool: str, specs: Mapping[str, ToolSpec]) -> bool:

@@ -16,8 +16,7 @@ from langgraph_toolmem.atoms.abstract import ASIDE, Pattern, applied, asked
 from langgraph_toolmem.atoms.atoms import Atom, from_plain, to_plain
 from langgraph_toolmem.atoms.extract import Extracted
 from langgraph_toolmem.base import locks
-from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.failures import log_failure
+from langgraph_toolmem.base.errors import ConfigurationError, log_failure
 from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.runs.run import ExecutedCall
 

@@ -14,7 +14,7 @@ T = TypeVar("T", bound=Callable[..., Any])
 
 
 def expect(policy: object, name: str, what: str, fits: Callable[[Any], bool]) -> None:
-    """Raises ConfigurationError, naming the field and what is expected, if a field's value does not fit."""
+    """Raise ConfigurationError with the field and the expected value if a field's value does not fit."""
     value = getattr(policy, name)
     try:
         fine = fits(value)
@@ -25,7 +25,7 @@ def expect(policy: object, name: str, what: str, fits: Callable[[Any], bool]) ->
 
 
 def check_fields(name: str, given: set[str], known: set[str], what: str = "field") -> None:
-    """Raises ConfigurationError that names the first field that is not known, and the one that may have been meant."""
+    """Raise ConfigurationError with the first unknown field and the most similar known one."""
     if unknown := sorted(given - known):
         meant = nearest(unknown[0], known)
         instead = f"did you mean {meant!r}? Its" if meant else "its"
@@ -33,14 +33,14 @@ def check_fields(name: str, given: set[str], known: set[str], what: str = "field
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like a misspelt one, if any is like it."""
+    """Return the known name most similar to a misspelt one, if any is similar."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(name, sorted(known), n=1, cutoff=0.7)), None)
 
 
 def options_named(what: T) -> T:
-    """Decorates a class or function: options that it does not have are refused as `check_fields` says it."""
+    """Decorate a class or function so that unknown options raise the error of `check_fields`."""
     made = vars(what)["__init__"] if isinstance(what, type) else what
     kinds = signature(made).parameters.values()
     if any(each.kind is each.VAR_KEYWORD for each in kinds):
@@ -61,26 +61,22 @@ def options_named(what: T) -> T:
 
 
 def is_number(value: Any) -> bool:
-    """A finite number that is no bool."""
+    """Return True for a finite number that is no bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def is_share(value: Any) -> bool:
-    """A number from 0 to 1."""
+    """Return True for a number from 0 to 1."""
     return is_number(value) and 0 <= value <= 1
 
 
 def is_count(value: Any, least: int) -> bool:
-    """A whole number of at least `least`."""
+    """Return True for a whole number >= `least`."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def names_given(what: str, given: Any) -> tuple[str, ...]:
-    """Names of tools as a developer gave them, each once.
-
-    Raises:
-        ConfigurationError: they are no collection of texts.
-    """
+    """Return names of tools, each once. Raises ConfigurationError if they are no collection of texts."""
     names = () if isinstance(given, (str, bytes)) or not isinstance(given, Iterable) else tuple(given)
     if not all(isinstance(name, str) for name in names) or (not names and given not in ((), [], set(), frozenset())):
         raise ConfigurationError(f"{what} is a list of names of tools, not {given!r}.")
@@ -88,11 +84,7 @@ def names_given(what: str, given: Any) -> tuple[str, ...]:
 
 
 def check_seconds(name: str, value: Any) -> float:
-    """A time in seconds.
-
-    Raises:
-        ConfigurationError: it is none.
-    """
+    """Return a time in seconds. Raises ConfigurationError if it is not a number above 0."""
     if not (is_number(value) and value > 0):
         raise ConfigurationError(f"{name} is in seconds, more than 0, not {value!r}.")
     return float(value)

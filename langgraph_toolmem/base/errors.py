@@ -1,22 +1,24 @@
-"""Every error a developer can see, split by who has to act.
+"""Every error a developer can see, split by who has to act, and how the memory logs its own failures.
 
     ToolMemoryError
     ├── ConfigurationError      the developer passed something that cannot work
     │   ├── MissingExtraError   an optional package is not installed; the message has the line to type
     │   └── NamespaceError      the namespace needs a user id and none was found
-    ├── InputError              data handed to an explicit call cannot be read
-    │   ├── MessageError        `messages` is not what `convert_to_messages` takes
-    │   └── LogError            a line of a log file is malformed; it is named by number
+    ├── InputError              data passed to an explicit call cannot be read
+    │   ├── MessageError        `messages` is not what `convert_to_messages` accepts
+    │   └── LogError            a line of a log file is malformed; `line` is its number
     └── StorageError            disk, database or lock
         ├── GraphFileError      the graph file is corrupt, hostile or of a newer format
         └── EmbedderChangedError  stored vectors were made by another embedder
 
-Inside a node or middleware none of them reaches the host: they are logged once and the model is called.
+Inside a node or middleware none of them reaches the host: they are logged once and the model is called. The text of an
+error may quote a user or a tool's arguments, so above DEBUG the log has only its kind and place.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import logging
 
 
 class ToolMemoryError(Exception):
@@ -28,17 +30,14 @@ class ConfigurationError(ToolMemoryError, ValueError):
 
 
 class MissingExtraError(ConfigurationError, ImportError):
-    """An optional package is not installed.
-
-    The message holds the line to type, for example ``pip install "langgraph-toolmem[embeddings]"``.
-    """
+    """An optional package is not installed; the message has the line to type."""
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f'{what} needs an optional package. Type: pip install "langgraph-toolmem[{extra}]"')
 
 
 def has_package(name: str) -> bool:
-    """Whether an optional package is installed; it is not imported."""
+    """Return True if an optional package is installed, without importing it."""
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
@@ -46,23 +45,19 @@ def has_package(name: str) -> bool:
 
 
 class NamespaceError(ConfigurationError):
-    """The namespace has a placeholder such as ``{user_id}`` and nothing to put there."""
+    """The namespace has a placeholder such as ``{user_id}`` and no value for it."""
 
 
 class InputError(ToolMemoryError, ValueError):
-    """Data handed to an explicit call cannot be read."""
+    """Data passed to an explicit call cannot be read."""
 
 
 class MessageError(InputError):
-    """`messages` is not a list that ``langchain_core.messages.convert_to_messages`` takes."""
+    """`messages` is not a list that ``langchain_core.messages.convert_to_messages`` accepts."""
 
 
 class LogError(InputError):
-    """A line of a log file is malformed.
-
-    Attributes:
-        line: 1-based line number in the file.
-    """
+    """A line of a log file is malformed; `line` is its 1-based number."""
 
     def __init__(self, message: str, *, line: int) -> None:
         super().__init__(message)
@@ -79,3 +74,28 @@ class GraphFileError(StorageError):
 
 class EmbedderChangedError(StorageError):
     """Stored vectors were made by another embedder than the one given now."""
+
+
+def describe_error(error: BaseException) -> str:
+    """Return kind and place of an error, such as ``KeyError at langgraph_toolmem.graph.evidence:99``.
+
+    A `ConfigurationError` keeps its text: it concerns settings, and says what to do.
+    """
+    kind = type(error).__name__
+    if isinstance(error, ConfigurationError):
+        return f"{kind}: {error}"
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "" if trace is None else f" at {trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
+    cause = "" if error.__cause__ is None else f", caused by {type(error.__cause__).__name__}"
+    return f"{kind}{place}{cause}"
+
+
+def log_failure(logger: logging.Logger, level: int, message: str, *args: object, error: BaseException) -> None:
+    """Log a message at `level` with the kind and place of an error, and the error itself at DEBUG.
+
+    The message is in logging's ``%`` style; neither it nor its `args` may hold data of a user.
+    """
+    logger.log(level, f"{message}: %s", *args, describe_error(error), stacklevel=2)
+    logger.debug(message, *args, exc_info=error, stacklevel=2)

@@ -1,11 +1,10 @@
-"""The end of the interpreter: background threads stop before it is torn down.
+"""The end of the interpreter: background threads stop before its teardown.
 
-CPython ends a daemon thread at the moment it asks for the interpreter's lock after the teardown began. A thread that
-returns from Rust code, as Chroma's is, does not survive that: the process dies by SIGSEGV. So `start` makes the
-package's threads, `native` marks what must not be cut off, and one ``atexit`` function stops and awaits both.
-
-It runs after a normal end, an uncaught exception and ``sys.exit``; a signal without a handler and ``os._exit`` end a
-process without a teardown. A forked child leaves alone what its parent began.
+CPython ends a daemon thread when it asks for the interpreter's lock after the teardown began. A thread that returns
+from Rust code, as Chroma's does, dies of SIGSEGV there. So `start` makes the package's threads, `native` marks code
+that must not be cut off, and one ``atexit`` function stops and awaits both: after a normal end, an uncaught exception
+and ``sys.exit``. A signal without a handler and ``os._exit`` end a process without a teardown. A forked child ignores
+its parent's threads.
 """
 
 from __future__ import annotations
@@ -21,15 +20,12 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 from weakref import WeakSet
 
-from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.base.failures import log_failure
+from langgraph_toolmem.base.errors import StorageError, log_failure
 
 logger = logging.getLogger("langgraph_toolmem.exits")
 
-STOP_SECONDS: Final = 2.0
-"""At exit all threads together are awaited so long …"""
-NATIVE_SECONDS: Final = 10.0
-"""… and one that is inside native code so long: to cut it off there would kill the process."""
+STOP_SECONDS: Final = 2.0  # for all threads together
+NATIVE_SECONDS: Final = 10.0  # for threads inside native code: cutting one off kills the process
 LOOK_SECONDS: Final = 0.005
 
 
@@ -37,7 +33,7 @@ class Stoppable(Protocol):
     """An owner of background work."""
 
     def stop(self, end: float) -> None:
-        """Stops background work at exit: begins nothing more. May wait until `end` (of ``time.monotonic``)."""
+        """Stop background work; may wait until `end` (of ``time.monotonic``)."""
 
 
 _owners: Final[WeakSet[Stoppable]] = WeakSet()
@@ -47,18 +43,14 @@ _over = threading.Event()
 
 
 def tell(who: Stoppable) -> None:
-    """Has `who.stop` called at exit, as long as somebody else holds on to it."""
+    """Call `who.stop` at exit while it is referenced elsewhere."""
     _owners.add(who)
-    atexit.unregister(_stop)  # anew each time: multiprocessing clears all functions in a child
+    atexit.unregister(_stop)  # again each time: multiprocessing clears all functions in a child
     atexit.register(_stop)
 
 
 def start(name: str, do: Callable[[], object]) -> threading.Thread:
-    """Start a daemon thread that the exit awaits.
-
-    Raises:
-        RuntimeError: no thread can be started.
-    """
+    """Start a daemon thread that the exit awaits. Raises RuntimeError if none can be started."""
     thread = threading.Thread(target=do, name=name, daemon=True)
     thread.start()
     _threads.add(thread)
@@ -67,13 +59,13 @@ def start(name: str, do: Callable[[], object]) -> threading.Thread:
 
 @contextmanager
 def native() -> Iterator[None]:
-    """Mark code that returns from a native library: the exit awaits it, and then lets no other thread in.
+    """Mark code that returns from a native library: the exit awaits it.
 
     Raises:
         StorageError: the interpreter ends, and this is not its main thread.
     """
     me = threading.current_thread()
-    _inside[me] += 1  # before the question, so that the exit sees this thread or this thread sees the exit
+    _inside[me] += 1  # before the check: the exit sees this thread, or this thread sees the exit
     try:
         if _over.is_set() and me is not threading.main_thread():
             raise StorageError("The interpreter ends; nothing is begun any more.")

@@ -1,4 +1,4 @@
-"""Shares of few cases: exact intervals, and percentages only where there are enough cases for one."""
+"""Shares of few cases: exact intervals, and percentages only with enough cases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 ENOUGH: Final = 20
-"""Cases from which a share is shown as a percentage."""
+"""Smallest number of cases for a percentage."""
 
 
 def percentage(part: float, whole: float, places: int = 0) -> str:
@@ -16,22 +16,16 @@ def percentage(part: float, whole: float, places: int = 0) -> str:
 
 
 def lower_limit(hits: int, of: int, confidence: float = 0.95) -> float:
-    """Return the one-sided lower limit (Clopper-Pearson) of a share of which `hits` of `of` were seen."""
+    """Return the one-sided lower limit (Clopper-Pearson) of a share, seen in `hits` of `of` cases."""
     return interval(hits, of, 2 * confidence - 1)[0]
 
 
 def interval(hits: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the two-sided interval of a share (Clopper and Pearson 1934), exact whatever its size.
-
-    Args:
-        hits: of `of` cases.
-        of: how many there were; 0 gives (0, 1).
-        confidence: share of intervals that hold the truth, at least.
-    """
+    """Return the exact two-sided interval of a share (Clopper and Pearson 1934); (0, 1) for no cases."""
     tail = (1 - confidence) / 2
 
     def solve(most: int, wanted: float) -> float:
-        """The share at which at most `most` hits have probability `wanted`."""
+        # the share at which at most `most` hits have probability `wanted`
         low, high = 0.0, 1.0
         for _ in range(50):
             middle = (low + high) / 2

@@ -1,7 +1,4 @@
-"""Identities: short digests, and whether an id can be trusted to be unique.
-
-A key has to survive the process, the machine and the way a history was stored, so it is made of texts only.
-"""
+"""Identities: short digests of texts, stable across processes and machines, and a test for random ids."""
 
 from __future__ import annotations
 
@@ -20,27 +17,24 @@ _PREFIX = re.compile(r"(?:[A-Za-z]+[_-]+)+")
 
 
 def digest(*parts: str | int) -> str:
-    """blake2b-8 of the parts, 16 hexadecimal digits. Parts are kept apart: a, bc differs from ab, c."""
+    """Return blake2b-8 of the parts as 16 hexadecimal digits; (a, bc) and (ab, c) differ."""
     text = "\x1f".join(f"{len(part)}:{part}" if isinstance(part, str) else str(part) for part in parts)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def canonical(args: Mapping[str, Any]) -> str:
-    """Arguments as one text that does not depend on the order of keys."""
+    """Return arguments as one text that does not depend on the order of keys."""
     try:
-        return json.dumps(args, sort_keys=True, separators=(",", ":"), default=_type_name)
+        return json.dumps(
+            args, sort_keys=True, separators=(",", ":"), default=lambda value: type(value).__name__
+        )  # repr may hold an address
     except (TypeError, ValueError, RecursionError):
         return json.dumps(sorted(map(str, args)))
 
 
-def _type_name(value: object) -> str:
-    # Not repr: it may hold an address, and a key has to survive the process.
-    return type(value).__name__
-
-
 @lru_cache(maxsize=4096)
 def looks_unique(identifier: str) -> bool:
-    """Whether an id was drawn at random (provider ids, UUIDs) rather than counted (``call_0``)."""
+    """Return True if an id was drawn at random (provider ids, UUIDs) rather than counted (``call_0``)."""
     if found := _UUID.search(identifier):
         return len(set(found[0])) >= 8
     if (prefix := _PREFIX.match(identifier)) and len(identifier) - prefix.end() >= 16:

@@ -1,7 +1,7 @@
-"""Locks that a forked process gets free, whoever held them in its parent; and who else is told of a fork.
+"""Locks that are free in a forked process, and a hook for it.
 
-A process that is forked off has one thread. A lock that another thread held at that moment would never be released
-there, so the locks of a memory are made here.
+A forked process has one thread. A lock that another thread held at the fork would never be released there, so all
+locks of a memory are made here.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from weakref import WeakSet
 
 
 class Forked(Protocol):
-    """Who is told in the child."""
+    """An object with a hook for forks."""
 
     def forked(self) -> None:
-        """This process was forked off; no other thread runs yet."""
+        """Adapt to this forked process, in which no other thread runs yet."""
 
 
 T = TypeVar("T")
 every: Final[WeakSet[Any]] = WeakSet()
-"""All locks that were made here and are in use."""
+"""All locks in use that were made here."""
 _renew: Final = methodcaller("_at_fork_reinit")  # as the standard library does with its own
 _told: Final[WeakSet[Forked]] = WeakSet()
 
 
 def lock() -> threading.Lock:
-    """A lock."""
+    """Make a lock."""
     return _renewed(threading.Lock())
 
 
 def rlock() -> threading.RLock:
-    """A lock that its holder may take again."""
+    """Make a lock that its holder may take again."""
     return _renewed(threading.RLock())
 
 
 def condition() -> threading.Condition:
-    """A condition with a lock of its own."""
+    """Make a condition with a lock of its own."""
     return _renewed(threading.Condition())
 
 
 def tell(who: Forked) -> None:
-    """Has `who.forked` called in a process that is forked off, once all locks are free."""
+    """Call `who.forked` in a forked process, once all locks are free."""
     _told.add(who)
 
 

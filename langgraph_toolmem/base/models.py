@@ -1,4 +1,4 @@
-"""Chat models by name."""
+"""Chat models by name, and their unreadable answers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _PROVIDER_AND_MODEL: Final = re.compile(r"[\w-]+:\S.*")
 
 
 def resolve_model(text: str, *, name: str, others: tuple[str, ...] = ()) -> BaseChatModel:
-    """The chat model that ``"provider:model"`` names.
+    """Return the chat model of ``"provider:model"``, for example ``"openai:gpt-4o-mini"``.
 
     Args:
-        text: for example ``"openai:gpt-4o-mini"``.
+        text: provider and model.
         name: of the argument or option, for errors.
-        others: what else could have been given, for errors.
+        others: alternatives, for errors.
 
     Raises:
         ConfigurationError: it names none, or the model cannot be made.
@@ -38,16 +38,16 @@ def resolve_model(text: str, *, name: str, others: tuple[str, ...] = ()) -> Base
             raise MissingExtraError(f"{name} {text}", "openai") from error
         raise ConfigurationError(f"{name} {text}: {error}") from error
     except Exception as error:
-        # An unknown provider, no key in the environment: each client has errors of its own.
+        # an unknown provider, no key in the environment: each client has errors of its own
         raise ConfigurationError(f"{name} {text}: {error}") from error
 
 
 _UNREADABLE: Final = frozenset({"OpenAIRefusalError", "LengthFinishReasonError", "ContentFilterFinishReasonError"})
-"""Classes of clients that are not imported here: the model refused, or its answer was cut off."""
+"""Errors of clients that are not imported here: the model refused, or its answer was cut off."""
 
 
 def is_unreadable(error: BaseException) -> bool:
-    """Whether a model did answer, but not what it was asked for: such an answer is none, and no failure."""
+    """Return True if a model answered, but not in the requested form: that is no answer, and no failure."""
     from langchain_core.exceptions import OutputParserException
 
     return isinstance(error, (OutputParserException, ValueError)) or type(error).__name__ in _UNREADABLE

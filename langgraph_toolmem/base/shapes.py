@@ -1,6 +1,4 @@
-"""Whether plain containers that were read have the shape that they were written in.
-
-A shape is a function from a value to whether it fits; those here make shapes of shapes.
+"""Shapes of plain containers: predicates on values read from disk, and functions that combine them.
 
 >>> ages = each(row(text, number))
 >>> ages({"a": ["Ann", 40]}), ages({"a": ["Ann"]})
@@ -18,57 +16,53 @@ Shape: TypeAlias = Callable[[Any], bool]
 
 
 def check(state: Mapping[str, Any], shapes: Mapping[str, Shape], where: str = "") -> None:
-    """Compares the parts of a state with their shapes.
-
-    Raises:
-        GraphFileError: a part is missing or of another shape; the message says which.
-    """
+    """Compare the parts of a state with their shapes. Raises GraphFileError for the first that does not fit."""
     for name, fits in shapes.items():
         if not fits(state.get(name)):
             raise GraphFileError(f"{where}{name} has not the shape of an evidence graph")
 
 
 def anything(_value: Any) -> bool:
-    """Any value."""
+    """Accept any value."""
     return True
 
 
 def text(value: Any) -> bool:
-    """A text."""
+    """Accept a text."""
     return type(value) is str
 
 
 def number(value: Any) -> bool:
-    """A number or a bool."""
+    """Accept a number or a bool."""
     return type(value) in (int, float, bool)
 
 
 def numbers(count: int) -> Shape:
-    """A list of so many numbers."""
+    """Accept a list of so many numbers."""
     return lambda value: type(value) is list and len(value) == count and all(map(number, value))
 
 
 def maybe(shape: Shape) -> Shape:
-    """None, or a value of the shape."""
+    """Accept None, or a value of the shape."""
     return lambda value: value is None or shape(value)
 
 
 def items(shape: Shape) -> Shape:
-    """A list of values of one shape."""
+    """Accept a list of values of one shape."""
     return lambda value: type(value) is list and all(map(shape, value))
 
 
 def row(*shapes: Shape) -> Shape:
-    """A list of exactly these values."""
-
-    def fits(value: Any) -> bool:
-        return type(value) is list and len(value) == len(shapes) and all(map(_fits, shapes, value))
-
-    return fits
+    """Accept a list of exactly these values."""
+    return lambda value: (
+        type(value) is list
+        and len(value) == len(shapes)
+        and all(fits(part) for fits, part in zip(shapes, value, strict=True))
+    )
 
 
 def each(shape: Shape, *, key: Callable[[str], bool] | None = None) -> Shape:
-    """A dict from texts (for which `key` holds) to values of one shape."""
+    """Accept a dict from texts (for which `key` holds) to values of one shape."""
 
     def fits(value: Any) -> bool:
         named = type(value) is dict and all(map(text, value)) and (key is None or all(map(key, value)))
@@ -78,19 +72,15 @@ def each(shape: Shape, *, key: Callable[[str], bool] | None = None) -> Shape:
 
 
 def numbered(shape: Shape) -> Shape:
-    """A dict from whole numbers to values of one shape."""
+    """Accept a dict from whole numbers to values of one shape."""
     return lambda value: type(value) is dict and all(type(n) is int for n in value) and all(map(shape, value.values()))
 
 
 def fields(**shapes: Shape) -> Shape:
-    """A dict with these keys among others; one that may be missing is a `maybe`."""
+    """Accept a dict with these keys among others; an optional one is a `maybe`."""
     return lambda value: type(value) is dict and all(fits(value.get(name)) for name, fits in shapes.items())
 
 
 def present(**shapes: Shape) -> Shape:
-    """A dict in which these keys have values of the shapes, where they are there."""
+    """Accept a dict whose values at these keys, if present, have the shapes."""
     return lambda value: type(value) is dict and all(shapes[name](value[name]) for name in shapes.keys() & value)
-
-
-def _fits(shape: Shape, value: Any) -> bool:
-    return shape(value)

@@ -1,4 +1,4 @@
-"""Async twins: a blocking method once more, in a worker thread."""
+"""Async variants of blocking methods, in a worker thread."""
 
 from __future__ import annotations
 
@@ -13,13 +13,9 @@ R = TypeVar("R")
 
 
 def twin(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
-    """The async twin of a method: the same arguments, result and errors, without blocking the event loop.
+    """Return the async variant of a method (``afinish = twin(finish)``): it runs the method in a worker thread.
 
-    ::
-
-        afinish = twin(finish)
-
-    The method is looked up by its name when the twin is called, so that it follows one that is put in its place.
+    The method is looked up by name at each call, so that an override is followed.
     """
     name = method.__name__
 
@@ -30,5 +26,5 @@ def twin(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], 
     update_wrapper(run, method, assigned=())  # the signature
     run.__name__ = f"a{name}"
     run.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.a{name}"
-    run.__doc__ = f"Async twin of `{name}`: the same arguments, result and errors, in a worker thread."
+    run.__doc__ = f"Async variant of `{name}`: the same arguments, result and errors, in a worker thread."
     return run

@@ -1,4 +1,4 @@
-"""How long one step of a host has waited for something remote: a step waits for all of it together, not for each."""
+"""The time that one step of a host has waited for remote stores: one budget for all of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 
 class Waits:
-    """Seconds that a step has waited, and what it waits for before the host goes on."""
+    """Seconds that a step has waited, and functions to call before the host continues."""
 
     def __init__(self) -> None:
         self.waited = 0.0
@@ -20,7 +20,7 @@ _STEP: ContextVar[Waits | None] = ContextVar("toolmem_step", default=None)
 
 @contextmanager
 def step(waits: Waits) -> Iterator[None]:
-    """What is done inside belongs to a step."""
+    """Count waits in the block for a step."""
     token = _STEP.set(waits)
     try:
         yield
@@ -32,5 +32,5 @@ def step(waits: Waits) -> Iterator[None]:
 
 
 def this_step() -> Waits | None:
-    """The step that is under way here; None outside of one."""
+    """Return the current step, if any."""
     return _STEP.get()

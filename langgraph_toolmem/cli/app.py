@@ -320,6 +320,13 @@ def doctor(
             '"sentence-transformers:<name or folder>".',
         ),
     ] = None,
+    rebuild: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild",
+            help="Make a damaged Chroma again from its texts, with the embedder it had or that of --reembed.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Is everything installed, and the memory readable?
@@ -330,11 +337,14 @@ def doctor(
     from langgraph_toolmem.cli import health
 
     folder = health.DEFAULT_FOLDER if memory is None else memory
-    if retry or reembed is not None:
+    if retry or rebuild or reembed is not None:
         check_folder(folder)
     if retry:
         note(f"to be tried again, by the process that works with the memory: {health.retry(folder):,}")
-    if reembed is not None:
+    if rebuild:
+        name, texts = health.rebuild(folder, reembed, show=not as_json)
+        note(f"Chroma was rebuilt: {texts:,} texts were embedded again with {name}")
+    elif reembed is not None:
         name, texts = health.reembed(folder, reembed, show=not as_json)
         note(f"{texts:,} texts were embedded again with {name}")
     found = health.examine(memory)

@@ -125,7 +125,7 @@ def examine(folder: Path | None) -> Health:
 
     memory = {**inspect_folder(folder), "jobs": _queue(folder)}
     found = Health(health.packages, folder, memory, _size(folder), health.problems, health.notes)
-    for judge in (_judge_graph, _judge_jobs, _judge_indexes):
+    for judge in (_judge_graph, _judge_jobs, _judge_chroma):
         judge(folder, memory, found)
     return found
 
@@ -170,18 +170,15 @@ def _judge_jobs(folder: Path, memory: dict[str, Any], found: Health) -> None:
         found.notes.append(f"of these, tried without success: {_jobs(failing)}")
 
 
-def _judge_indexes(folder: Path, memory: dict[str, Any], found: Health) -> None:
-    from langgraph_toolmem.stores.integrity import inspect, set_aside
+def _judge_chroma(folder: Path, _memory: dict[str, Any], found: Health) -> None:
+    from langgraph_toolmem.stores.chroma_repair import inspect
 
-    found.notes.extend(
-        f"{aside.relative_to(folder)} ({_words(_size(aside))}) is an index of Chroma's that was damaged "
-        "and set aside; it is made again from its texts. Delete it when you are done with it"
-        for aside in set_aside(folder)
-    )
-    try:
-        found.problems.extend(inspect(folder))
-    except OSError as error:
-        found.problems.append(f"the indexes in {folder / 'chroma'} cannot be read: {error}")
+    damage = inspect(folder)
+    if damage is None:
+        found.notes.append("another process writes to Chroma; its collections were not checked")
+    elif damage:
+        found.problems.extend(damage)
+        found.problems.append(f"to rebuild Chroma from its texts, type: toolmem doctor --memory {folder} --rebuild")
 
 
 def _queue(folder: Path) -> dict[str, Any]:
@@ -230,19 +227,30 @@ def reembed(folder: Path, embeddings: str, *, show: bool) -> tuple[str, int]:
     Texts stay; a crash half-way loses nothing.
     """
     from langgraph_toolmem.search.embedders import resolve_embedder
-    from langgraph_toolmem.stores.folder_lock import FolderLock
     from langgraph_toolmem.stores.vectors import VectorStore
 
     embedder = resolve_embedder(None if embeddings == "builtin" else embeddings)
-    lock = FolderLock(folder)  # no agent may write meanwhile
-    try:
-        with VectorStore(folder, embedder=embedder, namespace=("toolmem",)) as vectors:
-            total = sum(vectors.size()["kinds"].values())
-            with progress("embedding", max(total, 1), show=show) as update:
-                done = vectors.reembed(progress=lambda texts, _of: update(texts))
-    finally:
-        lock.release()
+    with (
+        VectorStore(folder, embedder=embedder, namespace=("toolmem",)) as vectors,
+        progress("embedding", max(sum(vectors.size().values()), 1), show=show) as update,
+    ):
+        done = vectors.reembed(progress=lambda texts, _of: update(texts))
     return embedder.name, sum(done.values())
+
+
+def rebuild(folder: Path, embeddings: str | None, *, show: bool) -> tuple[str, int]:
+    """Make Chroma again from the texts that can be read; return the embedder's name and how many texts.
+
+    Raises:
+        ConfigurationError: the embedder cannot be found by its name.
+    """
+    from langgraph_toolmem.search.embedders import resolve_embedder
+    from langgraph_toolmem.stores import chroma_repair
+
+    spec = embeddings or chroma_repair.embedder_of(folder)
+    embedder = resolve_embedder(None if spec in (None, "builtin") else spec)
+    with progress("embedding", 1, show=show) as update:
+        return embedder.name, chroma_repair.rebuild(folder, embedder, update)
 
 
 def show_health(health: Health) -> None:

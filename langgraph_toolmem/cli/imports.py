@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph_toolmem.base.errors import InputError, StorageError, ToolMemoryError
 from langgraph_toolmem.base.text import count
 from langgraph_toolmem.cli.terminal import progress
-from langgraph_toolmem.core.listener import EndedRun, Import
+from langgraph_toolmem.core.method import EndedRun, Import
 from langgraph_toolmem.runs.trajectory import Run, parse_run
 
 if TYPE_CHECKING:

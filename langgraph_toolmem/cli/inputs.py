@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.core.method import Method
     from langgraph_toolmem.inertia.policy import InertiaPolicy
     from langgraph_toolmem.memory import ToolMemory
-    from langgraph_toolmem.report.savings import TokenPrice
+    from langgraph_toolmem.report.report import TokenPrice
     from langgraph_toolmem.runs.logs import RunLog
 
 LogFile = Annotated[
@@ -68,7 +68,7 @@ def read_tools_file(path: Path | None) -> list[dict[str, Any]] | None:
     if path is None:
         return None
     from langgraph_toolmem.navigator.openapi import read_openapi
-    from langgraph_toolmem.runs.tool_note import changes_of
+    from langgraph_toolmem.runs.tools import changes_of
 
     value = {"paths": {}} if path.suffix in (".yaml", ".yml") else _read_json(path)
     if isinstance(value, dict) and "tools" not in value and isinstance(value.get("paths"), dict):
@@ -121,7 +121,7 @@ def _setting(pair: str, several: set[str]) -> tuple[str, Any]:
 
 def read_price(text: str | None, currency: str) -> TokenPrice | None:
     """Return the price that `--price IN:OUT[:CACHED]` describes."""
-    from langgraph_toolmem.report.savings import TokenPrice
+    from langgraph_toolmem.report.report import TokenPrice
 
     if text is None:
         return None
@@ -190,8 +190,7 @@ def check_folder(folder: Path) -> None:
 
 def load_log(file: str, *, lenient: bool, limit: int | None = None, quiet: bool) -> RunLog:
     """Read the runs of a log file, or of a checkpointer's database; remark on what was left out."""
-    from langgraph_toolmem.runs.checkpoints import without_password
-    from langgraph_toolmem.runs.logs import load_runs
+    from langgraph_toolmem.runs.logs import load_runs, without_password
 
     size = Path(file).stat().st_size if Path(file).is_file() else 0
     with progress("reading", size, show=not quiet) as update:
@@ -209,7 +208,7 @@ def load_log(file: str, *, lenient: bool, limit: int | None = None, quiet: bool)
 
 def log_in_plain(file: str, log: RunLog) -> dict[str, Any]:
     """Return which log was read, and what was left out of it, for JSON."""
-    from langgraph_toolmem.runs.checkpoints import without_password
+    from langgraph_toolmem.runs.logs import without_password
 
     lines = [{"line": error.line, "problem": str(error)} for error in log.skipped]
     return {"file": without_password(file), "skipped_lines": lines, "shared_ids": log.shared_ids}

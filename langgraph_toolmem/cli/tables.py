@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from langgraph_toolmem.base.text import count
 from langgraph_toolmem.cli.terminal import say, table
-from langgraph_toolmem.core.contributions import TextTable
+from langgraph_toolmem.core.method import TextTable
 
 if TYPE_CHECKING:
     from langgraph_toolmem.offline.prefetch import PrefetchTally
@@ -46,7 +46,7 @@ def replay_in_words(report: ReplayReport) -> list[str | TextTable]:
         writing = ", ".join(report.writing) or "none"
         parts.append(f"Tools that may change something and would have been called without the model: {writing}.")
     if report.undeclared:
-        from langgraph_toolmem.core.declarations import undeclared_line
+        from langgraph_toolmem.core.catalogue import undeclared_line
 
         parts.append(f"{undeclared_line(report.undeclared, report.suggested)} (here: --reads NAME for each)")
     tools = sorted(report.by_tool.items(), key=lambda item: (-item[1].right, -item[1].calls, item[0]))

@@ -1,40 +1,103 @@
-"""The tools of a memory: those given, those that hosts had at hand, and what is known of others from before."""
+"""The tools of a memory: given ones, tools of hosts, tools known from before, and the developer's declarations.
+
+`Declarations` holds the names and shell patterns of ``ToolMemory(reads=...)``. `suggested` guesses from names and
+descriptions which declarations are missing: a text to paste, on which nothing ever acts.
+"""
 
 from __future__ import annotations
 
+import logging
+import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Final
 
 from langchain_core.tools import BaseTool
 
-from langgraph_toolmem.core.declarations import Declarations
+from langgraph_toolmem.base.checks import names_given, nearest
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.operations import Record, ToolDescribed
 from langgraph_toolmem.runs.run import OWN_TOOLS
-from langgraph_toolmem.runs.tool_note import EFFECTS, changes_of, grave_marks, gravest, spec_of, without_choices
-from langgraph_toolmem.runs.tools import ToolSpec, read_tools, side_effects
+from langgraph_toolmem.runs.tools import (
+    EFFECTS,
+    ToolSpec,
+    changes_of,
+    grave_marks,
+    gravest,
+    read_tools,
+    side_effects,
+    spec_of,
+    without_choices,
+)
+from langgraph_toolmem.words.split import stem, words
+from langgraph_toolmem.words.vocabulary import word_set
 
 MAX_ADOPTED: Final = 64
-"""Sets of tools of hosts that are not looked at again."""
+"""Sets of tools of hosts that are recognised as known."""
 MAX_TOOL_SETS: Final = 64
-"""Whose schemas are remembered."""
+"""Sets of tools whose schemas are cached."""
+MAX_NAMED: Final = 20
+"""Tools named in one line of the log."""
+
+
+class Declarations:
+    """Names and shell patterns (`fnmatch.fnmatchcase`) of tools that only read.
+
+    Raises:
+        ConfigurationError: `reads` is no collection of texts.
+    """
+
+    def __init__(self, reads: Iterable[str] = ()) -> None:
+        given = names_given("ToolMemory(reads=...)", reads)
+        self._patterns = tuple(sorted(each for each in given if set(each) & set("*?[")))
+        self._names = frozenset(given) - set(self._patterns)
+
+    def cover(self, spec: ToolSpec) -> bool:
+        """Return True if the tool is named, or matched and not marked as writing."""
+        return spec.name in self._names or (spec.read_only is not False and self._matched(spec.name))
+
+    def lines(self, specs: Mapping[str, ToolSpec]) -> Iterator[tuple[int, str]]:
+        """Yield lines for the log with their levels, given the tools with all their marks."""
+        if not specs:
+            return
+        for name in sorted(self._names - set(specs)):
+            meant = nearest(name, specs)
+            instead = f"; did you mean {meant!r}?" if meant else "."
+            yield logging.WARNING, f"ToolMemory(reads=...) names {name!r}, and there is no such tool{instead}"
+        for pattern in self._patterns:
+            matched = sorted(name for name in specs if fnmatchcase(name, pattern))
+            level = logging.INFO if matched else logging.WARNING
+            yield level, f"ToolMemory(reads=...): {pattern!r} matches {named(matched) or 'no tool'}."
+        meant_to = (name for name in sorted(specs) if name in self._names or self._matched(name))
+        if refused := [name for name in meant_to if side_effects(specs[name]) != "reads"]:
+            yield (
+                logging.WARNING,
+                f"ToolMemory(reads=...) covers {named(refused)}, marked destructive, as writing, or as steering the "
+                "run: the mark counts.",
+            )
+
+    def _matched(self, name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in self._patterns)
+
+
+def named(names: Collection[str]) -> str:
+    """Join names for one line of the log, cut after `MAX_NAMED`."""
+    shown = sorted(names)
+    return ", ".join(shown[:MAX_NAMED]) + (", …" if len(shown) > MAX_NAMED else "")
 
 
 class Catalogue:
-    """Safe to use from several threads, under the memory's lock.
-
-    Attributes:
-        declarations: the tools that the developer declared to only read.
+    """The tools of a memory. Safe to use from several threads, under the memory's lock.
 
     Args:
-        graph: what calls and earlier processes showed of tools.
-        given: the tools as given to the memory; None: nobody gave any.
+        graph: notes on tools of earlier processes, and the calls seen.
+        given: the tools as given to the memory; None if nobody gave any.
         declarations: the tools that the developer declared to only read.
-        describe: keeps what is new about tools; None: nothing is kept.
-        lock: of the memory.
+        describe: stores notes on tools; None in a memory that only reads.
+        lock: the memory's.
     """
 
     def __init__(
@@ -62,12 +125,12 @@ class Catalogue:
 
     @property
     def given(self) -> Mapping[str, ToolSpec] | None:
-        """The tools as given to the memory; None: nobody gave any."""
+        """The tools as given to the memory; None if nobody gave any."""
         return self._given
 
     @property
     def specs(self) -> Mapping[str, ToolSpec]:
-        """The tools that may be called: those given, those that hosts had at hand, else what the calls show."""
+        """The tools that may be called: those given; otherwise those of hosts, and specs inferred from calls."""
         with self._lock:
             if self._given is not None:
                 return self._given
@@ -78,7 +141,7 @@ class Catalogue:
             return {name: spec for name, (_, spec) in self._inferred.items()} | self._of_hosts
 
     def offered(self, tools: Iterable[Any]) -> dict[str, ToolSpec]:
-        """Those of a step's tools that the agent itself executes, by name; the same dict for the same tools.
+        """Return those of a step's tools that the agent itself executes, by name; one dict for the same tools.
 
         Each is read once: reading the schemas of an agent's tools costs more than all its decisions.
         """
@@ -90,19 +153,16 @@ class Catalogue:
                 self._offered, self._read = {}, {}
             before = self._read
             specs = read_tools([before[id(tool)][1] if id(tool) in before else tool for tool in executed])
-            # The tools are kept with it: an id may be used again once its object is gone.
+            # Keep the tools: an id may be reused once its object is gone.
             before |= {id(tool): (tool, spec) for tool, spec in zip(executed, specs.values(), strict=True)}
             found = self._offered[key] = executed, specs
         return found[1]
 
     def marked(self, specs: Mapping[str, ToolSpec] | None = None) -> Mapping[str, ToolSpec]:
-        """Return tools with everything that anybody said of them: the developer, hosts, the folder.
+        """Return tools (`specs` by default) with the marks of the developer, of hosts and of the folder.
 
-        The folder describes tools that are known from their calls alone, and adds marks that forbid. That a tool only
-        reads has to be declared by the program that is running. A memory that only looks takes the folder's word.
-
-        Args:
-            specs: the tools; None: `specs`.
+        The folder describes tools that are known from their calls alone, and adds restrictive marks. The running
+        program must declare itself that a tool only reads; a memory that is only read trusts the folder.
         """
         return _Marked(self.specs if specs is None else specs, self._with_marks)
 
@@ -114,20 +174,18 @@ class Catalogue:
             said = (*now, told)
             known = self._marked.get(name)
             if known is None or any(old is not new for old, new in zip(known[0], said, strict=True)):
-                # What may be chosen may be one user's: the schema of a tool made for him has his addresses.
+                # Choices may be private: the schema of a tool made for one user may hold their addresses.
                 first = spec if spec.seen or told is None else without_choices(told)
                 others = [each for each in (*now[1:], told) if each is not None]
                 known = self._marked[name] = said, self._declared(gravest(first, others))
             return known[1]
 
     def _declared(self, spec: ToolSpec) -> ToolSpec:
-        """Return a tool with the developer's word that it only reads, if there is one that counts."""
         if spec.read_only or side_effects(spec) != "changes" or not self.declarations.cover(spec):
             return spec
         return replace(spec, read_only=True)
 
     def _told_of(self, name: str) -> ToolSpec | None:
-        """Return a tool as the folder describes it; None if it does not. See `marked` for the marks."""
         entry = self._graph.tools.get(name, {})
         if (parameters := entry.get("parameters")) is None:
             return None
@@ -140,7 +198,7 @@ class Catalogue:
 
     @property
     def known(self) -> Mapping[str, ToolSpec]:
-        """The tools at hand; of a memory that nobody gave any, those that were described to it before, or called."""
+        """The available tools; without given tools or hosts, those known from before."""
         with self._lock:
             if self._adopted:
                 return self.specs
@@ -149,19 +207,19 @@ class Catalogue:
             return specs | {name: spec for name, spec in told.items() if spec is not None}
 
     def hear(self, tools: Mapping[str, ToolSpec]) -> None:
-        """Takes in what is said of tools that may be all or some of those at hand."""
+        """Take in the marks of tools that may be some or all of the available ones."""
         with self._lock:
             if tools and not any(known is tools for known in self._heard):
                 self._heard, tools = [*self._heard[-MAX_ADOPTED:], tools], without_own(tools)
                 self._take(tools)
 
     def adopt(self, tools: Mapping[str, ToolSpec]) -> None:
-        """Takes in tools that a host has at hand. Of two with one name the given one stays, else the latest."""
+        """Take in the tools of a host. Of two with one name the given one stays, otherwise the latest."""
         with self._lock:
             if any(known is tools for known in self._adopted):
                 return
             given, tools = tools, without_own(tools)
-            # A part of what was taken in before, such as the tools of one request, is nothing new.
+            # A subset of a known set, such as the tools of one request, is nothing new.
             if any(all(known.get(name) == spec for name, spec in tools.items()) for known in self._adopted):
                 return
             self._adopted = [*self._adopted[-MAX_ADOPTED:], given]
@@ -170,21 +228,21 @@ class Catalogue:
                 self._given = {**{name: self._of_hosts[name] for name in tools}, **self._given}
 
     def _take(self, tools: Mapping[str, ToolSpec]) -> None:
-        """Keep the latest description of each tool of a host, with the marks of those before."""
+        # The latest description of each tool, with the marks of those before
         known = self._of_hosts
         taken = {name: gravest(spec, [known[name]]) if name in known else spec for name, spec in tools.items()}
         known |= {name: self._declared(spec) for name, spec in taken.items()}
         self._note(taken)
 
     def _note(self, specs: Mapping[str, ToolSpec]) -> None:
-        """Notes the tools themselves, so that the graph can be read without them."""
+        # The graph must be readable without the tools.
         if self._describe is None:
             return
         known = self._graph.tools
         record: Record = []
         for name, spec in specs.items():
-            told = self._told_of(name)  # what somebody forbade stays forbidden, though others do not know of it
-            as_given = (self._given or {}).get(name, spec)  # a host may know less of it than who opened the memory
+            told = self._told_of(name)  # restrictions stay, though other programs do not know them
+            as_given = (self._given or {}).get(name, spec)  # a host may know less of it than the developer
             marked = self._declared(gravest(as_given, [each for each in (spec, told) if each is not None]))
             if new := changes_of(marked, known.get(name, {})):
                 record.append(ToolDescribed(name, new))
@@ -193,7 +251,7 @@ class Catalogue:
 
 
 class _Marked(Mapping[str, ToolSpec]):
-    """Tools that get their marks when they are asked for: few of many are."""
+    """Tools that get their marks on first use: few of many are used."""
 
     def __init__(self, specs: Mapping[str, ToolSpec], with_marks: Callable[[ToolSpec], ToolSpec]) -> None:
         self._specs, self._with_marks = specs, with_marks
@@ -216,7 +274,7 @@ class _Marked(Mapping[str, ToolSpec]):
 
 
 def without_own(specs: Mapping[str, ToolSpec]) -> dict[str, ToolSpec]:
-    """The tools that act on the world."""
+    """Return the tools without the memory's own."""
     return {name: spec for name, spec in specs.items() if name not in OWN_TOOLS}
 
 
@@ -231,9 +289,77 @@ def _spec(name: str, properties: tuple[tuple[str, str], ...], required: frozense
 
 
 def infer_spec(name: str, entry: Mapping[str, Any]) -> ToolSpec:
-    """Return what the observed calls of a tool show of its schema: parameters always given are required."""
+    """Infer a spec from the observed calls of a tool: parameters always given are required."""
     shown = entry.get("parameters_seen", {})
     calls = entry.get("calls_read", 0)
     properties = tuple((p, next(iter(kinds)) if len(kinds) == 1 else "") for p, kinds in shown.items())
     required = frozenset(p for p, kinds in shown.items() if sum(kinds.values()) >= calls)
     return _spec(name, properties, required)
+
+
+# --- suggestions ---
+
+_WELL_KNOWN: Final = word_set("""
+tavily_search tavily_search_results_json tavily_extract internet_search web_search google_search brave_search
+duckduckgo_search duckduckgo_results_json wikipedia arxiv pubmed ls glob grep read_file list_directory file_search
+sql_db_query sql_db_query_checker sql_db_schema sql_db_list_tables
+""")
+"""Tools of LangChain's packages and of deepagents that read."""
+_HEADS: Final = word_set("""
+get fetch read retrieve list search find lookup look query view show describe count check browse inspect preview
+calculate compute estimate compare summarize explain detect is has exists grep
+""")
+_ENDS: Final = frozenset({"search", "lookup", "query", "find"})
+_CHANGES: Final = word_set("""
+create add insert append delete remove erase wipe purge destroy modify edit rename replace overwrite cancel assign
+enable disable activate deactivate suspend register subscribe install uninstall publish approve reject deny revoke
+submit send deliver notify pay buy sell withdraw redeem acknowledge accept decline dismiss attach detach increment
+decrement consume allocate provision deploy restore revert undo terminate kill restart reboot mute promote hide
+synchronize migrate initialize configure write apply extend renew expire discard convert reschedule postpone toggle
+upsert put fix escalate execute reserve deduct reimburse capture retry make charge refund claim ensure trigger run
+start stop set reset update change save lock mark book order ship sign post archive move copy schedule launch
+release transfer deposit purchase upload import export invite drop clear empty flush upvote vote process pop next
+""")
+_STEMS: Final = frozenset(map(stem, _CHANGES)) | word_set("sent written paid bought sold withdrawn made kept")
+_THINGS: Final = word_set("order orders post posts book books change changes update updates schedule schedules process")
+"""Verbs that are nouns as well: ``get_order``."""
+_ORDERS: Final = word_set("""
+new confirm overwrite commit sql statement command mutation script body payload action operation method
+""")
+"""Words in parameters of tools that do more than read."""
+
+
+def suggested(specs: Iterable[ToolSpec]) -> list[str]:
+    """Return the names of tools that seem to only read, for a developer to check. Nothing may act on them."""
+    return sorted(spec.name for spec in specs if side_effects(spec) == "changes" and _seems_to_read(spec))
+
+
+def _seems_to_read(spec: ToolSpec) -> bool:
+    # Name, description and parameters mention no change, and the name says that it reads.
+    if spec.read_only is False:
+        return False
+    if spec.name in _WELL_KNOWN:  # their descriptions are long, and the first sentence says what they do
+        return not _tells_of_change(re.split(r"[.\n]", spec.description)[0])
+    last = words(re.split(r"[./:]|__", spec.name)[-1]) or [""]
+    if not (last[0] in _HEADS or last[-1] in _ENDS) or any(_ORDERS & set(words(each)) for each in spec.properties):
+        return False
+    return not (_tells_of_change(spec.name) or _tells_of_change(spec.description))
+
+
+def _tells_of_change(text: str) -> bool:
+    return any(stem(word) in _STEMS and word not in _THINGS for word in words(text))
+
+
+def undeclared_line(names: Collection[str], reading: Iterable[str]) -> str:
+    """Return the sentence of the log and the report on undeclared tools; "" if there are none.
+
+    Args:
+        names: the tools that are never called without the model, because nobody declared them.
+        reading: those of them that seem to only read.
+    """
+    if not names:
+        return ""
+    are = "1 tool is" if len(names) == 1 else f"{len(names)} tools are"
+    shown = ", ".join(f'"{name}"' for name in reading)
+    declare = f"If they only read: reads={{{shown}}}" if shown else 'Declare what only reads: reads={"name", "list_*"}'
+    return f"{are} never called: undeclared. {declare}"

@@ -13,25 +13,21 @@ from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.checks import check_seconds
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.core.ages import Ages
-from langgraph_toolmem.core.catalogue import Catalogue, without_own
-from langgraph_toolmem.core.contributions import Section
-from langgraph_toolmem.core.declarations import Declarations
+from langgraph_toolmem.core.catalogue import Catalogue, Declarations, without_own
 from langgraph_toolmem.core.episodes import Episodes, EpisodesTable
 from langgraph_toolmem.core.events import Events
 from langgraph_toolmem.core.evidence import Evidence
+from langgraph_toolmem.core.forgetting import Ages
 from langgraph_toolmem.core.holdout import Holdout
 from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.ledger import Ledger, LedgerTable
-from langgraph_toolmem.core.listener import Listener
-from langgraph_toolmem.core.past_runs import KeptRuns
-from langgraph_toolmem.core.row_kinds import RowKind
-from langgraph_toolmem.core.rows import Rows
+from langgraph_toolmem.core.method import KeptRuns, Listener, Section
+from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import Users, check_namespace, keep_namespace
 from langgraph_toolmem.graph.evidence import Table
-from langgraph_toolmem.graph.newest import NewestRuns
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.graph.state import Folds, RunState
+from langgraph_toolmem.graph.view import NewestRuns
 from langgraph_toolmem.runs.executions import ExecutionLog
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
@@ -39,13 +35,11 @@ from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.cold_start import forget_user
 from langgraph_toolmem.stores.events import EventStore, Fsync
 from langgraph_toolmem.stores.shared import SharedLog
-from langgraph_toolmem.stores.vectors import REFRESH_SECONDS, VectorStore
+from langgraph_toolmem.stores.vectors import VectorStore
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langgraph.store.base import BaseStore
-
-    from langgraph_toolmem.stores.executors import Executor
 
 T = TypeVar("T")
 
@@ -73,7 +67,6 @@ class Core(Evidence):
     Attributes:
         folder: of the memory; None: nothing is on disk.
         home: of the evidence graph and what is made of it; the folder, or one in it; None likewise.
-        shared: other processes write to what this one reads.
         catalogue: the tools.
         vectors: Chroma.
         jobs: work in the background.
@@ -102,7 +95,6 @@ class Core(Evidence):
         fsync: Fsync,
         read_only: bool,
         now: Callable[[], float],
-        executor: Executor | None,
         holdout: float,
         seed: int,
         store_timeout: float,
@@ -117,7 +109,6 @@ class Core(Evidence):
         declarations = Declarations(reads)
         embedder = resolve_embedder(embeddings)
         self.folder = None if path is None else folder_of(path)
-        self.shared = chroma is not None or store is not None
         self.listeners = tuple(listeners)
         home = self.folder
         if home is not None and self.graph_namespace != DEFAULT_NAMESPACE:
@@ -141,7 +132,8 @@ class Core(Evidence):
             )
         what: dict[str, Any] = {"embedder": embedder, "client": chroma, "namespace": self.graph_namespace}
         self.vectors = VectorStore(self.folder, read_only=read_only, **what, **limits)
-        self.jobs = Jobs(self.folder, now=now, executor=executor, read_only=read_only, remote=self.vectors.remote)
+        working: dict[str, Any] = {"may_work": self.vectors.may_write, "alone": chroma is None}
+        self.jobs = Jobs(self.folder, now=now, read_only=read_only, remote=self.vectors.remote, **working)
         self.episodes = Episodes(self.graph)
         self.ages = Ages(self, self.episodes, on=ages)
         self.holdout = Holdout(self, holdout, seed)
@@ -190,7 +182,6 @@ class Core(Evidence):
         """Go on in a forked child: events are its own from here on; Chroma and the background are the parent's."""
         self.store.forked()
         self.jobs.forked()
-        self.vectors.forked()
 
     def forget(self, gone: Forgotten) -> int:
         """Takes a user out of the evidence graph, and out of what a cold start left in the folder; or runs. How many
@@ -236,7 +227,6 @@ class Core(Evidence):
             method: whose items they are in the ledger; the kind's name if None.
         """
         how: dict[str, Any] = {"users": self.users, "read_only": self.read_only, "now": self.now}
-        how["refresh"] = REFRESH_SECONDS if self.shared or self.read_only else None
         return Rows(kind, self.vectors, self.ledger, method=method or kind.name, **how)
 
     def problems(self) -> list[str]:

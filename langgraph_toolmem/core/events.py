@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.core.ages import Ages
 from langgraph_toolmem.core.catalogue import Catalogue
 from langgraph_toolmem.core.episodes import Episodes, witness
 from langgraph_toolmem.core.evidence import Evidence
+from langgraph_toolmem.core.forgetting import Ages
 from langgraph_toolmem.core.holdout import Holdout
 from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.ledger import Ledger
-from langgraph_toolmem.core.listener import EndedRun, LearnedTurn, Listener
+from langgraph_toolmem.core.method import EndedRun, LearnedTurn, Listener
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.core.verdicts import Verdicts
 from langgraph_toolmem.graph.learning import attempt_digest, learn_turn, turn_digest
-from langgraph_toolmem.graph.newest import counted
 from langgraph_toolmem.graph.operations import Outcome, Record
 from langgraph_toolmem.graph.state import Folds, RunState, latest_turn
+from langgraph_toolmem.graph.view import counted
 from langgraph_toolmem.runs.executions import ExecutionLog, last_step
 from langgraph_toolmem.runs.run import Execution, Run, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -97,9 +98,10 @@ class Events:
             for each in judged:
                 self.verdicts.note(each.digest, float(success), comment, user_id, weight=1 / len(judged))
         self._learned(run, user)
-        for each in parts:
-            if self._is_new_end(each) or each is parts[-1]:
-                self.end(each, user)
+        with self._jobs_together():
+            for each in parts:
+                if self._is_new_end(each) or each is parts[-1]:
+                    self.end(each, user)
         evidence.acknowledge()
         return new
 
@@ -124,6 +126,14 @@ class Events:
         self._tell("ended", EndedRun(episode, user, score, said))
         if score is None and evidence.verdict_of(name, owner)[0] is not None:
             self.verdicts.tell_again(name, user.id)
+
+    @contextmanager
+    def _jobs_together(self) -> Iterator[None]:
+        try:
+            with self._jobs.together():
+                yield
+        except StorageError as error:
+            self._evidence.store.say(f"Nothing of a finished run could be put into the queue: {error}")
 
     def _is_new_end(self, episode: Run) -> bool:
         with self._evidence.lock:

@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from langgraph_toolmem.base.errors import NamespaceError, StorageError
-from langgraph_toolmem.base.failures import log_failure
+from langgraph_toolmem.base.errors import NamespaceError, StorageError, log_failure
 from langgraph_toolmem.core.users import Users
 from langgraph_toolmem.graph.evidence import AUTHOR, COMMENT, SCORE, WEIGHT, Table
 from langgraph_toolmem.graph.operations import HOUR, Count, Forgotten, Record

@@ -1,28 +1,115 @@
-"""What is forgotten: a user, a thread, or what is older than the memory's retention. One way for the three."""
+"""Deletion of a user, a thread, or what is older than the memory's retention; and the ages behind the retention."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from langgraph_toolmem.base.checks import is_number
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError
-from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.core.episodes import witness
+from langgraph_toolmem.base.shapes import Shape, each, maybe, number
+from langgraph_toolmem.core.episodes import Episodes, witness
+from langgraph_toolmem.core.evidence import Evidence
+from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.core.users import User, user_digest
-from langgraph_toolmem.graph.operations import Forgotten
+from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
+from langgraph_toolmem.graph.operations import HOUR, Forgotten, Operation, Record
 
+if TYPE_CHECKING:
+    from langgraph_toolmem.core.core import Core
+
+MAX_AGES: Final = 200_000
+"""Runs, requests and threads with a known age; one that left counts as old as the last that did."""
+RENEWED: Final = 24
+"""Hours after which an age is renewed."""
 RETENTION: Final = "retention"
 """Kind of jobs."""
 DAY: Final = 86_400.0
 ANYBODY: Final = User(None, None, ())
 
 
+@dataclass(slots=True)
+class Heard(Operation):
+    """Runs, requests and threads (digests) that were active in that hour since 1970; none to start keeping ages."""
+
+    kind = "heard"
+    names: list[str]
+    hour: int
+
+
+class AgesTable(Table):
+    """Last activity.
+
+    Attributes:
+        hours: digest -> hour since 1970.
+        began: the hour of everything else; None if no age was ever kept.
+    """
+
+    name = "ages"
+    shapes: ClassVar[Mapping[str, Shape]] = {"hours": each(number), "began": maybe(number)}
+
+    def __init__(self, graph: EvidenceGraph) -> None:
+        super().__init__(graph)
+        self.hours: dict[str, int] = {}
+        self.began: int | None = None
+
+    def handlers(self) -> Mapping[type[Operation], Handler]:
+        """See `Table`."""
+        return {Heard: self._hear}
+
+    def _hear(self, names: list[str], hour: int) -> None:
+        if self.began is None:
+            self.began = hour
+        for name in names:
+            self.hours[name] = max(hour, self.hours.pop(name, hour))
+            if len(self.hours) > MAX_AGES:
+                self.began = max(self.began, self.hours.pop(next(iter(self.hours))))
+
+    def forget(self, gone: Forgotten) -> int:
+        """See `Table`."""
+        for name in gone.runs:
+            self.hours.pop(name, None)
+        return 0
+
+
+class Ages:
+    """The ages of runs, requests and threads, kept if `on`."""
+
+    def __init__(self, evidence: Evidence, episodes: Episodes, *, on: bool) -> None:
+        self._evidence, self._episodes = evidence, episodes
+        self._table = evidence.register(AgesTable) if on else None
+
+    def heard(self, learned: LearnedTurn) -> Record:
+        """Return the record of a turn's activity."""
+        if self._table is None:
+            return []
+        known, hour = self._table.hours, learned.hour
+        names = [learned.run, learned.thread, learned.state.user_key]
+        new = [name for name in names if name and hour - known.get(name, hour - RENEWED) >= RENEWED]
+        return [Heard(new, hour)] if new else []
+
+    def older(self, before: float) -> set[str]:
+        """Return the digests without activity since a time in seconds since 1970."""
+        evidence, table = self._evidence, self._table
+        if table is None:
+            return set()
+        with evidence.lock:
+            if table.began is None:
+                evidence.apply(None, [Heard([], evidence.hour())])
+            began, first = table.began or 0, int(before // HOUR)
+            graph = evidence.graph
+            witnesses = (graph.value_witnesses, graph.pattern_witnesses)
+            threads = (cell[0] for each in witnesses for row in each.rows.values() for cell in row.values())
+            names = {*graph.cases.cases, *graph.runs, *self._episodes.names(), *table.hours}.union(*threads)
+            return {name for name in names if table.hours.get(name, began) < first}
+
+
 def seconds_of(retention: timedelta | float | None) -> float | None:
-    """A retention in seconds.
+    """Return a retention in seconds.
 
     Raises:
         ConfigurationError: it is none.
@@ -34,12 +121,7 @@ def seconds_of(retention: timedelta | float | None) -> float | None:
 
 
 class Forgetting:
-    """Takes things out of the queue, the evidence graph, and what the methods keep.
-
-    Args:
-        core: of the memory.
-        retention: seconds after which things go; None: never.
-    """
+    """Deletes from the queue, the evidence graph, and the methods; after `retention` seconds in the background."""
 
     def __init__(self, core: Core, retention: float | None) -> None:
         self._core, self._retention = core, retention
@@ -49,7 +131,7 @@ class Forgetting:
             core.jobs.at_look = self.look
 
     def look(self) -> None:
-        """Has what is old taken out in the background, once a day by the memory's clock."""
+        """Enqueue the deletion of old data, once a day by the memory's clock."""
         core = self._core
         if not (core.closed or core.read_only) and not 0 <= (now := core.now()) - self._looked < DAY:
             self._looked = now
@@ -63,7 +145,7 @@ class Forgetting:
         user = core.users.of(user_id)
         with core.lock:
             gone = Forgotten(str(user.digest), core.graph.belongings(str(user.digest)))
-        # The graph before rows: nothing is made of it any more.
+        # The graph before rows, so that no new rows are derived from it.
         removed = self._all([partial(core.jobs.forget, gone), partial(core.forget, gone), *self._rows(user, gone)])
         if core.users.apart:
             core.vectors.scoped(user.namespace).drop()
@@ -97,7 +179,7 @@ class Forgetting:
         return self._all(steps, last=partial(core.forget, gone))
 
     def old(self) -> None:
-        """Takes out what is older than the retention."""
+        """Delete data older than the retention."""
         core, before = self._core, self._core.now() - (self._retention or 0.0)
         gone = Forgotten(runs=core.ages.older(before), before=before)
         graph = [partial(core.forget, gone)] if gone.runs else []
@@ -113,7 +195,7 @@ class Forgetting:
         for step in steps:
             try:
                 removed += step()
-            except Exception as error:  # noqa: BLE001 - the others go all the same
+            except Exception as error:  # noqa: BLE001 - the others go on all the same
                 failures.append(error)
         if failures:
             raise failures[0]

@@ -1,5 +1,7 @@
-"""Episodes that are held out: they run without hints and without calls made in the model's place, so that the report
-can say what the memory is worth. All goes on being learned and predicted in them."""
+"""Held-out episodes: they run without hints and shortcuts, so that the report can measure the memory's effect.
+
+The memory learns and predicts in them as in all others.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from langgraph_toolmem.graph.operations import Forgotten, Operation, Record
 from langgraph_toolmem.runs.run import Run, Turn
 
 MAX_EPISODES: Final = 20_000
-"""Episodes that are compared; the oldest leave."""
+"""Compared episodes; the oldest leave."""
 HELD_OUT: Final = "this episode is held out, to see what the memory is worth: the model is asked"
 
 
@@ -33,7 +35,7 @@ class EpisodeSpent(Operation):
 
 
 class HoldoutTable(Table):
-    """Episodes in which the memory might have had a say.
+    """Episodes in which the memory was asked, or would have been.
 
     Attributes:
         episodes: episode -> [held out (1) or not (0), model calls, tokens].
@@ -65,14 +67,7 @@ class HoldoutTable(Table):
 
 
 class Episode(NamedTuple):
-    """What an episode took, and how it ended.
-
-    Attributes:
-        held: it ran without the memory.
-        calls: model calls.
-        tokens: of these, in and out.
-        good: its verdict; None: it has none.
-    """
+    """An episode: True if it was held out, its model calls and tokens (in and out), and its score, if any."""
 
     held: bool
     calls: int
@@ -81,15 +76,15 @@ class Episode(NamedTuple):
 
 
 class Holdout:
-    """Draws episodes by their identity: whoever draws again, in whatever process, draws the same.
+    """A draw of episodes by their identity: every process draws the same.
 
     Args:
-        evidence: of the memory; the table is registered there.
-        share: of the episodes; 0: none, and nothing is noted.
+        evidence: the memory's.
+        share: of the episodes to hold out; with 0 nothing is recorded.
         seed: of the draw.
 
     Raises:
-        ConfigurationError: an argument cannot work.
+        ConfigurationError: `share` or `seed` is invalid.
     """
 
     def __init__(self, evidence: Evidence, share: float, seed: int) -> None:
@@ -102,15 +97,15 @@ class Holdout:
 
     @property
     def on(self) -> bool:
-        """Whether any episode is held out."""
+        """True if any episode is held out."""
         return self._share > 0
 
     def draws(self, run: str) -> bool:
-        """Whether an episode (its digest) is in the share."""
+        """Return True if an episode (its digest) is in the share."""
         return int(digest("holdout", self._seed, run)[:8], 16) < self._share * 0x100000000
 
     def begins(self, run: Run) -> bool:
-        """Whether the episode that a history ends with is held out; that the memory was asked is noted once."""
+        """Return True if the last episode of a history is held out; record once that the memory was asked."""
         name, evidence = run.digest, self._evidence
         with evidence.lock:
             known = self._table.episodes.get(name)
@@ -120,14 +115,14 @@ class Holdout:
         return held
 
     def spent(self, run: str, turn: Turn) -> Record:
-        """What a model turn of an episode took, to be joined to the turn's record. The caller holds the lock."""
+        """Return the record of a model turn's calls and tokens. The caller holds the lock."""
         row = self._table.episodes.get(run)
         if row is None or turn.chosen_by != "model":
             return []
         return [EpisodeSpent(run, row[0], 1, turn.input_tokens + turn.output_tokens)]
 
     def episodes(self) -> Iterator[Episode]:
-        """Those that are compared. The caller holds the lock."""
+        """Yield the compared episodes. The caller holds the lock."""
         for name, (held, calls, tokens) in self._table.episodes.items():
             entry: list[Any] | None = self._evidence.graph.runs.get(name)
             yield Episode(bool(held), calls, tokens, None if entry is None else entry[SCORE])

@@ -1,12 +1,12 @@
-"""Work in the background that outlives the process: methods say what is done for each kind of job, and put jobs.
+"""Background work that outlives the process: methods say how jobs of a kind are done, and put jobs.
 
-Nothing here delays the host: `Jobs.put` writes a job to disk and returns. Jobs of one kind and run are done in their
-order. There are two sorts of kinds: *quick* ones (`Jobs.handle`), and *slow* ones that ask a model
-(`Jobs.handle_slow`): these are done beside the others, asked once (the answer is kept in the queue before it is put to
-use, so that a process that is killed in between does not ask again), and given up after `SLOW_TRIES` failures.
+`Jobs.put` writes a job to disk and returns. One thread per process does the jobs. It gathers them for a moment, so
+that jobs of one kind are done in batches: one transaction, one call of the handler, one embedding call. Jobs of a
+*slow* kind ask a model: one at a time in a thread of their own, next to the others. The model's answer is kept in the
+queue before it is used, and the job is given up after `SLOW_TRIES` failures.
 
-What fails is tried again, later and later. A quick job is never given up while the database is away; one that cannot be
-read is. Both stay in the queue (`JobQueue.given_up`), and so do jobs of kinds that nobody here handles.
+Only a process that `may_work` does jobs; the others leave theirs in the queue. What fails is tried again, later and
+later. A quick job is given up only if it cannot be read.
 """
 
 from __future__ import annotations
@@ -14,51 +14,47 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from langgraph_toolmem.base import exits, locks
-from langgraph_toolmem.base.errors import InputError, StorageError
-from langgraph_toolmem.base.failures import describe_error, log_failure
+from langgraph_toolmem.base.errors import InputError, StorageError, describe_error, log_failure
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.waits import this_step
+from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.stores.database import held_in
-from langgraph_toolmem.stores.executors import Executor, ThreadExecutor
-from langgraph_toolmem.stores.job_queue import Job, JobQueue
+from langgraph_toolmem.stores.job_queue import Job, JobQueue, NewJob
 from langgraph_toolmem.stores.remote import Remote
 
 logger = logging.getLogger("langgraph_toolmem.jobs")
 
-FIRST_WAIT: Final = 1.0
-LONGEST_WAIT: Final = 600.0
+BATCH: Final = 64
+GATHER_SECONDS: Final = 0.2
+"""Jobs wait so long for others of their kind, unless somebody waits for them."""
+FIRST_WAIT, LONGEST_WAIT = 1.0, 600.0
 """Seconds before a failed job is tried again: doubled from the first to the longest."""
 SLOW_TRIES: Final = 6
 POLL_SECONDS: Final = 0.25
-"""How often `Jobs.flush` looks for what other processes finished."""
-LOOK_SECONDS: Final = 30.0
-"""How often what other processes put into the queue is looked for, where this one has no use for it itself."""
-CLOSE_SECONDS: Final = 5.0
-"""Closing waits so long for quick jobs; what is left is done at the next opening."""
-FLUSH_SECONDS: Final = 60.0
-BEFORE_FORGETTING: Final = 1.0
-"""Forgetting waits so long for what is due."""
+IDLE_SECONDS: Final = 2.0
+"""Interval at which the thread looks for jobs of other processes …"""
+LINGER_SECONDS: Final = 30.0
+"""… until none waited for so long: then it ends, and the next job or `Jobs.look` begins another."""
+CLOSE_SECONDS, FLUSH_SECONDS, BEFORE_FORGETTING = 5.0, 60.0, 1.0
+"""Waits for what is due; what is left after closing is done at the next opening."""
 
-Do = Callable[[Job], "Callable[[], object] | None"]
-"""Does a job; returns what takes back what it did, for a user who was forgotten meanwhile."""
-Find = Callable[[Job], str]
-"""Finds the answer for a slow job; may take a model's time."""
+Do = Callable[[Sequence[Job]], object]
 T = TypeVar("T")
-Use = Callable[[Job, str], object]
-"""Puts the answer of a slow job to use."""
 
 
 class NotYetError(Exception):
-    """What a job is about is not there yet; `why` is no text of a user; after so many `tries` in all it is dropped."""
+    """The subject of a job is not there yet. The job is dropped after so many `tries`; `why` is no text of a user."""
 
     def __init__(self, why: str, *, tries: int) -> None:
         super().__init__(why)
@@ -71,9 +67,10 @@ class Jobs:
     Args:
         folder: of the memory; None: jobs are in RAM.
         now: seconds since 1970.
-        executor: when the work is done; in a thread of its own if None.
-        read_only: nothing is worked on; `put` leaves jobs to the process that writes to the folder.
-        remote: what the jobs write to, if it may not answer: no step does their work.
+        read_only: nothing is worked on; `put` leaves jobs to the processes that write to the folder.
+        may_work: returns True if this process may write what the jobs write.
+        alone: only one process at a time may; so what another one leased is free.
+        remote: what the jobs write to, if it may not answer: a model call waits for it no longer than its patience.
     """
 
     def __init__(
@@ -81,68 +78,46 @@ class Jobs:
         folder: Path | None,
         *,
         now: Callable[[], float],
-        executor: Executor | None = None,
         read_only: bool = False,
+        may_work: Callable[[], bool] = lambda: True,
+        alone: bool = False,
         remote: Remote | None = None,
     ) -> None:
-        self._folder, self._now, self._remote = folder, now, remote
-        self._executor: Executor = executor or ThreadExecutor()
-        self._read_only = read_only
+        self._folder, self._now, self._may_work, self._remote = folder, now, may_work, remote
+        self.read_only, self._alone = read_only, alone
+        self.at_look: Callable[[], object] = lambda: None  # done at each `look`
         self._made: JobQueue | None = None
         self._opening = locks.lock()
-        self._quick: dict[str, Do] = {}
-        self._patient: set[str] = set()  # of these, kinds that nobody who asks waits for
-        self._slow: dict[str, tuple[Find, Use]] = {}
+        self._quick: dict[str, tuple[Do, Callable[[Job], object] | None]] = {}
+        self._patient: set[str] = set()
+        self._slow: dict[str, tuple[Callable[[Job], str], Callable[[Job, str], object]]] = {}
+        self._gathered = threading.local()  # jobs of `together`
         self._working = locks.lock()  # one at a time in this process
-        self._changing = locks.rlock()  # over looking whether a job was forgotten, and doing it
-        self._finished = locks.condition()
-        self._in_hand: list[str] = []  # kinds of what is being done: it may leave the queue meanwhile, forgotten
-        self._closed = False
-        self._stopped = False  # the background begins nothing more: the interpreter ends
+        self._changing = locks.rlock()  # over checking that a job was not forgotten, and doing it
+        self._changed = locks.condition()
+        self._thread: threading.Thread | None = None
+        self._due = 0.0  # by time.monotonic
+        self._hurry = 0  # how many wait
+        self._closed = self._stopped = False  # by `close`, by the end of the interpreter
         self._failing: set[str] = set()  # kinds of jobs of which the last one failed
-        self._look_again = 0.0  # by time.monotonic
-        self.at_look: Callable[[], object] = lambda: None  # done at each `look`
-        exits.tell(self)
+        self._look_again = 0.0
 
-    @property
-    def queue(self) -> JobQueue:
-        """The jobs on disk.
+    # --- putting ---
 
-        Raises:
-            StorageError: the memory is closed; nothing is opened any more that nobody would close.
+    def handle(self, kind: str, do: Do, *, undo: Callable[[Job], object] | None = None, patient: bool = False) -> None:
+        """Register how jobs of a kind are done.
+
+        Args:
+            kind: of jobs.
+            do: does a batch, in milliseconds a job; if it raises, the jobs are done one by one. Twice is harmless.
+            undo: takes back what was done for a job whose user another process forgot meanwhile.
+            patient: `settle` does not wait for them.
         """
-        with self._opening:
-            if self._made is None:
-                if self._closed:
-                    raise StorageError("The memory is closed. Make a new one to go on.")
-                self._made = JobQueue(self._folder, now=self._now, read_only=self._read_only)
-            return self._made
-
-    def forked(self) -> None:
-        """In a process that is forked off nothing is worked on; what is put waits for the parent."""
-        self._read_only = True
-
-    @property
-    def outlive(self) -> bool:
-        """Whether jobs outlive the process."""
-        return self._folder is not None
-
-    @property
-    def any(self) -> bool:
-        """Whether a job was ever put; tells without making a file."""
-        with self._opening:
-            made = self._made
-        if made is not None:
-            return not made.empty
-        return held_in(self._folder) is not None
-
-    def handle(self, kind: str, do: Do, *, patient: bool = False) -> None:
-        """Jobs of this kind are done like this; it takes milliseconds. `patient`: `settle` leaves them aside."""
-        self._quick[kind] = do
+        self._quick[kind] = do, undo
         self._patient |= {kind} if patient else set()
 
-    def handle_slow(self, kind: str, find: Find, use: Use) -> None:
-        """Jobs of this kind ask a model: `find` finds an answer, `use` puts it to use."""
+    def handle_slow(self, kind: str, find: Callable[[Job], str], use: Callable[[Job, str], object]) -> None:
+        """Register how jobs of a slow kind are done: `find` asks a model, `use` puts its answer to use."""
         self._slow[kind] = find, use
 
     def put(
@@ -157,8 +132,8 @@ class Jobs:
         key: str | None = None,
         after: float = 0.0,
         placed: bool = False,
-    ) -> bool:
-        """A job. It is safe on disk when this returns, and done a little later.
+    ) -> None:
+        """Put a job, which is on disk when this returns; inside `together` at its end.
 
         Args:
             kind: see `handle`.
@@ -166,18 +141,15 @@ class Jobs:
             run: digest of the run it is about.
             user: digest of the user whose run it is, or "".
             namespace: of the rows it is about.
-            line: jobs of one line are done in their order; those of one kind, namespace and run if None, "" none.
-            key: a job that has this key already is not put again; each one is a job of its own if None.
+            line: jobs of one line are done in their order; those of one kind, namespace and run if None, "" for none.
+            key: a job whose key waits already is not put again; each one is a job of its own if None.
             after: seconds from now before which it is not done.
-            placed: where the run's rows are is kept, for `place_of`.
-
-        Returns:
-            Whether it is a new one.
+            placed: keep where the run's rows are, for `place_of`.
 
         Raises:
             StorageError: the queue cannot be written.
         """
-        new = self.queue.put(
+        new = NewJob(
             key or uuid.uuid4().hex,
             {**payload, "run": run, "namespace": list(namespace)},
             kind=kind,
@@ -186,91 +158,126 @@ class Jobs:
             after=after,
             place=(run, tuple(namespace)) if placed else None,
         )
-        self.begin(run)
-        return new
+        gathered: list[NewJob] | None = getattr(self._gathered, "jobs", None)
+        if gathered is not None:
+            gathered.append(new)
+        else:
+            self.queue.put_all([new])
+            self.begin(GATHER_SECONDS)
 
-    def begin(self, key: str = "") -> None:
-        """Has the background take up what is in the queue."""
-        if self._closed or self._stopped or self._read_only:
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Put what this thread puts inside in one transaction, at the end."""
+        if getattr(self._gathered, "jobs", None) is not None:
+            yield
             return
+        jobs: list[NewJob] = []
+        self._gathered.jobs = jobs
         try:
-            self._executor.start(self.work)
-            self._executor.wake(key)
-            with self._finished:
-                self._finished.notify_all()  # who waits for a model's answer has something to do meanwhile
-        except Exception as error:  # noqa: BLE001 - no thread to be had: it is on disk, and the next one begins it
-            log_failure(logger, logging.WARNING, "background work could not begin", error=error)
+            yield
+        finally:
+            self._gathered.jobs = None
+            if jobs:
+                self.queue.put_all(jobs)
+                self.begin(GATHER_SECONDS)
+
+    @property
+    def queue(self) -> JobQueue:
+        """The jobs on disk.
+
+        Raises:
+            StorageError: the memory is closed; nothing is opened any more that nobody would close.
+        """
+        with self._opening:
+            if self._made is None:
+                if self._closed:
+                    raise StorageError("The memory is closed. Make a new one to go on.")
+                self._made = JobQueue(self._folder, now=self._now, read_only=self.read_only)
+            return self._made
+
+    @property
+    def outlive(self) -> bool:
+        """True if jobs outlive the process."""
+        return self._folder is not None
+
+    @property
+    def any(self) -> bool:
+        """True if a job was ever put; makes no file."""
+        made = self._made
+        return not made.empty if made is not None else held_in(self._folder) is not None
+
+    # --- waiting ---
 
     def look(self) -> None:
-        """Begins with what is on disk, once in a while; cheap enough to be called at every step."""
+        """Take up what is on disk, once in a while; cheap enough for every model call."""
         self.at_look()
         now = time.monotonic()
-        if self._folder is None or self._read_only or now < self._look_again:
-            return
-        self._look_again = now + LOOK_SECONDS
-        if self.any and not self.queue.empty:
-            self.begin()
+        if self._folder is not None and now >= self._look_again:
+            self._look_again = now + LINGER_SECONDS
+            if self.any:
+                self.begin()
 
     def settle(self, *, timeout: float = 1.0, in_all: bool = False) -> bool:
-        """Does here and now what is due, slow jobs left aside, so that it is found.
-
-        Args:
-            timeout: seconds to wait for what another thread or process is doing already.
-            in_all: begin nothing more after these seconds; patient jobs are done too.
+        """Wait until the quick jobs that are due now are done, patient ones with `in_all` only.
 
         Returns:
-            Whether nothing that is due is left of what was there when this was called.
+            True if none of them is left, else False.
         """
-        if self._read_only or not self.any or (self.queue.empty and not self._in_hand):
+        if self.read_only or not self.any:
             return True
-        quick = tuple(self._quick if in_all else self._quick.keys() - self._patient)
-        if self._remote is not None and this_step() is not None:
-            self.begin()  # a step does nothing of it itself
-            idle = lambda: self._closed or not (self.queue.next_due(quick) == 0 or self.queue.lent(quick))  # noqa: E731
-            return self._remote.wait_for(idle, self._finished)
-        end = time.monotonic() + timeout
-        todo = self.queue.pending(quick)  # where others go on putting, there is no end to wait for
+        kinds, upto = tuple(self._quick if in_all else self._quick.keys() - self._patient), self.queue.last
 
-        def busy() -> bool:
-            return not {*quick}.isdisjoint(self._in_hand)
+        def settled() -> bool:
+            return self._closed or not self.queue.unsettled(kinds, upto)
 
-        while not self._closed and ((todo and self.queue.pending(quick)) or busy()):
-            if in_all and time.monotonic() >= end:
-                return False
-            if todo and (job := self.queue.take(quick)) is not None:
-                todo -= 1
-                self._do(job)
-            elif not self.queue.lent(quick) and not busy():
-                break
-            elif (left := end - time.monotonic()) <= 0:
-                return False
-            else:
-                with self._finished:
-                    self._finished.wait(min(0.02, left))
-        return True
+        if settled():
+            return True
+        if not self._may_work():
+            return False
+        with self._hurried() as begun:
+            if begun and self._remote is not None and this_step() is not None:
+                return self._remote.wait_for(settled, self._changed)
+            return self._wait(settled, timeout if begun else 0.0)
 
     def flush(self, *, timeout: float | None = FLUSH_SECONDS) -> bool:
-        """Waits until nothing is left to do; what failed is waited for as long as it is tried again.
+        """Wait until nothing is left to do, also by another process; failed jobs are waited for.
 
         Args:
-            timeout: seconds; None: without end.
+            timeout: seconds; None for no limit.
 
         Returns:
-            Whether all is done. What was given up counts as done; what is left in a closed memory waits on disk.
+            True if all is done, else False. What was given up counts as done.
         """
-        if self._read_only or not self.any or (self.queue.empty and not self._in_hand):
+        if self.read_only or not self.any:
             return True
+        kinds = (*self._quick, *self._slow)
+        with self._hurried() as begun:
+            done = self._wait(lambda: self._closed or not self.queue.pending(kinds), timeout if begun else 0.0)
+        return done and not self._closed
+
+    def _wait(self, done: Callable[[], bool], timeout: float | None) -> bool:
         end = math.inf if timeout is None else time.monotonic() + timeout
-        self.begin()
-        while not self._closed and (self.queue.pending((*self._quick, *self._slow)) or self._in_hand):
-            if (left := end - time.monotonic()) <= 0:
-                return False
-            with self._finished:
-                self._finished.wait(min(POLL_SECONDS, left))
-        return not self._closed
+        while not (found := done()) and (left := end - time.monotonic()) > 0:
+            with self._changed:
+                self._changed.wait(min(POLL_SECONDS, left))
+        if found and self._changing.acquire(timeout=min(POLL_SECONDS, max(0.0, end - time.monotonic()))):
+            self._changing.release()  # what was forgotten left the queue while it was being done
+        return found
+
+    @contextmanager
+    def _hurried(self) -> Iterator[bool]:
+        with self._changed:
+            self._hurry += 1
+        try:
+            yield self.begin()
+        finally:
+            with self._changed:
+                self._hurry -= 1
+
+    # --- forgetting, reporting ---
 
     def forget(self, gone: Forgotten) -> int:
-        """Deletes jobs about a user or runs, before rows are forgotten; what is being done for one is not written."""
+        """Delete jobs about a user or runs, before rows are forgotten; what is being done for one is not written."""
         if not self.any or not (gone.user or gone.runs or gone.before is not None):
             return 0
         if gone.before is None:
@@ -280,11 +287,11 @@ class Jobs:
             return self.queue.forget(gone.user, runs=gone.runs, before=gone.before)
 
     def place_of(self, run: str) -> tuple[str, ...] | None:
-        """The namespace of a run's rows, if that was kept (`put` with `placed`) and can be read."""
+        """Return the namespace of a run's rows; None if that was not kept (`put` with `placed`) or cannot be read."""
         return self._kept(lambda: self.queue.place_of(run), None)
 
     def owner_of(self, run: str) -> str:
-        """Digest of the user whose run it is; "" if that was not kept or cannot be read, or it is nobody's."""
+        """Return the digest of the user whose run it is; "" for nobody, or if that is not known."""
         return self._kept(lambda: self.queue.owner_of(run), "")
 
     def _kept(self, ask: Callable[[], T], nothing: T) -> T:
@@ -300,119 +307,212 @@ class Jobs:
         """See `JobQueue.troubles`."""
         return self.queue.troubles() if self.any else []
 
-    def close(self) -> None:
-        """Does what is quick and due, ends after the job that is being done; what is left stays in the queue."""
-        if self._made is not None and not self._read_only and self._folder is not None:
+    # --- the thread ---
+
+    def _over(self) -> bool:
+        return self._closed or self._stopped
+
+    def begin(self, after: float = 0.0) -> bool:
+        """Have the thread work in so many seconds, at once if somebody waits; return False if there can be none."""
+        if self._over() or self.read_only:
+            return False
+        with self._changed:
+            due = time.monotonic() + (0.0 if self._hurry else after)
+            if self._thread is None or not self._thread.is_alive():
+                try:
+                    exits.tell(self)
+                    self._thread = exits.start("toolmem-jobs", self._run)
+                except Exception as error:  # noqa: BLE001 - the job is on disk, and the next one begins the thread
+                    log_failure(logger, logging.WARNING, "background work could not begin", error=error)
+                    return False
+                self._due = due
+            self._due = min(self._due, due)
+            self._changed.notify_all()
+        return True
+
+    def _run(self) -> None:
+        used = time.monotonic()
+        while True:
+            with self._changed:
+                while not self._over() and (left := self._due - time.monotonic()) > 0:
+                    self._changed.wait(left)
+                if self._over() or time.monotonic() - used > LINGER_SECONDS:
+                    self._thread = None
+                    return
+                self._due = math.inf
             try:
-                self.settle(timeout=CLOSE_SECONDS, in_all=True)
-            except Exception as error:  # noqa: BLE001 - closing goes on
-                log_failure(logger, logging.WARNING, "what waits could not be written", error=error)
-        self._closed = True
-        with self._finished:
-            self._finished.notify_all()
-        self._executor.close(CLOSE_SECONDS)
-
-    def stop(self, end: float) -> None:
-        """At exit the background ends after the job that is being done; what is left stays in the queue."""
-        del end
-        self._stopped = True
-        with self._finished:
-            self._finished.notify_all()
-        self._executor.close(0.0)
-
-    def close_queue(self) -> None:
-        """Lets go of the file; after everybody who may ask it."""
-        if self._made is not None:
-            self._made.close()
+                after = self._pass()
+                self._failing.discard("")
+            except Exception as error:  # noqa: BLE001 - the thread goes on whatever happens
+                after = IDLE_SECONDS
+                level = self._level("", logging.ERROR)
+                log_failure(logger, level, "background writing failed, and is tried again", error=error)
+            if after is not None:
+                used = time.monotonic()
+            with self._changed:
+                least = 0.0 if self._hurry else GATHER_SECONDS
+                wait = IDLE_SECONDS if after is None else min(IDLE_SECONDS, max(after, least))
+                self._due = min(self._due, time.monotonic() + wait)
 
     def work(self) -> float | None:
-        """Does all that is due, here and now; for executors.
+        """Do all that is due, here and now.
 
         Returns:
-            Seconds until something is due again; None if nothing waits.
+            Seconds until a job is due; None if none waits.
         """
+        while (after := self._pass()) == 0:
+            pass
+        return after
+
+    def _pass(self) -> float | None:
+        """Do what is due of the jobs that were put before; return as `work`."""
         kinds = (*self._quick, *self._slow)
+        if self._over() or self.queue.next_due(kinds) is None:
+            return None
+        if not self._may_work():
+            return IDLE_SECONDS
         with self._working:
-            while True:
-                self._work_off()
-                if self._closed or self._stopped or (job := self.queue.take(kinds)) is None:
-                    break
-                # A model takes its time, or never answers: quick jobs do not stand in line behind it.
-                beside = exits.start("toolmem-slow", partial(self._do, job))
+            if self._alone:
+                self._alone = False
+                self.queue.free()
+            self._do_quick()
+            while jobs := self._take(tuple(self._slow)):
+                beside = exits.start("toolmem-slow", partial(self._tried, jobs, self._do_slow))
+                renewed = time.monotonic()
                 while beside.is_alive() and not self._stopped:
-                    self._work_off()
-                    with self._finished:
-                        self._finished.wait(POLL_SECONDS if beside.is_alive() else 0)
-            return None if self._closed or self._stopped else self.queue.next_due(kinds)
+                    self._do_quick()
+                    if time.monotonic() - renewed > self.queue.lease / 3:
+                        self.queue.renew(jobs)
+                        renewed = time.monotonic()
+                    with self._changed:
+                        self._changed.wait(POLL_SECONDS if beside.is_alive() else 0)
+            return None if self._over() else self.queue.next_due(kinds)
 
-    def _work_off(self) -> None:
-        """Does all that is due and quick."""
-        while not (self._closed or self._stopped) and (job := self.queue.take(tuple(self._quick))) is not None:
-            self._do(job)
+    def _take(self, kinds: Sequence[str], **how: int) -> list[Job]:
+        return [] if self._over() or not kinds else self.queue.take(kinds, **how)
 
-    def _do(self, job: Job) -> None:
-        with self._finished:
-            self._in_hand.append(job.kind)
+    def _do_quick(self) -> None:
+        upto = self.queue.last  # what is put from now on is gathered
+        while jobs := self._take(tuple(self._quick), most=BATCH, upto=upto):
+            self._tried(jobs, self._do_batch)
+
+    # --- doing ---
+
+    def _tried(self, jobs: list[Job], do: Callable[[list[Job]], object]) -> BaseException | None:
+        """Do jobs, one by one if the batch fails; return the error of a single one."""
         try:
-            if job.kind in self._slow:
-                self._do_slow(job, *self._slow[job.kind])
-            else:
-                self._do_quick(job, self._quick[job.kind])
-            self._failing.discard(job.kind)
-        except NotYetError as error:
-            if job.attempts + 1 < error.tries:
-                self.queue.retry(job, _wait(job.attempts), error=str(error))
-            else:
-                logger.debug("a %s job is dropped: %s", job.kind, error)
-                self.queue.done(job)
+            do(jobs)
+            self._failing.discard(jobs[0].kind)
         except BaseException as error:
-            lasting = isinstance(error, InputError)  # of a model it may be chance, of a job on disk it stays
-            self._later(job, error, SLOW_TRIES if job.kind in self._slow else 1 if lasting else None)
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise
+            if len(jobs) == 1:
+                self._failed(jobs[0], error)
+                return error
+            away: BaseException | None = None
+            for job in jobs:
+                if away is not None:  # the others would fail alike, each after a time
+                    self._failed(job, away)
+                elif not self._over() and isinstance(found := self._tried([job], do), StorageError):
+                    away = found
         finally:
-            with self._finished:
-                self._in_hand.remove(job.kind)
-                self._finished.notify_all()
+            with self._changed:
+                self._changed.notify_all()
+        return None
 
-    def _do_quick(self, job: Job, do: Do) -> None:
+    def _do_batch(self, jobs: list[Job]) -> None:
+        do, undo = self._quick[jobs[0].kind]
         with self._changing:
-            forgettings = self.queue.forgettings
-            if not self.queue.holds(job):
-                return  # forgotten, or somebody else does it
-            undo = do(job)
-            if not self.queue.holds(job) and self.queue.forgettings != forgettings:
-                if undo is not None:
-                    undo()  # another process forgot the user in between
-                return
-        self.queue.done(job)
+            forgettings, jobs = self.queue.forgettings, self.queue.held(jobs)
+            if not jobs:
+                return  # forgotten, or done by another process
+            with self.together():
+                do(jobs)
+            lost = self.queue.done(jobs)
+            if lost and undo is not None and self.queue.forgettings != forgettings:
+                for job in lost:
+                    undo(job)
 
-    def _do_slow(self, job: Job, find: Find, use: Use) -> None:
+    def _do_slow(self, jobs: list[Job]) -> None:
+        [job] = jobs
+        find, use = self._slow[job.kind]
         answer = job.answer
         if answer is None:
             answer = find(job)
             if not self.queue.save(job, answer):
                 return
         with self._changing:
-            if not self._stopped and self.queue.holds(job):
+            if not self._stopped and self.queue.held([job]):
                 use(job, answer)
-                self.queue.done(job)
+                self.queue.done([job])
 
-    def _later(self, job: Job, error: BaseException, limit: int | None) -> None:
+    def _failed(self, job: Job, error: BaseException) -> None:
         if self._stopped:  # the end of the interpreter is no failure of the job; the next opening takes it up
             logger.debug("a %s job was not done: the interpreter ends", job.kind, exc_info=error)
             return
-        level = logging.DEBUG if job.kind in self._failing else logging.WARNING
-        self._failing.add(job.kind)
-        log_failure(logger, level, "a %s job failed", job.kind, error=error)
+        wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(job.attempts, 20))
         try:
-            self.queue.retry(job, _wait(job.attempts), limit=limit, error=describe_error(error))
+            if isinstance(error, NotYetError):
+                if job.attempts + 1 < error.tries:
+                    self.queue.retry(job, wait, error=str(error))
+                else:
+                    logger.debug("a %s job is dropped: %s", job.kind, error)
+                    self.queue.done([job])
+                return
+            log_failure(logger, self._level(job.kind, logging.WARNING), "a %s job failed", job.kind, error=error)
+            # A model's answer that cannot be read may be chance; a job on disk stays as it is.
+            limit = SLOW_TRIES if job.kind in self._slow else 1 if isinstance(error, InputError) else None
+            self.queue.retry(job, wait, limit=limit, error=describe_error(error))
             if limit is not None and job.attempts + 1 >= limit:
                 logger.error("a %s job was given up after %d failures", job.kind, job.attempts + 1)
         except Exception as broken:  # noqa: BLE001 - the lease ends by itself
             level = logging.DEBUG if self._closed else logging.ERROR
             log_failure(logger, level, "the queue cannot be written", error=broken)
 
+    def _level(self, what: str, level: int) -> int:
+        """Return `level` at the first failure in a row, and then that of debug messages."""
+        known = what in self._failing
+        self._failing.add(what)
+        return logging.DEBUG if known else level
 
-def _wait(attempts: int) -> float:
-    return min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(attempts, 20))
+    # --- ending ---
+
+    def close(self) -> None:
+        """Do what is quick and due, and end after the jobs that are being done; what is left stays in the queue."""
+        if self._made is not None and not self.read_only and self._folder is not None:
+            try:
+                self.settle(timeout=CLOSE_SECONDS, in_all=True)
+            except Exception as error:  # noqa: BLE001 - closing goes on
+                log_failure(logger, logging.WARNING, "what waits could not be written", error=error)
+        with self._changed:
+            self._closed = True
+            thread = self._thread
+            self._changed.notify_all()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(CLOSE_SECONDS)
+
+    def stop(self, end: float) -> None:
+        """At exit the background ends after the jobs that are being done; what is left stays in the queue."""
+        del end
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def close_queue(self) -> None:
+        """Close the file; after everybody who may ask it."""
+        if self._made is not None:
+            self._made.close()
+
+    def forked(self) -> None:
+        """In a forked process there is no thread yet, and what was leased is the parent's."""
+        self._thread, self._hurry, self._gathered = None, 0, threading.local()
+        if self._made is not None:
+            self._made.forked()
+
+
+def by_namespace(jobs: Sequence[Job]) -> list[tuple[User, list[Job]]]:
+    """Return jobs by the namespace of their rows, as that of nobody in particular."""
+    found: dict[tuple[str, ...], list[Job]] = {}
+    for job in jobs:
+        found.setdefault(tuple(job.payload["namespace"]), []).append(job)
+    return [(User(None, None, namespace), some) for namespace, some in found.items()]

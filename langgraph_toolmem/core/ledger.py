@@ -1,11 +1,8 @@
-"""The ledger: what the model was shown by any method, whether it was followed, and how that run ended.
+"""The ledger: items that a method showed the model, whether it followed them, and how that run ended.
 
-A method says what is shown: before one model turn, or for the whole run. What was followed is seen when the turn is
-learned, how it ended by the verdict on the run, which may change. An item that speaks for a tool counts for the
-verdict once the model called that tool; any other one because it was shown.
-
-What becomes of an item is counted per method and per item, as increments of the evidence graph: processes that share
-it never lose each other's.
+A method shows an item before one model turn, or for the whole run. The turn tells whether the model followed it, the
+run's feedback how it ended; feedback may change. An item with a tool counts for the feedback once the model called that
+tool, any other item because it was shown. Counts per method and item are increments, so that processes add up.
 """
 
 from __future__ import annotations
@@ -22,11 +19,11 @@ from langgraph_toolmem.graph.operations import GOOD, Forgotten, Operation, Recor
 from langgraph_toolmem.runs.run import Turn
 
 MAX_TURNS: Final = 4_096
-"""Turns before which something was shown and whose end has not been seen; the oldest leave."""
+"""Turns with shown items that are not learned yet; the oldest leave."""
 MAX_RUNS: Final = 10_000
-"""Runs whose items are remembered; a verdict on an older one counts for their record no more."""
+"""Runs whose items are kept; feedback on an older run counts for no item."""
 MAX_RECORDS: Final = 200_000
-"""Items of a method that have a record; those that were shown first leave."""
+"""Items of a method with a record; those that were shown first leave."""
 FIGURES: Final = ("shown", "followed", "right", "runs", "helped", "hurt")
 
 
@@ -37,8 +34,7 @@ class Track(NamedTuple):
         shown: turns, or runs, before which it was shown.
         followed: turns in which it was followed.
         right: of these, how many went well.
-        helped: runs that it counts for and that ended well.
-        hurt: such runs that ended badly.
+        helped, hurt: runs that count for it and ended well, or badly.
     """
 
     shown: int = 0
@@ -49,17 +45,16 @@ class Track(NamedTuple):
 
 
 NO_TRACK: Final = Track()
-_SHOWN, _FOLLOWED, _RIGHT, _HURT = 0, 1, 2, 4
-_HELPED: Final = 3
+_SHOWN, _FOLLOWED, _RIGHT, _HELPED, _HURT = range(5)
 ALL: Final = ""
-"""In the place of an item: the sums over all of a method."""
+"""The key of the sums over all items of a method."""
 
 
 @dataclass(slots=True)
 class Shown(Operation):
-    """Items (by id) are shown to the model; each with the tool that it speaks for, or None.
+    """Items (by id) were shown to the model, each with the tool that it suggests, or None.
 
-    `turn` is the key of the model turn that comes; None: they are shown for the whole run.
+    `turn` is the key of the coming model turn; None if they were shown for the whole run.
     """
 
     kind = "shown"
@@ -72,7 +67,7 @@ class Shown(Operation):
 
 @dataclass(slots=True)
 class Followed(Operation):
-    """The model followed these items of a method in a turn, and whether that went well (1) or not (0)."""
+    """The model followed these items of a method in a turn; right is 1 if that went well, otherwise 0."""
 
     kind = "followed"
     method: str
@@ -85,7 +80,7 @@ class Followed(Operation):
 
 @dataclass(slots=True)
 class TracksDropped(Operation):
-    """Items that are there no longer."""
+    """Items that were deleted."""
 
     kind = "tracks_dropped"
     method: str
@@ -93,14 +88,13 @@ class TracksDropped(Operation):
 
 
 class LedgerTable(Table):
-    """What the ledger keeps in the evidence graph.
+    """The ledger's part of the evidence graph.
 
     Attributes:
         turns: turn -> method -> [run, user or "", {id: tool or None}], until the turn is learned.
-        runs: run -> [user or "", {method: {id: what was counted for it: None, the weight of the verdict if it helped,
-            that weight below 0 if it hurt}}].
-        figures: method -> FIGURES: model turns before which something was shown, those in which an item was
-            followed, and in which that went well; runs whose verdict counts for items, good and bad ones.
+        runs: run -> [user or "", {method: {id: counted feedback: None, its weight if good, minus its weight if bad}}].
+        figures: method -> FIGURES: model turns with shown items, those in which an item was followed, in which that
+            went well; runs whose feedback counts for items, good and bad ones.
         records: method -> item -> the numbers of its `Track`; ALL: their sums.
     """
 
@@ -129,16 +123,16 @@ class LedgerTable(Table):
         }
 
     def track(self, method: str, item: str) -> Track:
-        """The record of an item, in whole numbers from 0: verdicts of less weight count once they make up one."""
+        """Return the record of an item in whole numbers >= 0: fractions of feedback count once they add up to one."""
         found = self.records.get(method, {}).get(item)
         return NO_TRACK if found is None else Track(*(max(0, int(count + 1e-6)) for count in found))
 
     def figures_of(self, method: str) -> dict[str, float]:
-        """The counters of a method."""
+        """Return the counters of a method."""
         return self.figures.get(method) or dict.fromkeys(FIGURES, 0)
 
     def shown_in(self, run: str, method: str) -> dict[str, float | None]:
-        """The items of a method that the verdict on a run counts for; see `runs`."""
+        """Return the items of a method for which the feedback on a run counts; see `runs`."""
         found: dict[str, float | None] = self.runs[run][1].get(method, {}) if run in self.runs else {}
         return found
 
@@ -199,7 +193,6 @@ class LedgerTable(Table):
             del self.runs[next(iter(self.runs))]
 
     def _judge(self, run: str) -> None:
-        """Counts the verdict that stands for the run's items, if there is one."""
         stands = self.graph.verdict(run)
         if stands is None:
             return
@@ -231,13 +224,7 @@ class LedgerTable(Table):
 
 
 class Ledger:
-    """Writes down what is shown and what becomes of it. Safe to use from several threads.
-
-    Args:
-        graph: its table is registered there.
-        apply: keeps a record; takes a key or None, and the record.
-        lock: of the graph.
-    """
+    """Records shown items and their outcome in the graph by `apply`. Safe to use from several threads."""
 
     def __init__(self, graph: EvidenceGraph, apply: Callable[..., bool], lock: RLock) -> None:
         self._graph = graph
@@ -246,7 +233,7 @@ class Ledger:
         self._lock = lock
 
     def items(self, turn: str, method: str) -> dict[str, str | None]:
-        """What a method has shown for a turn that is not learned yet: id -> the tool that it speaks for, or None."""
+        """Return a method's items for a turn that is not learned yet: id -> the suggested tool, or None."""
         with self._lock:
             waiting = self._table.turns.get(turn, {}).get(method)
             return {} if waiting is None else dict(waiting[2])
@@ -260,14 +247,14 @@ class Ledger:
         turn: str | None = None,
         user_id: str | None = None,
     ) -> None:
-        """The model gets to see these items. What it is shown again for the same turn, or run, counts once.
+        """Record that the model sees these items; a repetition for the same turn, or run, counts once.
 
         Args:
-            method: whose they are.
-            items: id -> the tool that it speaks for; None: the verdict on the run counts for it at once.
+            method: their method.
+            items: id -> the suggested tool; None if the feedback on the run counts for the item at once.
             run: digest of the run.
-            turn: key of the model turn that comes; None: they are shown for the whole run.
-            user_id: whose run it is.
+            turn: key of the coming model turn; None if they are shown for the whole run.
+            user_id: the run's user.
         """
         with self._lock:
             known: Iterable[str] = self._table.shown_in(run, method) if turn is None else self.items(turn, method)
@@ -277,7 +264,7 @@ class Ledger:
                 self._apply(None, [Shown(method, run, turn, new, user)], user=user, run=run)
 
     def followed(self, turn: Turn) -> Record:
-        """What the model did with what it was shown before a turn, to be joined to the turn's record."""
+        """Return the record of which items the model followed in a turn."""
         record: Record = []
         with self._lock:
             for method, (run, user, items) in self._table.turns.get(turn.key, {}).items():
@@ -289,22 +276,22 @@ class Ledger:
         return record
 
     def tracked(self, method: str) -> bool:
-        """Whether any item of a method has a record."""
+        """Return True if any item of a method has a record."""
         return bool(self._table.records.get(method))
 
     def tracks(self, method: str, items: Iterable[str]) -> list[Track]:
-        """The records of items; of ALL: the sums over the items of the method."""
+        """Return the records of items; for ALL the sums over the items of the method."""
         with self._lock:
             return [self._table.track(method, item) for item in items]
 
     def drop(self, method: str, items: Collection[str]) -> None:
-        """Items that are there no longer have no record."""
+        """Delete the records of items."""
         with self._lock:
             gone = [item for item in items if self._table.track(method, item) != NO_TRACK]
             if gone:
                 self._apply(None, [TracksDropped(method, gone)])
 
     def figures(self, method: str) -> dict[str, int]:
-        """What became of what a method showed; see `LedgerTable.figures`."""
+        """Return the counters of a method; see `LedgerTable.figures`."""
         with self._lock:
             return {name: int(number) for name, number in self._table.figures_of(method).items()}

@@ -1,37 +1,303 @@
-"""The protocol of a method: one idea on a memory. The five built-in ones use nothing that a stranger's could not.
+"""The protocol of a method: its hooks, the values that they get, and its part of the report.
 
-A method is told what happens, in the order of the memory's list (`Listener`):
+The core calls the hooks in the order of the memory's list (`Listener`). The five built-in methods use nothing that a
+method of your own could not use.
 
 =============  =============================================================================================
-``open``       the memory begins: take tables, rows, kinds of jobs. Nothing is read from disk here
-``turn``       a model turn is learned: what it returns joins the turn's record, under the memory's lock
-``repeated``   a turn that was learned before is met again: likewise
-``verdict``    a run gets a verdict: likewise
+``open``       the memory starts: register tables, rows and kinds of jobs; nothing is read from disk here
+``turn``       a model turn is being learned; the returned record joins the turn's, under the memory's lock
+``repeated``   a turn that was learned before was read again; likewise
+``verdict``    a run got feedback; likewise
 ``learned``    turns of a run were learned
 ``ended``      a run is over
-``judged``     a run has its verdict, or another one
-``imported``   recorded runs are taken in, many at once
-``forget``     everything of a user goes
-``close``      the memory ends
-``report``     somebody looks
+``judged``     a run got feedback, or other feedback than before
+``imported``   recorded runs are imported, many at once
+``forget``     data of a user, of runs or of a time must be deleted
+``close``      the memory closes
+``report``     somebody asks for the report
 =============  =============================================================================================
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import Any, ClassVar, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 from langgraph_toolmem.base.checks import options_named
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, has_package
-from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.core.listener import Listener
+from langgraph_toolmem.core.users import User
+from langgraph_toolmem.runs.run import Run, Turn
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.core.core import Core
+    from langgraph_toolmem.graph.cases import Neighbour
+    from langgraph_toolmem.graph.evidence import Table
+    from langgraph_toolmem.graph.operations import Forgotten, Record
+    from langgraph_toolmem.graph.state import RunState
+    from langgraph_toolmem.runs.tools import ToolSpec
 
 logger = logging.getLogger("langgraph_toolmem.core.method")
 
-_off: Final = dict[str, str]()
-"""Names of built-in methods whose packages are not installed, and the extras that bring them."""
+# --- values that the hooks get ---
+
+
+@dataclass(slots=True)
+class LearnedTurn:
+    """A model turn that is being learned.
+
+    Attributes:
+        state: the run before the turn.
+        turn: the turn.
+        run: digest of the run (an episode).
+        thread: digest of its thread and user, which counts as one contributor of values.
+        thought: latest stated thought of the agent before the turn.
+        user: digest of the user, if known.
+        specs: the available tools.
+        hour: current time, in hours since 1970.
+        options: what the caller of this pass changes, by name of the method.
+        scratch: values that methods keep between turns of this pass, by their name.
+        neighbours: past requests that a method compared with this one, for the record of carried values.
+    """
+
+    state: RunState
+    turn: Turn
+    run: str
+    thread: str
+    thought: str
+    user: str | None
+    specs: Mapping[str, ToolSpec]
+    hour: int
+    options: Mapping[str, Any]
+    scratch: dict[str, Any]
+    neighbours: Sequence[Neighbour] = ()
+
+
+class EndedRun(NamedTuple):
+    """A finished run, its user, and its score from 0 (bad) to 1 (good) with a comment, if anybody gave feedback."""
+
+    run: Run
+    user: User
+    score: float | None = None
+    comment: str | None = None
+
+
+class JudgedRun(NamedTuple):
+    """Feedback on a run.
+
+    Attributes:
+        run: digest of the run.
+        score: 0 (bad) to 1 (good).
+        comment: an explanation, if given.
+        user_id: the run's user; None if not given (`Core.place_of` may know).
+    """
+
+    run: str
+    score: float
+    comment: str | None
+    user_id: str | None
+
+
+@dataclass(frozen=True)
+class Import:
+    """Recorded runs with their scores, which were learned already, and the caller's options for the method."""
+
+    runs: Sequence[EndedRun]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def by_namespace(self) -> Iterator[tuple[tuple[str, ...], list[EndedRun]]]:
+        """Yield the runs of each namespace."""
+        found: dict[tuple[str, ...], list[EndedRun]] = {}
+        for each in self.runs:
+            found.setdefault(each.user.namespace, []).append(each)
+        yield from found.items()
+
+
+# --- a method's part of the report, as data: all are printed in one place ---
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Rows of texts under a title; a terminal shows `most` of them."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    most: int = 20
+
+
+@dataclass(frozen=True)
+class Section:
+    """One method's part of the report.
+
+    Attributes:
+        title: its topic.
+        figures: JSON values by name, or dataclasses of them, which `Report.to_dict` turns into dicts.
+        sentences: the figures for a person.
+        tables: printed after the sentences of all methods.
+    """
+
+    title: str
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    sentences: tuple[str, ...] = ()
+    tables: tuple[TextTable, ...] = ()
+
+
+def shown_in_words(what: str, sums: Mapping[str, int]) -> tuple[str, ...]:
+    """Return a sentence on how often hints were shown and followed; none if none was shown."""
+    if not sums["shown"]:
+        return ()
+    return (
+        f"{what}: suggested before {sums['shown']:,} model turns, followed in {sums['followed']:,} of them, and "
+        f"{sums['right']:,} of these calls went well.",
+    )
+
+
+def outcome_in_words(sums: Mapping[str, int]) -> str:
+    """Return how runs with shown items ended; "" if none has feedback."""
+    helped, hurt = sums["helped"], sums["hurt"]
+    return f"; of these went well {helped:,}, badly {hurt:,}" if helped + hurt else ""
+
+
+# --- finished runs: one method keeps them, others read them ---
+
+
+class PastRun(NamedTuple):
+    """One finished run.
+
+    Attributes:
+        id: its identity.
+        request: the user's words.
+        tools: those called with success, in order.
+        failed: True if its feedback was bad.
+        time: its end, in seconds since 1970.
+    """
+
+    id: str
+    request: str
+    tools: tuple[str, ...]
+    failed: bool
+    time: float
+
+
+class PastRunChanges(NamedTuple):
+    """Changes since a version.
+
+    Attributes:
+        version: pass it the next time.
+        whole: True if `runs` replace everything known before.
+        runs: new and changed ones.
+        gone: ids of deleted ones.
+    """
+
+    version: int
+    whole: bool
+    runs: Sequence[PastRun]
+    gone: Sequence[str]
+
+
+class PastRuns(Protocol):
+    """The finished runs of one user scope. Two are equal if they share their versions."""
+
+    def changes(self, since: int, most: int) -> PastRunChanges:
+        """Return the changes since a version; the latest `most` runs if that was too long ago, or 0."""
+        ...
+
+
+class PastRunSource(Protocol):
+    """A method that keeps finished runs."""
+
+    def past_runs(self, user: User) -> PastRuns | None:
+        """Return those of a user; None if there are none."""
+
+
+class KeptRuns:
+    """The finished runs that a method of this memory keeps, if any does."""
+
+    def __init__(self) -> None:
+        self._source: PastRunSource | None = None
+
+    def provide(self, source: PastRunSource) -> None:
+        """Register the method that keeps finished runs."""
+        self._source = source
+
+    def of(self, user: User) -> PastRuns | None:
+        """Return the finished runs of a user; None if no method keeps any."""
+        return None if self._source is None else self._source.past_runs(user)
+
+
+# --- methods ---
+
+
+class Listener:
+    """Hooks, called in the order of the memory's list. Override what you need; every default does nothing.
+
+    `learned`, `ended`, `judged`, `close` and `report` run without the lock, and an error in one of them stops nobody.
+    An error in `forget` reaches the caller once everybody else has deleted their data.
+
+    Attributes:
+        name: its name.
+        tables: its tables in the evidence graph; `Evidence.register` returns one of them.
+    """
+
+    name: ClassVar[str]
+    tables: ClassVar[tuple[type[Table], ...]] = ()
+
+    # under the lock: the returned record joins the turn's
+
+    def turn(self, learned: LearnedTurn) -> Record:
+        """Learn from a model turn."""
+        return []
+
+    def repeated(self, learned: LearnedTurn) -> Record:
+        """Learn from a turn that was learned before: the thread continues, or a fork of it took the same turn."""
+        return []
+
+    def verdict(self, run: str, score: float) -> Record:
+        """Learn from the score of a run (its digest)."""
+        return []
+
+    # without the lock
+
+    def learned(self, run: Run, user: User) -> None:
+        """Handle a run of which turns were learned."""
+
+    def ended(self, ended: EndedRun) -> None:
+        """Handle a finished run."""
+
+    def judged(self, judged: JudgedRun) -> None:
+        """Handle feedback on a run, new or changed; feedback given at its end comes with `ended` instead."""
+
+    def imported(self, given: Import) -> int:
+        """Import recorded runs, which were learned already; return the number of items kept.
+
+        Raises:
+            StorageError: something could not be stored.
+        """
+        return 0
+
+    def forget(self, user: User, gone: Forgotten) -> int:
+        """Delete everything outside the evidence graph of a user, of runs, or of a time.
+
+        Args:
+            user: the user to forget, or the owner of the runs (if known).
+            gone: what to delete; for a user their runs as well, as the graph knew them.
+
+        Returns:
+            The number of deleted items.
+
+        Raises:
+            StorageError: something is left.
+        """
+        return 0
+
+    def close(self) -> None:
+        """Release resources; the memory closes."""
+
+    def report(self) -> Section | None:
+        """Return its part of the report, if it has any."""
+        return None
 
 
 class Method(Listener):
@@ -39,9 +305,9 @@ class Method(Listener):
 
     Attributes:
         name: attribute of the memory; prefix of what it keeps.
-        steps: what it does at a model call (`langgraph_toolmem.extend.Step`).
-        package: what must be installed for it, and the extra that brings it; None: nothing beside the core.
-        core: what it stands on, from `open` on.
+        steps: its steps at a model call (`langgraph_toolmem.extend.Step`).
+        package: the package that it needs and the extra that installs it, if any.
+        core: the memory's core, from `open` on.
     """
 
     steps: ClassVar[tuple[type[Any], ...]] = ()
@@ -50,21 +316,21 @@ class Method(Listener):
     core: Core
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Has unknown options of the method named."""
+        """Make the constructor name unknown options."""
         super().__init_subclass__(**more)
         if "__init__" in vars(cls):
             options_named(cls)
 
     def open(self, core: Core) -> None:
-        """Takes what it needs from the core: tables, kinds of jobs. Nothing is read from disk here."""
+        """Register tables and kinds of jobs with the core. Nothing is read from disk here."""
         self.core = core
 
 
 def check_methods(methods: Iterable[Any]) -> list[Method]:
-    """The methods of a memory, each once.
+    """Check the methods of a memory.
 
     Raises:
-        ConfigurationError: one of them is no method, was given to another memory, or two have one name.
+        ConfigurationError: one of them is no method or belongs to another memory, or two share a name.
         MissingExtraError: a package is missing for one of them.
     """
     found: dict[str, Method] = {}
@@ -82,8 +348,11 @@ def check_methods(methods: Iterable[Any]) -> list[Method]:
     return list(found.values())
 
 
+_off: Final = dict[str, str]()  # names of built-in methods that are not installed, and the extras that install them
+
+
 def installed(methods: Iterable[Method]) -> list[Method]:
-    """Those of the methods whose packages are installed; the log is told of the others, once."""
+    """Return the methods whose packages are installed; log the others once."""
     there, new = list[Method](), dict[str, str]()
     for each in methods:
         if each.package is None or has_package(each.package[0]):
@@ -98,6 +367,6 @@ def installed(methods: Iterable[Method]) -> list[Method]:
 
 
 def check_installed(name: str) -> None:
-    """Raises `MissingExtraError` if a method of that name was left out by `installed`."""
+    """Raise `MissingExtraError` if `installed` left out the method of that name."""
     if name in _off:
         raise MissingExtraError(f"The method {name!r}", _off[name])

@@ -1,50 +1,212 @@
-"""Rows of texts in Chroma, for methods that keep things: one implementation for every kind (`row_kinds`).
+"""Rows of texts in Chroma, for methods that keep things: one implementation for every kind.
 
-A `RowKind` says how an item becomes a row and a row an item, how two of one id join, and who leaves first.
-``core.rows(kind)`` keeps them per user, each user's in a collection of their namespace, finds the nearest to a text,
-and forgets a user. Nothing is held in RAM: Chroma is asked. What is counted of an item (shown, followed, helped) is in
-the ledger, as increments of its own, so that nobody overwrites what another process counted.
+A `RowKind` says how an item becomes a row and a row an item, how two of one id join, and which are removed first.
+``core.rows(kind)`` returns `Rows`: they keep items per user, each user's in a collection of their namespace, find those
+nearest to a text, and forget a user. Chroma is asked, nothing is mirrored in RAM. What is counted of an item (shown,
+followed, helped) is in the ledger, as increments, so that no process overwrites another's counts. `Learned` is what a
+method computes from a sample of rows, such as how rare words are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+import json
+import logging
+from abc import ABC, abstractmethod
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
+from langgraph_toolmem.base import exits, locks
 from langgraph_toolmem.base.errors import InputError, StorageError
+from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.waits import this_step
-from langgraph_toolmem.core.row_kinds import Near, RowChanges
-from langgraph_toolmem.core.row_places import BATCH, OWNERS, REMEMBERED, RowPlaces
-from langgraph_toolmem.core.users import User
-from langgraph_toolmem.stores.items import Hit
+from langgraph_toolmem.core.ledger import ALL, Track
+from langgraph_toolmem.core.users import User, Users
+from langgraph_toolmem.search.embedders import clean
+from langgraph_toolmem.stores.remote import NoAnswerError
+from langgraph_toolmem.stores.vectors import PART, REFRESH_SECONDS, Hit, VectorItem, VectorStore
 
 if TYPE_CHECKING:
+    from langgraph_toolmem.core.ledger import Ledger
     from langgraph_toolmem.graph.operations import Forgotten
 
+logger = logging.getLogger("langgraph_toolmem.rows")
+
 T = TypeVar("T")
+L = TypeVar("L")
 
 NEAR: Final = 64
 """Rows that are looked at for a question."""
-ABOUT: Final = 64
-"""Rows by which the order of writing may differ from that of the runs."""
-USERS: Final = 16
-"""Users of whom some items are looked at."""
 MOST_NEAR: Final = 1_024
 """The same where most of them are retired, or say the same."""
+ABOUT: Final = 64
+"""Rows by which the order of writing may differ from that of the runs."""
+BATCH: Final = 1_000
+"""Rows whose records are looked up at once."""
+ROOM: Final = 10_000
+"""Oldest rows among which the least useful are removed, where there are too many."""
+MAX_NAMESPACES: Final = 1_024
+"""Namespaces whose changes are remembered; those that were used last."""
+REMEMBERED: Final = 10_000
+"""Changes of a namespace that are remembered one by one."""
+SAMPLE: Final = 512
+"""Items that something is learned from; a user who has as many is learned from alone."""
+USERS: Final = 16
+"""Users in a sample of all."""
+GROWTH: Final = 0.1
+"""Share of changed items after which it is learned again …"""
+ASKED: Final = 1_000
+"""… and questions: another process may have written."""
+MAX_LEARNED: Final = 256
+"""Namespaces for which it is in RAM; those that were asked last."""
+ROW, OWNERS = "row", "of"
+"""Metadata of a row: everything but the text as JSON, and digests of users and runs."""
+DAMAGED: Final = (InputError, KeyError, TypeError, ValueError, AttributeError, IndexError)
 
 
-class Rows(RowPlaces[T]):
-    """The items of one kind, of all users. Blocking: at a model call, what is near is asked for in a step.
+class RowKind(ABC, Generic[T]):
+    """Items of one kind as rows.
+
+    Attributes:
+        name: of the collections; unlike any other kind's.
+        most: items kept per namespace; beyond them a hundredth goes, those of the least `worth`.
+    """
+
+    name: ClassVar[str]
+    most: int = 100_000
+
+    @abstractmethod
+    def row(self, item: T) -> VectorItem:
+        """The row of an item: its id, the text that is compared, and the rest of it as JSON values."""
+
+    @abstractmethod
+    def item(self, row: Hit) -> T:
+        """The item of a row.
+
+        Raises:
+            InputError, KeyError, TypeError, ValueError: the row is damaged.
+        """
+
+    def joined(self, old: T, new: T) -> T | None:
+        """What stands when an item of the same id is put again; None: the old one, as the new is somebody else's."""
+        return new
+
+    def without(self, item: T, owner: str) -> T | None:
+        """What is left of an item when a user or a run (digest) is forgotten; None: nothing."""
+        return None
+
+    def since(self, item: T, before: float) -> T | None:
+        """What is left of an item without what is older than a time (seconds since 1970): the item itself if all is;
+        None: nothing."""
+        return item if getattr(item, "time", before) >= before else None
+
+    def tracked(self, item: T, track: Track, others: Track) -> T:
+        """The item with its record.
+
+        Args:
+            item: as it is stored.
+            track: the item's record.
+            others: the record of all other items of the method.
+        """
+        return item
+
+    def retired(self, item: T) -> bool:
+        """Whether it is not to be found any more; it keeps its place, so that putting it again changes nothing."""
+        return False
+
+    def worth(self, item: T) -> Any:
+        """How much it is worth keeping: the least goes first. By default those that came first."""
+        return 0
+
+
+class Near(NamedTuple, Generic[T]):
+    """An item that was found.
+
+    Attributes:
+        item: the item.
+        id: of its row.
+        similarity: cosine of its text and the query, -1 to 1.
+    """
+
+    item: T
+    id: str
+    similarity: float
+
+
+class RowChanges(NamedTuple, Generic[T]):
+    """What changed after a version.
+
+    Attributes:
+        version: to be asked with the next time.
+        whole: `items` are the latest there are: forget what was known before.
+        items: new and changed ones, without those that are retired.
+        gone: ids of those removed or retired.
+    """
+
+    version: int
+    whole: bool
+    items: list[T]
+    gone: list[str]
+
+
+@dataclass
+class _Namespace:
+    """Store and changes of one namespace."""
+
+    store: VectorStore
+    size: int | None = None
+    version: int = 1
+    looked: float = 0.0
+    changed: deque[str] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+
+
+class Rows(Generic[T]):
+    """The items of one kind, of all users. Blocking: at a model call, `near` is called in a step.
 
     Every method raises `StorageError` where Chroma or the embedder fails; nothing is changed then.
+
+    Args:
+        kind: of the items.
+        vectors: Chroma.
+        ledger: has the records.
+        method: whose items they are in the ledger.
+        users: whose namespaces there are.
+        read_only: nothing is written.
+        now: seconds since 1970.
     """
+
+    def __init__(
+        self,
+        kind: RowKind[T],
+        vectors: VectorStore,
+        ledger: Ledger,
+        *,
+        method: str,
+        users: Users,
+        read_only: bool,
+        now: Callable[[], float],
+    ) -> None:
+        self.kind = kind
+        self._vectors, self._ledger, self.method = vectors, ledger, method
+        self._users, self.apart, self._read_only, self._now = users, users.apart, read_only, now
+        self._writing = locks.rlock()  # over a change with its vectors and database calls; readers do not wait for it
+        self._noting = locks.lock()  # over `_Namespace`
+        self._namespaces: OrderedDict[tuple[str, ...], _Namespace] = OrderedDict()
+        self._changes = 1  # of all namespaces
+
+    def key(self, item: str, user: User) -> str:
+        """Return the name of an item (its id) in the ledger: two users' items of one id have two records."""
+        return digest(*user.namespace, item) if self.apart else item
 
     # --- writing ---
 
     def put(
         self, items: Iterable[T], user: User, *, vectors: Mapping[str, Sequence[float]] | None = None
     ) -> list[T | None]:
-        """Keeps items, or joins them with those of the same id; what stands now of each.
+        """Keep items, or join them with those of the same id; return what stands now of each.
 
         If it fails half-way, do it again. `vectors`: those that are known already, by id.
 
@@ -67,7 +229,7 @@ class Rows(RowPlaces[T]):
         return answers
 
     def change(self, ids: Iterable[str], how: Callable[[T], T | None], user: User) -> list[T]:
-        """Changes items that are there; one of which nothing is left (None) is removed. What stands now of them."""
+        """Change items that are there, remove those for which `how` returns None; return the others as they are now."""
         with self._changing(user) as place:
             known = self._read(place, list(ids))
             stands = {key: how(item) for key, (_, item) in known.items()}
@@ -76,14 +238,14 @@ class Rows(RowPlaces[T]):
         return [item for item in stands.values() if item is not None]
 
     def remove(self, ids: Sequence[str], user: User, *, scrub: bool = False) -> None:
-        """Takes items away, with `scrub` from the disk too; ids that are not there are no error."""
+        """Remove items, with `scrub` from the disk too; ids that are not there are no error."""
         with self._changing(user) as place:
             self._remove(place, ids, user)
             if scrub and ids:
                 place.store.scrub(self.kind.name)
 
     def forget(self, user: User, gone: Forgotten | None = None) -> int:
-        """Removes a user's items, from the disk too; how many were removed or changed.
+        """Remove a user's items, from the disk too; return how many were removed or changed.
 
         Args:
             user: whose items.
@@ -129,9 +291,8 @@ class Rows(RowPlaces[T]):
         with self._changing(user) as place:
             place.store.scrub(self.kind.name)
 
-    def forget_of(self, owner: str, user: User, *, scrub: bool = False) -> int:
-        """Takes away what comes from a user or a run (digest), and makes sure that it is gone, with `scrub` from the
-        disk too; from how many items.
+    def forget_of(self, owner: str, user: User) -> int:
+        """Remove what comes from a user or a run (digest), and make sure that it is gone; return from how many items.
 
         Raises:
             InputError: nobody is named.
@@ -149,20 +310,18 @@ class Rows(RowPlaces[T]):
             self._remove(place, [key for key in ids if key not in stands], user)  # damaged ones too
             if still := place.store.ids(self.kind.name, where):
                 raise StorageError(f"{len(still)} {self.kind.name} could not be deleted. Do it again.")
-            if scrub and ids:
-                place.store.scrub(self.kind.name)
         return len(ids)
 
     # --- reading ---
 
     def get(self, ids: Sequence[str], user: User) -> list[T]:
-        """The items with these ids that are there, retired ones too, in the order asked."""
+        """Return the items with these ids that are there, retired ones too, in the order asked."""
         if self._vectors.empty:
             return []
         return [item for _, item in self._items(self._place(user).store.get(self.kind.name, ids), user)]
 
     def all(self, user: User, *, retired: bool = False) -> Iterator[T]:
-        """All items, in the order in which they came first; read from Chroma as they are asked for."""
+        """Yield all items, in the order in which they came first."""
         if self._vectors.empty:
             return
         for _, item in self._items(self._place(user).store.each(self.kind.name), user):
@@ -179,7 +338,7 @@ class Rows(RowPlaces[T]):
         fits: Callable[[T], bool] | None = None,
         enough: int | None = None,
     ) -> list[Near[T]]:
-        """The `k` items whose texts are most similar to `query`, best first; retired ones are left out.
+        """Return the `k` items whose texts are most similar to `query`, best first; retired ones are left out.
 
         Args:
             query: a text, or its vector (`embed`).
@@ -196,7 +355,7 @@ class Rows(RowPlaces[T]):
         count = place.store.count(name) if k is None else k
         least = max(1, count // 4) if enough is None else enough
         while True:
-            hits = self._nearest(place, vector, count, part)
+            hits = place.store.query(name, vector, k=count, part=part)
             found = [
                 Near(item, hit.id, hit.similarity)
                 for hit, item in self._items(hits, user)
@@ -206,27 +365,28 @@ class Rows(RowPlaces[T]):
                 return found[:k]
             count *= 4
 
-    def of(self, owner: str, user: User) -> list[T]:
-        """The items that name somebody or something (digest) as their owner; see `VectorItem.owners`."""
+    def of(self, owner: str, user: User, *others: str) -> list[T]:
+        """Return the items that name one of these (digests) as their owner; see `VectorItem.owners`."""
         if self._vectors.empty:
             return []
-        hits = self._place(user).store.get(self.kind.name, where={OWNERS: {"$contains": owner}})
+        named = [{OWNERS: {"$contains": each}} for each in (owner, *others)]
+        hits = self._place(user).store.get(self.kind.name, where={"$or": named} if others else named[0])
         return [item for _, item in self._items(hits, user)]
 
     def embed_all(self, texts: Sequence[str]) -> list[list[float]]:
-        """The vectors of texts that are to be kept."""
+        """Return the vectors of texts that are to be kept."""
         return self._vectors.embedder.embed_documents(texts)
 
     def embed(self, text: str) -> list[float]:
-        """The vector of a question, for several questions."""
+        """Return the vector of a question, for several questions."""
         return self._vectors.embedder.embed_query(text)
 
     def count(self, user: User) -> int:
-        """How many items there are in a user's namespace, retired ones too."""
+        """Return how many items there are in a user's namespace, retired ones too."""
         return 0 if self._vectors.empty else self._place(user).store.count(self.kind.name)
 
     def size(self, user: User) -> int:
-        """About how many items there are: as counted once, and as this process changed it since."""
+        """Return about how many items there are: counted once, and as this process changed it since."""
         if self._vectors.empty:
             return 0
         place = self._place(user)
@@ -236,11 +396,11 @@ class Rows(RowPlaces[T]):
 
     @property
     def waits_little(self) -> bool:
-        """Whether a step asks, and the rows are on a server: not for many of them."""
+        """True if a step asks and the rows are on a server: it should ask for few of them."""
         return self._vectors.remote is not None and this_step() is not None
 
     def sample(self, user: User | None, most: int) -> list[T]:
-        """Items from all over a namespace, or of some users if None is named; at most about so many."""
+        """Return the latest items of a user, or items of some users if None is named; at most about so many."""
         if self._vectors.empty:
             return []
         name = self.kind.name
@@ -250,16 +410,13 @@ class Rows(RowPlaces[T]):
             some = [each.some(name, start=0, size=most // len(spaces)) for each in stores]
             return [item for page in some for _, item in self._items(page, None)]
         store = self._place(user).store
-        count, windows = store.count(name), 3  # the farther back one begins, the longer Chroma takes
-        if count <= most:
-            return [item for _, item in self._items(store.each(name), user)]
-        size = max(1, most // windows)
-        starts = [window * (count - size) // (windows - 1) for window in range(windows)]
-        pages = (store.some(name, start=start, size=size) for start in starts)
-        return [item for page in pages for _, item in self._items(page, user)]
+        start = max(0, store.count(name) - most)
+        return [item for _, item in self._items(store.each(name, start=start), user)]
 
     def changes(self, since: int, user: User, *, most: int) -> RowChanges[T]:
-        """What this process changed after a version; the latest `most` items and some if that was too long ago, or 0.
+        """Return what this process changed after a version.
+
+        After too many changes, or for version 0: the latest `most` items and some.
 
         Jobs may be done in another order than they came: who wants the latest looks at the items' own times.
         """
@@ -267,7 +424,7 @@ class Rows(RowPlaces[T]):
             return RowChanges(0, True, [], [])
         place, name = self._place(user), self.kind.name
         with self._noting:
-            if self._refresh is not None and not 0 <= self._now() - place.looked < self._refresh:
+            if self._vectors.shared and not 0 <= self._now() - place.looked < REFRESH_SECONDS:
                 place.looked, place.version = self._now(), place.version + REMEMBERED + 1
             back, version = place.version - since, place.version
             ids = list(dict.fromkeys(list(place.changed)[max(0, len(place.changed) - back) :]))
@@ -282,5 +439,206 @@ class Rows(RowPlaces[T]):
         return RowChanges(version, whole, list(found.values()), gone)
 
     def version(self, user: User | None) -> int:
-        """Another number after every change by this process, of a user's items or of any."""
+        """Return another number after every change by this process, of a user's items or of any."""
         return self._changes if user is None else self._place(user).version
+
+    def _place(self, user: User) -> _Namespace:
+        with self._noting:
+            found = self._namespaces.pop(user.namespace, None)
+            if found is None:
+                found = _Namespace(self._vectors.scoped(user.namespace))
+                if len(self._namespaces) >= MAX_NAMESPACES:
+                    self._namespaces.popitem(last=False)
+            self._namespaces[user.namespace] = found
+            return found
+
+    @contextmanager
+    def _changing(self, user: User) -> Iterator[_Namespace]:
+        if self._read_only or self._vectors.read_only:
+            raise StorageError(f"The memory is read-only: no {self.kind.name} can be kept.")
+        with self._writing:
+            yield self._place(user)
+
+    def _items(self, hits: Iterable[Hit], user: User | None) -> Iterator[tuple[Hit, T]]:
+        """The items of rows, with their records if their user is named; damaged rows are left out."""
+        batch: list[tuple[Hit, T]] = []
+        damaged = 0
+        for hit in hits:
+            try:
+                batch.append((hit, self.kind.item(_unpacked(hit))))
+            except DAMAGED:
+                damaged += 1
+            if len(batch) >= BATCH:
+                yield from self._tracked(batch, user)
+                batch = []
+        yield from self._tracked(batch, user)
+        if damaged:
+            logger.warning("%d %s are damaged; left out", damaged, self.kind.name)
+
+    def _tracked(self, batch: Sequence[tuple[Hit, T]], user: User | None) -> list[tuple[Hit, T]]:
+        if user is None or not self._ledger.tracked(self.method):
+            return list(batch)
+        whole, *tracks = self._ledger.tracks(self.method, [ALL, *(self.key(hit.id, user) for hit, _ in batch)])
+        return [
+            (hit, self.kind.tracked(item, track, Track(*(a - b for a, b in zip(whole, track, strict=True)))))
+            for (hit, item), track in zip(batch, tracks, strict=True)
+        ]
+
+    def _read(self, place: _Namespace, ids: Sequence[str]) -> dict[str, tuple[Hit, T]]:
+        if self._vectors.empty:
+            return {}
+        hits = {hit.id: hit for hit in place.store.get(self.kind.name, ids)}
+        found: dict[str, tuple[Hit, T]] = {}
+        for key, hit in hits.items():
+            try:
+                found[key] = hit, self.kind.item(_unpacked(hit))
+            except DAMAGED:
+                logger.debug("a damaged row is written anew")
+        return found
+
+    def _write(
+        self,
+        place: _Namespace,
+        known: Mapping[str, tuple[Hit, T]],
+        stands: Mapping[str, T],
+        user: User,
+        vectors: Mapping[str, Sequence[float]] = MappingProxyType({}),
+    ) -> None:
+        new: list[VectorItem] = []
+        same: list[VectorItem] = []
+        for key, item in stands.items():
+            before = known[key][0] if key in known else None
+            made = self._packed(item, before, user)
+            if before is None or before.text != made.text:
+                new.append(made)
+            elif _differs(made, before):
+                same.append(made)
+        if new:
+            place.store.upsert(self.kind.name, new, vectors=vectors)
+        if same:
+            place.store.amend(self.kind.name, same)
+        if place.size is not None:
+            place.size += sum(each.id not in known for each in new)
+        self._note(place, [each.id for each in (*new, *same)])
+
+    def _packed(self, item: T, before: Hit | None, user: User) -> VectorItem:
+        row = self.kind.row(item)
+        owners = row.owners
+        if owners is None:
+            mine = () if user.digest is None else (user.digest,)
+            owners = tuple(sorted({*(before.metadata.get(OWNERS) or () if before is not None else ()), *mine}))
+        plain = clean(json.dumps(dict(row.metadata), ensure_ascii=False, separators=(",", ":")))
+        return VectorItem(row.id, clean(row.text), {ROW: plain, OWNERS: list(owners) or None}, row.part)
+
+    def _remove(self, place: _Namespace, ids: Sequence[str], user: User) -> None:
+        if ids:
+            place.store.delete(self.kind.name, ids)
+            self._left(place, ids, user)
+
+    def _left(self, place: _Namespace, ids: Sequence[str], user: User) -> None:
+        place.size = None
+        self._note(place, ids)
+        self._ledger.drop(self.method, [self.key(key, user) for key in ids])
+
+    def _note(self, place: _Namespace, ids: Collection[str]) -> None:
+        with self._noting:
+            place.version += len(ids)
+            self._changes += len(ids)
+            place.changed.extend(ids)
+
+    def _make_room(self, place: _Namespace, user: User) -> None:
+        """Beyond `most`, remove a hundredth: the least useful of the oldest rows."""
+        if place.size is None:
+            place.size = place.store.count(self.kind.name)
+        if place.size <= self.kind.most:
+            return
+        wanted = place.size - self.kind.most + self.kind.most // 100
+        oldest = place.store.some(self.kind.name, start=0, size=max(ROOM, 2 * wanted))
+        found = sorted(
+            self._items(oldest, user), key=lambda each: (not self.kind.retired(each[1]), self.kind.worth(each[1]))
+        )
+        self._remove(place, [hit.id for hit, _ in found[:wanted]], user)
+
+
+def _unpacked(hit: Hit) -> Hit:
+    return Hit(hit.id, hit.text, json.loads(hit.metadata[ROW]), hit.similarity)
+
+
+def _differs(item: VectorItem, before: Hit) -> bool:
+    kept = before.metadata
+    return item.part != kept.get(PART, "") or any(kept.get(name) != value for name, value in item.metadata.items())
+
+
+@dataclass
+class _Learned(Generic[L]):
+    value: L
+    items: int
+    version: int
+    asked: int = 0
+
+
+class Learned(Generic[T, L]):
+    """Something learned from a sample of rows, again when enough has changed. Safe to use from several threads.
+
+    Where each user has a namespace, it is learned from a sample of all users, and for one with `SAMPLE` rows alone.
+
+    Args:
+        rows: of the items.
+        learn: learns it from a sample.
+    """
+
+    def __init__(self, rows: Rows[T], learn: Callable[[Sequence[T]], L]) -> None:
+        self._rows, self._learn = rows, learn
+        self._lock, self._aside = locks.lock(), locks.lock()
+        self._forgettings = 0
+        self._known: OrderedDict[tuple[str, ...] | None, _Learned[L]] = OrderedDict()
+
+    def of(self, user: User) -> L:
+        """What was learned for a user. Raises StorageError if Chroma fails, or is a server and a step cannot wait."""
+        whose = user if not self._rows.apart or self._rows.size(user) >= SAMPLE else None
+        key, version = whose and whose.namespace, self._rows.version(whose)
+        with self._lock:
+            known = self._known.get(key)
+            if known is not None:
+                self._known.move_to_end(key)
+                known.asked += 1
+                if known.asked < ASKED and version - known.version <= GROWTH * max(known.items, known.version):
+                    return known.value
+        if self._rows.waits_little:
+            self._learn_aside(whose, version)
+            if known is None:
+                raise NoAnswerError("What words weigh is being learned from the store; this time there is no hint.")
+            return known.value
+        return self._learned(whose, version)
+
+    def _learn_aside(self, whose: User | None, version: int) -> None:
+        """A step does not wait for so many rows of a server: the next one has what was learned."""
+
+        def learn() -> None:
+            try:
+                with suppress(StorageError):
+                    self._learned(whose, version)
+            finally:
+                self._aside.release()
+
+        if self._aside.acquire(blocking=False):
+            exits.start("toolmem-learn", learn)
+
+    def _learned(self, whose: User | None, version: int) -> L:
+        forgettings, key = self._forgettings, whose and whose.namespace
+        items = self._rows.sample(whose, SAMPLE)
+        count = len(items) if whose is None or len(items) < SAMPLE else self._rows.size(whose)
+        made = _Learned(self._learn(items), count, version)
+        with self._lock:
+            if forgettings == self._forgettings:
+                self._known[key] = made
+            if len(self._known) > MAX_LEARNED:
+                self._known.popitem(last=False)
+        return made.value
+
+    def forget(self, user: User) -> None:
+        """What was learned of a user goes, and so what was learned of all."""
+        with self._lock:
+            self._forgettings += 1
+            for key in (user.namespace, None):
+                self._known.pop(key, None)

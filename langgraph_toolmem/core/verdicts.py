@@ -13,7 +13,7 @@ from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.episodes import Episodes
 from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.core.jobs import Jobs
-from langgraph_toolmem.core.listener import JudgedRun, Listener
+from langgraph_toolmem.core.method import JudgedRun, Listener
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.operations import Record, Verdict, precedence
 from langgraph_toolmem.runs.run import Run
@@ -40,7 +40,7 @@ class Verdicts:
         evidence.graph.overruled.clear()  # while the folder was read
         evidence.at_refresh = self._catch_up
         if not evidence.read_only:
-            jobs.handle(VERDICT, self._take_verdict)
+            jobs.handle(VERDICT, self._take_verdicts)
 
     def is_whole(self, run: Run) -> bool:
         """Whether nothing of a thread is known: it is handed over whole, and a verdict is on all its episodes."""
@@ -153,9 +153,9 @@ class Verdicts:
             evidence.apply(None, record, user=author, run=run)
             evidence.graph.overruled.discard(run)  # the methods are told of this one
 
-    def _take_verdict(self, job: Job) -> None:
-        said = job.payload
-        self.judge(said["run"], said["score"], said["comment"], said["user_id"])
+    def _take_verdicts(self, jobs: Sequence[Job]) -> None:
+        for said in (job.payload for job in jobs):
+            self.judge(said["run"], said["score"], said["comment"], said["user_id"])
 
     def _tell(self, judged: JudgedRun) -> None:
         for each in self._listeners:

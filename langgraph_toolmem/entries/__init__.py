@@ -26,13 +26,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from langgraph_toolmem.base.errors import ConfigurationError, StorageError
-from langgraph_toolmem.base.failures import describe_error
+from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.twins import twin
-from langgraph_toolmem.core.contributions import Section, outcome_in_words
-from langgraph_toolmem.core.listener import EndedRun, Import, JudgedRun
-from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.runs.run import Run
@@ -41,7 +38,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from langgraph_toolmem.core.core import Core
-    from langgraph_toolmem.core.past_runs import PastRuns
+    from langgraph_toolmem.core.method import PastRuns
     from langgraph_toolmem.entries.critique import Critic
     from langgraph_toolmem.entries.entry import Entry
     from langgraph_toolmem.entries.keeping import EntryKeeping
@@ -85,8 +82,8 @@ class Entries(Method):
     def open(self, core: Core) -> None:
         """Takes its kinds of jobs."""
         super().open(core)
-        core.jobs.handle("write", lambda job: self.keeping.write(job))
-        core.jobs.handle("judge", lambda job: self.keeping.judge(job))
+        core.jobs.handle("write", lambda jobs: self.keeping.write(jobs), undo=lambda job: self.keeping.unwrite(job))
+        core.jobs.handle("judge", lambda jobs: self.keeping.judge(jobs))
         if self._critic is not None:
             take = lambda *told: self.keeping.take_critique(*told)  # noqa: E731 - made when it is needed
             core.jobs.handle_slow("critique", lambda job: self.keeping.criticise(job), take)

@@ -14,7 +14,7 @@ from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.graph.operations import GOOD
-from langgraph_toolmem.runs.outputs import Status
+from langgraph_toolmem.runs.messages import Status
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn
 from langgraph_toolmem.search.embedders import clean
 

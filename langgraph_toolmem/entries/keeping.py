@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.core.jobs import NotYetError
-from langgraph_toolmem.core.listener import EndedRun
+from langgraph_toolmem.core.jobs import NotYetError, by_namespace
+from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.critique import Critic, Critique
 from langgraph_toolmem.entries.entry import Entry, entry_of
@@ -95,22 +94,27 @@ class EntryKeeping:
 
     # --- in the background ---
 
-    def write(self, job: Job) -> Callable[[], object]:
-        """Stores an entry; returns what undoes it."""
-        user, entry = _user(job), Entry.from_dict(job.payload["entry"])
-        [kept] = keep(self.rows, [entry], user)
-        if kept is not None:
-            self._ask_for_critique(kept, user.namespace)
-        self._core.count_once(entry_key(entry.run), "entries")  # if the process ended between `put` and its counting
-        return partial(self.rows.forget_of, entry.run, user)
+    def write(self, jobs: Sequence[Job]) -> None:
+        """Store the entries of jobs, all of a namespace at once."""
+        for user, some in by_namespace(jobs):
+            entries = [Entry.from_dict(job.payload["entry"]) for job in some]
+            for entry, kept in zip(entries, keep(self.rows, entries, user), strict=True):
+                if kept is not None:
+                    self._ask_for_critique(kept, user.namespace)
+                self._core.count_once(entry_key(entry.run), "entries")  # if the process ended before it was counted
 
-    def judge(self, job: Job) -> None:
-        """Adds a verdict to an entry."""
-        said, user = job.payload, _user(job)
-        kept = judge(self.rows, said["run"], said["score"], said["comment"], user)
-        if kept is None:
-            raise NotYetError("no entry of that run", tries=JUDGE_TRIES)
-        self._ask_for_critique(kept, user.namespace)
+    def unwrite(self, job: Job) -> None:
+        """Take away the entry of a job whose user was forgotten meanwhile."""
+        self.rows.forget_of(job.payload["run"], _user(job))
+
+    def judge(self, jobs: Sequence[Job]) -> None:
+        """Add verdicts to their entries."""
+        for job in jobs:
+            said, user = job.payload, _user(job)
+            kept = judge(self.rows, said["run"], said["score"], said["comment"], user)
+            if kept is None:
+                raise NotYetError("no entry of that run", tries=JUDGE_TRIES)
+            self._ask_for_critique(kept, user.namespace)
 
     def criticise(self, job: Job) -> str:
         """The critic's answer as JSON; "" if there is nothing to criticise any more."""

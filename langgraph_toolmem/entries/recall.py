@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
-from langgraph_toolmem.core.past_runs import PastRun, PastRunChanges
-from langgraph_toolmem.core.row_kinds import Near
-from langgraph_toolmem.core.rows import MOST_NEAR
-from langgraph_toolmem.core.samples import Learned
+from langgraph_toolmem.core.method import PastRun, PastRunChanges
+from langgraph_toolmem.core.rows import MOST_NEAR, Learned, Near
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries import ranker
 from langgraph_toolmem.entries.entry import Entry
@@ -118,7 +116,7 @@ class EntryRuns(NamedTuple):
     user: User
 
     def changes(self, since: int, most: int) -> PastRunChanges:
-        """As `core.past_runs.PastRuns` has it."""
+        """See `core.method.PastRuns`."""
         new = self.rows.changes(since, self.user, most=most)
         return PastRunChanges(new.version, new.whole, [_past_run(entry) for entry in new.items], new.gone)
 

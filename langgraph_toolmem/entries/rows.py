@@ -18,12 +18,11 @@ from typing import Any, ClassVar, Final, TypeAlias
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.core.ledger import NO_TRACK, Track
-from langgraph_toolmem.core.row_kinds import RowKind
-from langgraph_toolmem.core.rows import Rows
+from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, entry_id, joined, judged, settled
 from langgraph_toolmem.search.embedders import clean
-from langgraph_toolmem.stores.items import Hit, VectorItem
+from langgraph_toolmem.stores.vectors import Hit, VectorItem
 
 logger = logging.getLogger("langgraph_toolmem.entries")
 

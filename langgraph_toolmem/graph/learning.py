@@ -1,4 +1,4 @@
-"""From one finished turn to the operations the evidence graph applies. Pure: reads, never writes."""
+"""Operations that teach the evidence graph one finished turn. Pure: nothing is written."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any, Final
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph import operations as op
 from langgraph_toolmem.graph.cases import MAX_CALLS, Neighbour
-from langgraph_toolmem.graph.discovery import discover
 from langgraph_toolmem.graph.evidence import COLUMNS, MAX_SOURCES, EvidenceGraph
 from langgraph_toolmem.graph.operations import Record
-from langgraph_toolmem.graph.sources import MISSING, evaluate
+from langgraph_toolmem.graph.sources import MISSING, discover, evaluate
 from langgraph_toolmem.graph.state import WORDS, RunState, paper_window, parallel, slot_key, windows
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import ExecutedCall, Turn
@@ -24,20 +23,20 @@ from langgraph_toolmem.words.text import dates_in, masked
 MAX_CASE_TEXT: Final = 2000
 MAX_CASE_SOURCES: Final = 12
 MAX_OUTPUTS: Final = 8
-"""Latest outputs that are looked through for a value."""
+"""Latest outputs that are searched for a value."""
 _OUTPUT = re.compile(r"(?:\[\]|[\^~&])*(?:t\|[^|]*\|)?[\^~]*(?:[olm]\||x[a-z]\|)", re.DOTALL)
-"""How a descriptor of a part of an output begins (`graph.sources`)."""
+"""Start of a descriptor of a part of an output (`graph.sources`)."""
 
 
 def encode_value(value: Any) -> str:
-    """A value as text that `decode_value` reads back; ABSENT is the empty string."""
+    """Encode a value as text; ABSENT is the empty string."""
     return "" if value is ABSENT else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
 
 
 def decode_value(text: str) -> Any:
-    """The inverse of `encode_value`."""
+    """Decode the text of `encode_value`."""
     if text.startswith(("[", "{")):
-        return json.loads(text)  # a new one each time: who gets it may change it
+        return json.loads(text)  # not cached: the caller may change it
     return _decode_scalar(text) if text else ABSENT
 
 
@@ -47,27 +46,17 @@ def _decode_scalar(text: str) -> Any:
 
 
 def json_type(value: Any) -> str:
-    """The JSON schema type of a value."""
+    """Return the JSON schema type of a value."""
     if value is None:
         return "null"
-    return next(
-        name
-        for name, kinds in (
-            ("boolean", bool),
-            ("integer", int),
-            ("number", float),
-            ("string", str),
-            ("array", (list, tuple)),
-            ("object", object),
-        )
-        if isinstance(value, kinds)
-    )
+    names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", tuple: "array"}
+    return next((name for kind, name in names.items() if isinstance(value, kind)), "object")
 
 
 def pattern_of(value: Any, state: RunState) -> str:
-    """What remains of a value when the words it shares with this run's user are taken out.
+    """Mask the words of this run's user in a value.
 
-    Empty: the value is made of the user's own words. A pattern seen in several runs is no secret of one.
+    Empty if the value is made of the user's own words. A pattern of several runs is no secret of one.
     """
     if value is ABSENT:
         return ""
@@ -80,12 +69,12 @@ def pattern_of(value: Any, state: RunState) -> str:
 
 
 def attempt_digest(step: ExecutedCall, attempt: int | str) -> str:
-    """The key under which one attempt of a call is counted once: failed ones by number, a late success by "ok"."""
+    """Return the key that counts an attempt of a call once: failed ones by number, a late success by "ok"."""
     return digest("attempt", step.key, attempt)
 
 
 def turn_digest(turn: Turn) -> str:
-    """The key under which a turn is learned once: its executed calls, or its position if it has none."""
+    """Return the key that has a turn learned once: its executed calls, or its position if it has none."""
     if len(turn.steps) == 1:
         return turn.steps[0].key
     if turn.steps:
@@ -105,18 +94,18 @@ def learn_turn(
     user: str | None,
     hour: int | None = None,
 ) -> Record:
-    """The operations that teach one turn.
+    """Return the operations that teach one turn.
 
     Args:
-        graph: read for the sources known so far.
+        graph: read for the known sources.
         state: the run before the turn.
         turn: a settled turn.
-        specs: the tools known, for the parameters that a call left out.
-        neighbours: the nearest past requests at this point, so that carrying values over gets its record.
+        specs: the known tools, for parameters that a call omits.
+        neighbours: the nearest past requests at this point, for the record of carried values.
         run: digest of the run.
-        thread: digest of its thread, a witness of the values seen: a chat in which one says it often is one.
+        thread: digest of its thread, one contributor of values.
         user: digest of the user, if known.
-        hour: now, in hours since 1970; None: nothing is counted by the hour or the day.
+        hour: current time in hours since 1970; without it nothing is counted by hour or day.
     """
     record = _count_turn(turn, hour)
     executed = [step for step in turn.steps if step.status != "rejected"]
@@ -126,7 +115,7 @@ def learn_turn(
         ok = all(step.status == "ok" for step in turn.steps)
         record.append(op.Successor(windows(state), following, 0 if ok else 1))
     elif len(turn.steps) == 1 and turn.steps[0].review == "edited":
-        # A person put another call in place of the shortcut's: that is what was wanted here.
+        # A person put another call in place of the shortcut's: the right one.
         record.append(op.Successor(windows(state), turn.steps[0].tool, 0 if turn.steps[0].status == "ok" else 1))
     shortcuts = int(turn.chosen_by == "shortcut")
     if shortcuts or (user is not None and graph.owner(run) is None):
@@ -170,7 +159,6 @@ def learn_turn(
 
 
 def _count_turn(turn: Turn, hour: int | None) -> Record:
-    """Turns, and what the model did in them; a turn that the shortcut took has no calls of the model."""
     record: Record = [op.Count("turns", 1, hour)]
     if turn.chosen_by == "model":
         record.append(op.Count("calls", len(turn.steps)) if turn.steps else op.Count("answers", 1))
@@ -182,7 +170,7 @@ def _count_turn(turn: Turn, hour: int | None) -> Record:
 
 
 def _learn_outcome(tools: list[str], step: ExecutedCall) -> Record:
-    """The paper's windows: what the model chose is evidence, what the shortcut chose is feedback."""
+    # the paper's windows: the model's choice is evidence, the shortcut's is feedback
     keys = [key for length in (1, 2, 3) if (key := paper_window(tools, length))]
     column = COLUMNS.index(f"{step.chosen_by}_{'ok' if step.status == 'ok' else 'failed'}")
     return [op.Successor(keys, step.tool, column)] if keys else []
@@ -197,7 +185,7 @@ def _learn_arguments(
     thread: str,
     user: str | None,
 ) -> tuple[Record, dict[str, list[str]], list[str]]:
-    """The operations, where each value may have come from, and the parameters whose value no earlier output had."""
+    """Return the operations, the possible sources of each value, and the parameters that no earlier output had."""
     record: Record = []
     given: list[str] = []
     sources: dict[str, list[str]] = {}
@@ -233,7 +221,7 @@ def _learn_arguments(
 
 
 def varying(steps: Sequence[ExecutedCall]) -> str:
-    """The one parameter in which calls of one tool differ; "" if they differ in none or in more."""
+    """Return the one parameter in which calls of one tool differ; "" if they differ in none or in more."""
     if len({step.tool for step in steps}) != 1:
         return ""
     names = {name for step in steps for name in step.args}
@@ -242,7 +230,7 @@ def varying(steps: Sequence[ExecutedCall]) -> str:
 
 
 def _learn_group(graph: EvidenceGraph, state: RunState, steps: Sequence[ExecutedCall], user: str | None) -> Record:
-    """Where the values came from with which one tool was called several times at once."""
+    # sources of the values of parallel calls of one tool
     parameter = varying(steps)
     if not parameter:
         return []
@@ -267,7 +255,7 @@ def _learn_group(graph: EvidenceGraph, state: RunState, steps: Sequence[Executed
 
 
 def may_be_from_output(value: Any, text: str, state: RunState) -> bool:
-    """Whether a value for which no place was found in the outputs may come from one all the same: from prose in it."""
+    """Return True if a value without a source in the outputs may stem from prose in one."""
     latest = list(state.outputs.values())[-MAX_OUTPUTS:]
     if isinstance(value, (list, dict)):
         return bool(latest)
@@ -281,24 +269,17 @@ def may_be_from_output(value: Any, text: str, state: RunState) -> bool:
 
 
 def _judge_dynamic(
-    graph: EvidenceGraph,
-    parameter: str,
-    slot: str,
-    previous: str,
-    same_tool: list[Neighbour],
-    truth: str,
+    graph: EvidenceGraph, parameter: str, slot: str, previous: str, same_tool: list[Neighbour], truth: str
 ) -> dict[str, int]:
-    """The sources whose content changes as the memory grows: constants, and the nearest past request."""
-    judged: dict[str, int] = {}
-    for descriptor, value in constants(graph, slot, previous).items():
-        judged[descriptor] = int(canon(value) == truth)
+    # sources whose content changes as the memory grows: constants, and the nearest past request
+    judged = {name: int(canon(value) == truth) for name, value in constants(graph, slot, previous).items()}
     if same_tool:
         judged["n"] = int(canon(same_tool[0].carried.get(parameter, ABSENT)) == truth)
     return judged
 
 
 def constants(graph: EvidenceGraph, slot: str, previous: str) -> dict[str, Any]:
-    """The most frequent value of a slot: overall (``c``) and after the previous symbol (``cp``)."""
+    """Return the most frequent value of a slot: overall (``c``) and after the previous symbol (``cp``)."""
     found: dict[str, Any] = {}
     for name, key in (("c", slot), ("cp", f"{slot}\x1e{previous}")):
         row = graph.values.row(key)

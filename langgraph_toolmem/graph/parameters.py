@@ -1,6 +1,6 @@
-"""Which arguments the calls of a tool were seen with, and whose calls showed them.
+"""Names of the arguments seen in calls of a tool, and the users whose calls had them.
 
-A name that only one user's calls showed goes with that user: somebody may key arguments by people's names.
+A name that only one user's calls had is deleted with that user: arguments may be keyed by people's names.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "parameters_seen": each(each(number)),
     "parameters_of": each(text),
 }
-"""What is kept of a tool: how often a name came with a value that no earlier output had, its JSON types, and whose
-calls alone showed it."""
+"""Per tool: counts of names whose value no earlier output had, JSON types by name, and the only user of a name."""
 
 
 def add(entry: dict[str, Any], types: Mapping[str, str], given: Sequence[str], user: str | None) -> None:
-    """Adds a call to what is known of its tool; see `operations.Arguments`."""
+    """Add a call to the entry of its tool; see `operations.Arguments`."""
     for parameter in given:
         counted = entry.setdefault("given", {})
         counted[parameter] = counted.get(parameter, 0) + 1
@@ -37,7 +36,7 @@ def add(entry: dict[str, Any], types: Mapping[str, str], given: Sequence[str], u
 
 
 def forget(tools: Mapping[str, dict[str, Any]], user: str, tables: Iterable[dict[str, Any]]) -> int:
-    """Takes out what only this user's calls showed, no schema, and the rows of tables for it; how many names."""
+    """Delete names that only this user's calls had and no schema has, and their rows in tables; return how many."""
     gone = set()
     for tool, entry in tools.items():
         whose, declared = entry.get("parameters_of", {}), (entry.get("parameters") or {}).get("properties") or {}

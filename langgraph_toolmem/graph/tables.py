@@ -1,7 +1,7 @@
-"""Bounded counting tables. Constant time per look-up, a stated bound on memory, plain containers inside.
+"""Bounded counting tables of plain containers, with constant time per look-up.
 
-Counts commute: the same increments in any order give the same table, as long as no bound is reached. At a
-bound the rows with the least evidence leave first, older before newer.
+Counts commute as long as no bound is reached. At a bound the rows with the least evidence leave first, older before
+newer.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from langgraph_toolmem.base.shapes import Shape
 from langgraph_toolmem.graph.operations import Forgotten
 
 MAX_SUCCESSORS: Final = 12
-"""Different successors kept per context; a new one replaces the rarest."""
+"""Successors kept per context; a new one replaces the rarest."""
 
 
 class CountTable:
     """``key -> {item -> [count, …]}`` with a cap on keys and on items per key.
 
     Args:
-        max_rows: rows kept; when a tenth more are there, those with the smallest total leave.
+        max_rows: rows kept; at a tenth more, those with the smallest total leave.
         width: numbers per item.
         max_items: items kept per row.
     """
@@ -36,7 +36,7 @@ class CountTable:
         self.rows: dict[str, dict[str, list[float]]] = {}
 
     def add(self, key: str, item: str, column: int = 0, amount: float = 1) -> None:
-        """Adds to one number."""
+        """Add to one number."""
         row = self.rows.get(key)
         if row is None:
             if len(self.rows) >= self.max_rows * 1.1:
@@ -50,7 +50,7 @@ class CountTable:
         cell[column] += amount
 
     def row(self, key: str) -> dict[str, list[float]]:
-        """The items of a row; empty if there is none. Do not change it."""
+        """Return the items of a row, empty if there is none. Do not change them."""
         return self.rows.get(key) or {}
 
     def _shrink(self) -> None:
@@ -60,33 +60,28 @@ class CountTable:
             del self.rows[key]
 
     def to_state(self) -> dict[str, Any]:
-        """Plain containers."""
-        return {
-            "max_rows": self.max_rows,
-            "width": self.width,
-            "max_items": self.max_items,
-            "rows": self.rows,
-        }
+        """Return plain containers."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> CountTable:
-        """The inverse of to_state."""
+        """Restore a table from `to_state`."""
         table = cls(state["max_rows"], width=state["width"], max_items=state["max_items"])
         table.rows = state["rows"]
         return table
 
 
 def counts(width: int) -> Shape:
-    """The shape of a `CountTable`'s state."""
+    """Return the shape of a `CountTable`'s state."""
     rows = shapes.each(shapes.each(shapes.numbers(width)))
     sizes = {"max_rows": shapes.number, "max_items": shapes.number}
     return shapes.fields(width=lambda value: value == width, rows=rows, **sizes)
 
 
 class WitnessTable:
-    """``key -> item -> who has been seen with it``: up to `enough` different runs and users each.
+    """``key -> item -> contributors``: up to `enough` different runs and users each.
 
-    The smallest digests are kept, so that the result does not depend on the order of arrival.
+    The smallest digests stay, so that the result does not depend on the order of arrival.
     """
 
     __slots__ = ("enough", "max_items", "max_rows", "rows")
@@ -98,7 +93,7 @@ class WitnessTable:
         self.rows: dict[str, dict[str, list[list[str]]]] = {}
 
     def add(self, key: str, item: str, run: str, user: str | None) -> None:
-        """One more witness."""
+        """Add a contributor."""
         row = self.rows.get(key)
         if row is None:
             if len(self.rows) >= self.max_rows:
@@ -120,7 +115,7 @@ class WitnessTable:
             del seen[self.enough :]
 
     def is_public(self, key: str, item: str, user: str | None) -> bool:
-        """Whether an item may be used in anybody's run: seen in enough runs, of enough users if known."""
+        """Return True if an item may be used in anybody's run: it has enough runs, of enough users if known."""
         cell = self.rows.get(key, {}).get(item)
         if cell is None or len(cell[0]) < self.enough:
             return False
@@ -128,7 +123,7 @@ class WitnessTable:
         return not users or len(users) >= self.enough or users == [user]
 
     def forget(self, gone: Forgotten) -> int:
-        """Takes a user, or runs, out as witnesses; returns how many items lost one."""
+        """Delete a user, or runs, as contributors; return the number of items that lost one."""
         return len(self._lose(gone))
 
     def _lose(self, gone: Forgotten) -> list[tuple[str, str]]:
@@ -148,13 +143,13 @@ class WitnessTable:
     def forget_items(
         self, gone: Forgotten, table: CountTable, *, witnessed: Callable[[str], bool] = lambda _: True
     ) -> int:
-        """As `forget`, and takes items without another witness out of the table that they witness.
+        """Delete contributors as `forget` does, and the items of `table` that have none left.
 
         Args:
             gone: a user, or runs.
             table: of these keys, or of keys that begin with one of them and ``\\x1e``.
-            witnessed: which items have witnesses; where some had to leave, such an item without one may be anybody's
-                and goes too, and counts as removed.
+            witnessed: True for items that have contributors. In a full row, where some had to leave, such an item
+                without one may be anybody's: it is deleted as well and counts as removed.
         """
         full = {key for key, row in self.rows.items() if len(row) >= self.max_items}
         before = self._lose(gone)
@@ -171,17 +166,12 @@ class WitnessTable:
         return removed
 
     def to_state(self) -> dict[str, Any]:
-        """Plain containers."""
-        return {
-            "max_rows": self.max_rows,
-            "max_items": self.max_items,
-            "enough": self.enough,
-            "rows": self.rows,
-        }
+        """Return plain containers."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> WitnessTable:
-        """The inverse of to_state."""
+        """Restore a table from `to_state`."""
         table = cls(state["max_rows"], max_items=state["max_items"], enough=state["enough"])
         table.rows = state["rows"]
         return table

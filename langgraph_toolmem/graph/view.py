@@ -1,27 +1,30 @@
-"""A plain copy of the evidence graph for pictures and inspection."""
+"""The evidence graph as the report and its page read it: a plain copy, and the counters of the newest runs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, ClassVar, Final, Literal
 
-from langgraph_toolmem.graph.evidence import HIT, MISS, OPEN, EvidenceGraph
+from langgraph_toolmem.base.shapes import Shape, each, number, row
+from langgraph_toolmem.graph.evidence import HIT, MISS, OPEN, EvidenceGraph, Handler, Table
+from langgraph_toolmem.graph.operations import Count, Forgotten, Operation, Record
 from langgraph_toolmem.graph.state import PARALLEL, SEPARATOR, WORDS
 
 START = "<start>"
-"""Source of an edge to a tool that opened a run."""
+"""Source of an edge to the first tool of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCounts:
-    """How often a tool was executed with success, and how often it failed."""
+    """The numbers of a tool's successful and failed calls."""
 
     ok: int
     failed: int
 
     @property
     def calls(self) -> int:
-        """Both together."""
+        """Their sum."""
         return self.ok + self.failed
 
 
@@ -30,11 +33,9 @@ class EdgeView:
     """`target` was called right after `source` (`START`: first in a run).
 
     Attributes:
-        source: tool name or `START`.
-        target: tool name.
+        source, target: names of tools.
         count: how often the model chose it.
-        ok: how often the call went well.
-        failed: how often it failed.
+        ok, failed: how the calls ended.
     """
 
     source: str
@@ -46,16 +47,14 @@ class EdgeView:
 
 @dataclass(frozen=True, slots=True)
 class FlowView:
-    """An argument that had the value of an input or output of an earlier call in the same run.
+    """An argument with the value of an input or output of an earlier call in the run.
 
     Attributes:
         source_tool: the earlier call's tool.
         direction: "in" for one of its arguments, "out" for a part of its output.
-        path: which argument, or where in the output.
-        target_tool: the later call's tool.
-        parameter: the later call's parameter.
-        hits: how often the source had the value.
-        misses: how often it had another one.
+        path: the argument, or the place in the output.
+        target_tool, parameter: of the later call.
+        hits, misses: how often the source had the value, or another one.
     """
 
     source_tool: str
@@ -77,45 +76,39 @@ class GraphView:
 
     @property
     def calls(self) -> int:
-        """All calls of all tools."""
+        """Number of all calls."""
         return sum(counts.calls for counts in self.tools.values())
 
 
 def view_of(graph: EvidenceGraph) -> GraphView:
-    """Tools, edges between consecutive calls (and from the start), and where arguments came from."""
+    """Copy tools, edges between consecutive calls (and from the start), and sources of arguments."""
     tools = {
         name: ToolCounts(int(entry.get("ok", 0)), int(entry.get("failed", 0)))
         for name, entry in sorted(graph.tools.items())
         if entry.get("ok") or entry.get("failed")
     }
     edges = []
-    for key, row in graph.successors.rows.items():
+    for key, targets in graph.successors.rows.items():
         kind, _, source = key.partition(SEPARATOR)
         starts = kind == "w1" and source == START
         if not starts and kind != "p1":
             continue
-        for target, cell in row.items():
+        for target, cell in targets.items():
             if target not in (WORDS, PARALLEL, OPEN):
                 model_ok, model_failed, shortcut_ok, shortcut_failed = (int(n) for n in cell)
-                edge = EdgeView(
-                    source=source,
-                    target=target,
-                    count=model_ok + model_failed,
-                    ok=model_ok + shortcut_ok,
-                    failed=model_failed + shortcut_failed,
-                )
-                edges.append(edge)
+                ends = model_ok + shortcut_ok, model_failed + shortcut_failed
+                edges.append(EdgeView(source, target, model_ok + model_failed, *ends))
     edges.sort(key=lambda e: (-e.count, e.source, e.target))
     return GraphView(tools=tools, edges=edges, dataflow=_flows(graph))
 
 
 def _flows(graph: EvidenceGraph) -> list[FlowView]:
     flows = []
-    for slot, row in graph.sources.rows.items():
+    for slot, sources in graph.sources.rows.items():
         if "\x1e" in slot:
             continue
         tool, parameter = slot.split(SEPARATOR)
-        for descriptor, cell in row.items():
+        for descriptor, cell in sources.items():
             kind, _, rest = descriptor.removeprefix("[]").partition("|")
             if kind not in ("i", "o", "l", "m"):
                 continue
@@ -126,3 +119,60 @@ def _flows(graph: EvidenceGraph) -> list[FlowView]:
             )
     flows.sort(key=lambda f: (-f.hits, f.misses, f.source_tool, f.target_tool, f.parameter, f.path))
     return flows
+
+
+# --- the newest runs ---
+
+MAX_NEWEST: Final = 100
+
+
+@dataclass(slots=True)
+class RunCounted(Operation):
+    """Amounts that a turn of a run, at a time in seconds since 1970, added to the hourly counters."""
+
+    kind = "run_counted"
+    run: str
+    when: float
+    counted: dict[str, float]
+
+
+def counted(run: str, when: float, record: Record) -> Record:
+    """Return the operation to add to a turn's record."""
+    sums: dict[str, float] = {}
+    for count in record:
+        if isinstance(count, Count) and count.hour is not None:
+            sums[count.counter] = sums.get(count.counter, 0) + count.amount
+    return [RunCounted(run, when, sums)] if sums else []
+
+
+class NewestRuns(Table):
+    """Counters of the newest runs: the time axis while there are few hours.
+
+    Attributes:
+        runs: run -> [time of its first turn in seconds since 1970, counters]; at most MAX_NEWEST.
+    """
+
+    name = "newest_runs"
+    shapes: ClassVar[Mapping[str, Shape]] = {"runs": each(row(number, each(number)))}
+
+    def __init__(self, graph: EvidenceGraph) -> None:
+        super().__init__(graph)
+        self.runs: dict[str, list[Any]] = {}
+
+    def handlers(self) -> Mapping[type[Operation], Handler]:
+        """See `Table`."""
+        return {RunCounted: self._count}
+
+    def _count(self, run: str, when: float, counted: dict[str, float]) -> None:
+        entry = self.runs.setdefault(run, [when, {}])
+        entry[0] = min(entry[0], when)
+        for name, amount in counted.items():
+            entry[1][name] = entry[1].get(name, 0) + amount
+        if len(self.runs) > MAX_NEWEST:
+            del self.runs[min(self.runs, key=lambda name: (self.runs[name][0], name))]
+
+    def forget(self, gone: Forgotten) -> int:
+        """See `Table`."""
+        for run in gone.runs:
+            self.runs.pop(run, None)
+        return 0

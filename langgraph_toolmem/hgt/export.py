@@ -16,13 +16,13 @@ from langgraph_toolmem.hgt.train import Material, Trainer, Training
 from langgraph_toolmem.navigator import Navigator
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.learned import plain
+from langgraph_toolmem.navigator.learned.arrays import Array, dumped
 from langgraph_toolmem.navigator.learned.features import PairFeatures
 from langgraph_toolmem.navigator.learned.heads import head_logits
 from langgraph_toolmem.navigator.learned.plain import sigmoid
 from langgraph_toolmem.navigator.learned.scorer import StructuralFits, table_of
 from langgraph_toolmem.navigator.learned.trained import EXPORTED, HGT, LEAST_LINKS, links_of, numbered
 from langgraph_toolmem.navigator.learned.views import Floats, Ints, Views
-from langgraph_toolmem.stores.arrays import Array, dumped
 
 MOST_BY_INPUT: Final = 4_000_000
 """Numbers of the table of tools by inputs; a larger one is left out."""

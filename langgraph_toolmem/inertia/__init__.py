@@ -36,10 +36,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.twins import twin
-from langgraph_toolmem.core.contributions import Section
-from langgraph_toolmem.core.declarations import suggested, undeclared_line
-from langgraph_toolmem.core.listener import LearnedTurn
-from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.core.catalogue import suggested, undeclared_line
+from langgraph_toolmem.core.method import LearnedTurn, Method, Section
 from langgraph_toolmem.graph.evidence import Table
 from langgraph_toolmem.graph.operations import Count, ToolCount
 from langgraph_toolmem.graph.state import RunState

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import compress
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.graph.cases import Neighbour
@@ -93,6 +94,7 @@ def _offers(
     here = graph.sources.row(f"{slot}\x1e{previous}")
     witnesses = [n for n in same_tool if parameter in n.sources]
     carried = [n.carried.get(parameter, ABSENT) for n in same_tool]
+    texts = list(map(canon, carried))
     forms = _Forms(graph.values.row(slot))
     offers: dict[str, tuple[Any, list[tuple[float, str]]]] = {}
 
@@ -106,9 +108,9 @@ def _offers(
         weight = _precision(overall.get(descriptor), here.get(descriptor))
         text = canon(value)
         if "|" in descriptor:
-            weight = _near_by(weight, [(n, descriptor in n.sources[parameter]) for n in witnesses])
+            weight = _near_by(weight, witnesses, [descriptor in n.sources[parameter] for n in witnesses])
         else:
-            weight = _near_by(weight, [(n, text == canon(v)) for n, v in zip(same_tool, carried, strict=True)])
+            weight = _near_by(weight, same_tool, [text == each for each in texts])
         offers.setdefault(text, (value, []))[1].append((weight * forms.likelihood(value), descriptor))
 
     for descriptor in dict.fromkeys([*overall, *(d for n in witnesses for d in n.sources[parameter])]):
@@ -126,7 +128,7 @@ def _offers(
         if _may_use(graph, state, slot, value, schema, user):
             offer("n", value)
     ranked = sorted(offers.values(), key=lambda o: (max(o[1])[0], len(o[1]), max(o[1])[1]), reverse=True)
-    return [_filled(value, backing, parameter, same_tool, carried) for value, backing in ranked[:FILLINGS]]
+    return [_filled(value, backing, parameter, same_tool, texts) for value, backing in ranked[:FILLINGS]]
 
 
 def fill_each(
@@ -174,14 +176,14 @@ def may_offer(
 
 
 def _filled(
-    value: Any, backing: list[tuple[float, str]], parameter: str, same_tool: list[Neighbour], carried: list[Any]
+    value: Any, backing: list[tuple[float, str]], parameter: str, same_tool: list[Neighbour], texts: list[str]
 ) -> Filled:
     probability, source = max(backing)
     text = canon(value)
     named = {descriptor for _, descriptor in backing}
     backed = sum(
-        text == canon(was) or not named.isdisjoint(n.sources.get(parameter, ()))
-        for n, was in zip(same_tool, carried, strict=True)
+        text == was or not named.isdisjoint(n.sources.get(parameter, ()))
+        for n, was in zip(same_tool, texts, strict=True)
     )
     return Filled(value, probability, source, len(backing) - 1, backed)
 
@@ -208,18 +210,23 @@ def form_of(value: Any) -> str:
     """The form of a value, coarsely: the shape of an id, how many words and how they are written, or its type."""
     if isinstance(value, list):
         return f"[{form_of(value[0]) if value else ''}]"
-    if not isinstance(value, str):
-        return type(value).__name__
+    return _form_of_string(value) if isinstance(value, str) else type(value).__name__
+
+
+@lru_cache(maxsize=8192)
+def _form_of_string(value: str) -> str:
     words = value.split()
     if len(words) > 3:
         return "text"
     return " ".join(shape_of(word) or ("Aa" if word.istitle() else "A" if word.isupper() else "a") for word in words)
 
 
-def _near_by(weight: float, witnesses: list[tuple[Neighbour, bool]]) -> float:
+def _near_by(weight: float, neighbours: list[Neighbour], agree: list[bool]) -> float:
     """A source's record, moved towards what held after the nearest past requests."""
-    near = sum(n.similarity for n, _ in witnesses)
-    agreeing = sum(n.similarity for n, agrees in witnesses if agrees)
+    if not neighbours:
+        return weight
+    near = sum([n.similarity for n in neighbours])
+    agreeing = sum([n.similarity for n in compress(neighbours, agree)])
     return (NEAR * agreeing + weight) / (NEAR * near + 1)
 
 

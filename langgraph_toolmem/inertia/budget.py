@@ -326,13 +326,11 @@ def figures_in_words(figures: Mapping[str, Any]) -> tuple[str, ...]:
     """Return `Budget.figures` for a person."""
     lines = []
     audits, shadow = figures["audits"], figures["shadow_checks"]
-    if audits["checks"]:
+    if audits["checks"] and shadow["checks"]:  # the report's own line has their sum
         lines.append(
-            f"{figures['calls_made']:,} calls made without the model; {audits['right']:,} of {audits['checks']:,} "
-            f"checked by chance were right: at least {math.floor(100 * audits['at_least'])} % are."
+            f"While acting, {audits['right']:,} of {audits['checks']:,} checked by chance were right: at least "
+            f"{math.floor(100 * audits['at_least'])} %. Without acting, {shadow['right']:,} of {shadow['checks']:,}."
         )
-    if shadow["checks"]:
-        lines.append(f"Without acting, {shadow['right']:,} of {shadow['checks']:,} calls would have been right.")
     if learning := figures["learning"]:
         lines.append(f"Learning: {learning[0]:,} of {learning[1]:,} turns; imported logs count, too (toolmem import).")
     elif not figures["budget_open"]:

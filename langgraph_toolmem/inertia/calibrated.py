@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.base.intervals import percentage
-from langgraph_toolmem.core.contributions import TextTable
+from langgraph_toolmem.core.method import TextTable
 from langgraph_toolmem.graph.cases import Neighbour
-from langgraph_toolmem.graph.describe import describe
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
+from langgraph_toolmem.graph.sources import describe
 from langgraph_toolmem.graph.state import CUT, PARALLEL, SEPARATOR, START, USER, WORDS, RunState
 from langgraph_toolmem.graph.tables import CountTable
 from langgraph_toolmem.inertia.budget import Budget

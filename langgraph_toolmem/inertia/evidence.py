@@ -15,8 +15,6 @@ from langgraph_toolmem.inertia.proposal import RULE_PREFIX
 
 MAX_RULES: Final = 40_000
 MAX_OPEN: Final = 4_096
-BEGUN: Final = "turns_open"
-"""Counter of the turns that began and whose end has not been seen; the others are in ``turns``."""
 
 
 @dataclass(slots=True)

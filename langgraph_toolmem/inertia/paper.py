@@ -17,10 +17,9 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from langgraph_toolmem.base.failures import log_failure
-from langgraph_toolmem.graph.describe import describe
+from langgraph_toolmem.base.errors import log_failure
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
-from langgraph_toolmem.graph.sources import MISSING, evaluate
+from langgraph_toolmem.graph.sources import MISSING, describe, evaluate
 from langgraph_toolmem.graph.state import SEPARATOR, RunState, paper_window, slot_key
 from langgraph_toolmem.graph.tables import CountTable
 from langgraph_toolmem.inertia.budget import Budget

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from langgraph_toolmem.core.contributions import Section, TextTable
-from langgraph_toolmem.core.declarations import suggested, undeclared_line
+from langgraph_toolmem.core.catalogue import suggested, undeclared_line
+from langgraph_toolmem.core.method import Section, TextTable
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.inertia.budget import Budget, figures_in_words
 from langgraph_toolmem.inertia.calibrated import rules_table

@@ -27,10 +27,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.twins import twin
-from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.core.listener import LearnedTurn
-from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.core.method import LearnedTurn, Method, Section
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.evidence import Table
 from langgraph_toolmem.navigator.arguments import check_aliases, check_names, check_plan, check_search
@@ -44,7 +42,7 @@ from langgraph_toolmem.navigator.tool_search.current import CurrentSearch
 from langgraph_toolmem.navigator.tool_search.hit import TARGETS, ToolHit, targets_of
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.core.past_runs import PastRuns
+    from langgraph_toolmem.core.method import PastRuns
     from langgraph_toolmem.graph.operations import Forgotten, Record
     from langgraph_toolmem.navigator.decide.recording import DecisionLog
     from langgraph_toolmem.navigator.dependencies.links import EdgeScorer

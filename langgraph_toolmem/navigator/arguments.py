@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping
 
 from langgraph_toolmem.base.checks import is_count
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.runs.run import OWN_TOOLS
 
 
 def check_names(what: str, names: object) -> None:
@@ -48,14 +47,3 @@ def check_plan(known: object, done: object, k: object, strategy: object, seed: o
         raise ConfigurationError(f"seed is a whole number, not {seed!r}.")
     if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not budget >= 0:
         raise ConfigurationError(f"budget is a number of seconds from 0, not {budget!r}.")
-
-
-def check_selection(most: object, targets: object, always: object) -> tuple[str, ...]:
-    """How many tools a model is shown, and those it always is; returns the latter."""
-    for name, value in (("most", most), ("targets", targets)):
-        if not is_count(value, 1):
-            raise ConfigurationError(f"{name} is a whole number from 1, not {value!r}.")
-    names = () if isinstance(always, (str, bytes)) or not isinstance(always, Iterable) else tuple(always)
-    if not all(isinstance(each, str) for each in names) or (not names and always not in ((), [], set(), frozenset())):
-        raise ConfigurationError(f"always is a list of names of tools, not {always!r}.")
-    return tuple(name for name in dict.fromkeys(names) if name not in OWN_TOOLS)

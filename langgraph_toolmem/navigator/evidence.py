@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.core.listener import LearnedTurn
+from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.operations import Operation, Record
 from langgraph_toolmem.graph.view import view_of
 from langgraph_toolmem.navigator import fields

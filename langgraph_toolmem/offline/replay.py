@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from langgraph_toolmem.base.keys import canonical, digest
-from langgraph_toolmem.core.declarations import suggested
+from langgraph_toolmem.core.catalogue import suggested
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.entropy import InertiaMeter, InertiaTest
 from langgraph_toolmem.inertia.guards import may_write, undeclared

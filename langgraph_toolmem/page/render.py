@@ -15,9 +15,8 @@ from langgraph_toolmem._version import __version__
 from langgraph_toolmem.base.errors import MissingExtraError
 from langgraph_toolmem.base.intervals import percentage
 from langgraph_toolmem.base.text import printable
-from langgraph_toolmem.core.contributions import TextTable
-from langgraph_toolmem.graph.newest import MAX_NEWEST
-from langgraph_toolmem.graph.view import GraphView
+from langgraph_toolmem.core.method import TextTable
+from langgraph_toolmem.graph.view import MAX_NEWEST, GraphView
 from langgraph_toolmem.inertia.prefetch.record import in_words as ahead_in_words
 from langgraph_toolmem.page.picture import after_in_words, clip, picture, shown, sources_in_words
 from langgraph_toolmem.page.series import NAMES, RUN, over_time

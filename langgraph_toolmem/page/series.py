@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from langgraph_toolmem.graph.operations import HOUR
-from langgraph_toolmem.report.report import Report
-from langgraph_toolmem.report.savings import Period
+from langgraph_toolmem.report.report import Period, Report
 
 DAY = 24 * HOUR
 WEEK = 7 * DAY

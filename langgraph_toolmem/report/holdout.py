@@ -1,4 +1,4 @@
-"""What the memory is worth: episodes with it against those that were held out, each difference with an interval."""
+"""The memory's effect: episodes with it against held-out ones, each difference with an interval."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from langgraph_toolmem.core.holdout import Episode
 from langgraph_toolmem.graph.operations import GOOD
 
 Z: Final = 1.959963984540054
-"""Quantile of the normal distribution: intervals hold in 95 of 100 cases."""
+"""97.5 % quantile of the normal distribution, for 95 % intervals."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """With the memory less without: the difference of two shares or means, and its interval (95 %)."""
+    """The difference of two shares or means, with the memory minus without, and its 95 % interval."""
 
     value: float
     low: float
@@ -29,10 +29,10 @@ class Arm:
     """Episodes of one side.
 
     Attributes:
-        episodes: how many in which the memory was asked, or would have been.
-        judged, good: of these, those with a verdict, and with a good one.
-        model_calls: mean of an episode, as far as they were learned; None: there are none.
-        tokens: likewise, in and out, of those whose messages carry usage.
+        episodes: number of episodes in which the memory was asked, or would have been.
+        judged, good: of these, those with feedback, and with good feedback.
+        model_calls: mean per episode; None if there are none.
+        tokens: likewise, in and out, of episodes whose messages carry usage.
     """
 
     episodes: int = 0
@@ -44,7 +44,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class HoldoutReport:
-    """Both sides. A difference is None where a side has too little: no verdict, or fewer than two episodes."""
+    """Both sides. A difference is None if a side has no feedback, or fewer than two episodes."""
 
     memory: Arm = field(default_factory=Arm)
     held_out: Arm = field(default_factory=Arm)
@@ -53,7 +53,7 @@ class HoldoutReport:
     tokens: Difference | None = None
 
     def sentences(self) -> list[str]:
-        """For a person."""
+        """Return the comparison in sentences."""
         ours, without = self.memory, self.held_out
         lines = [
             f"Held out, without hints and without calls in the model's place: {without.episodes:,} of "
@@ -76,7 +76,7 @@ class HoldoutReport:
 
 
 def compare(episodes: Iterable[Episode]) -> HoldoutReport:
-    """The comparison of episodes with the memory and without."""
+    """Compare the episodes with the memory and without."""
     sides: tuple[list[Episode], list[Episode]] = ([], [])
     for each in episodes:
         sides[each.held].append(each)
@@ -97,7 +97,7 @@ def compare(episodes: Iterable[Episode]) -> HoldoutReport:
 
 
 def shares(good: int, of: int, good_too: int, of_too: int) -> Difference | None:
-    """Difference of two shares, with Newcombe's interval (1998, method 10: of Wilson's); None if one is of nothing."""
+    """Return the difference of two shares with Newcombe's interval (1998, method 10); None if one is of nothing."""
     if not of or not of_too:
         return None
     one, two = good / of, good_too / of_too
@@ -109,14 +109,14 @@ def shares(good: int, of: int, good_too: int, of_too: int) -> Difference | None:
 
 
 def wilson(good: int, of: int) -> tuple[float, float]:
-    """Wilson's interval of a share."""
+    """Return Wilson's interval of a share."""
     share, z = good / of, Z * Z / of
     middle, half = share + z / 2, Z * math.sqrt(share * (1 - share) / of + z / (4 * of))
     return max(0.0, (middle - half) / (1 + z)), min(1.0, (middle + half) / (1 + z))
 
 
 def means(one: Sequence[float], two: Sequence[float]) -> Difference | None:
-    """Difference of two means, with Welch's interval; None if one is of fewer than two numbers."""
+    """Return the difference of two means with Welch's interval; None if one is of fewer than two numbers."""
     if min(len(one), len(two)) < 2:
         return None
     a, b = variance(one) / len(one), variance(two) / len(two)
@@ -128,7 +128,7 @@ def means(one: Sequence[float], two: Sequence[float]) -> Difference | None:
 
 
 def student(freedom: float) -> float:
-    """Quantile of Student's distribution for Z, by its expansion in 1/freedom: within 1 % from two degrees on."""
+    """Return the 97.5 % quantile of Student's distribution, by expansion in 1/freedom; within 1 % from two degrees."""
     z = [Z**power for power in range(10)]
     parts = (
         z[1],

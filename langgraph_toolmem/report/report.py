@@ -1,23 +1,96 @@
-"""What the memory has done so far, in numbers and in words: what the core counts, and a section for each method."""
+"""The report on a memory, in numbers and sentences: the core's counters, and a section for each method."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 from operator import itemgetter
 from typing import Any, Final
 
+from langgraph_toolmem.base.checks import is_number
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.intervals import ENOUGH, lower_limit, percentage
-from langgraph_toolmem.core.contributions import Section
+from langgraph_toolmem.core.method import Section
 from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.graph.newest import NewestRuns
 from langgraph_toolmem.graph.operations import GOOD, HOUR
+from langgraph_toolmem.graph.view import NewestRuns
 from langgraph_toolmem.report.holdout import HoldoutReport
-from langgraph_toolmem.report.savings import Period, TokenPrice, money_in_words, time_in_words
 
 _SKIPPED: Final = ("acted_ok", "acted_failed", "acted_stopped")
 """Counters of turns that the shortcut took."""
+_MAX_PRICE: Final = 1e12
+
+
+@dataclass(frozen=True)
+class TokenPrice:
+    """The price of a model's tokens.
+
+    Attributes:
+        input: money per million input tokens.
+        output: money per million output tokens.
+        cached: money per million input tokens that the provider reads from its cache. Defaults to `input`.
+        currency: its name for display.
+
+    Raises:
+        ConfigurationError: a price is not a number from 0 to 1e12, or the currency has no name.
+    """
+
+    input: float
+    output: float
+    currency: str = "USD"
+    cached: float | None = None
+
+    def __post_init__(self) -> None:
+        cached = self.input if self.cached is None else self.cached
+        prices: dict[str, Any] = {"input": self.input, "output": self.output, "cached": cached}
+        for name, value in prices.items():
+            if not is_number(value) or not 0 <= value <= _MAX_PRICE:
+                raise ConfigurationError(
+                    f"TokenPrice: {name} is money per million tokens, from 0 to {_MAX_PRICE:.0e}, not {value!r}."
+                )
+        currency: object = self.currency
+        if not isinstance(currency, str) or not currency.strip() or not currency.isprintable():
+            raise ConfigurationError(f"TokenPrice: currency is a name such as 'USD', not {currency!r}.")
+
+    def of(self, input_tokens: float, output_tokens: float, cached_tokens: float = 0) -> float:
+        """Return the price of so many tokens; `cached_tokens` of the input come from the provider's cache."""
+        less = 0 if self.cached is None else cached_tokens * (self.input - self.cached)
+        return (input_tokens * self.input - less + output_tokens * self.output) / 1_000_000
+
+
+@dataclass(frozen=True)
+class Period:
+    """One hour (UTC) in which something happened, or one run.
+
+    Attributes:
+        start: its first second, in seconds since 1970.
+        turns: model turns, shortcuts included.
+        skipped: turns that the shortcut took.
+        skipped_failed: of these, how many of the calls failed.
+        right, wrong: checked proposals that the model's call equalled, or not.
+        input_tokens, output_tokens: usage of the model calls.
+    """
+
+    start: int
+    turns: int = 0
+    skipped: int = 0
+    skipped_failed: int = 0
+    right: int = 0
+    wrong: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+def money_in_words(amount: float, currency: str | None) -> str:
+    """Format an amount of money: "1,234.50 USD"; small ones to a hundredth of a cent: "0.0042 USD"."""
+    return f"{amount:,.{2 if amount >= 1 or not amount else 4}f} {currency or ''}".rstrip()
+
+
+def time_in_words(seconds: float) -> str:
+    """Format seconds since 1970 in UTC: "2026-03-01 14:00"."""
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M")
 
 
 @dataclass(frozen=True)
@@ -25,11 +98,10 @@ class ToolReport:
     """One tool.
 
     Attributes:
-        calls: executed calls, whoever chose them.
+        calls: executed calls, the model's and the shortcut's.
         failed: of these, how many failed.
         skipped: calls made without asking the model.
-        right: proposals checked against the model that were exactly what it did.
-        wrong: proposals checked that were not.
+        right, wrong: checked proposals that the model's call equalled, or not.
     """
 
     calls: int = 0
@@ -41,12 +113,12 @@ class ToolReport:
 
 @dataclass(frozen=True)
 class JobsReport:
-    """What is done in the background.
+    """Background work.
 
     Attributes:
-        pending: waiting or being done.
-        failing: of these, tried before without success.
-        given_up: failed too often; see ``toolmem doctor``.
+        pending: jobs waiting or running.
+        failing: of these, those that failed before.
+        given_up: jobs that failed too often; see ``toolmem doctor``.
     """
 
     pending: int = 0
@@ -64,25 +136,24 @@ class Report:
         answers: turns that the model answered in words.
         skipped: LLM calls skipped: turns that the shortcut took.
         skipped_failed: of these, how many of the calls failed.
-        skipped_stopped: of these, how many were not executed, because a person or a limit stopped them.
-        right: proposals checked against the model (shadow and audit) that were exactly what it did.
-        wrong: proposals checked that were not.
+        skipped_stopped: of these, how many calls a person or a limit stopped before they were executed.
+        right, wrong: proposals checked against the model (shadow and audit) that its call equalled, or not.
         precision: right / (right + wrong); None before any check.
         tokens_saved: tokens of the skipped LLM calls, estimated by the mean of the calls made; None if the
             messages carry no usage.
         input_tokens_saved, output_tokens_saved: the same, apart.
-        money_saved: what these tokens would have cost; None without a price or without usage.
+        money_saved: their price; None without a price or without usage.
         currency: of `money_saved`; None without a price.
-        runs_with_shortcut, runs_judged, runs_good: runs in which the shortcut acted; runs with a verdict;
-            of these, the good ones.
+        runs_with_shortcut, runs_judged, runs_good: runs in which the shortcut acted; runs with feedback; of these,
+            the good ones.
         judged_with_shortcut, good_with_shortcut: the same among runs in which the shortcut acted.
         tools: per tool.
         periods: the hours in which something happened, oldest first.
-        newest_runs: the same of each of the newest runs (100), which start with their first turn.
-        sections: what each method did, by its name; ``report["sit"]`` has its figures.
+        newest_runs: the same for each of the newest runs (100), by the start of their first turn.
+        sections: each method's part, by its name; ``report["sit"]`` has its figures.
         holdout: episodes with the memory against those held out; None without ``holdout=``.
-        jobs: what is still being done in the background.
-        problems: what went wrong with storage, if anything.
+        jobs: background work.
+        problems: storage problems, if any.
     """
 
     turns: int = 0
@@ -113,18 +184,18 @@ class Report:
     problems: tuple[str, ...] = ()
 
     def __getitem__(self, method: str) -> Mapping[str, Any]:
-        """The figures of a method; none if it has nothing to tell."""
+        """The figures of a method; empty if it has none."""
         section = self.sections.get(method)
         return {} if section is None else section.figures
 
     def hints(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Methods that showed the model something, in words, with "shown", "followed" and "right"."""
+        """Yield title and figures ("shown", "followed", "right") of the methods that showed hints."""
         for section in self.sections.values():
             if section.figures.get("shown") and "followed" in section.figures:
                 yield section.title, section.figures
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, fit for JSON."""
+        """Return plain values for JSON."""
         plain = asdict(self)
         plain["sections"] = {name: section["figures"] for name, section in plain["sections"].items()}
         return plain
@@ -140,20 +211,15 @@ class Report:
             )
         return "\n".join([*lines, *(f"Problem: {problem}" for problem in self.problems)])
 
-    def _came_to_nothing(self) -> str:
-        stopped = f", {self.skipped_stopped:,} stopped before they were executed" if self.skipped_stopped else ""
-        return f"{self.skipped_failed:,} of these calls failed{stopped}"
-
     def tools_by_use(self) -> list[tuple[str, ToolReport]]:
-        """The tools, those first that were skipped most, then those called most."""
+        """Return the tools, most skipped first, then most called."""
         return sorted(self.tools.items(), key=lambda item: (-item[1].skipped, -item[1].calls, item[0]))
 
     def sentences(self) -> list[str]:
-        """The whole memory in a few sentences."""
-        lines = [
-            f"{self.turns:,} model turns seen, {self.skipped:,} of them taken without the model"
-            + (f" ({self._came_to_nothing()})." if self.skipped else "."),
-        ]
+        """Return the report in a few sentences."""
+        stopped = f", {self.skipped_stopped:,} stopped before they were executed" if self.skipped_stopped else ""
+        failed = f" ({self.skipped_failed:,} of these calls failed{stopped})" if self.skipped else ""
+        lines = [f"{self.turns:,} model turns seen, {self.skipped:,} of them taken without the model{failed}."]
         if self.precision is None:
             lines.append("No proposal has been checked against the model yet.")
         else:
@@ -197,7 +263,6 @@ class Report:
 
 
 def _skipped(periods: list[Period]) -> str:
-    """Return how many turns were taken without the model, as in "12 of 300 (4.0 %)"."""
     turns, skipped = sum(period.turns for period in periods), sum(period.skipped for period in periods)
     share = f" ({percentage(skipped, turns, 1)})" if turns >= ENOUGH else ""
     return f"{skipped:,} of {turns:,}{share}"
@@ -211,7 +276,7 @@ def make_report(
     price: TokenPrice | None = None,
     holdout: HoldoutReport | None = None,
 ) -> Report:
-    """Reads the record out of the graph; `price` turns the tokens saved into money."""
+    """Read the report out of the graph; `price` turns the tokens saved into money."""
     counters = graph.counters
 
     def number(name: str) -> int:
@@ -221,12 +286,12 @@ def make_report(
     skipped = sum(map(number, _SKIPPED))
     with_usage = number("turns_with_tokens")
     tokens_in, tokens_out = number("tokens_in"), number("tokens_out")
-    saved_in = skipped * tokens_in / with_usage if with_usage else None
-    saved_out = skipped * tokens_out / with_usage if with_usage else None
-    saved = saved_in + saved_out if saved_in is not None and saved_out is not None else None
-    money = None
-    if price and saved_in is not None and saved_out is not None:
-        money = price.of(saved_in, saved_out, skipped * number("tokens_cached") / with_usage)
+    money, saved = None, dict[str, int]()
+    if with_usage:
+        each_in, each_out = skipped * tokens_in / with_usage, skipped * tokens_out / with_usage
+        saved = {"tokens_saved": round(each_in + each_out)}
+        saved |= {"input_tokens_saved": round(each_in), "output_tokens_saved": round(each_out)}
+        money = price.of(each_in, each_out, skipped * number("tokens_cached") / with_usage) if price else None
     verdicts = [(entry[0] > 0, float(entry[1]) >= GOOD) for entry in graph.runs.values() if entry[1] is not None]
     return Report(
         turns=graph.turns,
@@ -238,9 +303,7 @@ def make_report(
         right=right,
         wrong=wrong,
         precision=right / (right + wrong) if right + wrong else None,
-        tokens_saved=_rounded(saved),
-        input_tokens_saved=_rounded(saved_in),
-        output_tokens_saved=_rounded(saved_out),
+        **saved,
         money_saved=money,
         currency=price.currency if price else None,
         runs_with_shortcut=sum(entry[0] > 0 for entry in graph.runs.values()),
@@ -256,10 +319,6 @@ def make_report(
         jobs=JobsReport(**jobs),
         problems=problems,
     )
-
-
-def _rounded(number: float | None) -> int | None:
-    return None if number is None else round(number)
 
 
 def _periods(counted: Iterable[Sequence[Any]]) -> tuple[Period, ...]:

@@ -1,4 +1,4 @@
-"""Threads as they were read so far, and what recorders saw: executed tool calls, turns watched from the beginning."""
+"""Threads as read so far, and the executed calls that recorders saw."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from langgraph_toolmem.runs.run import ExecutedCall, Execution, Run, Turn, UserM
 from langgraph_toolmem.runs.trajectory import Prefix, read_on
 
 MAX_KEPT: Final = 4_096
-"""Executions and turns that are remembered in RAM; the oldest leave."""
+"""Executions and turns kept in RAM; the oldest leave."""
 MAX_THREADS: Final = 128
-"""Threads of which what was read is kept; those that were read least lately leave."""
+"""Threads whose parsed prefix is kept; the least recently read leave."""
 
 
 class ExecutionLog:
-    """Reads messages as what was really executed. In RAM: a turn is learned as soon as it is settled, so little is lost
-    with the process.
+    """Parses messages with the calls as they were executed. In RAM: turns are learned as soon as they settle.
 
     Args:
-        known: the user messages of a thread that were read before, with their episodes (`parse_run`).
+        known: gives the user messages of a thread that were read before, with their episodes (`parse_run`).
 
     Attributes:
-        executions: what was seen of a call, by the key of its step.
+        executions: by the key of their step.
         turns: keys of the turns that a recorder watches.
-        heads: the user message before a call, and its episode, by the call's id.
-        prefixes: what was read of each thread.
+        heads: the user message before a call and its episode, by the call's id.
+        prefixes: the parsed prefix of each thread.
     """
 
     def __init__(self, known: Callable[[str | None], Mapping[str, str]] = lambda _thread: {}) -> None:
@@ -40,7 +39,7 @@ class ExecutionLog:
         self._lock = locks.lock()
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
-        """Messages as a run, calls as they were seen executed. Only what is new in a thread is really read.
+        """Parse messages into a run, with calls as recorders saw them. Only what is new in a thread is parsed.
 
         Raises:
             MessageError: they cannot be read.
@@ -61,12 +60,11 @@ class ExecutionLog:
         return run
 
     def forget(self) -> None:
-        """Lets go of what was read."""
+        """Drop all parsed prefixes."""
         with self._lock:
             self.prefixes.clear()
 
-    def _read_anew(self, key: str) -> None:
-        """Something new is known of a turn or a step."""
+    def _drop_prefixes_with(self, key: str) -> None:
         with self._lock:
             for thread in [thread for thread, prefix in self.prefixes.items() if key in prefix.keys]:
                 del self.prefixes[thread]
@@ -83,21 +81,21 @@ class ExecutionLog:
                         _bound(self.heads)
 
     def saw(self, step: str, execution: Execution) -> None:
-        """Remembers what became of a call, the latest attempt."""
-        self._read_anew(step)
+        """Record the latest attempt of a call."""
+        self._drop_prefixes_with(step)
         self.executions.pop(step, None)
         self.executions[step] = execution
         _bound(self.executions)
 
     def begins(self, turn: str) -> None:
-        """A recorder watches this turn from the beginning."""
-        self._read_anew(turn)
+        """Note that a recorder watches this turn from its beginning."""
+        self._drop_prefixes_with(turn)
         self.turns[turn] = None
         _bound(self.turns)
 
 
 def last_step(run: Run, call_id: str) -> tuple[Turn, ExecutedCall] | None:
-    """The run's last model turn and the call in it with this id."""
+    """Return the run's last model turn and its call with this id."""
     last = next((event for event in reversed(run.events) if isinstance(event, Turn)), None)
     step = None if last is None else next((step for step in last.steps if step.call_id == call_id), None)
     return None if last is None or step is None else (last, step)

@@ -1,15 +1,20 @@
-"""Recorded runs from a file: what people have. What wrote it is recognised.
+"""Recorded runs from a file or a database of checkpoints; the program that wrote it is recognised.
 
-Plain: one run a line (JSONL), an object with `messages`, and, where known, `thread_id` (or `run_id`, or `id`), `task`,
-`success`, `user_id` and `times` (seconds since the start, beside each message); other keys are ignored. A bare list of
-messages is a run as well, and so is a request with its response. The messages are OpenAI's, LangChain's or Anthropic's.
-Blank lines are skipped, the text is UTF-8 with or without a byte order mark, and a gzip file is recognised by its first
-bytes. A file may also be one JSON text. What LangSmith, OpenTelemetry and tau2-bench write: `formats`; a database of
-LangGraph's checkpoints: `checkpoints`.
+Plain: one run a line (JSONL), an object with `messages` and, if known, `thread_id` (or `run_id`, or `id`), `task`,
+`success`, `user_id` and `times` (seconds since the start, one per message); other keys are ignored. A bare list of
+messages is a run as well, and so is a request with its response. Messages are OpenAI's, LangChain's or Anthropic's.
+Blank lines are skipped, the text is UTF-8 with or without a byte order mark, and gzip is recognised by its first bytes.
+A file may also be one JSON text. Other programs' records:
 
-Lines that share an id are one run, seen at different moments: what the earlier line taught is not learned
-twice. Lines without an id get one from their content and line number, so that reading the same file again
-teaches nothing.
+=============  =====================================================================================================
+``langsmith``  runs of LangSmith (``client.list_runs()``, an export of a project), or examples of a data set
+``spans``      OpenTelemetry spans with GenAI attributes: OTLP JSON, or the console exporter's
+``tau2``       results of tau2-bench (`simulations`) and of tau-bench (`traj`)
+=============  =====================================================================================================
+
+Lines that share an id are one run, seen at different moments: the memory learns each turn once. Lines without an id get
+one from their content and line number, so that reading the same file again teaches nothing. Many records of other
+programs describe one conversation; a history with which a later one of the thread begins is left out.
 """
 
 from __future__ import annotations
@@ -18,22 +23,29 @@ import gzip
 import hashlib
 import json
 import logging
+import re
+import sqlite3
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import chain, islice
+from datetime import datetime
+from itertools import chain, islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, Union, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias, Union, cast
 
-from langgraph_toolmem.base.errors import InputError, LogError, MessageError
-from langgraph_toolmem.runs.checkpoints import threads_of, uri_of, without_password
-from langgraph_toolmem.runs.formats import kind_of, plain_fields, plain_messages, runs_of
+from langgraph_toolmem.base.errors import InputError, LogError, MessageError, MissingExtraError
 from langgraph_toolmem.runs.trajectory import parse_run
 
 if TYPE_CHECKING:
-    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 Source: TypeAlias = Union[str, Path, "BaseCheckpointSaver[Any]"]
+Fields = dict[str, Any]
+Value = tuple[int, Any]
+"""Line number and record."""
+OnLine: TypeAlias = Callable[[int], object]
 
 logger = logging.getLogger("langgraph_toolmem.runs.logs")
 
@@ -48,12 +60,12 @@ class LoggedRun:
 
     Attributes:
         line: 1-based line number.
-        thread_id: `thread_id` or `id` of the line, else a digest of its content and line number.
-        messages: the messages as they were written; `parse_run` has accepted them.
-        success: the run's outcome, None if the line does not say.
-        user_id: whose run it was, None if the line does not say.
-        task: the task in words, None if the line does not say.
-        times: seconds since the start beside each message, None if the line does not say.
+        thread_id: `thread_id` or `id` of the line, otherwise a digest of its content and number.
+        messages: as written; `parse_run` accepts them.
+        success: outcome of the run, if known, like the following.
+        user_id: its user.
+        task: the task in words.
+        times: seconds since the start, one per message.
     """
 
     line: int
@@ -81,16 +93,13 @@ class RunLog:
 
 
 def load_runs(
-    source: Source,
-    *,
-    lenient: bool = False,
-    limit: int | None = None,
-    on_line: Callable[[int], object] | None = None,
+    source: Source, *, lenient: bool = False, limit: int | None = None, on_line: OnLine | None = None
 ) -> RunLog:
     """Read and check a log before anything is learned from it, so that nothing is ever half-imported.
 
     Args:
-        source: the file, a checkpointer, or the URI of one's database.
+        source: the file, a checkpointer that works without ``await``, or a database of one (``sqlite:///FILE``,
+            ``postgresql://…``).
         lenient: leave malformed lines out instead of raising.
         limit: stop after so many runs; lines behind them are neither read nor checked.
         on_line: called with the number of bytes read so far, for a progress bar (compressed bytes for gzip).
@@ -98,41 +107,23 @@ def load_runs(
     Raises:
         LogError: a line is malformed and `lenient` is off.
         InputError: the file cannot be read.
+        MissingExtraError: the checkpointer's package is not installed.
     """
-    skipped: list[LogError] = []
-    runs = tuple(islice(read_runs(source, lenient=lenient, skipped=skipped, on_line=on_line), limit))
-    return RunLog(runs, tuple(skipped), len(runs) - len({run.thread_id for run in runs}))
-
-
-def read_runs(
-    source: Source,
-    *,
-    lenient: bool = False,
-    skipped: list[LogError] | None = None,
-    on_line: Callable[[int], object] | None = None,
-) -> Iterator[LoggedRun]:
-    """Yield the runs of a log one by one; a malformed line is found only when it is reached.
-
-    Args:
-        source: the file, a checkpointer, or the URI of one's database.
-        lenient: leave malformed lines out instead of raising.
-        skipped: with `lenient`, gets one error per line left out.
-        on_line: called with the number of bytes read so far, for a progress bar (compressed bytes for gzip).
-
-    Raises:
-        LogError: a line is malformed and `lenient` is off.
-        InputError: the file cannot be read.
-    """
-    name, number = _name(source), 0
+    name, skipped = _name(source), list[LogError]()
 
     def left_out(error: LogError) -> None:
         problem = LogError(f"{name}, line {error.line}: {error}", line=error.line)
         if not lenient:
             raise problem from error
         logger.debug("left out: %s", problem)
-        if skipped is not None:
-            skipped.append(problem)
+        skipped.append(problem)
 
+    runs = tuple(islice(_read(source, on_line, left_out), limit))
+    return RunLog(runs, tuple(skipped), len(runs) - len({run.thread_id for run in runs}))
+
+
+def _read(source: Source, on_line: OnLine | None, left_out: Callable[[LogError], object]) -> Iterator[LoggedRun]:
+    number = 0
     try:
         for number, record in _records(source, on_line):
             try:
@@ -154,14 +145,14 @@ def _name(source: Source) -> str:
     return without_password(source) if "://" in str(source) else Path(source).name
 
 
-def _records(source: Source, on_line: Callable[[int], object] | None) -> Iterator[tuple[int, bytes | LogError | Any]]:
-    """Each run with its line: bytes of a line of a plain log, else what was read of it."""
+def _records(source: Source, on_line: OnLine | None) -> Iterator[tuple[int, bytes | LogError | Any]]:
+    """Yield each record with its line number: bytes in a plain log, otherwise the parsed value."""
     kept = uri_of(source) if isinstance(source, (str, Path)) else source
     if kept is not None:
-        yield from enumerate(threads_of(kept), start=1)
+        yield from enumerate(_threads(kept), start=1)
         return
     with Path(cast("str | Path", source)).open("rb") as raw:
-        lines = _told(_lines(raw), raw, on_line)
+        lines = _lines(raw, on_line)
         first = next(((n, line) for n, line in enumerate(lines, start=1) if line.strip()), None)
         if first is None:
             return
@@ -174,17 +165,10 @@ def _records(source: Source, on_line: Callable[[int], object] | None) -> Iterato
             yield from _converted(values) if values else enumerate([text, *rest.split(b"\n")], start=number)
             return
         following = enumerate(lines, start=number + 1)
-        if kind_of(value) == "plain":
+        if _writer(value) == "plain":
             yield from chain([first], following)
         else:
             yield from _converted(chain([(number, value)], _parsed(following)))
-
-
-def _told(lines: Iterable[bytes], raw: BinaryIO, on_line: Callable[[int], object] | None) -> Iterator[bytes]:
-    for line in lines:
-        if on_line is not None:
-            on_line(raw.tell())
-        yield line
 
 
 def _parsed(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]:
@@ -197,7 +181,7 @@ def _parsed(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]:
 
 
 def _documents(text: bytes) -> list[tuple[int, Any]]:
-    """A file that is one JSON text, or several of many lines, as its records; none if it is not."""
+    """Return the records of a file that is one JSON text, or several of many lines; [] if it is not."""
     found, at, decoder = list[Any](), 0, json.JSONDecoder()
     try:
         whole = text.decode().strip()
@@ -217,29 +201,28 @@ def _is_message(value: Any) -> bool:
 
 
 def _converted(values: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-    """Records as runs; those of other programs are put together by thread."""
     records = list(values)
     yield from ((number, error) for number, error in records if isinstance(error, LogError))
     records = [(number, value) for number, value in records if not isinstance(value, LogError)]
-    kind = kind_of(records[0][1])
+    kind = _writer(records[0][1])
     if kind == "plain":
         yield from records
         return
     try:
-        yield from list(runs_of(kind, records))
+        yield from list(_READERS[kind]([(line, value) for line, value in records if isinstance(value, dict)]))
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         line = records[0][0]
         yield line, LogError(f"not what {kind} writes ({type(error).__name__}: {error})", line=line)
 
 
-def _lines(raw: BinaryIO) -> Iterator[bytes]:
-    head = raw.read(3)
+def _lines(raw: BinaryIO, on_line: OnLine | None) -> Iterator[bytes]:
+    zipped = raw.read(3).startswith(_GZIP_MAGIC)
     raw.seek(0)
-    if head.startswith(_GZIP_MAGIC):
-        with gzip.open(raw, "rb") as unzipped:
-            yield from unzipped
-    else:
-        yield from raw
+    with gzip.open(raw, "rb") if zipped else nullcontext(raw) as lines:
+        for line in lines:
+            if on_line is not None:
+                on_line(raw.tell())
+            yield line
 
 
 def _run(record: bytes | LogError | Any, number: int) -> LoggedRun | None:
@@ -258,12 +241,13 @@ def _run(record: bytes | LogError | Any, number: int) -> LoggedRun | None:
         value, text = record, json.dumps(record, default=str).encode()
     fields: dict[str, Any] = {"messages": value} if isinstance(value, list) else value
     if not isinstance(fields, dict):
-        raise LogError(f"expected an object with 'messages' or a list of messages, found {_kind(value)}", line=number)
-    fields = plain_fields(fields)
-    messages = plain_messages(_messages(fields, number))
+        raise LogError(f"expected an object with 'messages' or a list of messages, found {_type(value)}", line=number)
+    fields = _plain_fields(fields)
+    messages = _plain_messages(_messages(fields, number))
     given = next((fields[key] for key in ("thread_id", "run_id", "id") if fields.get(key) not in (None, "")), None)
     try:
-        thread_id = _identifier(given, "id", number) or _content_id(text, number)
+        own = hashlib.blake2b(b"%d\n%s" % (number, text), digest_size=8).hexdigest()
+        thread_id = _identifier(given, "id", number) or own
         parse_run(messages, thread_id=thread_id)
     except MessageError as error:
         raise LogError(str(error), line=number) from error
@@ -300,14 +284,14 @@ def _messages(fields: dict[str, Any], number: int) -> list[Any]:
         raise LogError(f"no 'messages' in the object (it has {found})", line=number)
     messages = fields["messages"]
     if not isinstance(messages, list):
-        raise LogError(f"'messages' must be a list, found {_kind(messages)}", line=number)
+        raise LogError(f"'messages' must be a list, found {_type(messages)}", line=number)
     if not messages:
         raise LogError("the list of messages is empty", line=number)
     if all(isinstance(item, dict) and "messages" in item for item in messages):
         raise LogError("the line is a list of runs; write one run a line", line=number)
     wrong = next((i for i, item in enumerate(messages) if not isinstance(item, dict)), None)
     if wrong is not None:
-        raise LogError(f"message {wrong} must be an object, found {_kind(messages[wrong])}", line=number)
+        raise LogError(f"message {wrong} must be an object, found {_type(messages[wrong])}", line=number)
     return messages
 
 
@@ -316,33 +300,423 @@ def _verdict(value: Any, number: int) -> bool | None:
         return value
     if value in (0, 1):
         return bool(value)
-    raise LogError(f"'success' must be true, false or null, found {_kind(value)}", line=number)
+    raise LogError(f"'success' must be true, false or null, found {_type(value)}", line=number)
 
 
 def _times(value: Any, messages: list[Any]) -> tuple[float, ...] | None:
-    """Nothing hangs on them but what a replay says of seconds: what cannot be right is left out."""
+    # Only a replay's seconds depend on them: wrong ones are left out.
     if not isinstance(value, list) or len(value) != len(messages):
         return None
-    numbers = all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in value)
-    return tuple(map(float, value)) if numbers else None
+    return tuple(map(float, value)) if all(type(each) in (int, float) for each in value) else None
 
 
 def _identifier(value: Any, key: str, number: int) -> str | None:
     if value is None or value == "":
         return None
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise LogError(f"'{key}' must be a string, found {_kind(value)}", line=number)
+        raise LogError(f"'{key}' must be a string, found {_type(value)}", line=number)
     return str(value)
 
 
-def _content_id(text: bytes, number: int) -> str:
-    return hashlib.blake2b(b"%d\n%s" % (number, text), digest_size=8).hexdigest()
-
-
-def _kind(value: Any) -> str:
+def _type(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     names = {dict: "an object", list: "a list", str: "a text", int: "a number", float: "a number"}
     return names[type(value)]
+
+
+# --- records of other programs ---
+
+_CLASSES: Final = {"Human": "human", "AI": "ai", "Tool": "tool", "System": "system", "Function": "function"}
+_THREADS: Final = ("thread_id", "session_id", "conversation_id")
+_VERDICTS: Final = ("success", "correctness", "correct", "user_score", "score")
+"""Keys of LangSmith's feedback on a whole run."""
+_ROLES: Final = {"human": "user", "ai": "assistant", "model": "assistant"}
+
+
+def _writer(value: Any) -> str:
+    if not isinstance(value, dict):
+        return "plain"
+    if "simulations" in value or "traj" in value:
+        return "tau2"
+    if "resourceSpans" in value or (("context" in value or "traceId" in value) and "attributes" in value):
+        return "spans"
+    both = isinstance(value.get("inputs"), dict) and "outputs" in value
+    return "langsmith" if both and "messages" not in value else "plain"
+
+
+# --- one record, one run ---
+
+
+def _plain_fields(fields: Fields) -> Fields:
+    """Return a line as it is, or with the messages of a request and its response (OpenAI, Anthropic) joined."""
+    request = next((fields[key] for key in ("request", "body") if isinstance(fields.get(key), dict)), fields)
+    response = fields.get("response", fields if "choices" in fields or "output" in fields else None)
+    if isinstance(response, dict) and isinstance(response.get("body"), dict):
+        response = response["body"]
+    asked = request.get("messages", request.get("input"))
+    if isinstance(asked, str):
+        asked = [{"role": "user", "content": asked}]
+    if not isinstance(asked, list) or (request is fields and response is None and "messages" in fields):
+        return fields
+    return {**fields, "messages": [*asked, *_answer(response if isinstance(response, dict) else {})]}
+
+
+def _answer(response: Mapping[str, Any]) -> list[Any]:
+    # OpenAI's chat completion or response, or Anthropic's message
+    if isinstance(choices := response.get("choices"), list):
+        return [each["message"] for each in choices[:1] if isinstance(each, dict) and "message" in each]
+    if isinstance(output := response.get("output"), list):
+        return output
+    return [{"role": "assistant", "content": response["content"]}] if "content" in response else []
+
+
+def _plain_messages(messages: Sequence[Any]) -> list[Any]:
+    """Turn content blocks or items (Anthropic, OpenAI's Responses) into messages with calls."""
+    made: list[Any] = []
+    for each in messages:
+        if not isinstance(each, dict):
+            made.append(each)
+        elif "parts" in each:
+            made += _of_parts(each)
+        elif each.get("type") in _ITEMS and "role" not in each:
+            _ITEMS[each["type"]](made, each)
+        elif isinstance(content := each.get("content"), list) and not each.get("tool_calls"):
+            made += _of_blocks(each, content)
+        else:
+            made.append(_constructed(each))
+    return made
+
+
+def _constructed(message: Fields) -> Fields:
+    # as LangChain dumps it, with the name of its class
+    name, fields = message.get("id"), message.get("kwargs")
+    if message.get("type") != "constructor" or not isinstance(name, list) or not isinstance(fields, dict):
+        return message
+    kind = str(name[-1]).removesuffix("Chunk").removesuffix("Message")
+    return {**fields, "type": _CLASSES.get(kind, kind.lower())}
+
+
+def _of_blocks(message: Fields, content: list[Any]) -> list[Fields]:
+    blocks = [block for block in content if isinstance(block, dict)]
+    calls = [block for block in blocks if block.get("type") == "tool_use"]
+    results = [block for block in blocks if block.get("type") == "tool_result"]
+    if not calls and not results:
+        return [message]
+    text = _text(block for block in content if block not in calls and block not in results)
+    made = [
+        _result(block.get("tool_use_id"), _text(block.get("content") or ""), block.get("is_error")) for block in results
+    ]
+    if calls:
+        called = [{"id": block.get("id"), "name": block.get("name"), "args": block.get("input")} for block in calls]
+        made.append({**message, "content": text, "tool_calls": called})
+    elif text:
+        made.append({**message, "content": text})
+    return made
+
+
+def _result(call_id: Any, content: Any, failed: object = None) -> Fields:
+    return {"role": "tool", "tool_call_id": call_id or "", "content": content} | ({"status": "error"} if failed else {})
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, Iterable) else ()
+    return "".join(part if isinstance(part, str) else str(part.get("text") or "") for part in parts)
+
+
+def _item_call(made: list[Any], item: Fields) -> None:
+    last = made[-1] if made else {}
+    if not (isinstance(last, dict) and last.get("role") == "assistant"):
+        made.append(last := {"role": "assistant", "content": ""})
+    call = {"id": item.get("call_id"), "name": item.get("name"), "args": item.get("arguments")}
+    made[-1] = {**last, "tool_calls": [*last.get("tool_calls", ()), call]}
+
+
+_ITEMS: Final[dict[str, Callable[[list[Any], Fields], None]]] = {
+    "function_call": _item_call,
+    "function_call_output": lambda made, item: made.append(_result(item.get("call_id"), item.get("output", ""))),
+    "reasoning": lambda _made, _item: None,
+}
+
+
+# --- many records, one thread ---
+
+
+def _grown(line: int, histories: Iterable[list[Any]], common: Fields) -> Iterator[tuple[int, Fields]]:
+    """Yield the histories of a thread in order, without those with which the next one begins."""
+    kept = [history for history in histories if history]
+    for history, after in pairwise([*kept, []]):
+        if after[: len(history)] != history:
+            yield line, {**common, "messages": history}
+
+
+def _langsmith(values: list[Value]) -> Iterator[tuple[int, Fields]]:
+    traces: defaultdict[str, list[Value]] = defaultdict(list)
+    for line, run in values:
+        traces[str(run.get("trace_id") or run.get("id") or line)].append((line, run))
+    for trace, records in sorted(traces.items(), key=lambda each: min(_began(run) for _, run in each[1])):
+        runs = sorted((run for _, run in records), key=_began)
+        whole = [run for run in runs if not run.get("parent_run_id")]
+        metadata: dict[str, Any] = {}
+        for run in [*runs, *whole]:
+            metadata |= (run.get("extra") or {}).get("metadata") or run.get("metadata") or {}
+        told = [history for run in whole if (history := _root_history(run))]
+        asked = [] if told else [_asked(run) for run in runs if run.get("run_type") == "llm"]
+        common: Fields = {"thread_id": next((str(metadata[key]) for key in _THREADS if metadata.get(key)), trace)}
+        common["user_id"] = metadata.get("user_id")
+        common["success"] = next((verdict for run in whole if (verdict := _judged(run)) is not None), None)
+        yield from _grown(records[0][0], told or asked, common)
+
+
+def _began(run: Fields) -> str:
+    return str(run.get("start_time") or "")
+
+
+def _root_history(run: Fields) -> list[Any]:
+    # input and output of an agent's run, if these are messages
+    given = _listed((run.get("inputs") or {}).get("messages"))
+    outputs = run.get("outputs") or {}
+    gave = _listed(outputs.get("messages"))
+    if not gave and isinstance(outputs.get("output"), dict):
+        gave = _listed(outputs["output"].get("messages") or outputs["output"])
+    if not gave or run.get("run_type") == "llm":
+        return []
+    said = {_said(message) for message in gave}
+    return _plain_messages(gave if given and _said(given[0]) in said else [*given, *gave])
+
+
+def _asked(run: Fields) -> list[Any]:
+    # the prompt of a model's call and its answer
+    given = _listed((run.get("inputs") or {}).get("messages"))
+    outputs = run.get("outputs") or {}
+    generations = outputs.get("generations") or []
+    while isinstance(generations, list) and generations and isinstance(generations[0], list):
+        generations = generations[0]
+    answers = [each["message"] for each in generations[:1] if isinstance(each, dict) and "message" in each]
+    return _plain_messages([*given, *(answers or _answer(outputs))])
+
+
+def _listed(messages: Any) -> list[Any]:
+    # A model may be given a list of lists, or one message alone.
+    if isinstance(messages, list) and messages and isinstance(messages[0], list):
+        messages = messages[0]
+    if isinstance(messages, dict):
+        messages = [messages] if {"role", "type"} & messages.keys() else []
+    return messages if isinstance(messages, list) else []
+
+
+def _said(message: Any) -> str:
+    if isinstance(message, dict):
+        for key in ("kwargs", "data"):
+            message = message[key] if isinstance(message.get(key), dict) else message
+        return json.dumps(message.get("content"), sort_keys=True)
+    return json.dumps(message[-1] if isinstance(message, list) and message else message)
+
+
+def _judged(run: Fields) -> bool | None:
+    stats = run.get("feedback_stats") or {}
+    means = (stats[key].get("avg") for key in _VERDICTS if isinstance(stats.get(key), dict))
+    return next((mean >= 0.5 for mean in means if isinstance(mean, (int, float))), None)
+
+
+def _spans(values: list[Value]) -> Iterator[tuple[int, Fields]]:
+    threads: defaultdict[str, list[tuple[str, int, Fields]]] = defaultdict(list)
+    for line, value in values:
+        for span in _each_span(value):
+            facts = _attributes(span.get("attributes"))
+            for event in span.get("events") or ():
+                facts = {**_attributes(event.get("attributes")), **facts}
+            trace = span.get("traceId") or (span.get("context") or {}).get("trace_id")
+            thread = facts.get("gen_ai.conversation.id") or trace or line
+            began = span.get("startTimeUnixNano") or span.get("start_time") or ""
+            threads[str(thread)].append((str(began), line, facts))
+    for thread, spans in threads.items():
+        spans.sort(key=lambda each: each[0])
+        chats = [each for each in spans if each[2].get("gen_ai.operation.name", "chat") in ("chat", "generate_content")]
+        users = [facts.get("user.id") or facts.get("enduser.id") for _, _, facts in spans]
+        common = {"thread_id": thread, "user_id": next(filter(None, users), None)}
+        yield from _grown(spans[0][1], [_told(facts) for _, _, facts in chats or spans], common)
+
+
+def _each_span(value: Fields) -> Iterator[Fields]:
+    if "resourceSpans" not in value:
+        yield value
+    for resource in value.get("resourceSpans") or ():
+        for scope in resource.get("scopeSpans") or ():
+            yield from scope.get("spans") or ()
+
+
+def _attributes(given: Any) -> Fields:
+    # a dict from the console exporter, a list of pairs in OTLP
+    if isinstance(given, dict):
+        return given
+    return {each["key"]: _any_value(each.get("value")) for each in given or () if isinstance(each, dict)}
+
+
+def _any_value(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    kind, held = next(iter(value.items()), ("", None))
+    if kind == "arrayValue":
+        return [_any_value(each) for each in (held or {}).get("values") or ()]
+    return _attributes((held or {}).get("values")) if kind == "kvlistValue" else held
+
+
+def _told(facts: Fields) -> list[Any]:
+    # prompt and answer by the GenAI conventions, or numbered by OpenLLMetry
+    told: list[Any] = []
+    for name, numbered in (("gen_ai.input.messages", "gen_ai.prompt"), ("gen_ai.output.messages", "gen_ai.completion")):
+        held = facts.get(name)
+        if isinstance(held, str):
+            held = json.loads(held)
+        told += held if isinstance(held, list) else _numbered(facts, numbered)
+    return _plain_messages(told)
+
+
+def _numbered(facts: Fields, name: str) -> Iterator[Fields]:
+    number = 0
+    while f"{name}.{number}.role" in facts:
+        at, calls = f"{name}.{number}", list[Fields]()
+        while f"{at}.tool_calls.{len(calls)}.name" in facts:
+            calls.append({key: facts.get(f"{at}.tool_calls.{len(calls)}.{key}") for key in ("id", "name", "arguments")})
+        message = {"role": facts[f"{at}.role"], "content": facts.get(f"{at}.content") or ""}
+        if call_id := facts.get(f"{at}.tool_call_id"):
+            message["tool_call_id"] = call_id
+        yield {**message, "tool_calls": calls} if calls else message
+        number += 1
+
+
+def _of_parts(message: Fields) -> list[Fields]:
+    # a message of the GenAI conventions
+    parts = [part for part in message["parts"] if isinstance(part, dict)]
+    made: list[Fields] = []
+    for part in parts:
+        if part.get("type") == "tool_call_response":
+            answer = part.get("response", part.get("result"))
+            made.append(_result(part.get("id"), answer if isinstance(answer, str) else json.dumps(answer)))
+    text = "".join(str(part.get("content") or "") for part in parts if part.get("type") == "text")
+    calls = [
+        {key: part.get(key) for key in ("id", "name", "arguments")} for part in parts if part.get("type") == "tool_call"
+    ]
+    if text or calls or not made:
+        role = str(message.get("role"))
+        made.append({"role": _ROLES.get(role, role), "content": text} | ({"tool_calls": calls} if calls else {}))
+    return made
+
+
+def _tau2(values: list[Value]) -> Iterator[tuple[int, Fields]]:
+    for line, value in values:
+        if "traj" in value:
+            name = f"{value.get('task_id')}/{value.get('trial', 0)}"
+            yield line, {"thread_id": name, "messages": value["traj"], "success": _rewarded(value.get("reward"))}
+        for run in value.get("simulations") or ():
+            messages = [*_of_the_agent(run.get("messages") or ())]
+            success = _rewarded((run.get("reward_info") or {}).get("reward"))
+            yield line, {"thread_id": run.get("id"), "messages": messages, "success": success, **_clock(messages)}
+
+
+def _of_the_agent(messages: Iterable[Any]) -> Iterator[Fields]:
+    # without the calls of the user's own tools
+    for message in messages:
+        if parts := message.get("tool_messages"):
+            yield from _of_the_agent(parts)
+        elif message.get("role") == "tool":
+            if message.get("requestor") != "user":
+                status = {"status": "error"} if message.get("error") else {}
+                yield {**message, "tool_call_id": message.get("id") or "", **status}
+        elif message.get("role") != "user" or not message.get("tool_calls"):
+            yield message
+
+
+def _clock(messages: list[Fields]) -> Fields:
+    try:
+        stamps = [datetime.fromisoformat(str(message["timestamp"])) for message in messages]
+    except (KeyError, ValueError):
+        return {}
+    return {"times": [(stamp - stamps[0]).total_seconds() for stamp in stamps]}
+
+
+def _rewarded(reward: Any) -> bool | None:
+    return reward >= 1 - 1e-6 if isinstance(reward, (int, float)) else None
+
+
+_READERS: Final = {"langsmith": _langsmith, "spans": _spans, "tau2": _tau2}
+
+
+# --- checkpoints of LangGraph ---
+
+_ROOT = "SELECT DISTINCT thread_id FROM checkpoints WHERE checkpoint_ns = ''"
+_MAGIC = b"SQLite format 3\0"
+
+
+def uri_of(source: str | Path) -> str | None:
+    """Return the URI of a checkpointer's database if the source is one; a file of SQLite's counts too."""
+    if re.match(r"(sqlite|postgres(ql)?)://", str(source)):
+        return str(source)
+    path = Path(source)
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return f"sqlite:///{path}" if file.read(len(_MAGIC)) == _MAGIC else None
+
+
+def without_password(source: object) -> str:
+    """Return a source without its password, to show it."""
+    return re.sub(r"(?<=://)[^@/]*@", "", str(source))
+
+
+def _threads(source: str | BaseCheckpointSaver[Any]) -> Iterator[Fields]:
+    """Yield the conversations of a checkpointer, each from its latest checkpoint, the one changed last at the end."""
+    from langchain_core.messages import BaseMessage, messages_to_dict
+
+    found = _by_uri(source) if isinstance(source, str) else _latest(source)
+    for kept in sorted(found, key=lambda each: str(each.checkpoint.get("ts", ""))):
+        messages = kept.checkpoint["channel_values"].get("messages")
+        if isinstance(messages, list) and messages and all(isinstance(each, BaseMessage) for each in messages):
+            user, thread = kept.metadata.get("user_id"), kept.config["configurable"]["thread_id"]
+            yield {"thread_id": thread, "user_id": user, "messages": messages_to_dict(messages)}
+
+
+def _latest(saver: BaseCheckpointSaver[Any]) -> list[CheckpointTuple]:
+    # A checkpointer lists the latest of each thread first. Checkpoints of subgraphs are not the conversation.
+    found: dict[str, CheckpointTuple] = {}
+    for each in saver.list(None):
+        where = each.config["configurable"]
+        if not where.get("checkpoint_ns"):
+            found.setdefault(where["thread_id"], each)
+    return list(found.values())
+
+
+def _by_uri(uri: str) -> list[CheckpointTuple]:
+    try:
+        with _opened(uri) as saver:
+            threads = [row["thread_id"] if isinstance(row, dict) else row[0] for row in saver.conn.execute(_ROOT)]
+            where: list[Any] = [{"configurable": {"thread_id": each, "checkpoint_ns": ""}} for each in threads]
+            return [found for each in where if (found := saver.get_tuple(each)) is not None]
+    except MissingExtraError:
+        raise
+    except Exception as error:  # any driver's
+        raise InputError(f"{without_password(uri)} cannot be read as LangGraph's checkpoints: {error}") from error
+
+
+@contextmanager
+def _opened(uri: str) -> Iterator[Any]:
+    try:
+        if not uri.startswith("sqlite:"):
+            from langgraph.checkpoint.postgres import PostgresSaver
+
+            with PostgresSaver.from_conn_string(uri) as saver:
+                yield saver
+            return
+        from langgraph.checkpoint.sqlite import SqliteSaver
+    except ImportError as error:
+        raise MissingExtraError(without_password(uri), "checkpoints") from error
+    where = Path(uri.removeprefix("sqlite://").removeprefix("/")).resolve().as_uri()
+    with closing(sqlite3.connect(f"{where}?mode=ro", uri=True, check_same_thread=False)) as connection:
+        only = SqliteSaver(connection)
+        only.is_setup = True  # the tables exist: do not create them in a read-only database
+        yield only

@@ -1,15 +1,27 @@
-"""Whatever people hand over as messages, entry by entry, as LangChain messages: logs are sloppy."""
+"""Messages as people hand them over, and the content of tool messages as plain JSON values.
+
+A text that is a JSON object, array, number or boolean becomes that value. A Python literal such as ``"{'a': 1}"`` (the
+``str()`` of a tool's dict) becomes the same value in JSON types. Any other text stays text. Results are cached by text
+and therefore **shared**: do not change them in place.
+"""
 
 from __future__ import annotations
 
+import ast
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Literal, NoReturn
 
 from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, convert_to_messages
 from langchain_core.prompt_values import PromptValue
 
 from langgraph_toolmem.base.errors import MessageError
+from langgraph_toolmem.words.vocabulary import word_set
+
+Status = Literal["ok", "failed", "rejected", "unanswered"]
 
 HOW = (
     "Pass a list of LangChain messages, OpenAI-style dicts with 'role' and 'content', or (role, text) pairs, "
@@ -18,7 +30,7 @@ HOW = (
 
 
 def entries_of(messages: Iterable[Any] | PromptValue) -> Iterable[Any]:
-    """The entries of a list of messages. Raises MessageError if it is none."""
+    """Return the entries of a list of messages. Raises MessageError if it is none."""
     if isinstance(messages, (list, tuple)):
         return messages
     if isinstance(messages, PromptValue):
@@ -29,14 +41,14 @@ def entries_of(messages: Iterable[Any] | PromptValue) -> Iterable[Any]:
 
 
 def describe(value: Any) -> str:
-    """What a value is, for an error message."""
+    """Describe a value for an error message."""
     if isinstance(value, Mapping):
         return f"dict with keys {', '.join(map(repr, list(value)[:8])) or 'none'}"
     return type(value).__name__
 
 
 def message_of(entry: Any) -> BaseMessage:
-    """One entry that is no message object yet: mended where logs are sloppy, then converted."""
+    """Convert one entry that is no message object yet; repairs what logs often get wrong."""
     if not isinstance(entry, dict):
         return convert_to_messages([entry])[0]
     fields = dict(entry)
@@ -72,7 +84,7 @@ def _is_content(content: Any) -> bool:
 
 
 def _calls(raw: Any) -> tuple[list[dict[str, Any]], list[InvalidToolCall]]:
-    """Tool calls of an assistant dict in OpenAI's or LangChain's form; those with unreadable arguments."""
+    """Return the calls of an assistant dict (OpenAI's or LangChain's form), and those with unreadable arguments."""
     calls: list[dict[str, Any]] = []
     broken: list[InvalidToolCall] = []
     for call in raw:
@@ -93,3 +105,214 @@ def _calls(raw: Any) -> tuple[list[dict[str, Any]], list[InvalidToolCall]]:
                 InvalidToolCall(type="invalid_tool_call", name=name, args=str(args), id=call_id, error="no JSON object")
             )
     return calls, broken
+
+
+# --- content ---
+
+_CACHED_SHORT, _CACHED_LONG, _LITERAL_LIMIT = 2_000, 200_000, 100_000
+_BLOCK_TYPES = word_set("""
+text text-plain image image_url audio video file resource resource_link document reasoning thinking redacted_thinking
+tool_use tool_call function_call json input_text output_text refusal search_result non_standard guard_content cachePoint
+""")
+_TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
+
+# Only texts made of these tokens go to `ast.literal_eval`: on others the parser may print a SyntaxWarning.
+_LITERAL = re.compile(
+    r"""(?: [\[\]{}(),:\s]
+          | '(?:[^'\\\n]|\\[\\'"abfnrtv]|\\x[0-9a-f]{2}|\\u[0-9a-f]{4})*'
+          | "(?:[^"\\\n]|\\[\\'"abfnrtv]|\\x[0-9a-f]{2}|\\u[0-9a-f]{4})*"
+          | (?:True|False|None)(?!\w)
+          | -?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![\w.])
+        )*""",
+    re.VERBOSE,
+)
+
+
+# Texts with which well-known components answer a call in place of the tool, or report its failure. They matter where
+# `status` is lost (OpenAI's logs) and where "error" stands on a call that nobody executed.
+_RAISED = r"(?:Error: ToolException\(['\"])?"
+_KNOWN_ANSWERS: tuple[tuple[str, Status], ...] = (
+    (r"Error: .* is not a valid tool, try one of \[", "rejected"),  # ToolNode: unknown tool
+    # ToolNode: arguments refused by the schema (the longer form with handle_tool_errors=True)
+    (r"(?:Error: ToolInvocationError\(['\"])?Error invoking tool '.*' with kwargs ", "rejected"),
+    (r"Tool input validation error$", "rejected"),  # BaseTool(handle_validation_error=True)
+    (_RAISED + r"Input validation error: ", "rejected"),  # MCP server: arguments refused by the schema
+    (_RAISED + r"Error executing tool \S+: \d+ validation errors? for \S+Arguments\b", "rejected"),  # FastMCP: likewise
+    (r"User rejected the tool call for `", "rejected"),  # HumanInTheLoopMiddleware: reject
+    (r"Note: a human reviewer replaced this tool call before it ran\.", "rejected"),  # edit, if `edited_call` cannot
+    (r"Tool call limit exceeded\. Do not ", "rejected"),  # ToolCallLimitMiddleware
+    (r"Execution stopped before this tool call could run ", "rejected"),  # the same with exit_behavior="end"
+    (r"Error: The `write_todos` tool should never be called multiple times in parallel", "rejected"),  # TodoList
+    (r"Tool call .* was cancelled - another message came in before ", "unanswered"),  # deepagents: dangling calls
+    (r"Error executing tool '.*' with kwargs ", "failed"),  # ToolNode
+    (r"Error: .*\n Please fix your mistakes\.$", "failed"),  # ToolNode(handle_tool_errors=True)
+)
+_KNOWN_ANSWER = re.compile("|".join(f"({pattern})" for pattern, _ in _KNOWN_ANSWERS), re.DOTALL)
+_KNOWN_STATUS = tuple(status for _, status in _KNOWN_ANSWERS)
+_KNOWN_STARTS = ("Error", "Tool ", "Input ", "User ", "Note: ", "Execution ")
+_KNOWN_CHARS = 4_000
+
+
+def text_of(content: Any, *, separator: str = "") -> str:
+    """Join the strings and text blocks of a message's content, without reasoning and media.
+
+    Models split one text into blocks at citations, so the default separator is empty.
+    """
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, Sequence):
+        return ""
+    return separator.join(part for part in map(_text_of_part, content) if part is not None)
+
+
+def output_of(content: Any) -> Any:
+    """Return the value of a tool message's content.
+
+    The text of a single block is read like a string. Several blocks that each hold an object or array (an MCP server
+    sends one block per list item) become a list; other texts are joined by line breaks. A list of dicts that are no
+    content blocks is data already. Media and artifacts are left out.
+    """
+    if isinstance(content, str):
+        return output_of_text(content)
+    if not isinstance(content, Sequence):
+        return ""
+    if content and all(isinstance(part, dict) and not _is_block(part) for part in content):
+        return list(content)
+    texts: list[str] = []
+    for part in content:
+        if isinstance(part, dict) and part.get("type") in (None, "json") and "json" in part:
+            texts.append(json.dumps(part["json"], default=str))
+        elif (text := _text_of_part(part)) is not None:
+            texts.append(text)
+    if len(texts) > 1:
+        values = [output_of_text(text) for text in texts]
+        if all(isinstance(value, (dict, list)) for value in values):
+            return values
+    return output_of_text("\n".join(texts))
+
+
+def output_of_text(text: str) -> Any:
+    """Return the value of one text (see the module). The cache holds about 10 million characters."""
+    if len(text) <= _CACHED_SHORT:
+        return _short(text)
+    return _long(text) if len(text) <= _CACHED_LONG else _parse(text)
+
+
+def status_of(content: Any, *, error: bool) -> Status:
+    """Return the status of a call, by the known texts and by ``status="error"`` of the message."""
+    text = text_of(content)
+    if text.startswith(_KNOWN_STARTS) and (found := _KNOWN_ANSWER.match(_ends(text))):
+        return _KNOWN_STATUS[(found.lastindex or 1) - 1]
+    return "failed" if error else "ok"
+
+
+_EDITED = re.compile(r"Note: a human reviewer replaced this tool call before it ran\..*?Executed instead: ", re.DOTALL)
+_WITH_ARGUMENTS = " with arguments "
+_EDIT_ANSWER = "\n\nTool response:"
+
+
+def edited_call(content: Any) -> tuple[str, dict[str, Any], Any] | None:
+    """Return the call that a person put in place of the model's, from HumanInTheLoopMiddleware's notice.
+
+    Returns:
+        Tool, arguments and the answer without the notice; None if there is no such notice.
+    """
+    head = content if isinstance(content, str) else _text_of_part(content[0]) if _has_parts(content) else None
+    if head is None or not head.startswith("Note: ") or (found := _EDITED.match(head)) is None:
+        return None
+    tool, mark, rest = head[found.end() :].partition(_WITH_ARGUMENTS)
+    try:
+        args, end = json.JSONDecoder().raw_decode(rest)
+    except ValueError:
+        return None
+    if not mark or not isinstance(args, dict) or not rest.startswith(".", end):
+        return None
+    answer = rest[end + 1 :].removeprefix(_EDIT_ANSWER).removeprefix("\n")
+    return tool, args, answer if isinstance(content, str) else list(content[1:])
+
+
+def was_refused_by_a_person(content: Any) -> bool:
+    """Return True if HumanInTheLoopMiddleware's reviewer rejected the call."""
+    return text_of(content).startswith("User rejected the tool call for `")
+
+
+def _has_parts(content: Any) -> bool:
+    return isinstance(content, Sequence) and not isinstance(content, str) and len(content) > 0
+
+
+def _ends(text: str) -> str:
+    return text if len(text) <= _KNOWN_CHARS else text[: _KNOWN_CHARS // 2] + text[-_KNOWN_CHARS // 2 :]
+
+
+def _text_of_part(part: Any) -> str | None:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, dict) and (part.get("type") in _TEXT_TYPES or "type" not in part):
+        text = part.get("text")
+        return text if isinstance(text, str) else None
+    return None
+
+
+def _is_block(part: dict[Any, Any]) -> bool:
+    kind = part.get("type")
+    if kind is None:
+        return len(part) == 1 and bool(part.keys() & {"text", "json", "image", "document", "video"})
+    return isinstance(kind, str) and kind in _BLOCK_TYPES
+
+
+def _parse(text: str) -> Any:
+    body = text.strip()
+    if not body:
+        return text
+    if body[0] not in "{[":
+        return _scalar(body, text)
+    try:
+        return json.loads(body, parse_float=_finite, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        pass
+    if len(body) > _LITERAL_LIMIT or _LITERAL.fullmatch(body) is None:
+        return text
+    try:
+        return _json_types(ast.literal_eval(body))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text
+
+
+def _scalar(body: str, text: str) -> Any:
+    if body in ("true", "false"):
+        return body == "true"
+    if body[0] not in "-0123456789":
+        return text
+    try:
+        return json.loads(body, parse_float=_finite, parse_constant=_refuse)
+    except ValueError:
+        return text
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(digits)
+    return number
+
+
+def _refuse(constant: str) -> NoReturn:
+    # NaN and Infinity are not JSON: a text that holds them stays text.
+    raise ValueError(constant)
+
+
+def _json_types(value: Any) -> Any:
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return _finite(repr(value))
+    if isinstance(value, (list, tuple)):
+        return [_json_types(item) for item in value]
+    if isinstance(value, dict):
+        names = (key if isinstance(key, str) else json.dumps(_json_types(key)) for key in value)
+        return dict(zip(names, map(_json_types, value.values()), strict=True))
+    raise ValueError(type(value).__name__)
+
+
+_short = lru_cache(maxsize=2048)(_parse)
+_long = lru_cache(maxsize=32)(_parse)

@@ -1,5 +1,4 @@
-"""What a message of a conversation is: thanks, a reply, a request, one that leans on what came before. Without a model;
-English, and a few words of other European languages."""
+"""Kinds of user messages: thanks, replies, requests, follow-ups. English, and a few words of other languages."""
 
 from __future__ import annotations
 
@@ -12,13 +11,13 @@ from langgraph_toolmem.words.split import STOP_WORDS, stem, words
 from langgraph_toolmem.words.vocabulary import VERBS, word_set
 
 ABOUT_THE_SAME: Final = 0.3
-"""Share of the telling words of a message that the talk before it has too, from which it is about the same."""
+"""Share of a message's content words in the talk before it from which both have one topic."""
 LAST_WORDS: Final = 600
-"""Characters at the end of an answer in which a question is looked for."""
+"""Characters at the end of an answer that are searched for a question."""
 BEFORE: Final = 240
-"""Characters of what was asked before, for a message that makes sense only with it."""
+"""Characters of the previous request that a follow-up carries along."""
 SHORT: Final = 12
-"""Words of a message that may lean on what came before."""
+"""Longest follow-up, in words."""
 
 _MARK = re.compile(r"[#<\[{|]{1,3}\w+[#>\]}|]{1,3}")
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
@@ -62,13 +61,12 @@ _STOP: Final = frozenset(STOP_WORDS) | word_set("one ones same first second thir
 
 
 def request_in(said: Sequence[str], earlier: Sequence[str]) -> str:
-    """What an episode asks for, one message a line: what the user said in it, thanks and the like left out.
+    """Return the request of an episode: the user's messages, one a line, without thanks and the like.
 
-    A message that makes sense only with what came before ("and the second one?") has that with it, in brackets and cut
-    to BEFORE characters.
+    A follow-up ("and the second one?") carries the previous request in brackets, cut to BEFORE characters.
 
     Args:
-        said: messages of the user in the episode.
+        said: the user's messages in the episode.
         earlier: those before it in the thread.
     """
     asked = [text for text in said if not asks_nothing(text)] or list(said)
@@ -78,7 +76,7 @@ def request_in(said: Sequence[str], earlier: Sequence[str]) -> str:
 
 
 def asks_nothing(text: str) -> bool:
-    """Whether a message says thanks, yes, hello, or gives a mark alone."""
+    """Return True if a message only says thanks, yes or hello, or is a mark."""
     left = _MARK.sub(" ", text).replace("’", "'")
     if not left.strip() or is_small_talk(left, _SMALL):
         return True
@@ -86,13 +84,7 @@ def asks_nothing(text: str) -> bool:
 
 
 def replies(text: str, answer: str, said: Sequence[str]) -> bool:
-    """Whether a message replies to what the model asked.
-
-    Args:
-        text: the message.
-        answer: the model's last words.
-        said: the user's messages of the request so far.
-    """
+    """Return True if a message replies to the model's last words, given the user's messages of the request so far."""
     if not asks_back(answer):
         return False
     if _REPLIES.match(text) or not _is_request(text):
@@ -103,7 +95,7 @@ def replies(text: str, answer: str, said: Sequence[str]) -> bool:
 
 
 def leans(text: str) -> bool:
-    """Whether a message makes sense only with what came before it."""
+    """Return True if a message makes sense only with the messages before it."""
     telling = len(_telling(text))
     if len(words(text)) > SHORT or telling > 3:
         return False
@@ -111,7 +103,6 @@ def leans(text: str) -> bool:
 
 
 def _asked_before(earlier: Sequence[str]) -> str:
-    """What was asked before, back to what stands by itself."""
     found: list[str] = []
     for text in reversed(earlier):
         if not asks_nothing(text):
@@ -123,7 +114,7 @@ def _asked_before(earlier: Sequence[str]) -> str:
 
 
 def asks_back(answer: str) -> bool:
-    """Whether the end of an answer asks the user for something."""
+    """Return True if the end of an answer asks the user for something."""
     last = _SENTENCE.findall(answer[-LAST_WORDS:])[-4:]
     return any(
         _WANTED.search(sentence) and ("would you like me to" in sentence.lower() or not _COURTESY.search(left))

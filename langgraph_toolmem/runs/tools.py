@@ -1,18 +1,17 @@
-"""Tools as the memory sees them: a name, what a model may fill in, and what is known about the effects.
+"""Tools as the memory sees them: a name, the parameters that a model may fill, and the declared effects.
 
-:func:`read_tools` reads what people hand to ``bind_tools`` or ``ToolNode``: LangChain tools, plain functions,
-OpenAI, Anthropic and MCP tool dicts, MCP tools; and specs, such as `navigator.openapi` makes. Arguments that the host
-injects (state, store, runtime, ids) are no parameters here.
+`read_tools` reads what people hand to ``bind_tools`` or ``ToolNode``: LangChain tools, plain functions, OpenAI,
+Anthropic and MCP tool dicts, MCP tools, and specs such as `navigator.openapi` makes. Arguments that the host injects
+(state, store, runtime, ids) are no parameters here.
 
-Effects, each True, False or None (nothing is said), from the surest word to the least: tags (``destructive``, in any
-spelling: "Destructive", "READ-ONLY"), the same words as keys of ``metadata`` or of the dict, MCP annotations.
-Annotations are read as the MCP specification means them, as far as the server says anything about effects:
+Effects are True, False or None (not declared). Sources, the strongest first: tags (``destructive``, in any spelling:
+"Destructive", "READ-ONLY"), keys of ``metadata`` or of the dict by these names, MCP annotations. Annotations are read
+by the MCP specification, if the server says anything about effects:
 
-* Writing without ``destructiveHint`` is destructive: that is the specification's default, and what a server that
-  leaves it out tells its clients. A server says that a tool writes with ``readOnlyHint: false``, or with an
-  ``idempotentHint`` and no ``readOnlyHint`` (the hint has a meaning for writing tools only).
+* A writing tool without ``destructiveHint`` is destructive: that is the specification's default. A server declares
+  writing with ``readOnlyHint: false``, or with an ``idempotentHint`` and no ``readOnlyHint``.
 * ``destructiveHint`` has no meaning where ``readOnlyHint`` is true; servers that send all defaults send it true there.
-* No annotations, or only others (``title``), say nothing. Many servers send none, and by the defaults all their
+* No annotations, or only others (``title``), declare nothing. Many servers send none, and by the defaults all their
   tools would be destructive.
 """
 
@@ -21,11 +20,12 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 import jsonschema_rs
 from langchain_core.tools import BaseTool, StructuredTool, Tool
@@ -39,12 +39,8 @@ logger = logging.getLogger("langgraph_toolmem.runs.tools")
 _HINTS = ("read_only", "destructive", "idempotent")
 _PROBLEM_CHARS = 300
 _NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
-# What LangChain tells a model about a `Tool` that wraps a function of one text.
-_ONE_TEXT: dict[str, Any] = {
-    "type": "object",
-    "properties": {"__arg1": {"type": "string"}},
-    "required": ["__arg1"],
-}
+# LangChain's schema of a `Tool` that wraps a function of one text.
+_ONE_TEXT: dict[str, Any] = {"type": "object", "properties": {"__arg1": {"type": "string"}}, "required": ["__arg1"]}
 
 
 @dataclass(frozen=True)
@@ -53,18 +49,18 @@ class ToolSpec:
 
     Attributes:
         name: Its name; dots are fine.
-        description: What the model is told about it, "" if nothing.
-        parameters: JSON schema (object) of what a model may fill; injected arguments are absent.
+        description: Text that the model reads, "" if none.
+        parameters: JSON schema (object) of what a model may fill, without injected arguments.
         returns: JSON schema of the result, if declared (``returns`` in a tool dict, ``outputSchema`` of MCP).
-        read_only: It changes nothing; None if nothing is said. See the module for this and the next two.
-        destructive: It may destroy something; None if nothing is said.
-        idempotent: Calling it again with the same arguments changes nothing more; None if nothing is said.
+        read_only: True if it changes nothing; None if not declared, like the next two (see the module).
+        destructive: True if it may destroy something.
+        idempotent: True if calling it again with the same arguments changes nothing more.
         tags: Tags of the tool.
-        toolkit: The service, server or API it is a part of, "" if nothing is said.
-        category: What the toolkit is about, "" if nothing is said.
-        controls: Its answer ends the run or steers it: it returns a ``Command`` or has ``return_direct``.
-        seen: Somebody described it; False: this is what its calls showed.
-        arguments_model: pydantic model that the tool itself validates with, if it has one.
+        toolkit: Its service, server or API, "" if not declared.
+        category: Topic of the toolkit, "" if not declared.
+        controls: True if its answer ends or steers the run: it returns a ``Command`` or has ``return_direct``.
+        seen: True if somebody described it; False if the spec is inferred from its calls.
+        arguments_model: pydantic model with which the tool itself validates, if it has one.
     """
 
     name: str
@@ -83,7 +79,7 @@ class ToolSpec:
 
     @functools.cached_property
     def properties(self) -> dict[str, dict[str, Any]]:
-        """Parameter name to its schema; an outermost local ``$ref`` is replaced by what it names."""
+        """Parameter name to its schema, with an outermost local ``$ref`` resolved."""
         return {
             name: dict(self._resolved(schema)) if isinstance(schema, Mapping) else {}
             for name, schema in self._resolved(self.parameters).get("properties", {}).items()
@@ -91,14 +87,14 @@ class ToolSpec:
 
     @functools.cached_property
     def required(self) -> frozenset[str]:
-        """Names of the parameters that must be given."""
+        """Names of the required parameters."""
         return frozenset(self._resolved(self.parameters).get("required", ()))
 
     def problem(self, args: Mapping[str, Any]) -> str | None:
-        """What is wrong with arguments, in one line that names the parameter; None if they are valid.
+        """Return the first error of arguments in one line that names the parameter; None if they are valid.
 
-        A parameter that the schema does not name is a problem even where additional ones are allowed, unless
-        the schema names none at all. Values are not coerced: ``"5"`` is no integer. Never raises.
+        A parameter that the schema does not name is an error even where additional ones are allowed, unless the
+        schema names none at all. Values are not coerced: ``"5"`` is no integer. Never raises.
         """
         if not hasattr(args, "keys"):
             return f"arguments of {self.name} are {type(args).__name__}, not a mapping"
@@ -133,7 +129,7 @@ class ToolSpec:
 
     @functools.cached_property
     def _validator(self) -> Any:
-        """Compiled validator, or a text that says why there is none (then no arguments are valid)."""
+        # A text says why there is no validator; then no arguments are valid.
         try:
             return jsonschema_rs.validator_for(self.parameters, retriever=_no_network)
         except Exception as error:  # noqa: BLE001 - schemas are the host's, and any that does not compile is unusable
@@ -142,7 +138,7 @@ class ToolSpec:
             return reason
 
     def _resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Follow local ``$ref`` s from the outermost level of a schema; keys beside a ``$ref`` win."""
+        """Follow local ``$ref`` s from the outermost level of a schema; keys next to a ``$ref`` win."""
         for _ in range(8):
             reference = schema.get("$ref")
             if not isinstance(reference, str) or not reference.startswith("#"):
@@ -161,11 +157,7 @@ SideEffects: TypeAlias = Literal["reads", "changes", "destroys", "controls"]
 
 
 def side_effects(spec: ToolSpec) -> SideEffects:
-    """Return what a call of the tool does to the world, by its marks alone.
-
-    What nobody declared changes something: a name or a description is no declaration. A tool that controls the run
-    ends it, or says who goes on.
-    """
+    """Return the effect of a call by the tool's marks alone. Undeclared tools count as changing something."""
     if spec.destructive:
         return "destroys"
     if spec.controls:
@@ -174,7 +166,7 @@ def side_effects(spec: ToolSpec) -> SideEffects:
 
 
 ToolLike: TypeAlias = BaseTool | Callable[..., Any] | Mapping[str, Any] | BaseModel | ToolSpec
-"""What `read_tools` reads; the only instances of other pydantic models are those of MCP's ``Tool``."""
+"""Input of `read_tools`. A pydantic instance is MCP's ``Tool``."""
 
 
 def read_tools(tools: Iterable[ToolLike]) -> dict[str, ToolSpec]:
@@ -200,7 +192,7 @@ def read_tools(tools: Iterable[ToolLike]) -> dict[str, ToolSpec]:
 
 
 def name_of(tool: Any) -> str | None:
-    """The name of a tool in any form that a chat model takes; None if it has none, such as a provider's own."""
+    """Return the name of a tool in any form that a chat model takes; None for a provider's own tool."""
     if isinstance(tool, dict):
         function = tool.get("function")
         tool = function if isinstance(function, dict) else tool
@@ -244,15 +236,14 @@ def _from_base_tool(tool: BaseTool) -> ToolSpec:
             parameters, model = _object_schema(schema.model_json_schema()), _own_model(tool, schema)
         else:  # a pydantic.v1 model
             parameters = _object_schema(schema.schema())
-    metadata = tool.metadata or {}
-    spec = _spec(tool.name, tool.description, parameters, metadata, metadata, tool.tags, model)
+    spec = _spec(tool.name, tool.description, parameters, tool.metadata or {}, tool.tags, model)
     return replace(spec, controls=True) if tool.return_direct or _returns_command(tool) else spec
 
 
 def _returns_command(tool: BaseTool) -> bool:
-    """Whether what it runs is annotated to return a ``Command``; text annotations count.
+    """Return True if its function is annotated to return a ``Command``; annotations as text count.
 
-    Not in a tuple, of content and artifact: there MCP adapters allow for one, of an interceptor, for any tool.
+    A tuple (content and artifact) does not count: MCP adapters annotate one with a ``Command`` on any tool.
     """
     ways = (getattr(tool, name, None) for name in ("func", "coroutine", "_run", "_arun"))
     told = [str((getattr(way, "__annotations__", None) or {}).get("return", "")) for way in ways]
@@ -260,7 +251,7 @@ def _returns_command(tool: BaseTool) -> bool:
 
 
 def _own_model(tool: BaseTool, offered: type[BaseModel]) -> type[BaseModel]:
-    """The tool's whole model where nothing is injected; the offered one lacks the validators."""
+    # The tool's whole model where nothing is injected: the offered one lacks the validators.
     own = tool.args_schema
     if not (isinstance(own, type) and issubclass(own, BaseModel)):
         return offered
@@ -268,10 +259,9 @@ def _own_model(tool: BaseTool, offered: type[BaseModel]) -> type[BaseModel]:
 
 
 def _from_class(tool: type) -> ToolSpec:
-    """A pydantic model or TypedDict that describes a call, as ``bind_tools`` takes it."""
     if issubclass(tool, BaseModel):
         parameters = _object_schema(tool.model_json_schema())
-        return _spec(tool.__name__, tool.__doc__ or "", parameters, {}, {}, (), tool)
+        return _spec(tool.__name__, tool.__doc__ or "", parameters, {}, (), tool)
     return _from_mapping(convert_to_openai_tool(tool))
 
 
@@ -284,20 +274,19 @@ def _as_tool(function: Callable[..., Any]) -> BaseTool:
 
 
 def _from_mapping(tool: Mapping[str, Any]) -> ToolSpec:
-    """OpenAI (nested or flat), Anthropic (``input_schema``) or MCP (``inputSchema``) form."""
+    # OpenAI (nested or flat), Anthropic (``input_schema``) or MCP (``inputSchema``) form
     inner = tool.get("function")
     body: Mapping[str, Any] = inner if isinstance(inner, Mapping) else tool
     schema = _first(body, "parameters", "input_schema", "inputSchema")
     parameters = _object_schema(_NO_PARAMETERS if schema is None else schema)
     both = {**tool, **body}
-    return _spec(body.get("name"), body.get("description"), parameters, both, both, _first(both, "tags"), None)
+    return _spec(body.get("name"), body.get("description"), parameters, both, _first(both, "tags"), None)
 
 
 def _spec(
     name: Any,
     description: Any,
     parameters: dict[str, Any],
-    hints: Mapping[str, Any],
     declared: Mapping[str, Any],
     tags: Any,
     model: type[BaseModel] | None,
@@ -316,7 +305,7 @@ def _spec(
         toolkit=toolkit,
         category=category,
         arguments_model=model,
-        **_effects(hints, tag_names),  # type: ignore[arg-type]
+        **_effects(declared, tag_names),  # type: ignore[arg-type]
     )
 
 
@@ -344,31 +333,23 @@ def _destroys(read_only: bool | None, hints: Mapping[str, bool | None]) -> bool 
 
 
 def _plain(name: str) -> str:
-    """A mark without its spelling: "READ-ONLY", "readOnly" and "read_only" are one."""
+    # "READ-ONLY", "readOnly" and "read_only" are one.
     return re.sub(r"[\W_]+", "", name).lower()
 
 
 def _flag(places: Iterable[Mapping[str, Any]], name: str) -> bool | None:
-    """The first key of this name that holds True or False; the adapter's None stands for what is not said."""
-    wanted = _plain(name)
-    return next(
-        (
-            said
-            for place in places
-            for key, said in place.items()
-            if isinstance(said, bool) and _plain(str(key)) == wanted
-        ),
-        None,
-    )
+    """Return the first True or False under a key of this name; MCP's adapter puts None where nothing is declared."""
+    wanted, pairs = _plain(name), (pair for place in places for pair in place.items())
+    return next((said for key, said in pairs if isinstance(said, bool) and _plain(str(key)) == wanted), None)
 
 
 def _object_schema(schema: Any) -> dict[str, Any]:
-    """A copy of a JSON schema of an object; raises TypeError if it is none."""
+    """Copy the JSON schema of an object; raises TypeError if it is none."""
     if not isinstance(schema, Mapping):
         raise TypeError(f"its parameters are {type(schema).__name__}, not a JSON schema")
     copied: dict[str, Any] = copy.deepcopy(dict(schema))
     for key in ("properties", "required"):
-        if copied.get(key, ()) is None:  # what some MCP servers send for "none"
+        if copied.get(key, ()) is None:  # some MCP servers send null for "none"
             del copied[key]
     if not isinstance(copied.get("properties", {}), dict):
         raise TypeError("'properties' of its parameters is not a dict of JSON schemas")
@@ -404,3 +385,77 @@ def _describe(tool: Any) -> str:
 
 def _no_network(uri: str) -> NoReturn:
     raise ValueError(f"remote reference {uri} is not fetched")
+
+
+# --- notes: what a memory keeps of a tool, to search and plan without it ---
+
+MAX_RETURNS: Final = 20_000
+"""Characters of JSON above which the schema of a result is not kept: there may be thousands of tools."""
+_TEXTS: Final = ("toolkit", "category")
+_NOTHING: Final[tuple[Any, ...]] = (None, "", [])
+EFFECTS: Final = ("read_only", "destructive", "idempotent", "controls")
+"""Fields of a note on the effects of a tool."""
+_GRAVE: Final = dict(zip(EFFECTS, (False, True, False, True), strict=True))
+"""The more restrictive value of each effect."""
+
+
+def changes_of(spec: ToolSpec, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the note to keep of a tool, in plain containers; {} if `known`, the last note, says the same.
+
+    A note has description and parameters always; result schema, effects, tags, toolkit and category if declared. A
+    field that was declared before and is no longer is noted as empty.
+    """
+    said: dict[str, Any] = {field: getattr(spec, field) for field in (*_TEXTS, *EFFECTS)}
+    said["tags"] = list(spec.tags)
+    said["returns"] = spec.returns if known.get("returns") == spec.returns or _is_short(spec.returns) else None
+    note = {"description": spec.description, "parameters": spec.parameters}
+    note |= {field: value for field, value in said.items() if value not in _NOTHING or known.get(field) not in _NOTHING}
+    return note if any(field not in known or known[field] != value for field, value in note.items()) else {}
+
+
+def spec_of(name: str, note: Mapping[str, Any]) -> ToolSpec:
+    """Return the tool that a note describes."""
+    returns, tags = note.get("returns"), note.get("tags")
+    rest: dict[str, Any] = {field: str(note.get(field, "")) for field in _TEXTS}
+    rest |= {field: effect for field in EFFECTS if isinstance(effect := note.get(field), bool)}
+    return ToolSpec(
+        name,
+        str(note.get("description", "")),
+        note["parameters"],
+        returns=returns if isinstance(returns, dict) else None,
+        tags=tuple(map(str, tags)) if isinstance(tags, list) else (),
+        **rest,
+    )
+
+
+def gravest(spec: ToolSpec, others: Iterable[ToolSpec]) -> ToolSpec:
+    """Return a tool with the most restrictive value of each effect that anybody declared."""
+    said = [spec, *others]
+    marks: dict[str, Any] = {}
+    for effect, grave in _GRAVE.items():
+        words = {getattr(each, effect) for each in said} - {None}
+        marks[effect] = None if not words else grave if grave in words else not grave
+    same = all(getattr(spec, effect) is mark for effect, mark in marks.items())
+    return spec if same else replace(spec, **marks)
+
+
+def grave_marks(spec: ToolSpec) -> ToolSpec:
+    """Return a tool with its restrictive marks alone: other programs must not lose them."""
+    marks: dict[str, Any] = {field: mark if getattr(spec, field) is mark else None for field, mark in _GRAVE.items()}
+    return replace(spec, **marks)
+
+
+def without_choices(spec: ToolSpec) -> ToolSpec:
+    """Return a tool whose schema has no choices, defaults or examples."""
+    properties = {
+        name: {key: value for key, value in schema.items() if key not in ("enum", "const", "default", "examples")}
+        for name, schema in spec.properties.items()
+    }
+    return replace(spec, parameters={**spec.parameters, "properties": properties})
+
+
+def _is_short(schema: Mapping[str, Any] | None) -> bool:
+    try:
+        return len(json.dumps(schema)) <= MAX_RETURNS
+    except (TypeError, ValueError, RecursionError):  # no JSON: it cannot be kept
+        return False

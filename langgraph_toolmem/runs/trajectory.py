@@ -19,9 +19,9 @@ import re
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import chain, takewhile
 from operator import attrgetter, is_
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import (
     AIMessage,
@@ -35,9 +35,18 @@ from langchain_core.prompt_values import PromptValue
 
 from langgraph_toolmem.base.errors import MessageError
 from langgraph_toolmem.base.keys import canonical, digest, looks_unique
-from langgraph_toolmem.runs.episodes import opens
-from langgraph_toolmem.runs.messages import HOW, describe, entries_of, message_of
-from langgraph_toolmem.runs.outputs import Status, edited_call, output_of, status_of, text_of, was_refused_by_a_person
+from langgraph_toolmem.runs.messages import (
+    HOW,
+    Status,
+    describe,
+    edited_call,
+    entries_of,
+    message_of,
+    output_of,
+    status_of,
+    text_of,
+    was_refused_by_a_person,
+)
 from langgraph_toolmem.runs.run import (
     OWN_TOOLS,
     SUMMARY_TOOL,
@@ -48,6 +57,7 @@ from langgraph_toolmem.runs.run import (
     Run,
     Turn,
     UserMessage,
+    opens,
 )
 
 __all__ = [
@@ -119,40 +129,66 @@ class Prefix:
     """A thread's messages before its latest model turn, read: later readings of the thread begin with it.
 
     Attributes:
-        messages: as they were.
-        contents: of each; a message whose content was replaced since is read anew.
+        parts: the messages; one of which content or tool calls were replaced since is read anew.
         reader: after the last of them. Never changed.
         events: what came of them. Never changed.
         keys: identities of the turns and steps in it.
     """
 
-    messages: list[BaseMessage]
-    contents: list[Any]
+    parts: _Parts
     reader: _Reader
     events: _Events
     keys: set[str]
 
     def of(self, entries: Sequence[Any], known: Mapping[str, str]) -> Prefix | None:
         """The prefix for a history that begins with these messages, or equal ones; None if it does not."""
-        if len(self.messages) > len(entries):
+        messages = self.parts.messages
+        if len(messages) > len(entries):
             return None
         if any(known.get(key, episode) != episode for key, episode in self.events.asked.items()):
             return None
-        if all(map(is_, self.messages, entries)) and all(map(is_, self.contents, map(_content, entries))):
-            return self
-        if not all(map(_is_equal, self.messages, self.contents, entries)):
+        if all(map(is_, messages, entries)):
+            return self if self.parts.are_there() else None
+        head = list(entries[: len(messages)])
+        if not all(map(_is_equal, messages, head)):
             return None
-        messages = list(entries[: len(self.messages)])  # they come from a checkpoint: next time they are the same again
-        return replace(self, messages=messages, contents=list(map(_content, messages)))
+        parts = _Parts.of(head)
+        equal = self.parts.contents == parts.contents and self.parts.calls == parts.calls
+        return replace(self, parts=parts) if equal else None  # from a checkpoint
+
+
+class _Parts(NamedTuple):
+    """The contents of some messages and the tool calls of the answers among them: each may be replaced in its place."""
+
+    messages: list[BaseMessage]
+    contents: list[Any]
+    answers: list[AIMessage]
+    calls: list[Any]
+
+    @classmethod
+    def of(cls, messages: list[BaseMessage]) -> _Parts:
+        answers = [each for each in messages if isinstance(each, AIMessage)]
+        return cls(messages, list(map(_content, messages)), answers, list(_calls_of(answers)))
+
+    def are_there(self) -> bool:
+        """Return True if the messages have these very parts still."""
+        return all(map(is_, self.contents, map(_content, self.messages))) and all(
+            map(is_, [*self.calls, None], chain(_calls_of(self.answers), (None,)))
+        )
+
+    def and_of(self, messages: list[BaseMessage]) -> _Parts:
+        return _Parts(*(one + more for one, more in zip(self, _Parts.of(messages), strict=True)))
 
 
 _content = attrgetter("content")
 
 
-def _is_equal(message: BaseMessage, content: Any, entry: Any) -> bool:
-    if type(entry) is not type(message) or entry.content != content:
-        return False
-    return entry is message or vars(entry) == vars(message)
+def _calls_of(answers: Iterable[AIMessage]) -> Iterator[Any]:
+    return chain.from_iterable(map(attrgetter("tool_calls"), answers))
+
+
+def _is_equal(message: BaseMessage, entry: Any) -> bool:
+    return entry is message or (type(entry) is type(message) and vars(entry) == vars(message))
 
 
 def read_on(
@@ -172,7 +208,7 @@ def read_on(
     """
     prefix = None if prefix is None else prefix.of(entries, known)
     reader = _Reader(thread_id, "") if prefix is None else prefix.reader.copy()
-    start = 0 if prefix is None else len(prefix.messages)
+    start = 0 if prefix is None else len(prefix.parts.messages)
     last = next((i for i in range(len(entries) - 1, start, -1) if isinstance(entries[i], AIMessage)), None)
     before, changed = None, len(entries)
     for index in range(start, len(entries)):
@@ -195,10 +231,9 @@ def read_on(
     if last and before and _is_settled(reader, before) and all(isinstance(each, BaseMessage) for each in new):
         events.take(reader, len(before.events), executions, watched)
         kept = _NOTHING if prefix is None else prefix
-        messages, contents = [*kept.messages, *new], [*kept.contents, *map(_content, new)]
         keys = set[str]() if prefix is None else kept.keys
-        keys.update(key for event in events.new for key in keys_of(event))
-        after = Prefix(messages, contents, before, events.copy({}), keys)
+        keys.update(key for event in events.new for key in _keys_of(event))
+        after = Prefix(kept.parts.and_of(list(new)), before, events.copy({}), keys)
     events.take(reader, len(reader.events), executions, watched)
     return reader.run(events), after
 
@@ -208,7 +243,7 @@ def _is_settled(reader: _Reader, before: _Reader) -> bool:
     return not reader.truncated and len(before.events) < len(reader.events) and reader.changed >= len(before.events)
 
 
-def keys_of(event: UserMessage | Turn) -> Iterator[str]:
+def _keys_of(event: UserMessage | Turn) -> Iterator[str]:
     """The identities of a turn and its steps."""
     if isinstance(event, Turn):
         yield event.key
@@ -516,7 +551,7 @@ class _Events:
         self.new.append(made)
 
 
-_NOTHING: Final = Prefix([], [], _Reader(None, ""), _Events({}), set())
+_NOTHING: Final = Prefix(_Parts([], [], [], []), _Reader(None, ""), _Events({}), set())
 
 
 def _finish(draft: _Draft, executions: Mapping[str, Execution], watched: Container[str], *, gone_on: bool) -> Turn:

@@ -1,4 +1,4 @@
-"""Values as the evidence graph compares them: flattened outputs, canonical text, casts to a schema's type."""
+"""Values as the evidence graph compares them: flattened outputs, canonical texts, casts to a schema's type."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 MAX_LEAVES: Final = 600
-"""Scalars read from one output; the rest of a larger output is not a source of arguments."""
+"""Scalars read from one output; the rest is no source of arguments."""
 MAX_DEPTH: Final = 8
 MAX_VALUE_CHARS: Final = 400
-"""Longer strings are never learned as constants and never indexed: they are prose, not values."""
+"""Longer strings are prose, not values: they are neither learned as constants nor indexed."""
 
 
 class _Absent:
-    """The value of an optional argument that the model leaves out."""
+    """Value of an optional argument that is left out."""
 
     __slots__ = ()
 
@@ -29,36 +29,38 @@ _ABSENT_TEXT: Final = "\x00absent"
 
 
 def canon(value: Any) -> str:
-    """Canonical text of an argument value, equal for values a tool would treat alike (``5`` and ``"5"``)."""
+    """Return a value as text, equal for values that a tool treats alike (``5`` and ``"5"``)."""
     if isinstance(value, str):
         return value
     if value is ABSENT:
         return _ABSENT_TEXT
     if value is None:
         return "null"
-    if value is True:
-        return "true"
-    if value is False:
-        return "false"
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str, ensure_ascii=False)
+    return _json(value)
 
 
 def canon_args(args: Mapping[str, Any]) -> str:
-    """Canonical text of a whole argument dict."""
-    return json.dumps(dict(args), sort_keys=True, separators=(",", ":"), default=str, ensure_ascii=False)
+    """Return an argument dict as canonical text."""
+    return _json(dict(args))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str, ensure_ascii=False)
 
 
 class Flat(NamedTuple):
-    """An output's values by address.
+    """Values of an output by path.
 
     Attributes:
-        scalars: JSON path (``$.user.id``) → scalar, for paths without a list on the way.
-        lists: starred path (``$.orders[*].id``) → the scalars found there, in order.
-        rows: starred path → for each of these scalars the index in the outermost list.
+        scalars: JSON path (``$.user.id``) → scalar, for paths without a list.
+        lists: starred path (``$.orders[*].id``) → the scalars there, in order.
+        rows: starred path → the index of each of these scalars in the outermost list.
     """
 
     scalars: dict[str, Any]
@@ -67,7 +69,7 @@ class Flat(NamedTuple):
 
 
 def flatten(output: Any) -> Flat:
-    """Splits an output into addressed scalars and lists; at most MAX_LEAVES values are read."""
+    """Split an output into scalars and lists by path; at most MAX_LEAVES values are read."""
     flat = Flat({}, {}, {})
     for path, row, value in islice(_walk(output, "$", -1, 0), MAX_LEAVES):
         if row < 0:
@@ -99,11 +101,7 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?$")
 
 
 def fit(value: Any, schema: Mapping[str, Any] | None) -> Any:
-    """Casts a value to the type its parameter declares.
-
-    Returns:
-        The cast value, or ABSENT if it cannot stand there. Without a declared type it is returned as it is.
-    """
+    """Cast a value to the type of its parameter; ABSENT if impossible, unchanged if no type is declared."""
     if schema and schema.get("type") == "string" and isinstance(value, str):
         return value  # the usual case, on the path of every prediction
     kinds = _kinds(schema) if schema else []
@@ -115,7 +113,6 @@ def fit(value: Any, schema: Mapping[str, Any] | None) -> Any:
 
 
 def _kinds(schema: Mapping[str, Any]) -> list[Any]:
-    """The types a schema allows, those of its alternatives if it names none itself."""
     kind = schema.get("type")
     if kind is None:
         branches = schema.get("anyOf") or schema.get("oneOf") or ()

@@ -29,6 +29,7 @@ _FORMS = (
     "Give None (the built-in lexical embedder), a LangChain Embeddings object, or a text of the form "
     '"sentence-transformers:<name or folder>" or "provider:model", such as "openai:text-embedding-3-small".'
 )
+BUILTIN = "toolmem-lexical-v"
 _PROVIDER_AND_MODEL = re.compile(r"([a-z][a-z0-9_-]+):(.+)", re.DOTALL)
 _MODEL_ATTRIBUTES = ("model", "model_name", "model_id", "repo_id", "deployment")
 _SENTENCE_TRANSFORMERS = "sentence-transformers:"
@@ -192,7 +193,7 @@ def resolve_embedder(spec: Embeddings | Embedder | str | None) -> Embedder:
 
 
 def _builtin(embedder: LexicalEmbedder) -> Embedder:
-    return Embedder(f"toolmem-lexical-v{VERSION}:{embedder.dimension}", lambda: embedder, builtin=True)
+    return Embedder(f"{BUILTIN}{VERSION}:{embedder.dimension}", lambda: embedder, builtin=True)
 
 
 def _provider(provider: str, model: str) -> Embedder:

@@ -6,8 +6,7 @@ import logging
 from collections.abc import Mapping
 from functools import lru_cache
 
-from langgraph_toolmem.base.errors import ToolMemoryError
-from langgraph_toolmem.base.failures import log_failure
+from langgraph_toolmem.base.errors import ToolMemoryError, log_failure
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.embedders import Embedder
 from langgraph_toolmem.search.lexical import LexicalEmbedder

@@ -28,12 +28,9 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from langgraph_toolmem.base.errors import ConfigurationError, StorageError
-from langgraph_toolmem.base.failures import describe_error
+from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
 from langgraph_toolmem.base.twins import twin
-from langgraph_toolmem.core.contributions import Section
-from langgraph_toolmem.core.listener import EndedRun, Import, JudgedRun, LearnedTurn
-from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, LearnedTurn, Method, Section
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import GOOD
 from langgraph_toolmem.graph.state import START
@@ -92,7 +89,7 @@ class SIT(Method):
         self.evidence = core.register(SITEvidence)
         remembers = self.policy.recall == "extractive"
         self.states = WaitingStates(core, self.evidence, self.policy, remembers=remembers, used=self._asked_for)
-        core.jobs.handle(SETTLE, self.states.do)
+        core.jobs.handle(SETTLE, self.states.do, undo=self.states.undo)
 
     # --- asking ---
 
@@ -233,7 +230,7 @@ class SIT(Method):
 
     def learned(self, run: Run, user: User) -> None:
         """An episode that was answered in words may be over: its summaries go where its verdict says."""
-        for episode in run.answered():
+        for episode in self.states.unsettled(run.answered()):
             self.states.settle(episode, user, anew=False)
 
     def ended(self, ended: EndedRun) -> None:

@@ -17,22 +17,23 @@ from functools import lru_cache
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from langgraph_toolmem.core.ledger import NO_TRACK, Track
-from langgraph_toolmem.core.row_kinds import Near, RowKind
-from langgraph_toolmem.core.rows import Rows
+from langgraph_toolmem.core.rows import Near, RowKind, Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.search.lexical import LexicalEmbedder
 from langgraph_toolmem.sit.summary import MAX_CHARS, Match, Merged, NewSummary, StoredSummary, cut
-from langgraph_toolmem.stores.items import Hit, VectorItem
+from langgraph_toolmem.stores.vectors import Hit, VectorItem
 from langgraph_toolmem.words.features import similarity
 
 RETIRE_AFTER: Final = 20
 """Offers without success after which a summary is retired."""
-LONGLIST: Final = 64
-"""Summaries out of a tool that are compared with a state, or with a new one."""
+LONGLIST: Final = 24
+"""Summaries out of a tool that are compared with a state."""
+SAME: Final = 8
+"""Summaries out of a tool among which one that says the same is looked for."""
 WIDE: Final = 256
 """The same where each target's most similar one is wanted."""
 DIGITS: Final = 4
-"""Of cosines: those that are the same so far are ties (a part's are exact to 5 or 6; see `stores.parts`)."""
+"""Of cosines: those that are the same so far are ties (a part's are exact to 5 or 6; see `stores.vectors`)."""
 MAX_MERGED: Final = 64
 """Merged transitions that are remembered by name; `seen` goes on counting."""
 BATCH: Final = 500
@@ -144,7 +145,7 @@ class Summaries:
     def like(self, new: NewSummary, vector: Sequence[float], least: float) -> StoredSummary | None:
         """The oldest summary of an edge that says the same as a new one: its cosine is `least` or more."""
         fits: Callable[[StoredSummary], bool] = lambda each: each.target == new.target  # noqa: E731 - of one line
-        near = self._rows.near(vector, self._user, k=LONGLIST, part=new.source, fits=fits, enough=0)
+        near = self._rows.near(vector, self._user, k=SAME, part=new.source, fits=fits, enough=0)
         alike = [each.item for each in near if self._cosine(new.text, each) >= least]
         return min(alike, key=lambda each: (each.time, each.id), default=None)
 
@@ -202,9 +203,11 @@ def add(
 def standing(rows: SummaryRows, ids: Collection[str], user: User) -> dict[str, str]:
     """By the id of a summary, that of the one that stands for it: its own, even retired, or one that says the same."""
     found = {each.id: each.id for each in rows.get(list(ids), user)}
-    for key in ids:
-        if key not in found and (owned := rows.of(key, user)):
-            found[key] = owned[0].id
+    if missing := [key for key in ids if key not in found]:
+        for item in rows.of(missing[0], user, *missing[1:]):
+            for merged in item.merged:
+                if merged.id in missing:
+                    found.setdefault(merged.id, item.id)
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from langgraph_toolmem.base.intervals import percentage
-from langgraph_toolmem.core.contributions import Section, TextTable, shown_in_words
+from langgraph_toolmem.core.method import Section, TextTable, shown_in_words
 from langgraph_toolmem.graph.view import START
 from langgraph_toolmem.sit.evidence import SITEvidence
 

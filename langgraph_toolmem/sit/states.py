@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.core.listener import LearnedTurn
+from langgraph_toolmem.core.jobs import by_namespace
+from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import GOOD, Count, Record
 from langgraph_toolmem.graph.state import START
@@ -58,14 +60,15 @@ class WaitingStates:
         self._taken_up: set[tuple[str, ...]] = set()
         self._rows: SummaryRows | None = None
         self._written: dict[str, str] = {}
+        self._queued: set[str] = set()  # runs with a job that has not begun
         self._index: tuple[Mapping[str, ToolSpec], ToolIndex] | None = None
 
     def tool_index(self, specs: Mapping[str, ToolSpec]) -> ToolIndex:
         """Tools by the words of their descriptions."""
-        if self._index is None or self._index[0] is not specs:
+        if self._index is None or self._index[0] != specs:
             index = ToolIndex()
             index.declare(specs)
-            self._index = specs, index
+            self._index = dict(specs), index
         return self._index[1]
 
     # --- written down ---
@@ -104,6 +107,12 @@ class WaitingStates:
 
     # --- stored ---
 
+    def unsettled(self, runs: Iterable[str]) -> list[str]:
+        """Return the runs with summaries that wait and that no job is under way for."""
+        with self._core.lock:
+            self._queued &= self._evidence.drafts.keys()
+            return [run for run in runs if run in self._evidence.drafts and run not in self._queued]
+
     def settle(self, run: str, user: User, *, anew: bool = True) -> None:
         """Has the summaries of a run put where its verdict says, in the background: with the others, or away.
 
@@ -122,7 +131,12 @@ class WaitingStates:
             waits = (judged or (self.used and self.policy.unlabelled > 0)) and bool(self._mine(run, user))
             if not waits and not (anew and judged and core.graph.has_seen(stored_key(run))):
                 return
-        core.jobs.put(SETTLE, {}, run=run, user=user.digest or "", namespace=user.namespace)
+            self._queued.add(run)
+        try:
+            core.jobs.put(SETTLE, {}, run=run, user=user.digest or "", namespace=user.namespace)
+        except StorageError:
+            self._queued.discard(run)
+            raise
 
     def take_up(self, user: User) -> None:
         """Has what is over and nobody judged stored in the background, once a user's suggestions are asked for."""
@@ -140,18 +154,20 @@ class WaitingStates:
             where: dict[str, Any] = {"run": runs[0], "user": user.digest or "", "namespace": user.namespace}
             core.quietly("states could not be stored", lambda: core.jobs.put(SETTLE, {"also": runs}, **where))
 
-    def do(self, job: Job) -> Callable[[], object]:
-        """Does it, and what was left of other runs in that namespace; returns what undoes it for the user."""
-        user = User(None, job.user or None, tuple(job.payload["namespace"]))
-        runs = [job.payload["run"], *job.payload.get("also", ())]
-        for each in dict.fromkeys([*runs, *self._left(user)]):
-            self._settle(each, user)
+    def do(self, jobs: Sequence[Job]) -> None:
+        """Store the summaries of runs, and what was left of others in their namespaces, all of a namespace at once."""
+        for anybody, some in by_namespace(jobs):
+            user = _user(some[0]) if self._core.users.apart else anybody
+            runs = [run for job in some for run in _runs(job)]
+            with self._core.lock:
+                self._queued.difference_update(runs)
+            self.keep([*runs, *self._left(user)], user, unlabelled=self.policy.unlabelled > 0)
 
-        def undo() -> None:
-            for owner in filter(None, (*runs, user.digest)):
-                self.rows.forget_of(owner, user)
-
-        return undo
+    def undo(self, job: Job) -> None:
+        """Take away the summaries of a job whose user was forgotten meanwhile."""
+        user = _user(job)
+        for owner in filter(None, (*_runs(job), user.digest)):
+            self.rows.forget_of(owner, user)
 
     def _left(self, user: User) -> list[str]:
         """Judged runs whose summaries wait: their job was another process's, or their verdict came from nobody."""
@@ -165,30 +181,6 @@ class WaitingStates:
         if not self._core.users.apart:
             return dict(drafts)
         return {step: draft for step, draft in drafts.items() if draft[-1] == user.digest}
-
-    def _settle(self, run: str, user: User) -> None:
-        core = self._core
-        with core.lock:
-            drafts, good, before = self._mine(run, user), self._is_good(run), core.forgettings
-            known = core.graph.has_seen(stored_key(run))
-        new, kept = _summaries({run: drafts}), 0
-        if good and new:
-            with core.lock:
-                core.apply(stored_key(run), [])  # first: whatever happens then, they are looked for
-            kept = self._add(new, user)
-        elif not good and known and not core.vectors.empty:
-            self.rows.forget_of(run, user)
-        with core.lock:
-            fine = before == core.forgettings and good == self._is_good(run)
-            if fine:
-                core.apply(None, [DraftsTaken(run, list(drafts)), *([Count("summaries", kept)] if kept else [])])
-        if not fine:  # forgotten or judged anew in between: from the beginning, with what is left
-            self.rows.forget_of(run, user)
-            self._settle(run, user)
-
-    def _is_good(self, run: str) -> bool:
-        score = self._core.score_of(run)
-        return self.policy.unlabelled > 0 if score is None else score >= GOOD
 
     def _add(self, new: Sequence[NewSummary], user: User) -> int:
         from langgraph_toolmem.sit.rows import add
@@ -209,34 +201,32 @@ class WaitingStates:
         Raises:
             StorageError: they could not be stored; they go on waiting.
         """
-        core, names = self._core, dict.fromkeys(runs)
+        core, names = self._core, list(dict.fromkeys(runs))
 
-        def teaches(run: str) -> bool:
+        def good(run: str) -> bool | None:
             score = core.score_of(run)
-            return unlabelled if score is None else score >= GOOD
+            return unlabelled or None if score is None else score >= GOOD
 
         with core.lock:
-            before = core.forgettings
-            waiting = {run: self._mine(run, user) for run in names if teaches(run)}
-            bad = [run for run in names if run not in waiting and core.score_of(run) is not None]
-            bad = [run for run in bad if run in self._evidence.drafts or core.graph.has_seen(stored_key(run))]
-        for run in bad:
-            self._settle(run, user)
-        new = _summaries(waiting)
-        if not new:
-            return 0
+            before, verdicts = core.forgettings, {run: found for run in names if (found := good(run)) is not None}
+            drafts = {run: self._mine(run, user) for run in verdicts}
+            stored = [run for run in verdicts if core.graph.has_seen(stored_key(run))]
+            new = _summaries({run: drafts[run] for run, found in verdicts.items() if found})
+            for run in dict.fromkeys(each.run for each in new):
+                core.apply(stored_key(run), [])  # first: whatever happens then, they are looked for
+        kept = self._add(new, user) if new else 0
+        for run in stored:
+            if not verdicts[run] and not core.vectors.empty:
+                self.rows.forget_of(run, user)
         with core.lock:
-            for run in waiting:
-                core.apply(stored_key(run), [])
-        kept = self._add(new, user)
-        with core.lock:
-            changed = [run for run in waiting if before != core.forgettings or not teaches(run)]
+            changed = [run for run in verdicts if before != core.forgettings or good(run) != verdicts[run]]
             if not changed:
-                gone = [DraftsTaken(run, list(drafts)) for run, drafts in waiting.items() if drafts]
-                core.apply(None, [*gone, Count("summaries", kept)])
-        for run in changed:  # forgotten or judged anew in between
+                gone = [DraftsTaken(run, list(mine)) for run, mine in drafts.items() if mine]
+                core.apply(None, [*gone, *([Count("summaries", kept)] if kept else [])])
+                return kept
+        for run in changed:  # forgotten or judged anew in between: from the beginning, with what is left
             self.rows.forget_of(run, user)
-        return kept
+        return self.keep(names, user, unlabelled=unlabelled)
 
     # --- written afterwards ---
 
@@ -322,6 +312,14 @@ class WaitingStates:
     def forget_written(self) -> None:
         """A user was forgotten: what was written outside of histories goes, whosever it is."""
         self._written.clear()
+
+
+def _runs(job: Job) -> list[str]:
+    return [job.payload["run"], *job.payload.get("also", ())]
+
+
+def _user(job: Job) -> User:
+    return User(None, job.user or None, tuple(job.payload["namespace"]))
 
 
 def stored_key(run: str) -> str:

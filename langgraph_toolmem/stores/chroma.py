@@ -1,55 +1,61 @@
-"""The connection to Chroma: opened late, closed cleanly, guarded against forks, its errors in plain words.
+"""The connection to Chroma: opened at first use, one writing process per folder, errors in plain words.
 
-Chroma is imported at the first call of `ChromaConnection.client`; that takes about a second.
+- `ChromaConnection.client` opens Chroma. Importing it takes about a second.
+- All connections of a process to one folder share one client. It is closed and opened again when too many collections
+  are in use, when deleted rows are cleared from the disk, and when another process has written.
+- Embedded Chroma takes one writing process. The first write takes ``chroma.lock``; the process holds it until the last
+  connection to the folder is closed. Other processes read.
+- A process that is forked while Chroma is open cannot use it, since Chroma's threads are gone there.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import inspect
 import itertools
 import logging
 import os
-import shutil
 import sqlite3
-import weakref
+import struct
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from weakref import WeakSet, WeakValueDictionary
+
+import filelock
 
 from langgraph_toolmem.base import exits, locks
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError, ToolMemoryError
-from langgraph_toolmem.stores import salvage
-from langgraph_toolmem.stores.gate import Gate
-from langgraph_toolmem.stores.hnsw_files import blank_all_unused_rows
-from langgraph_toolmem.stores.integrity import ASIDE, Integrity, as_noted
 from langgraph_toolmem.stores.remote import Remote, RemoteClient, is_remote
 
-LONGEST_NAME = 60  # characters, and some to spare below 63, the limit of older servers
-MAX_IN_USE = 64
-"""Collections that Chroma is allowed to keep open. It would keep up to a fifth of the process's file limit, with four
-files and some megabytes each: too much for a host with many users."""
-AT_ONCE = 500  # rows deleted at once
+DATABASE: Final = "chroma.sqlite3"
+LOCK: Final = "chroma.lock"
+LONGEST_NAME: Final = 60  # characters, and some to spare below 63, the limit of older servers
+MAX_IN_USE: Final = 64
+"""Collections that Chroma may keep open. Its own limit is a fifth of the process's file limit, with four files and some
+megabytes each: too much for a host with many users."""
+REFRESH_SECONDS: Final = 30.0
+"""Interval at which a reading process looks for changes by other processes."""
+AT_ONCE: Final = 500  # rows deleted at once
 _FINAL, _DRAFT, _REPLACED = ".v2", ".new", ".old"  # ends of collection names
+_HEADER: Final = struct.Struct("<i4Q")  # of an index: version, start, capacity, rows, bytes of a row
 
-_DAMAGED = "malformed", "not a database"
 logger = logging.getLogger("langgraph_toolmem.stores.chroma")
 
 _numbers = itertools.count(1)
-_open: dict[str, tuple[int, int, Integrity | None]] = {}
-"""What is open in this process: place -> (process id, how often, which indexes may be used)."""
-_open_lock = locks.lock()
-_begun_in: set[int] = set()
-"""The process in which Chroma was opened first. Its threads are for all folders, and do not cross a fork."""
+_begun_in: list[int] = []
+"""The process that opened Chroma first. Its threads serve all folders and do not survive a fork."""
 
 
 def collection_name(prefix: str, kind: str, namespace: tuple[str, ...]) -> str:
-    """A name Chroma takes, different for every kind and namespace.
+    """Return a name that Chroma accepts, different for every kind and namespace.
 
-    Letters and digits stay, any other byte is written ``-xx``; a name that would get too long is a digest.
+    Letters and digits stay, any other byte is written ``-xx``. A name that would be too long is a digest.
 
     >>> collection_name("tm", "tools", ("toolmem", "a@b"))
     'tm.tools.toolmem.a-40b.v2'
@@ -65,52 +71,130 @@ def _escape(part: str) -> str:
         chr(byte) if chr(byte).isalnum() and byte < 128 else f"-{byte:02x}"
         for byte in part.encode("utf-8", "surrogatepass")
     )
-    return written or "-"  # no escape is a single dash, so an empty part is told apart
+    return written or "-"  # no escape is a single dash, so an empty part is distinct
 
 
 def draft_name(name: str) -> str:
-    """The name under which a collection is rebuilt."""
+    """Return the name under which a collection is rebuilt."""
     return name.removesuffix(_FINAL) + _DRAFT
 
 
 def replaced_name(name: str) -> str:
-    """The name of a collection whose place another took, until it is deleted."""
+    """Return the name of a collection that another replaced, until it is deleted."""
     return name.removesuffix(_FINAL) + _REPLACED
 
 
-def is_replaced(name: str) -> bool:
-    """Return whether another collection took this one's place."""
-    return name.endswith(_REPLACED)
-
-
-def final_name(name: str) -> str:
-    """The name a collection has, or will have when its rebuilding is done."""
-    return name.removesuffix(_DRAFT) + _FINAL if name.endswith(_DRAFT) else name
+def final_name(name: str) -> str | None:
+    """Return the name that a collection has after its rebuilding; None for one that was replaced."""
+    return None if name.endswith(_REPLACED) else name.removesuffix(_DRAFT).removesuffix(_FINAL) + _FINAL
 
 
 def is_not_found(error: BaseException | None) -> bool:
-    """Whether Chroma says that a collection is not there (any more)."""
+    """Return True if Chroma says that a collection does not exist, else False."""
     from chromadb.errors import NotFoundError
 
     return isinstance(error, NotFoundError)
 
 
 def delete_collection(client: Any, name: str) -> None:
-    """Delete a collection, its rows first: else Chroma (1.5) keeps their list-valued metadata, whose owners they would
-    become of rows that come later, in any collection."""
-    collection = client.get_collection(name, embedding_function=None)
-    while ids := collection.get(limit=AT_ONCE, include=[])["ids"]:
-        collection.delete(ids=ids)
-    client.delete_collection(name)
+    """Delete a collection if it exists, its rows first.
+
+    Chroma 1.5 keeps the list-valued metadata of a collection that is deleted with rows in it, and gives that metadata
+    to rows that are added later to any collection.
+    """
+    try:
+        collection = client.get_collection(name, embedding_function=None)
+        while ids := collection.get(limit=AT_ONCE, include=[])["ids"]:
+            collection.delete(ids=ids)
+        client.delete_collection(name)
+    except Exception as error:
+        if not is_not_found(error):
+            raise
+
+
+class Gate:
+    """A lock that many threads share, or one has alone. A thread that has passed may pass again."""
+
+    def __init__(self) -> None:
+        self._changed = locks.condition()
+        self.forked()
+        locks.tell(self)
+
+    def forked(self) -> None:
+        """Reset the gate in a forked process."""
+        self._inside, self._is_closed, self._here = 0, False, threading.local()
+
+    @property
+    def is_inside(self) -> bool:
+        """Return True if this thread has passed, else False."""
+        return bool(getattr(self._here, "depth", 0))
+
+    @contextmanager
+    def passed(self) -> Iterator[None]:
+        """Share the gate; wait for a thread that has it alone."""
+        depth = getattr(self._here, "depth", 0)
+        with self._changed:
+            self._changed.wait_for(lambda: depth or not self._is_closed)
+            self._inside += 1
+        self._here.depth = depth + 1
+        try:
+            yield
+        finally:
+            self._here.depth = depth
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Have the gate alone; wait for the threads inside. A thread that has passed must not call this."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_closed)
+            self._is_closed = True
+            self._changed.wait_for(lambda: not self._inside)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._is_closed = False
+                self._changed.notify_all()
+
+
+class _Shared:
+    """The client that all connections of this process to one folder share, and the right to write."""
+
+    def __init__(self) -> None:
+        self.client: Any = None
+        self.users: WeakSet[ChromaConnection] = WeakSet()
+        self.gate, self.lock = Gate(), locks.rlock()
+        self.writer: filelock.BaseFileLock | None = None
+        self.in_use: set[str] = set()
+        self.state: object = None  # of the database file, when this process looked at it last
+        self.looked = 0.0  # by time.monotonic
+        locks.tell(self)
+
+    def forked(self) -> None:
+        """Leave lock and client to the parent process.
+
+        The client must never be freed here: Chroma would wait for threads of the parent, and the child never end.
+        """
+        for each in (self.writer, self.client):
+            if each is not None:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+        self.writer = None
+
+
+_folders: WeakValueDictionary[str, _Shared] = WeakValueDictionary()
+_folders_lock = locks.lock()
 
 
 class ChromaConnection:
-    """One Chroma: embedded in a folder, in memory, or a client somebody made.
+    """One Chroma: embedded in a folder, in memory, or a given client.
 
     Args:
-        folder: where the embedded database lives; made if needed. ``None``: in memory.
-        client: a synchronous chromadb client to use instead; it is never closed here.
-        read_only: another process may have the folder open and write to it.
+        folder: holds the embedded database; made if needed. None: in memory.
+        client: a synchronous chromadb client to use instead. It is never closed here.
+        read_only: never write.
         limits: for calls to a server (`Remote`).
 
     Raises:
@@ -126,26 +210,20 @@ class ChromaConnection:
                 "the memory's async methods call it in threads."
             )
         self.folder = folder
+        self.given = client
         self.ephemeral = folder is None and client is None
         # All in-memory clients of a process see one database: a number keeps their collections apart.
         self.prefix = f"tm{next(_numbers)}" if self.ephemeral else "tm"
-        self.given = client
         self.remote = Remote(self.where, **limits) if client is not None and is_remote(client) else None
         self.read_only = read_only
-        self.integrity: Integrity | None = None
-        """Of a folder's indexes, while it is open."""
-        self._client: Any | None = None
-        self._process: int | None = None
-        self._closed = False
-        self._lock = locks.lock()
-        self._gate = Gate()
-        self._in_use: set[str] = set()
-        self._doubted = False  # it said that its database is damaged
-        self.lost: Path | None = None
-        """What was set aside as damaged, until what can be read of it is put back (`reembed.restore`)."""
-        self.restoring = locks.rlock()
         self.problems: list[str] = []
-        """What was damaged, one sentence each, for a person."""
+        """Damage that was found, one sentence each, for a person."""
+        self._closed = False
+        self._process = 0  # that used a given client first
+        with _folders_lock:
+            key = f"#{next(_numbers)}" if folder is None else os.path.realpath(folder)
+            self._shared = _folders.setdefault(key, _Shared())
+            self._shared.users.add(self)
 
     @property
     def where(self) -> str:
@@ -156,182 +234,225 @@ class ChromaConnection:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing can be stored here yet, so that a question need not open Chroma."""
-        if self._client is not None or self._closed or self.given is not None:
+        """True if nothing can be stored here yet, so that a question need not open Chroma."""
+        if self._shared.client is not None or self._closed or self.given is not None:
             return False
         return self.folder is None or not os.access(self.folder, os.F_OK)  # one that cannot be seen raises nothing
 
+    @property
+    def shared(self) -> bool:
+        """True if other processes may write now."""
+        return self.given is not None or (self.folder is not None and self._shared.writer is None)
+
     def owns(self, name: str) -> bool:
-        """Whether a collection of that name may be this memory's; its label decides."""
+        """Return True if a collection of that name may be this memory's (its label decides), else False."""
         return name.startswith((f"{self.prefix}.", f"{self.prefix}-h."))
 
+    # --- opening and closing ---
+
     def client(self) -> Any:
-        """The client, opened if it is not.
+        """Return the client, and open it if it is not open.
 
         Raises:
-            StorageError: it is closed, cannot be opened, or was opened before this process was forked.
+            StorageError: the connection is closed, Chroma cannot be opened, or was opened before a fork.
         """
-        process = os.getpid()
-        if self._process is not None and self._process != process:
-            raise self._forked()
-        if self._client is None:
-            with self._lock:
-                if self._closed:
-                    raise StorageError(f"{self.where} is closed. Make a new memory to go on.")
-                if self._client is None:
-                    self._client = self._opened(process)
-                    self._process = process
-        return self._client
+        self._check()
+        shared = self._shared
+        if shared.client is None:
+            with shared.lock:
+                if shared.client is None:
+                    shared.client = self._opened()
+        return shared.client
 
-    def _opened(self, process: int) -> Any:
+    def _check(self) -> None:
+        if self._closed:
+            raise StorageError(f"{self.where} is closed. Make a new memory to go on.")
+        if self._forked():
+            raise StorageError(
+                f"{self.where}: Chroma was in use before this process was forked and cannot be used in the child. "
+                "Make and use memories after the fork only, or share one server: `chroma run` and "
+                "chroma=chromadb.HttpClient(...)."
+            )
+
+    def _forked(self) -> bool:
+        begun = _begun_in[0] if _begun_in and self.given is None else self._process
+        return begun not in (0, os.getpid())
+
+    def _opened(self) -> Any:
+        self._process = os.getpid()
         if self.given is not None:
             return self.given if self.remote is None else RemoteClient(self.given, self.remote)
-        key = str(self.folder)
-        with _open_lock:
-            _, times, integrity = _open.get(key, (process, 0, None))
-            _begun_in.update(() if _begun_in else (process,))
-            if process not in _begun_in:
-                raise self._forked()
-            with self._translated("open"):  # not through the gate: who closes it wants the lock held here
-                try:
-                    import chromadb
-                    from chromadb.api.shared_system_client import SharedSystemClient
-                    from chromadb.config import Settings
-                except ImportError as error:
-                    raise MissingExtraError("Text that is searched by meaning", "memory") from error
+        with self._translated("open"):  # not through the gate: who closes it waits for this lock
+            try:
+                import chromadb
+                from chromadb.api.shared_system_client import SharedSystemClient
+                from chromadb.config import Settings
+            except ImportError as error:
+                raise MissingExtraError("Text that is searched by meaning", "memory") from error
+            if not _begun_in:
+                _begun_in.append(self._process)
+            settings = Settings(anonymized_telemetry=False)  # a fresh one each time: Chroma changes it
+            if self.folder is None:
+                return chromadb.EphemeralClient(settings=settings)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._quarantine(self.folder)
+            self._shared.state, self._shared.looked = _state(self.folder), time.monotonic()
+            try:
+                return chromadb.PersistentClient(path=self.folder, settings=settings)
+            except BaseException:
+                if all(each.client is None for each in list(_folders.values())):
+                    SharedSystemClient.clear_system_cache()  # else Chroma keeps what it could not open
+                raise
 
-                # A fresh Settings each time: Chroma changes the object it is given.
-                settings = Settings(anonymized_telemetry=False)
-                if self.folder is None:
-                    client = chromadb.EphemeralClient(settings=settings)
-                    # What is in memory of one that nobody closes would stay for good, some megabytes.
-                    weakref.finalize(self, _abandoned, client, process, self._in_use).atexit = False
-                else:
-                    self.folder.mkdir(parents=True, exist_ok=True)
-                    if not times:
-                        if not self.read_only:
-                            self._mend(self.folder)
-                            blank_all_unused_rows(self.folder)  # a process that was killed could not
-                        integrity = Integrity(self.folder, read_only=self.read_only)
-                    try:
-                        client = chromadb.PersistentClient(path=self.folder, settings=settings)
-                    except BaseException:
-                        if not _open:  # Chroma goes on with what it could not open, and fails otherwise the next time
-                            SharedSystemClient.clear_system_cache()
-                        raise
-            _open[key] = (process, times + 1, integrity)
-            self.integrity = integrity
-        return client
-
-    def _mend(self, folder: Path) -> None:
-        """A damaged database is set aside; one that is as it was at the last close is not looked at."""
-        if (self._doubted or not as_noted(folder)) and (why := salvage.damage(folder)) is not None:
-            aside = salvage.set_aside(folder)
-            self.problems.append(
-                f"{salvage.DATABASE} was damaged ({why}) and set aside as {aside.name}; what can be read of it is put "
-                "into a new one"
-            )
-            logger.error("%s: %s", self.where, self.problems[-1])
+    def _quarantine(self, folder: Path) -> None:
+        """Rename a folder whose database is none, and begin an empty one."""
+        try:
+            with closing(sqlite3.connect((folder / DATABASE).absolute().as_uri() + "?mode=ro", uri=True)) as database:
+                database.execute("SELECT count(*) FROM sqlite_master")
+        except sqlite3.OperationalError:
+            return  # there is none yet, or it is locked
+        except sqlite3.DatabaseError as error:
+            if self.read_only:
+                raise
+            self._take_lock()
+            aside = free_name(folder)
+            folder.rename(aside)
             folder.mkdir()
-        self._doubted, self.lost = False, salvage.lost(folder)
-
-    def restored(self) -> None:
-        """What could be read is put back."""
-        self.lost = None
-        if self.folder is not None:
-            (self.folder.parent / salvage.MARK).unlink(missing_ok=True)
-
-    def _forked(self) -> StorageError:
-        return StorageError(
-            f"{self.where}: Chroma was in use before this process was forked and cannot be used in the child. "
-            "Make and use memories after the fork only, or share one server: `chroma run` and "
-            "chroma=chromadb.HttpClient(...)."
-        )
+            self.problems.append(f"{DATABASE} was damaged ({error}); its folder was renamed to {aside.name}")
+            logger.warning("%s: %s", self.where, self.problems[-1])
 
     def close(self) -> None:
-        """Release files, threads and what is only in memory; a client that was given stays open. Twice is harmless."""
-        with self._lock:
-            client, self._client, self._closed = self._client, None, True
-            if client is not None and self.given is None and self._process == os.getpid():
-                for name in self._in_use if self.ephemeral else ():
-                    with suppress(Exception):  # gone already
-                        delete_collection(client, name)
-                self._let_go(client)
+        """Release files, threads and what is only in memory; a given client stays open. Twice is harmless."""
+        shared = self._shared
+        self._closed = True
+        with shared.lock:
+            shared.users.discard(self)
+            if self._forked():
+                return
+            if shared.users:
+                if all(each.read_only for each in shared.users):
+                    self._release()
+                return
+            if shared.client is not None and self.ephemeral:
+                for name in shared.in_use:
+                    with suppress(Exception):  # it may be gone already
+                        delete_collection(shared.client, name)
+        try:
+            self._let_go()
+        finally:
+            self._release()
 
-    def _let_go(self, client: Any) -> None:
-        """Closes a client that was opened here. The caller holds the lock."""
-        self._in_use.clear()
-        with _open_lock, self._translated("close"):
-            key = str(self.folder)
-            owner, times, integrity = _open.get(key, (os.getpid(), 1, None))
-            if times > 1:
-                _open[key] = (owner, times - 1, integrity)
-            else:
-                _open.pop(key, None)
-            close = getattr(client, "close", None)  # missing in the oldest chromadb supported
-            if close is not None:
-                close()
-            if times <= 1:
-                self._settle()
+    def _release(self) -> None:
+        writer, self._shared.writer = self._shared.writer, None
+        if writer is not None:
+            with suppress(OSError):
+                writer.release()
 
-    def _settle(self) -> None:
-        """Chroma let go of its files."""
-        if self.folder is not None and not self.read_only:
-            blank_all_unused_rows(self.folder)
-            if self.integrity is not None:
-                with suppress(OSError, StorageError):  # what is not noted is looked at more closely next time
-                    self.integrity.note()
-
-    def _too_much(self) -> bool:
-        return self._doubted or len(self._in_use) > MAX_IN_USE
-
-    def uses(self, name: str) -> None:
-        """A collection is opened; see `relieve`."""
-        self._in_use.add(name)
-
-    def relieve(self) -> None:
-        """Closes the embedded database if too many collections are open, or it said that it is damaged; it is opened
-        again when needed."""
-        if not self._too_much() or self.folder is None or self.given is not None or self._gate.is_inside:
+    def _let_go(self, *, vacuum: bool = False) -> None:
+        """Close the client; the next call opens it again."""
+        shared = self._shared
+        if shared.gate.is_inside:
             return
-        with self._gate.closed(), self._lock:
-            client = self._client
-            if client is not None and self._too_much() and self._process == os.getpid():
-                self._client = None
-                self._let_go(client)
+        with shared.gate.closed(), shared.lock, self._translated("close"):
+            client, shared.client = shared.client, None
+            shared.in_use.clear()
+            if client is None or self.given is not None:
+                return
+            if (close := getattr(client, "close", None)) is not None:  # missing in the oldest chromadb supported
+                close()
+            if self.folder is None or shared.writer is None or not self.folder.exists():
+                return
+            if vacuum:
+                del client, close
+                gc.collect()  # an unreferenced part of Chroma may still write its files
+                with closing(sqlite3.connect(self.folder / DATABASE, isolation_level=None)) as database:
+                    database.execute("VACUUM")
+            _blank_unused_rows(self.folder)
 
-    def vacuum(self) -> None:
-        """Free room in the embedded database is overwritten; it is closed for that, and opened again when needed.
+    # --- reading and writing ---
+
+    def may_write(self) -> bool:
+        """Return True if this process holds the right to write or could take it now, else False."""
+        if self.read_only or self._closed or self._forked():
+            return False
+        with self._shared.lock:
+            if self.given is not None or self.folder is None or self._shared.writer is not None:
+                return True
+            try:
+                self._take_lock()
+            except StorageError:
+                return False
+            self._release()
+        return True
+
+    def begin_write(self) -> None:
+        """Take the right to write, and keep it until `close`.
 
         Raises:
-            StorageError: another memory of this process has it open, or the file cannot be rewritten.
+            StorageError: another process writes, or this connection is read-only.
         """
-        if self.folder is None or self.given is not None or not self.folder.exists():
+        self._check()
+        if self.read_only:
+            raise StorageError(f"{self.where} is open read-only.")
+        shared = self._shared
+        if self.given is not None or self.folder is None or shared.writer is not None:
             return
-        self.client()  # a forked process and a closed memory are told here
-        with self._gate.closed(), self._lock:
-            with _open_lock:
-                if _open.get(str(self.folder), (0, 0, None))[1] > 1:
-                    raise StorageError(f"{self.where} is open in another memory of this process. Close that one first.")
-                client, self._client = self._client, None
-                _open.pop(str(self.folder), None)
-            with self._translated("vacuum"):
-                if (close := getattr(client, "close", None)) is not None:
-                    close()
-                del client, close
-                gc.collect()  # what is let go of may still write its files
-                with closing(sqlite3.connect(self.folder / "chroma.sqlite3", isolation_level=None)) as database:
-                    database.execute("VACUUM")
-                shutil.rmtree(self.folder.parent / ASIDE, ignore_errors=True)
-                self._settle()
+        with shared.lock:
+            self._take_lock()
+            stale = shared.client is not None and shared.state != _state(self.folder)
+        if stale:
+            self._let_go()
+
+    def _take_lock(self) -> None:
+        if self.folder is None or self._shared.writer is not None:
+            return
+        lock = filelock.FileLock(self.folder.parent / LOCK, thread_local=False)
+        try:
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0.1, poll_interval=0.02)  # `may_write` of another process holds it for a moment
+        except filelock.Timeout:
+            raise StorageError(
+                f"{self.where}: another process writes there. Its texts can be read; to write from several processes, "
+                "share one server: `chroma run` and chroma=chromadb.HttpClient(...)."
+            ) from None
+        except (OSError, NotImplementedError) as error:
+            raise StorageError(f"{self.where}: {self.folder.parent / LOCK} cannot be locked: {error}") from error
+        self._shared.writer = lock
+
+    def use(self, name: str) -> None:
+        """Note that a collection is open; see `relieve`."""
+        self._shared.in_use.add(name)
+
+    def relieve(self) -> None:
+        """Close the embedded database if too many collections are open, or another process has written to it."""
+        shared = self._shared
+        if self.folder is None or shared.client is None or shared.gate.is_inside or self._forked():
+            return
+        stale = len(shared.in_use) > MAX_IN_USE
+        if shared.writer is None and time.monotonic() - shared.looked >= REFRESH_SECONDS:
+            shared.looked = time.monotonic()
+            stale = stale or shared.state != _state(self.folder)
+        if stale:
+            self._let_go()
+
+    def vacuum(self) -> None:
+        """Overwrite what was deleted from the embedded database. Chroma is closed for that.
+
+        Raises:
+            StorageError: another process writes, or the file cannot be rewritten.
+        """
+        if self.folder is not None and self.folder.exists():
+            self.begin_write()
+            self.client()  # raises in a forked process and after `close`
+            self._let_go(vacuum=True)
 
     @contextmanager
     def errors(self, doing: str) -> Iterator[None]:
-        """Whatever Chroma raises inside comes out as a `StorageError` that says where and what to do.
+        """Translate what Chroma raises inside to a `StorageError` that says where and what to do.
 
-        Everything that is done with Chroma is done inside, so that `vacuum` can wait for it.
+        All work with Chroma is done inside, so that `vacuum` can wait for it.
         """
-        with self._gate.passed(), self._translated(doing):
+        with self._shared.gate.passed(), self._translated(doing):
             yield
 
     @contextmanager
@@ -346,7 +467,6 @@ class ChromaConnection:
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
             lines = str(error).strip().splitlines() or [""]
-            self._doubted = self._doubted or any(each in str(error) for each in _DAMAGED)
             raise StorageError(
                 f"{self.where}: could not {doing}: {type(error).__name__}: {lines[0]}. {self._advice()}"
             ) from error
@@ -356,18 +476,38 @@ class ChromaConnection:
             return "Check that the server runs and that the client's host, port, tenant and database are right."
         if self.folder is None:
             return "Nothing on disk is affected."
-        return "Check that the folder can be read and written and no other process uses it (`toolmem doctor`)."
+        return (
+            "Check that the folder can be read and written. If files are damaged: "
+            f"`toolmem doctor --memory {self.folder.parent} --rebuild`."
+        )
 
 
-def _abandoned(client: Any, process: int, names: set[str]) -> None:
-    """A connection in memory is gone: closed, or nobody did that. Not here, where any lock may be held."""
-    if names and process == os.getpid():
-        with suppress(RuntimeError):  # the process ends
-            exits.start("toolmem-abandoned", partial(_close, client, process, names))
+def free_name(folder: Path) -> Path:
+    """Return a name for a damaged folder, next to it, that is not taken."""
+    names = (folder.with_name(f"{folder.name}.corrupt-{n}") for n in itertools.count(1))
+    return next(name for name in names if not name.exists())
 
 
-def _close(client: Any, process: int, names: set[str]) -> None:
-    left = ChromaConnection(None)
-    left._client, left._process, left._in_use = client, process, names
-    with suppress(StorageError):
-        left.close()
+def _state(folder: Path) -> object:
+    found = []
+    for name in (DATABASE, f"{DATABASE}-wal"):
+        with suppress(OSError):
+            stat = (folder / name).stat()
+            found.append((stat.st_size, stat.st_mtime_ns, stat.st_ino))
+    return found
+
+
+def _blank_unused_rows(folder: Path) -> None:
+    """Overwrite the room for later rows in the files of indexes. Chroma is closed.
+
+    hnswlib writes this room uncleared: it holds pieces of the process's memory, forgotten texts among them (measured:
+    in 12 of 60 new indexes).
+    """
+    for header in folder.glob("*/header.bin"):
+        data = header.read_bytes()
+        _, _, capacity, rows, width = _HEADER.unpack(data.ljust(_HEADER.size, b"\0")[: _HEADER.size])
+        for name, size in (("data_level0.bin", width), ("length.bin", 4)):
+            file = header.with_name(name)
+            if rows <= capacity and file.exists() and file.stat().st_size == capacity * size:
+                os.truncate(file, rows * size)
+                os.truncate(file, capacity * size)

@@ -20,6 +20,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from urllib.parse import quote
+from weakref import WeakSet
 
 from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import StorageError
@@ -41,7 +42,11 @@ REMOTE: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.s
 Values: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
 """Parameters of an SQL statement."""
 
+FORK_SECONDS: Final = 1.0
+
 _inherited: list[sqlite3.Connection] = []  # of a parent process: must not even be closed in this one
+_every: Final[WeakSet[Database]] = WeakSet()
+_held: list[Any] = []
 
 
 class Database:
@@ -73,11 +78,12 @@ class Database:
         self.folder, self.read_only = folder, read_only
         self.path = None if folder is None else folder / NAME
         self._synchronous, self._busy = synchronous, busy
-        self._lock = locks.rlock()
+        self.lock = locks.rlock()
         self._database: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._process = os.getpid()
         self._closed = self._doubted = False
+        _every.add(self)
 
     def __enter__(self) -> Self:
         return self
@@ -118,7 +124,7 @@ class Database:
     def opened(self) -> Iterator[sqlite3.Connection]:
         """The connection, for one thread at a time."""
         where = "The database in memory" if self.path is None else str(self.path)
-        with self._lock:
+        with self.lock:
             if self._closed:
                 raise StorageError(f"{where} is closed.")
             try:
@@ -157,7 +163,7 @@ class Database:
 
     def close(self) -> None:
         """Close the file. Twice is harmless."""
-        with self._lock:
+        with self.lock:
             self._closed = True
             self._disconnect()
 
@@ -231,6 +237,22 @@ class Database:
                 time.sleep(POLL_SECONDS)
             else:
                 return
+
+
+def _before_fork() -> None:
+    """No transaction is under way while a process forks: SQLite would take its lock for the child's own, for ever."""
+    end = time.monotonic() + FORK_SECONDS
+    locks_ = [each.lock for each in list(_every)]
+    _held.extend(each for each in locks_ if each.acquire(timeout=max(0.0, end - time.monotonic())))
+
+
+def _after_fork() -> None:
+    while _held:
+        _held.pop().release()
+
+
+if hasattr(os, "register_at_fork"):  # in the child `base.locks` makes all locks anew
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_held.clear)
 
 
 def held_in(folder: Path | None) -> Path | None:

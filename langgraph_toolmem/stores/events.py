@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from langgraph_toolmem.base import exits, locks
-from langgraph_toolmem.base.errors import GraphFileError, StorageError
-from langgraph_toolmem.base.failures import describe_error
+from langgraph_toolmem.base.errors import GraphFileError, StorageError, describe_error
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Table
 from langgraph_toolmem.graph.operations import Forgotten, Record, RunsForgotten, UserForgotten
 from langgraph_toolmem.stores import snapshot
@@ -151,8 +150,7 @@ class EventStore:
     def _load(self) -> None:
         """Fill an empty graph from the newest snapshot that can be used and the rows behind it."""
         self.upto = self._snapshot_upto = 0
-        for name in () if self.folder is None else (SNAPSHOT, BEFORE):
-            path = self.folder / name
+        for path in () if self.folder is None else (self.folder / SNAPSHOT, self.folder / BEFORE):
             try:
                 found = snapshot.read_file(path)
                 self.graph.load(found["state"])

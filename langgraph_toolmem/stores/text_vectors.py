@@ -6,18 +6,15 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from langgraph_toolmem.search.embedders import clean
-from langgraph_toolmem.stores import parts
-from langgraph_toolmem.stores.items import VectorItem
-from langgraph_toolmem.stores.vectors import VectorStore
+from langgraph_toolmem.stores.vectors import VectorItem, VectorStore, own
 
 TOOLS: Final = "tools"
 PARAMETERS: Final = "parameters"
 LINKS: Final = "links"
 """Kinds of texts: of whole tools, of single things they take and give, of all they take and of all they give."""
-_NOTHING: Final[Mapping[str, Any]] = {"ids": (), "metadatas": (), "embeddings": ()}
 BATCH: Final = 500
 """Texts that are embedded and kept at a time: what was done before a failure is not done again."""
 
@@ -65,13 +62,11 @@ class TextVectors:
         found: dict[str, Sequence[float]] = {}
         for page in self._vectors.pages(self._kind, ["metadatas", "embeddings"], ids=list(texts)):
             rows = zip(page["ids"], page["metadatas"], page["embeddings"], strict=True)
-            found |= {
-                name: parts.own(row) for name, said, row in rows if (said or {}).get("hash") == _digest(texts[name])
-            }
+            found |= {name: own(row) for name, said, row in rows if (said or {}).get("hash") == _digest(texts[name])}
         return found
 
     def _keep(self, batch: Mapping[str, str], vectors: list[list[float]]) -> None:
-        if not self._read_only:
+        if not self._read_only and self._vectors.may_write():
             items = [VectorItem(name, text, {"hash": _digest(text)}) for name, text in batch.items()]
             self._vectors.upsert(self._kind, items, vectors=dict(zip(batch, vectors, strict=True)))
 

@@ -1,57 +1,159 @@
 """Texts that are searched by meaning, kept in Chroma.
 
-One collection per kind ("tools", "entries", ...) and namespace: Chroma's metadata filters get slow with
-size, and a collection of one's own keeps users apart. Vectors are always passed in, so Chroma downloads no
-model.
+One collection per kind ("tools", "entries", ...) and namespace, so that users are kept apart. Vectors are always passed
+in, so Chroma downloads no model. Each collection carries a `Label` that names the embedder of its vectors: those of two
+embedders cannot be compared.
 
-**One process per folder.** Embedded Chroma gives a second process on the same folder silently old answers.
-The owner of the folder is guarded elsewhere (the graph's lock); this module trusts that. Several processes
-share one memory through ``chroma run`` and ``client=chromadb.HttpClient(...)``. A process forked while
-Chroma is open cannot use it (Chroma's threads are gone, calls would hang): such a call is a clear
-`StorageError`.
+**Parts.** Texts of one part of a collection are searched apart from the others. Chroma's metadata filter gets slow with
+size (p50 of a search among 5,000 rows: 14.6 ms, without it 3.0 ms), so all rows of a part p have a direction r(p) in
+common. The index also loses rows behind many equal texts, so each row has a small direction n of its own, at right
+angles to r. A vector v is stored as (v, 2·r + ε·n), scaled to length 1, and a question q asked as (q, 2·r). From the
+cosine s of these follows that of the texts, c = s·√5·√(5 + ε²) − 4. Only where this finds too few rows of a part, the
+filter finds the rest: the index may not reach a part of few rows among many others.
 
-On disk: ``<folder>/chroma/`` belongs to Chroma; ``<folder>/vectors.json`` says which embedder made the
-vectors, so that `VectorStore.check` can compare without opening Chroma.
+**Rebuilding.** A collection is built anew with another embedder, or to clear deleted rows from the disk, and a crash
+loses nothing: write ``name.new``, rename ``name.v2`` to ``name.old``, rename ``name.new`` to ``name.v2``, delete
+``name.old``. A ``name.new`` next to ``name.v2`` is unfinished; without it, it is complete and lacks its name only.
 """
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
 from langgraph_toolmem.search.embedders import Embedder, clean
-from langgraph_toolmem.stores import exact, parts
-from langgraph_toolmem.stores import reembed as collections
-from langgraph_toolmem.stores.chroma import ChromaConnection
-from langgraph_toolmem.stores.collections import BATCH, Collections
-from langgraph_toolmem.stores.items import Hit, VectorItem
-from langgraph_toolmem.stores.manifest import Manifest, require_same
+from langgraph_toolmem.stores.chroma import (
+    REFRESH_SECONDS,
+    ChromaConnection,
+    collection_name,
+    delete_collection,
+    draft_name,
+    final_name,
+    is_not_found,
+    replaced_name,
+)
 from langgraph_toolmem.stores.remote import Remote
 
-__all__ = ["Hit", "VectorItem", "VectorStore"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["REFRESH_SECONDS", "Hit", "Label", "VectorItem", "VectorStore"]
 
 T = TypeVar("T")
 
-REFRESH_SECONDS: Final = 30.0
-"""Where several processes write, what others wrote is looked for this often."""
+LISTED: Final = 128
+"""Collections that are looked at for some namespaces: a thousand would take half a second."""
+BATCH: Final = 1000
+"""Rows per call: Chroma takes 5461, a server's limit on the size of a request may be lower."""
+PAGE: Final = 500
+"""Rows that are read, embedded and written at once in a rebuilding."""
+WAITING: Final = 64
+"""Rows of a collection after which Chroma writes its index to disk. Rows that wait are put into the index again
+whenever the collection is opened: with Chroma's default of 1,000, a first question takes 15 ms of 100 rows and 150 of
+1,000. Writing the index of 100,000 rows takes 0.1 s."""
+PART: Final = "part"
+"""Key of a row's metadata: its part; not there if it has none."""
+_WIDTH: Final = 64
+_PULL: Final = 4.0
+_SPREAD: Final = 0.2
+_ASKED: Final = math.sqrt(1 + _PULL)
+_KEPT: Final = math.sqrt(1 + _PULL + _SPREAD**2)
 
 
-class VectorStore(Collections):
+@dataclass(frozen=True, slots=True)
+class VectorItem:
+    """One text to keep.
+
+    Attributes:
+        id: not empty; the same id again replaces text and vector.
+        metadata: str, int, float, bool or lists of them. Merged into what is there; a value ``None`` takes
+            its key away.
+        part: texts of one part are found together, apart from those of others; always one, or "" for all of a kind.
+        owners: digests of the users and runs it comes from, so that it is found when one is forgotten; None: of the
+            user who is named when it is kept.
+    """
+
+    id: str
+    text: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    part: str = ""
+    owners: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One text found. `similarity` is the cosine, -1 to 1; 1.0 where nothing was compared, as in `get`."""
+
+    id: str
+    text: str
+    metadata: dict[str, Any]
+    similarity: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A collection's kind and namespace, and the embedder of its vectors."""
+
+    kind: str
+    namespace: tuple[str, ...]
+    embedder: str
+    dimension: int
+
+    def to_metadata(self) -> dict[str, str | int]:
+        """Return metadata for a Chroma collection."""
+        return {
+            "toolmem_kind": self.kind,
+            "toolmem_namespace": json.dumps(self.namespace),
+            "toolmem_embedder": self.embedder,
+            "toolmem_dimension": self.dimension,
+        }
+
+    @staticmethod
+    def from_metadata(metadata: Mapping[str, Any] | None) -> Label | None:
+        """Return the label in a collection's metadata; None if this package did not make the collection."""
+        try:
+            found = dict(metadata or {})
+            namespace = tuple(str(part) for part in json.loads(found["toolmem_namespace"]))
+            dimension = int(found["toolmem_dimension"])
+            return Label(str(found["toolmem_kind"]), namespace, str(found["toolmem_embedder"]), dimension)
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def check(self, embedder: Embedder, where: str, dimension: int | None = None) -> None:
+        """Compare the embedder, and the length of its vectors if that is known, with the stored vectors.
+
+        Raises:
+            EmbedderChangedError: names both and the way out.
+        """
+        if self.embedder != embedder.name or dimension not in (None, self.dimension):
+            now = embedder.name if dimension is None else f"{embedder.name} ({dimension} numbers)"
+            raise EmbedderChangedError(
+                f"{where}: the stored vectors were made by {self.embedder} ({self.dimension} numbers), the embedder is "
+                f"now {now}. Go back to the previous embedder, or embed all texts again with this one: "
+                "`toolmem doctor --memory FOLDER --reembed SPEC`."
+            )
+
+
+class VectorStore:
     """Texts of one namespace by kind, found by meaning. Safe to use from several threads.
 
-    Every method raises `StorageError` when Chroma or the embedder fails, and `EmbedderChangedError` when
-    what is stored was made by another embedder.
+    Every method raises `StorageError` when Chroma or the embedder fails, and `EmbedderChangedError` when another
+    embedder made the stored vectors. Of several processes on one folder one writes; see `may_write`.
 
     Args:
-        folder: the memory's folder. ``None`` without a client: in memory, and two such stores share nothing.
+        folder: the memory's folder. None without a client: in memory, and two such stores share nothing.
         embedder: makes the vectors; see `resolve_embedder`.
         client: a synchronous chromadb client (``HttpClient``) instead of the embedded Chroma.
         namespace: whose texts these are.
-        read_only: another process may be writing to the folder: nothing in it is mended.
+        read_only: never write.
         limits: for calls to a server (`Remote`).
 
     Raises:
@@ -68,15 +170,17 @@ class VectorStore(Collections):
         read_only: bool = False,
         **limits: float,
     ) -> None:
-        embedded = folder if client is None else None
-        self.embedder = embedder
-        self.namespace = _checked(namespace)
-        place = embedded / "chroma" if embedded else None
+        place = None if folder is None or client is not None else folder / "chroma"
         self._connection = ChromaConnection(place, client, read_only=read_only, **limits)
-        self._manifest = Manifest(embedded / "vectors.json") if embedded else None
-        self._collections = {}
-        self._client = None
-        self._owner = True
+        self._begin(embedder, namespace, owner=True)
+
+    def _begin(self, embedder: Embedder, namespace: Any, *, owner: bool) -> None:
+        if not isinstance(namespace, tuple) or not all(isinstance(part, str) for part in namespace):
+            raise ConfigurationError(f"A namespace is a tuple of texts, not {namespace!r}.")
+        self.embedder, self._owner = embedder, owner
+        self.namespace: tuple[str, ...] = namespace
+        self._collections: dict[str, tuple[Any, Label]] = {}
+        self._client: Any = None  # whose collections these are
 
     def __enter__(self) -> VectorStore:
         return self
@@ -84,9 +188,16 @@ class VectorStore(Collections):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def scoped(self, namespace: tuple[str, ...]) -> VectorStore:
+        """Return the same Chroma and embedder for another namespace. Cheap; closing it leaves this one open."""
+        other = object.__new__(VectorStore)
+        other._connection = self._connection
+        other._begin(self.embedder, namespace, owner=False)
+        return other
+
     @property
     def given(self) -> bool:
-        """Whether the client was given: other processes may write to the same Chroma."""
+        """True if the client was given: other processes may write to the same Chroma."""
         return self._connection.given is not None
 
     @property
@@ -95,27 +206,39 @@ class VectorStore(Collections):
         return self._connection.remote
 
     @property
+    def shared(self) -> bool:
+        """True if other processes may write to the same Chroma now."""
+        return self._connection.shared
+
+    @property
     def read_only(self) -> bool:
-        """Whether another process writes to the folder."""
+        """True if nothing may ever be written here."""
         return self._connection.read_only
 
     @property
     def problems(self) -> Sequence[str]:
-        """What was damaged, one sentence each, for a person."""
+        """Damage that was found, one sentence each, for a person."""
         return self._connection.problems
 
-    def forked(self) -> None:
-        """In a process that is forked off nothing is written."""
-        self._connection.read_only = True
+    @property
+    def empty(self) -> bool:
+        """True if nothing can be stored here yet; does not open Chroma."""
+        return self._connection.empty
 
-    def scoped(self, namespace: tuple[str, ...]) -> VectorStore:
-        """The same Chroma and embedder for another namespace. Cheap; closing it leaves this one open."""
-        other = object.__new__(VectorStore)
-        other.embedder = self.embedder
-        other.namespace = _checked(namespace)
-        other._connection, other._manifest = self._connection, self._manifest
-        other._collections, other._client, other._owner = {}, None, False
-        return other
+    def may_write(self) -> bool:
+        """Return True if this process is the one that writes to the folder or could become it now, else False.
+
+        The first write makes a process the writing one, until it closes the folder or ends.
+        """
+        return self._connection.may_write()
+
+    def close(self) -> None:
+        """Let go of Chroma; what was in memory is gone. Twice is harmless; a given client stays open."""
+        self._collections.clear()
+        if self._owner:
+            self._connection.close()
+
+    # --- writing ---
 
     def upsert(
         self, kind: str, items: Sequence[VectorItem], *, vectors: Mapping[str, Sequence[float]] | None = None
@@ -124,226 +247,412 @@ class VectorStore(Collections):
 
         `vectors`: those that are known already, by id.
         """
-        for batch in _batches(items):
+        unique = list({item.id: item for item in items}.values())
+        for batch in _slices(unique, BATCH):
             known = dict(vectors or {})
             missing = [item for item in batch if item.id not in known]
             made = self.embedder.embed_documents([item.text for item in missing])
             known.update(zip((item.id for item in missing), made, strict=True))
-            self._put(kind, batch, [known[item.id] for item in batch])
+            ids = [item.id for item in batch]
+            columns: dict[str, Any] = {
+                "embeddings": _kept([known[key] for key in ids], ids, [item.part for item in batch]),
+                "documents": [clean(item.text) for item in batch],
+                "metadatas": [_metadata(item) for item in batch],
+            }
+            opened = partial(self._made, kind, self.embedder.dimension())
+            self._write(kind, "upsert", opened, ids=ids, **columns)
 
-    def query(
-        self, kind: str, text: str | Sequence[float], *, k: int, where: Mapping[str, Any] | None = None, part: str = ""
-    ) -> list[Hit]:
-        """The k texts most similar to `text`, or to its vector, best first.
-
-        `where` is Chroma's filter on metadata, slow in large collections; several keys in it must all hold. Of a
-        collection with parts (`VectorItem.part`) one is searched.
-        """
-        known = self._collection(kind) if k > 0 else None
-        if known is None:
-            return []
-        vector = self.embedder.embed_query(text) if isinstance(text, str) else text
-        label, asked, condition = known[1], parts.asked(vector, part), _condition(where)
-        require_same(label.embedder, label.dimension, self.embedder, self._connection.where, now=len(vector))
-
-        def ask(collection: Any) -> list[Hit]:
-            answer = collection.query(
-                query_embeddings=[asked],
-                n_results=k,
-                where=condition,
-                include=["documents", "metadatas", "distances"],
-            )
-            columns = [answer[name][0] for name in ("ids", "documents", "metadatas", "distances")]
-            if len(columns[0]) < k:
-                columns = exact.nearest(collection, asked, k, condition, len(columns[0])) or columns
-            return [
-                Hit(key, text or "", dict(metadata or {}), max(-1.0, min(1.0, parts.cosine(1.0 - distance))))
-                for key, text, metadata, distance in zip(*columns, strict=True)
-                if (metadata or {}).get(parts.KEY, "") == part
-            ]
-
-        return self._on(kind, "search", ask, [])
-
-    def get(self, kind: str, ids: Sequence[str] | None = None, *, where: Mapping[str, Any] | None = None) -> list[Hit]:
-        """The texts with these ids that are there, in the order asked; without ids, all that meet a condition."""
-        if ids is None:
-            return list(self.each(kind, where=where))
-        wanted = list(dict.fromkeys(ids))
-
-        def read(collection: Any) -> dict[str, Hit]:
-            parts = (wanted[start : start + BATCH] for start in range(0, len(wanted), BATCH))
-            return {hit.id: hit for part in parts for hit in _hits(collection.get(ids=part))}
-
-        none: dict[str, Hit] = {}
-        hits = self._on(kind, "read", read, none)
-        return [hits[key] for key in wanted if key in hits]
-
-    def each(
-        self, kind: str, *, where: Mapping[str, Any] | None = None, start: int = 0, size: int = BATCH
-    ) -> Iterator[Hit]:
-        """All texts of the kind that meet a condition, in the order in which they came first, from one on."""
-        for page in self.pages(kind, ["documents", "metadatas"], where=where, start=start, size=size):
-            yield from _hits(page)
-
-    def some(self, kind: str, *, start: int, size: int) -> list[Hit]:
-        """So many texts of the kind from one on, in the order in which they came first."""
-        return list(islice(self.each(kind, start=start, size=min(size, BATCH)), size))
-
-    def amend_items(self, kind: str, items: Sequence[VectorItem], *, moved: Sequence[VectorItem] = ()) -> None:
-        """Changes metadata; texts are taken to be as they were. `moved`: those that have another part now.
-
-        What is gone stays gone.
-        """
-        of = {item.id: item.part for item in moved}
-        for page in self.pages(kind, ["embeddings"], ids=list(of)):
-            found = zip(page["ids"], page["embeddings"], strict=True)
-            vectors = [parts.kept(parts.own(vector), key, of[key]) for key, vector in found]
-            self._on(kind, "write", partial(_place, ids=list(page["ids"]), embeddings=vectors), None)
-        self.amend(kind, {item.id: _metadata(item) or {} for item in items})
+    def amend(self, kind: str, items: Sequence[VectorItem]) -> None:
+        """Change metadata and parts of rows whose texts are as they were; what is gone stays gone."""
+        for batch in _slices(items, BATCH):
+            ids, of = [item.id for item in batch], {item.id: item.part for item in batch}
+            for page in self.pages(kind, ["embeddings", "metadatas"], ids=ids):
+                was = [str((each or {}).get(PART, "")) for each in page["metadatas"]]
+                rows = [row for row, key in enumerate(page["ids"]) if was[row] != of[key]]
+                if rows:
+                    moved = [page["ids"][row] for row in rows]
+                    vectors = _kept([own(page["embeddings"][row]) for row in rows], moved, [of[key] for key in moved])
+                    self._write(kind, "update", ids=moved, embeddings=vectors)
+            metadatas = [_metadata(item) or {} for item in batch]
+            self._write(kind, "update", ids=ids, metadatas=metadatas)
 
     def delete(self, kind: str, ids: Sequence[str]) -> None:
         """Take texts away; ids that are not there are no error."""
-        for start in range(0, len(ids), BATCH):
-            self._on(kind, "delete", partial(_delete, ids=list(ids[start : start + BATCH])), None)
-
-    def count(self, kind: str) -> int:
-        """How many texts of the kind there are."""
-        return self._on(kind, "count", lambda found: int(found.count()), 0)
+        for batch in _slices(ids, BATCH):
+            self._write(kind, "delete", ids=batch)
 
     def drop(self, kind: str | None = None) -> None:
         """Delete a kind whole, or everything of this namespace; works after a change of embedder too."""
+        if self._connection.empty:
+            return
         for each in self.kinds() if kind is None else [kind]:
+            self._connection.begin_write()
             self._collections.pop(each, None)
-            if self._connection.empty:
-                continue
+            name = self._name(each)
             with self._connection.errors(f"delete {each!r}"):
-                collections.remove(self._connection.client(), self._name(each))
+                for doomed in (name, draft_name(name), replaced_name(name)):
+                    delete_collection(self._connection.client(), doomed)
 
     def scrub(self, kind: str) -> None:
-        """What was deleted of a kind goes from the disk too.
+        """Clear what was deleted of a kind from the disk too.
 
         Chroma keeps deleted texts in its log and in free room of its files. Nothing else may write to the kind
         meanwhile. On a server they stay until it clears them itself (``chroma vacuum``).
         """
         if self._connection.empty or self._connection.folder is None:
             return
-        self._collections.pop(kind, None)
-        self._collection(kind)  # a damaged one is mended
-        collections.rewrite(self._connection, self._name(kind))
+        self._connection.begin_write()
+        known = self._collection(kind)
+        if known is not None:
+            with self._connection.errors(f"write {kind!r} anew"):
+                list(self._rebuild(self._name(kind), known[1], None))
+            self._collections.pop(kind, None)
         self._connection.vacuum()
-
-    def kinds(self) -> list[str]:
-        """The kinds this namespace has texts of, sorted."""
-        return sorted({label.kind for label in self._labels()})
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing can be stored here yet; tells without opening Chroma."""
-        return self._connection.empty
-
-    def check(self) -> None:
-        """Compare the embedder with the stored vectors. Opens Chroma only if a folder has no manifest.
-
-        Raises:
-            EmbedderChangedError: another one made them.
-        """
-        if self._manifest is not None:
-            folder = self._connection.folder
-            if folder is None or not folder.exists():
-                return
-            made_by = self._manifest.read()
-            if made_by is not None:
-                require_same(*made_by, self.embedder, self._connection.where)
-                return
-        for label in self._labels():
-            require_same(label.embedder, label.dimension, self.embedder, self._connection.where)
 
     def reembed(
         self, *, within: tuple[str, ...] | None = None, progress: Callable[[int, int], None] | None = None
     ) -> dict[str, int]:
-        """Make all vectors again that another embedder made. Nothing else may write meanwhile.
+        """Embed all texts again whose vectors another embedder made. Nothing else may write meanwhile.
 
         A crash half-way loses nothing; do it again. What the present embedder made is left alone.
 
         Args:
-            within: only namespaces that begin with it. By default all of a folder, whose manifest names one
-                embedder for all; with a client, whose database may hold other memories, this namespace.
+            within: only namespaces that begin with it. By default all of a folder; with a client, whose database may
+                hold other memories, this namespace.
             progress: called with (texts done, texts in all).
 
         Returns:
             Texts embedded again, by kind.
         """
-        if within is None:
-            within = self.namespace if self._connection.given is not None else ()
         if self._connection.empty:
             return {}
+        if within is None:
+            within = self.namespace if self.given else ()
+        self._connection.begin_write()
         self._collections.clear()
-        done = collections.reembed(self._connection, self.embedder, within, progress)
+        identity, done = (self.embedder.name, self.embedder.dimension()), dict[str, int]()
+        with self._connection.errors("list the collections"):
+            todo = {
+                name: label
+                for name, label in sorted(self._labelled().items())
+                if label.namespace[: len(within)] == within and (label.embedder, label.dimension) != identity
+            }
+            total = sum(collection.count() for name in todo if (collection := self._find(name)) is not None)
+        for name, label in todo.items():
+            with self._connection.errors(f"embed {label.kind!r} again"):
+                for count in self._rebuild(name, label, self.embedder):
+                    done[label.kind] = done.get(label.kind, 0) + count
+                    if progress is not None:
+                        progress(sum(done.values()), total)
         self._collections.clear()
-        if self._manifest is not None and not within:
-            self._manifest.write(self.embedder.name, self.embedder.dimension())
         return done
 
-    def size(self) -> dict[str, Any]:
-        """``{"kinds": {kind: texts}, "bytes": on disk or None, "embedder": name, "dimension": n or None}``.
+    # --- reading ---
 
-        Embedder and dimension are those of what is stored, or the present embedder's name if nothing is.
+    def query(
+        self, kind: str, text: str | Sequence[float], *, k: int, where: Mapping[str, Any] | None = None, part: str = ""
+    ) -> list[Hit]:
+        """Return the k texts of a part that are most similar to `text`, or to its vector, best first.
+
+        `where` is Chroma's filter on metadata, slow in large collections; several keys in it must all hold.
         """
-        labels = self._labels()
-        folder = self._connection.folder
-        with self._connection.errors("measure the folder"):
-            used = None if folder is None else sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
+        known = self._collection(kind) if k > 0 else None
+        if known is None:
+            return []
+        vector = self.embedder.embed_query(text) if isinstance(text, str) else text
+        known[1].check(self.embedder, self._connection.where, len(vector))
+        asked = _asked(vector, part)
+
+        def ask(collection: Any, where: Mapping[str, Any] | None) -> tuple[list[Hit], bool]:
+            answer = collection.query(
+                query_embeddings=[asked],
+                n_results=k,
+                where=_condition(where),
+                include=["documents", "metadatas", "distances"],
+            )
+            columns = [answer[name][0] for name in ("ids", "documents", "metadatas", "distances")]
+            hits = [
+                Hit(key, text or "", dict(metadata or {}), _cosine(1.0 - distance))
+                for key, text, metadata, distance in zip(*columns, strict=True)
+                if (metadata or {}).get(PART, "") == part
+            ]
+            return hits, len(columns[0]) == k  # others crowd it out, or it has as many
+
+        nothing: tuple[list[Hit], bool] = [], False
+        hits, is_full = self._on(kind, "search", lambda found: ask(found, where), nothing)
+        if part and is_full and len(hits) < k:
+            hits, _ = self._on(kind, "search", lambda found: ask(found, {**(where or {}), PART: part}), nothing)
+        return hits
+
+    def get(self, kind: str, ids: Sequence[str] | None = None, *, where: Mapping[str, Any] | None = None) -> list[Hit]:
+        """Return the texts with these ids that are there, in the order asked; or all that meet a condition."""
+        if ids is None:
+            return list(self.each(kind, where=where))
+        wanted = list(dict.fromkeys(ids))
+        hits = {hit.id: hit for page in self.pages(kind, ids=wanted) for hit in _hits(page)}
+        return [hits[key] for key in wanted if key in hits]
+
+    def each(
+        self, kind: str, *, where: Mapping[str, Any] | None = None, start: int = 0, size: int = BATCH
+    ) -> Iterator[Hit]:
+        """Yield all texts of the kind that meet a condition, in the order in which they came first, from one on."""
+        for page in self.pages(kind, where=where, start=start, size=size):
+            yield from _hits(page)
+
+    def some(self, kind: str, *, start: int, size: int) -> list[Hit]:
+        """Return so many texts of the kind from one on, in the order in which they came first."""
+        return list(islice(self.each(kind, start=start, size=min(size, BATCH)), size))
+
+    def ids(self, kind: str, where: Mapping[str, Any] | None = None) -> list[str]:
+        """Return the ids of the rows that meet a condition, or of all."""
+        return [key for page in self.pages(kind, [], where=where, size=50 * BATCH) for key in page["ids"]]
+
+    def pages(
+        self,
+        kind: str,
+        include: Sequence[str] = ("documents", "metadatas"),
+        *,
+        ids: Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
+        start: int = 0,
+        size: int = BATCH,
+    ) -> Iterator[Mapping[str, Any]]:
+        """Yield rows with these ids, or that meet a condition, or all from one on, in Chroma's columns, by pages."""
+        offset = start
+        while ids is None or offset < len(ids):
+            which: dict[str, Any] = {"limit": size, "offset": offset, "include": list(include)}
+            if ids is not None:
+                which = {"ids": list(ids[offset : offset + size]), "include": list(include)}
+            elif where is not None:
+                which["where"] = dict(where)
+            page = self._on(kind, "read", partial(_call, "get", which), None)
+            if page is None or (ids is None and not page["ids"]):
+                return
+            yield page
+            offset += size
+
+    def count(self, kind: str) -> int:
+        """Return how many texts of the kind there are."""
+        return self._on(kind, "count", lambda found: int(found.count()), 0)
+
+    def kinds(self) -> list[str]:
+        """Return the kinds this namespace has texts of, sorted."""
+        return sorted({label.kind for name, label in self._labels().items() if name == self._name(label.kind)})
+
+    def namespaces(self, kind: str, *, most: int | None = LISTED) -> list[tuple[str, ...]]:
+        """Return some of the namespaces that have texts of the kind, in no order. `most` None: all of them."""
+        return [label.namespace for label in self._labels(most).values() if label.kind == kind]
+
+    def check(self) -> None:
+        """Compare the embedder with the stored vectors.
+
+        Raises:
+            EmbedderChangedError: another one made them.
+        """
+        for name, label in self._labels().items():
+            if name == self._name(label.kind):
+                label.check(self.embedder, self._connection.where)
+
+    def size(self) -> dict[str, int]:
+        """Return how many texts of this namespace there are, by kind, whichever embedder made their vectors."""
+        counts = {}
         with self._connection.errors("count"):
-            counts = {label.kind: self._count(label.kind) for label in labels}
-        return {
-            "kinds": dict(sorted(counts.items())),
-            "bytes": used,
-            "embedder": labels[0].embedder if labels else self.embedder.name,
-            "dimension": labels[0].dimension if labels else None,
-        }
+            for kind in self.kinds():
+                found = self._find(self._name(kind))
+                counts[kind] = 0 if found is None else int(found.count())
+        return counts
 
-    def close(self) -> None:
-        """Let go of Chroma; what was in memory is gone. Twice is harmless; a given client stays open."""
-        self._collections.clear()
-        if self._owner:
-            self._connection.close()
+    # --- collections ---
 
-    def _count(self, kind: str) -> int:
-        """As `count`, also of what another embedder made."""
-        return int(collections.opened(self._connection, self._name(kind)).count())
+    def _name(self, kind: str) -> str:
+        return collection_name(self._connection.prefix, kind, self.namespace)
 
-    def _put(self, kind: str, batch: Sequence[VectorItem], vectors: Sequence[Sequence[float]]) -> None:
-        documents, metadatas = [clean(item.text) for item in batch], [_metadata(item) for item in batch]
-        kept = [parts.kept(vector, item.id, item.part) for item, vector in zip(batch, vectors, strict=True)]
-        self.write(kind, [item.id for item in batch], embeddings=kept, documents=documents, metadatas=metadatas)
+    def _labels(self, most: int | None = None) -> dict[str, Label]:
+        if self._connection.empty:
+            return {}
+        self._connection.relieve()
+        with self._connection.errors("list the collections"):
+            return self._labelled(most)
+
+    def _labelled(self, most: int | None = None) -> dict[str, Label]:
+        """Return all complete collections of this memory, by name; about `most` of them if that is given."""
+        client, found, offset, size = self._connection.client(), dict[str, Label](), 0, most or PAGE
+        drafts: dict[str, Label] = {}
+        while True:
+            page = client.list_collections(limit=size, offset=offset)
+            for collection in page:
+                label, name = Label.from_metadata(collection.metadata), final_name(collection.name)
+                if label is not None and name is not None and self._connection.owns(name):
+                    (found if name == collection.name else drafts)[name] = label
+            offset += len(page)
+            if len(page) < size or (most is not None and len(found) >= most):
+                return drafts | found
+
+    def _find(self, name: str) -> Any | None:
+        """Return the collection of that name; None if there is none. A complete draft gets its name."""
+        client = self._connection.client()
+        for each in (name, draft_name(name)):
+            try:
+                collection = client.get_collection(each, embedding_function=None)
+            except Exception as error:
+                if not is_not_found(error):
+                    raise
+            else:
+                if each != name:
+                    collection.modify(name=name)
+                return collection
+        return None
+
+    def _collection(self, kind: str) -> tuple[Any, Label] | None:
+        """Return the collection and its label; None if nothing of the kind was ever stored."""
+        if self._connection.empty:
+            return None
+        with self._connection.errors(f"open {kind!r}"):  # nobody closes the client meanwhile
+            client = self._connection.client()  # raises in a forked process and after `close`
+            if client is not self._client:
+                self._collections.clear()
+                self._client = client
+            known = self._collections.get(kind)
+            if known is None and (collection := self._find(self._name(kind))) is not None:
+                known = self._remember(kind, collection)
+        return known
+
+    def _remember(self, kind: str, collection: Any) -> tuple[Any, Label]:
+        label = Label.from_metadata(collection.metadata)
+        if label is None:
+            raise StorageError(
+                f"{self._connection.where}: the collection {collection.name!r} was not made by this package. "
+                "Delete or rename it, or choose another namespace."
+            )
+        label.check(self.embedder, self._connection.where)
+        self._collections[kind] = collection, label
+        self._connection.use(collection.name)
+        return collection, label
+
+    def _made(self, kind: str, dimension: int) -> tuple[Any, Label]:
+        """Return the collection for vectors of that length; make it if it is not there."""
+        known = self._collection(kind)
+        if known is None:
+            label = Label(kind, self.namespace, self.embedder.name, dimension)
+            with self._connection.errors(f"make {kind!r}"):
+                known = self._remember(kind, self._create(self._name(kind), label))
+        known[1].check(self.embedder, self._connection.where, dimension)
+        return known
+
+    def _create(self, name: str, label: Label) -> Any:
+        hnsw = {"space": "cosine", "sync_threshold": WAITING, "batch_size": WAITING}
+        how: dict[str, Any] = {"metadata": label.to_metadata(), "configuration": {"hnsw": hnsw}}
+        try:
+            return self._connection.client().create_collection(name, embedding_function=None, **how)
+        except Exception:
+            made_meanwhile = self._find(name)  # by another worker, on a server
+            if made_meanwhile is None:
+                raise
+            return made_meanwhile
+
+    def _rebuild(self, name: str, label: Label, embedder: Embedder | None) -> Iterator[int]:
+        """Build a collection anew, with its own vectors if no embedder is given; yield how many rows each step did."""
+        client, draft, old = self._connection.client(), draft_name(name), replaced_name(name)
+        if (source := self._find(name)) is None:
+            return
+        for doomed in (draft, old):
+            delete_collection(client, doomed)
+        if embedder is not None:
+            label = replace(label, embedder=embedder.name, dimension=embedder.dimension())
+        new, offset = self._create(draft, label), 0
+        include = ["documents", "metadatas", *(["embeddings"] if embedder is None else [])]
+        while (page := source.get(limit=PAGE, offset=offset, include=include))["ids"]:
+            texts, vectors = [text or "" for text in page["documents"]], page["embeddings"]
+            if embedder is not None:
+                of = [str((each or {}).get(PART, "")) for each in page["metadatas"]]
+                vectors = _kept(embedder.embed_documents(texts), page["ids"], of)
+            new.upsert(ids=page["ids"], embeddings=vectors, documents=texts, metadatas=page["metadatas"])
+            offset += len(page["ids"])
+            yield len(page["ids"])
+        source.modify(name=old)
+        new.modify(name=name)
+        delete_collection(client, old)
+
+    def _write(self, kind: str, method: str, opened: Callable[[], Any] | None = None, **columns: Any) -> None:
+        if opened is not None or not self._connection.empty:
+            self._connection.begin_write()
+            self._on(kind, "write", partial(_call, method, columns), None, opened)
+
+    def _on(
+        self,
+        kind: str,
+        doing: str,
+        action: Callable[[Any], T],
+        missing: T,
+        opened: Callable[[], tuple[Any, Label] | None] | None = None,
+    ) -> T:
+        """Do something with a collection; once more if it was replaced meanwhile by another handle on it."""
+        self._connection.relieve()
+        for last in (False, True):
+            try:
+                with self._connection.errors(f"{doing} {kind!r}"):
+                    known = opened() if opened is not None else self._collection(kind)
+                    return missing if known is None else action(known[0])
+            except StorageError as error:
+                if last or not is_not_found(error.__cause__):
+                    raise
+                self._collections.pop(kind, None)
+        return missing
 
 
-def _checked(namespace: Any) -> tuple[str, ...]:
-    if not isinstance(namespace, tuple) or not all(isinstance(part, str) for part in namespace):
-        raise ConfigurationError(f"A namespace is a tuple of texts, not {namespace!r}.")
-    checked: tuple[str, ...] = namespace
-    return checked
+def _call(method: str, columns: Mapping[str, Any], collection: Any) -> Any:
+    return getattr(collection, method)(**columns)
 
 
-def _batches(items: Sequence[VectorItem]) -> Iterator[list[VectorItem]]:
-    """Parts of at most `BATCH` items; of two with one id only the later."""
-    unique = list({item.id: item for item in items}.values())
-    for start in range(0, len(unique), BATCH):
-        yield unique[start : start + BATCH]
+def own(vector: Sequence[float]) -> list[float]:
+    """Return the text's own vector, of length 1, from a stored one."""
+    return [float(value) * _KEPT for value in vector[:-_WIDTH]]
+
+
+def _direction(name: str) -> NDArray[Any]:
+    """Return a vector of length 1, another one for another name."""
+    import numpy as np  # imported where it is used
+
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_WIDTH // 8).digest()
+    made: NDArray[Any] = (np.unpackbits(np.frombuffer(digest, np.uint8)) * 2.0 - 1.0) / math.sqrt(_WIDTH)
+    return made
+
+
+_part_direction = lru_cache(maxsize=1024)(lambda part: _direction(f"part {part}"))
+
+
+def _kept(vectors: Sequence[Sequence[float]], ids: Sequence[str], parts: Sequence[str]) -> NDArray[Any]:
+    """Return texts' vectors of length 1 as they are stored for rows of some parts."""
+    import numpy as np  # imported where it is used
+
+    common = np.array([_part_direction(part) for part in parts])
+    rows = np.array([_direction(f"row {key}") for key in ids])
+    along = (common * rows).sum(axis=1, keepdims=True)
+    rest = _SPREAD / np.sqrt(np.maximum(1 - along**2, 1e-6))
+    behind = (math.sqrt(_PULL) - rest * along) * common + rest * rows
+    kept: NDArray[Any] = np.hstack([np.asarray(vectors, dtype=np.float64), behind]) / _KEPT
+    return kept
+
+
+def _asked(vector: Sequence[float], part: str) -> list[float]:
+    """Return a question's vector of length 1 as the rows of a part are compared with it."""
+    size = math.sqrt(_PULL)
+    return [value / _ASKED for value in (*vector, *(size * each for each in _part_direction(part).tolist()))]
+
+
+def _cosine(similarity: float) -> float:
+    """Return the cosine of question and text, from that of the vectors as they are asked and stored."""
+    return max(-1.0, min(1.0, similarity * _ASKED * _KEPT - _PULL))
+
+
+def _slices(items: Sequence[T], size: int) -> Iterator[list[T]]:
+    return (list(items[start : start + size]) for start in range(0, len(items), size))
 
 
 def _metadata(item: VectorItem) -> dict[str, Any] | None:
     # Chroma takes no empty metadata and its Rust part no lone surrogates.
     cleaned = {key: clean(value) if isinstance(value, str) else value for key, value in item.metadata.items()}
-    return cleaned | ({parts.KEY: item.part} if item.part else {}) or None
-
-
-def _place(collection: Any, **columns: Any) -> None:
-    collection.update(**columns)
-
-
-def _delete(collection: Any, ids: list[str]) -> None:
-    collection.delete(ids=ids)
+    return cleaned | ({PART: item.part} if item.part else {}) or None
 
 
 def _hits(page: Mapping[str, Any]) -> Iterator[Hit]:
@@ -354,6 +663,4 @@ def _hits(page: Mapping[str, Any]) -> Iterator[Hit]:
 def _condition(where: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if not where:
         return None
-    if len(where) == 1:
-        return dict(where)
-    return {"$and": [{key: value} for key, value in where.items()]}
+    return dict(where) if len(where) == 1 else {"$and": [{key: value} for key, value in where.items()]}

@@ -18,8 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError
-from langgraph_toolmem.base.failures import log_failure
+from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, log_failure
 from langgraph_toolmem.testing import wire
 
 if TYPE_CHECKING:

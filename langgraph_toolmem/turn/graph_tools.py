@@ -17,8 +17,7 @@ from langchain_core.tools import BaseTool
 from langgraph.pregel import Pregel
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.runs.tool_note import gravest
-from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.runs.tools import ToolSpec, gravest, read_tools
 
 MAX_GRAPHS: Final = 64
 _MAX_DEPTH: Final = 8

@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
 
-from langgraph_toolmem.base.failures import log_failure
+from langgraph_toolmem.base.errors import log_failure
 from langgraph_toolmem.turn.telemetry import annotate
 
 MAX_LOGGED: Final = 100

@@ -10,7 +10,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.runs.outputs import status_of
+from langgraph_toolmem.runs.messages import status_of
 from langgraph_toolmem.turn import switch
 from langgraph_toolmem.turn.ahead import Server
 from langgraph_toolmem.turn.ask import Asking, GoOn

@@ -26,7 +26,7 @@ from langgraph_toolmem.base.errors import ConfigurationError, InputError, Storag
 from langgraph_toolmem.cli import app, health, terminal
 from langgraph_toolmem.cli.inputs import read_policy, read_tools_file
 from langgraph_toolmem.cli.tables import show_report
-from langgraph_toolmem.core.contributions import Section, TextTable
+from langgraph_toolmem.core.method import Section, TextTable
 from langgraph_toolmem.report.report import Report, ToolReport
 from langgraph_toolmem.stores import disk
 from langgraph_toolmem.stores.database import NAME
@@ -763,8 +763,7 @@ def test_doctor_tells_what_waits_and_has_what_was_given_up_tried_again(folder: P
         for number in range(5):
             jobs.put(f"k{number}", {}, kind="critique")
         for number in range(3):
-            job = jobs.take(["critique"])
-            assert job is not None
+            [job] = jobs.take(["critique"])
             jobs.retry(job, 60, limit=1 if number < 2 else None, error="TimeoutError at some.model:7")
         result = run("doctor", "--memory", folder, "--json")  # while the queue is open elsewhere
     found = json.loads(result.stdout)

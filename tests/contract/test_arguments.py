@@ -52,7 +52,7 @@ from langgraph_toolmem.nodes.navi import create_navi_subgraph
 from langgraph_toolmem.offline.coldstart import Budget
 from langgraph_toolmem.offline.discovery.tree import SearchSettings
 from langgraph_toolmem.offline.finetuning import choose, export_sft, split
-from langgraph_toolmem.report.savings import TokenPrice
+from langgraph_toolmem.report.report import TokenPrice
 from langgraph_toolmem.runs.run import SEARCH_TOOL
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule, Setting

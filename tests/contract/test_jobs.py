@@ -34,16 +34,6 @@ class Meaning(Embeddings):
         return self.embed_documents([text])[0]
 
 
-class ByHand:
-    """An executor that never works: the tests do."""
-
-    def start(self, work: Callable[[], float | None]) -> None: ...
-
-    def wake(self, key: str = "", after: float = 0.0) -> None: ...
-
-    def close(self, timeout: float | None = None) -> None: ...
-
-
 class Places(Method):
     """A method of the test's own: what runs asked for, written in the background."""
 
@@ -52,12 +42,16 @@ class Places(Method):
     def open(self, core: Core) -> None:
         super().open(core)
         self.rows = core.rows(PlaceRows())
-        core.jobs.handle("place", self.keep)
+        core.jobs.handle("place", self.keep_all)
 
     def ended(self, ended: EndedRun) -> None:
         where: dict[str, Any] = {"user": ended.user.digest or "", "namespace": ended.user.namespace}
         payload = {"request": ended.run.request, "user_id": ended.user.id}
         self.core.jobs.put("place", payload, run=ended.run.digest, **where)
+
+    def keep_all(self, jobs: Any) -> None:
+        for job in jobs:
+            self.keep(job)
 
     def keep(self, job: Any) -> None:
         user = self.core.users.of(job.payload["user_id"])
@@ -73,7 +67,7 @@ class Case:
         self.memory = self.opened()
 
     def opened(self) -> ToolMemory:
-        how: dict[str, Any] = {"now": lambda: self.now, "executor": ByHand(), "embeddings": self.meaning}
+        how: dict[str, Any] = {"now": lambda: self.now, "embeddings": self.meaning}
         return memory_of(self.folder, self.make(), **how)
 
     def finish(self, number: int, user: str | None = None, *, success: bool = True) -> None:
@@ -90,6 +84,7 @@ class Case:
         return found["pending"], found["failing"], found["given_up"]
 
 
+pytestmark = pytest.mark.usefixtures("by_hand")
 MAKE = {"own": Places, "entries": Entries, "atoms": lambda: Atoms(keep=True)}
 
 

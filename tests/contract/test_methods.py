@@ -15,7 +15,7 @@ from plugs import APART, KINDS, NOW, files, make, memory_of, rows, run_of, work
 
 from langgraph_toolmem import StorageError, ToolMemory, default_methods
 from langgraph_toolmem.core.jobs import Jobs
-from langgraph_toolmem.core.row_places import RowPlaces
+from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.extend import Method, Section
 from langgraph_toolmem.stores.chroma import ChromaConnection
 
@@ -377,7 +377,7 @@ def test_a_shortcut_decision_touches_neither_chroma_nor_any_row(
     with memory_of(tmp_path / "memory", *everything) as memory:
         work(memory)
     with memory_of(tmp_path / "memory", *[make(kind) for kind in KINDS]) as memory:
-        for owner, name in ((ChromaConnection, "client"), (RowPlaces, "_place"), (Jobs, "settle")):
+        for owner, name in ((ChromaConnection, "client"), (Rows, "_place"), (Jobs, "settle")):
             monkeypatch.setattr(owner, name, lambda *_, **__: pytest.fail("it was asked"))
         begun = run_of(0)[:-1]
         assert all(memory.inertia.explain(begun[:upto]).options for upto in (1, 3))  # it weighed what it knows

@@ -277,10 +277,9 @@ async def test_it_looks_once_in_its_scope_and_anew_when_the_user_speaks(kind: An
             app = app_of(memory, counting(kind, looks), build)
             await run(app, way)
             once = 1 if kind.scope == "turn" else 4
-            assert len(looks) == (once if kind is not Shortcut or build == "agent" else len(looks)), (build, way)
-            first = len(looks)
+            assert len(looks) == once, (build, way)
             await app.ask(request("Yan"), way)
-            assert len(looks) == 2 * first, (build, way)
+            assert len(looks) == 2 * once, (build, way)
 
 
 class Without(AgentMiddleware[Any, Any, Any]):
@@ -316,8 +315,8 @@ async def test_a_model_call_that_is_retried_gets_the_same_again(kind: Any, way: 
         hints = app.hints()
         assert len(messages) == 8
         assert hints[::2] == hints[1::2]
-        if kind.place == "around" or kind.scope != "call":
-            assert len(looks) <= 4
+        each_time = kind.place == "inside" and kind.scope == "call"
+        assert len(looks) == (1 if kind.scope == "turn" else 8 if each_time else 4)
 
 
 @each_shown
@@ -383,13 +382,13 @@ async def test_what_a_step_does_not_offer_is_neither_called_nor_suggested(kind: 
             assert "find_customer" not in [each.tool_calls[0]["name"] for each in shortcuts(messages)]
 
 
-@each_shown
+INSIDE = [kind for kind, plug in SHOWN.items() if plug.method is not Inertia and kind.place == "inside"]
+
+
+@pytest.mark.parametrize("kind", INSIDE, ids=lambda kind: kind.__name__)
 async def test_what_the_shortcut_answers_is_not_looked_up_for(kind: Any, nothing_failed: None) -> None:
     looks: list[str] = []
-    plug = STEPS[kind]
-    if plug.method is Inertia or kind.place == "around":
-        return
-    with memory_of(None, make(Inertia), make(plug.method)) as memory:
+    with memory_of(None, make(Inertia), make(STEPS[kind].method)) as memory:
         for number in range(12):
             memory.finish(history(number), thread_id=f"w-{number}", success=True)
         assert memory.flush()

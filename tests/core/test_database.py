@@ -16,7 +16,8 @@ from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.navigator.decide.recording import DecisionLog
-from langgraph_toolmem.stores.cold_start import BootstrapState, forget_user
+from langgraph_toolmem.offline.coldstart.state import BootstrapState
+from langgraph_toolmem.stores.cold_start import forget_user
 from langgraph_toolmem.stores.database import NAME, Database, query_readonly
 from langgraph_toolmem.stores.job_queue import JobQueue
 
@@ -35,9 +36,9 @@ def decision(step: int, text: str = "x") -> dict[str, Any]:
 def ids(jobs: JobQueue) -> list[str]:
     """Takes and does all jobs."""
     found = []
-    while (job := jobs.take()) is not None:
-        found.append(job.id)
-        jobs.done(job)
+    while taken := jobs.take():
+        found += [job.id for job in taken]
+        jobs.done(taken)
     return found
 
 

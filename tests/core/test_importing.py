@@ -9,7 +9,7 @@ from histories import FAILED, call, history, user, words
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import NamespaceError
-from langgraph_toolmem.core.listener import EndedRun, Import
+from langgraph_toolmem.core.method import EndedRun, Import
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.trajectory import parse_run

@@ -10,12 +10,11 @@ from histories import Learner, call, history, reading, schema, user, words
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_toolmem import SIT, Inertia, InertiaPolicy, SITPolicy, ToolMemory, default_methods
-from langgraph_toolmem.core.contributions import Section
+from langgraph_toolmem.core.method import Section
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.operations import HOUR
 from langgraph_toolmem.inertia.evidence import RuleRecord
-from langgraph_toolmem.report.report import Report, make_report
-from langgraph_toolmem.report.savings import Period, TokenPrice, money_in_words
+from langgraph_toolmem.report.report import Period, Report, TokenPrice, make_report, money_in_words
 
 DAY = 24 * HOUR
 MONDAY = 1_772_409_600  # 2026-03-02 00:00 UTC

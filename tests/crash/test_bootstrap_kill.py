@@ -14,7 +14,7 @@ import pytest
 from children import Child
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.stores.cold_start import BootstrapState
+from langgraph_toolmem.offline.coldstart.state import BootstrapState
 from langgraph_toolmem.testing import OpenAIStubServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="kill -9")]

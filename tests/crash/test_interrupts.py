@@ -75,8 +75,7 @@ def test_a_queue_goes_on_after_an_interrupt_at_any_statement(
             with contextlib.suppress(KeyboardInterrupt):
                 queue.put(f"job {number}", {}, place=("run", ["a"]))
                 queue.pending()
-                job = queue.take()
-                assert job is not None
+                [job] = queue.take()
                 queue.retry(job, 0)
             monkeypatch.setattr(Interrupted, "left", 0)
             for each in (queue, other):  # another process is not kept out either

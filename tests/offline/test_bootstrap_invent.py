@@ -17,8 +17,8 @@ from langgraph_toolmem.offline.coldstart.invent import (
     invent,
     what_next,
 )
+from langgraph_toolmem.offline.coldstart.state import Query
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.stores.cold_start import Query
 from langgraph_toolmem.testing import OpenAIStubServer
 from langgraph_toolmem.testing.server import make_chat_model
 

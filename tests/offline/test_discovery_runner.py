@@ -21,7 +21,6 @@ from langgraph_toolmem.offline.discovery import (
     Observation,
     SearchSettings,
     Task,
-    load_environment,
     read_tasks,
 )
 from langgraph_toolmem.offline.discovery.harvest import Found
@@ -193,28 +192,6 @@ def test_lines_that_are_no_tasks(text: str, said: str, tmp_path: Path) -> None:
     file.write_text(text, encoding="utf-8")
     with pytest.raises((InputError, LogError), match=said):
         read_tasks(file)
-
-
-def test_an_environment_is_named_by_its_import_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "my_world.py").write_text(
-        "from rooms import Rooms as Made\n"
-        "made = Made()\n"
-        "def broken():\n    raise LookupError('no world')\n"
-        "async def later():\n    return Made()\n"
-        "number = 4\n",
-        encoding="utf-8",
-    )
-    with searched(load_environment("my_world:Made", folder=tmp_path), TASKS[:1], workers=2) as discovery:
-        assert discovery.run().progress.solved == 1
-    assert isinstance(load_environment("my_world:made", folder=tmp_path), Rooms)
-    with pytest.raises(ConfigurationError, match="LookupError: no world"):
-        searched(load_environment("my_world:broken", folder=tmp_path))
-    for name in ("later", "number"):
-        with pytest.raises(ConfigurationError, match="neither an environment"):
-            load_environment(f"my_world:{name}", folder=tmp_path)
-    with pytest.raises(ConfigurationError, match="has no 'nothing'"):
-        load_environment("my_world:nothing", folder=tmp_path)
 
 
 def test_the_report_is_worked_out_by_hand() -> None:

@@ -13,15 +13,14 @@ import pytest
 from browser import open_browser
 
 from langgraph_toolmem.base.errors import MissingExtraError
-from langgraph_toolmem.core.contributions import Section
+from langgraph_toolmem.core.method import Section
 from langgraph_toolmem.graph.view import START, EdgeView, FlowView, GraphView, ToolCounts
 from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.page import render_page
 from langgraph_toolmem.page.layout import place
 from langgraph_toolmem.page.picture import picture
 from langgraph_toolmem.page.series import DAY, HOUR, RUN, WEEK, bucket_size, buckets, over_time
-from langgraph_toolmem.report.report import Report, ToolReport
-from langgraph_toolmem.report.savings import Period
+from langgraph_toolmem.report.report import Period, Report, ToolReport
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool, StructuredTool, tool
 from langgraph.types import Command
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
-from langgraph_toolmem.core.declarations import suggested, undeclared_line
+from langgraph_toolmem.core.catalogue import suggested, undeclared_line
 from langgraph_toolmem.inertia import guards
 from langgraph_toolmem.runs.tools import read_tools, side_effects
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.runs.tool_note import MAX_RETURNS, changes_of, gravest, spec_of
-from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.tools import MAX_RETURNS, ToolSpec, changes_of, gravest, spec_of
 
 GIVES = {"type": "object", "properties": {"order_id": {"type": "string"}}}
 TAKES = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}

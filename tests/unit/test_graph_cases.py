@@ -10,7 +10,7 @@ from langgraph_toolmem.graph.cases import MAX_CALLS, MAX_POSTINGS, CaseIndex, ca
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.graph.state import PARALLEL
 from langgraph_toolmem.runs.values import ABSENT
-from langgraph_toolmem.stores.plain_pickle import dumps, loads
+from langgraph_toolmem.stores.snapshot import dumps, loads
 
 
 def add(

@@ -16,9 +16,8 @@ from langgraph_toolmem import Inertia, ToolMemory
 from langgraph_toolmem.base.locks import rlock
 from langgraph_toolmem.graph import evidence
 from langgraph_toolmem.graph.evidence import OPEN, EvidenceGraph
-from langgraph_toolmem.graph.newest import NewestRuns
 from langgraph_toolmem.graph.operations import Count, RunSeen, Verdict
-from langgraph_toolmem.graph.view import view_of
+from langgraph_toolmem.graph.view import NewestRuns, view_of
 from langgraph_toolmem.inertia import evidence as inertia
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed, TurnOpened
 from langgraph_toolmem.stores.events import EventStore

@@ -15,7 +15,7 @@ from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.base.locks import rlock
 from langgraph_toolmem.base.shapes import Shape, each, number
 from langgraph_toolmem.core import ledger
-from langgraph_toolmem.graph import evidence, newest
+from langgraph_toolmem.graph import evidence, view
 from langgraph_toolmem.graph import operations as core
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Operation, Unknown
@@ -25,7 +25,7 @@ from langgraph_toolmem.sit import evidence as sit
 from langgraph_toolmem.stores.events import EventStore
 from langgraph_toolmem.stores.snapshot import dumps, loads
 
-TABLES = (inertia.InertiaEvidence, sit.SITEvidence, navigator.NavigatorEvidence, ledger.LedgerTable, newest.NewestRuns)
+TABLES = (inertia.InertiaEvidence, sit.SITEvidence, navigator.NavigatorEvidence, ledger.LedgerTable, view.NewestRuns)
 ANN, RUN = "a" * 16, "b" * 16
 SECRET = "Zebedee"
 OPERATIONS: dict[str, Operation] = {
@@ -45,7 +45,7 @@ OPERATIONS: dict[str, Operation] = {
         core.ToolCount("b", "right"),
         core.RunSeen(RUN, 1, ANN),
         core.Verdict(RUN, 1.0, f"for {SECRET}", ANN),
-        newest.RunCounted(RUN, 10.5, {"turns": 1, "right": 1}),
+        view.RunCounted(RUN, 10.5, {"turns": 1, "right": 1}),
         inertia.RulesJudged(["A1"], 1),
         inertia.TurnOpened("t1", ["w0"], [["A1"]], [["b", SECRET, ["A1"], "rule", 0.5]], True, ANN, 500_000),
         inertia.TurnClosed("t0"),
@@ -75,7 +75,7 @@ def full() -> EvidenceGraph:
 
 def kinds() -> set[str]:
     """The operations that are defined."""
-    modules = (core, inertia, sit, navigator, ledger, newest)
+    modules = (core, inertia, sit, navigator, ledger, view)
     found = {each for module in modules for each in vars(module).values() if isinstance(each, type)}
     return {each.kind for each in found if issubclass(each, Operation) and each not in (Operation, Unknown)}
 
@@ -282,34 +282,34 @@ def test_a_part_that_is_missing_is_named() -> None:
 
 def test_a_run_is_counted_in_whatever_order_its_turns_come() -> None:
     turns = [
-        newest.RunCounted("r1", 20.0, {"turns": 1, "acted_ok": 1}),
-        newest.RunCounted("r1", 10.5, {"turns": 1}),
-        newest.RunCounted("r2", 15.0, {"turns": 1, "wrong": 1}),
+        view.RunCounted("r1", 20.0, {"turns": 1, "acted_ok": 1}),
+        view.RunCounted("r1", 10.5, {"turns": 1}),
+        view.RunCounted("r2", 15.0, {"turns": 1, "wrong": 1}),
     ]
     for order in (turns, turns[::-1]):
-        graph = EvidenceGraph([newest.NewestRuns])
+        graph = EvidenceGraph([view.NewestRuns])
         graph.apply(None, copy.deepcopy(order))
-        assert graph.register(newest.NewestRuns).runs == {
+        assert graph.register(view.NewestRuns).runs == {
             "r1": [10.5, {"turns": 2, "acted_ok": 1}],
             "r2": [15.0, {"turns": 1, "wrong": 1}],
         }
 
 
 def test_of_many_runs_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(newest, "MAX_NEWEST", 2)
-    graph = EvidenceGraph([newest.NewestRuns])
-    graph.apply(None, [newest.RunCounted(f"r{when}", when, {"turns": 1}) for when in (3, 1, 2)])
-    assert set(graph.register(newest.NewestRuns).runs) == {"r3", "r2"}
+    monkeypatch.setattr(view, "MAX_NEWEST", 2)
+    graph = EvidenceGraph([view.NewestRuns])
+    graph.apply(None, [view.RunCounted(f"r{when}", when, {"turns": 1}) for when in (3, 1, 2)])
+    assert set(graph.register(view.NewestRuns).runs) == {"r3", "r2"}
 
 
 def test_a_turn_counts_what_is_counted_by_the_hour() -> None:
     record = [core.Count("turns", 1, 7), core.Count("right", 1, 7), core.Count("turns", 1, 7), core.Count("calls", 3)]
-    assert newest.counted("r", 10.0, record) == [newest.RunCounted("r", 10.0, {"turns": 2, "right": 1})]
-    assert newest.counted("r", 10.0, [core.Count("calls", 3)]) == []
+    assert view.counted("r", 10.0, record) == [view.RunCounted("r", 10.0, {"turns": 2, "right": 1})]
+    assert view.counted("r", 10.0, [core.Count("calls", 3)]) == []
 
 
 def test_a_run_that_is_forgotten_is_not_told() -> None:
     graph = full()
-    assert RUN in graph.register(newest.NewestRuns).runs
+    assert RUN in graph.register(view.NewestRuns).runs
     graph.forget_user(ANN)
-    assert graph.register(newest.NewestRuns).runs == {}
+    assert graph.register(view.NewestRuns).runs == {}

@@ -9,9 +9,7 @@ from histories import call, history, state_of, user, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.graph.describe import describe
-from langgraph_toolmem.graph.discovery import discover
-from langgraph_toolmem.graph.sources import MISSING, evaluate, is_template
+from langgraph_toolmem.graph.sources import MISSING, describe, discover, evaluate, is_template
 from langgraph_toolmem.runs.values import canon
 
 SLOT = ("read", "id")

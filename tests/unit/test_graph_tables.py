@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.graph.tables import CountTable, WitnessTable
-from langgraph_toolmem.stores.plain_pickle import dumps, loads
+from langgraph_toolmem.stores.snapshot import dumps, loads
 
 
 def test_counts_by_column():

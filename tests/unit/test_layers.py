@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -54,9 +54,17 @@ def room(module: str) -> str:
     return module.split(".")[0]
 
 
-def imports(module: str) -> Iterator[tuple[str, list[str]]]:
-    """What a module imports of the package, wherever it does so: the module, and the names taken."""
-    for node in ast.walk(modules()[module]):
+def at_run_time(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes that are outside `if TYPE_CHECKING:`."""
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
+            yield node
+            yield from at_run_time(node)
+
+
+def imports(module: str, nodes: Callable[[ast.AST], Iterator[ast.AST]] = ast.walk) -> Iterator[tuple[str, list[str]]]:
+    """Yield the package's modules that a module imports, wherever it does so, and the names taken."""
+    for node in nodes(modules()[module]):
         if isinstance(node, ast.Import):
             for each in node.names:
                 if each.name.startswith(f"{NAME}."):
@@ -88,7 +96,7 @@ def test_imports_go_down() -> None:
 
 
 def test_there_is_no_circle() -> None:
-    below = {module: {t for t, _ in imports(module) if t in modules()} - {module} for module in modules()}
+    below = {module: {t for t, _ in imports(module, at_run_time) if t in modules()} - {module} for module in modules()}
     below["__init__"] = set()
     while free := [module for module, targets in below.items() if not targets]:
         for module in free:

@@ -44,7 +44,7 @@ class Thread:
         ]
         what = dice.choices(
             ["user", "calls", "words", "answer", "late", "edit", "trim", "fork", "load", "seen", "system", "learned"],
-            [4, 8, 3, 12, 1, 1, 0.3, 1, 2, 4, 0.3, 3],
+            [4, 8, 3, 12, 1, 3, 0.3, 1, 2, 4, 0.3, 3],
         )[0]
         if what == "user":
             messages.append(HumanMessage(dice.choice(WORDS), id=self.id("u")))
@@ -65,11 +65,17 @@ class Thread:
             call_id = waiting[0] if waiting else "c0"
             messages.append(ToolMessage('{"id": 2}', tool_call_id=call_id))
         elif what == "edit" and messages:
-            at = dice.randrange(len(messages))
-            if dice.random() < 0.5:
-                messages[at] = messages[at].model_copy(update={"content": dice.choice(WORDS)})
+            message = messages[at := dice.randrange(len(messages))]
+            if dice.random() < 0.4:
+                messages[at] = message.model_copy(update={"content": dice.choice(WORDS)})
+            elif isinstance(message, AIMessage) and message.tool_calls and dice.random() < 0.7:
+                edited = {**message.tool_calls[0], "args": {"summary": dice.choice(WORDS)}}
+                if dice.random() < 0.5:
+                    message.tool_calls = [edited, *message.tool_calls[1:]]
+                else:
+                    message.tool_calls[0] = edited
             else:
-                messages[at].content = dice.choice(WORDS)
+                message.content = dice.choice(WORDS)
         elif what == "trim":
             del messages[: dice.randrange(4)]
         elif what == "fork" and messages:
@@ -100,7 +106,7 @@ def test_read_on_is_as_read_anew() -> None:
             how: dict[str, Any] = {"executions": thread.log.executions, "watched": thread.log.turns}
             anew = parse_run(thread.messages, thread_id=thread.thread, known=thread.known, heads=heads, **how)
             assert ours == anew, seed
-            kept += any(len(prefix.messages) > 2 for prefix in thread.log.prefixes.values())
+            kept += any(len(prefix.parts.messages) > 2 for prefix in thread.log.prefixes.values())
             state, folded = thread.folds.of(ours), RunState.of(anew)
             for name in RunState.__slots__:
                 assert getattr(state, name) == getattr(folded, name), (seed, name)

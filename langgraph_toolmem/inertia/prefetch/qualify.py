@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool, StructuredTool, Tool
 from pydantic import BaseModel
 from typing_extensions import get_type_hints
 
-from langgraph_toolmem.core.declarations import named
+from langgraph_toolmem.core.catalogue import named
 from langgraph_toolmem.inertia.guards import may_write, why_never
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from langgraph_toolmem.core.contributions import TextTable
+from langgraph_toolmem.core.method import TextTable
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 
 STARTED: Final = "ahead_started"

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from langchain_core.messages import BaseMessage
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from langgraph_toolmem.runs.outputs import text_of
+from langgraph_toolmem.runs.messages import text_of
 
 Action = Literal["answer", "clarify", "retrieve", "execute"]
 MAX_INTENTS: Final = 24

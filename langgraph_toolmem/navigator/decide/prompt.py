@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.navigator.decide.state import WINDOW, Made, NaviRecord, chain_of
 from langgraph_toolmem.navigator.plan.chains import tree
-from langgraph_toolmem.runs.outputs import text_of
+from langgraph_toolmem.runs.messages import text_of
 from langgraph_toolmem.runs.tools import ToolSpec
 
 MAX_API: Final = 1_200

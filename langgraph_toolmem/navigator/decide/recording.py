@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from langgraph_toolmem.base.checks import is_count
-from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
-from langgraph_toolmem.base.failures import log_failure
+from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError, log_failure
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.operations import Forgotten

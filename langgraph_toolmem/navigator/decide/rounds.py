@@ -30,7 +30,7 @@ from langgraph_toolmem.navigator.decide.state import (
     nothing_pending,
     tools_of,
 )
-from langgraph_toolmem.runs.outputs import status_of, text_of
+from langgraph_toolmem.runs.messages import status_of, text_of
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 
 GONE: Final = "it is no longer there"

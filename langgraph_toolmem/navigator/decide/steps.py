@@ -22,7 +22,7 @@ from langgraph_toolmem.navigator.decide.prompt import closing_messages, decider_
 from langgraph_toolmem.navigator.decide.retriever import Now, Retriever
 from langgraph_toolmem.navigator.decide.rounds import Judge, begun, decided, observed, with_retrieved, with_route
 from langgraph_toolmem.navigator.decide.state import NaviLimits, NaviRecord, new_record, tools_of
-from langgraph_toolmem.runs.outputs import text_of
+from langgraph_toolmem.runs.messages import text_of
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.turn.hints import left_out_now

@@ -15,8 +15,7 @@ from typing import Final
 import numpy as np
 
 from langgraph_toolmem.base import locks
-from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
-from langgraph_toolmem.base.failures import log_failure
+from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError, log_failure
 from langgraph_toolmem.search.embedders import Embedder
 from langgraph_toolmem.search.vectors import VectorRows
 from langgraph_toolmem.stores.text_vectors import TextVectors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final, NamedTuple
 
-from langgraph_toolmem.base.failures import log_failure
+from langgraph_toolmem.base.errors import log_failure
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, RecordScorer
 from langgraph_toolmem.navigator.history import History

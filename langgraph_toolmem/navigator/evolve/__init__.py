@@ -1,5 +1,5 @@
-"""How the dependency graph changes with time (NaviAgent, section 5): pruning, propagation.
+"""Changes of the dependency graph over time (NaviAgent, section 5): pruning and propagation.
 
-``evolution``  the measures: which tools leave, how weights follow recent use, what constraints change
-``changes``    the same for a memory: what is decided is kept in its evidence graph
+``evolution``  the measures: which tools leave, and how weights follow recent use
+``changes``    the same for a memory, which keeps the decisions in its evidence graph
 """

@@ -19,9 +19,9 @@ import numpy.typing as npt
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Known, Link, likeness
+from langgraph_toolmem.navigator.learned.arrays import Array
 from langgraph_toolmem.navigator.learned.views import Views
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.stores.arrays import Array
 from langgraph_toolmem.words.ports import Port
 
 LEAST: Final = 0.4

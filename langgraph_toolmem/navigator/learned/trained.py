@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base import locks
-from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.base.failures import log_failure
-from langgraph_toolmem.core.contributions import Section, TextTable
+from langgraph_toolmem.base.errors import StorageError, log_failure
 from langgraph_toolmem.core.core import Core
+from langgraph_toolmem.core.method import Section, TextTable
 from langgraph_toolmem.graph.view import START
 from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
@@ -80,8 +79,8 @@ class TrainedLinks:
         path = self.path(name)
         if self._stamp(name) is None:
             return None
+        from langgraph_toolmem.navigator.learned.arrays import loaded, read_arrays
         from langgraph_toolmem.navigator.learned.scorer import LearnedLinks
-        from langgraph_toolmem.stores.arrays import loaded, read_arrays
 
         try:
             data = self._in_ram.get(name) if path is None else read_arrays(path)
@@ -111,7 +110,7 @@ class TrainedLinks:
 
     def keep(self, name: str, data: bytes) -> None:
         """Keeps a table; it is used from now on. Raises StorageError if the folder cannot be written."""
-        from langgraph_toolmem.stores.arrays import save_arrays
+        from langgraph_toolmem.navigator.learned.arrays import save_arrays
 
         path = self.path(name)
         if path is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any, Final
 
 from langchain_core.messages import ToolMessage
@@ -28,9 +28,6 @@ NOTHING: Final = "No tool fits these words. Try other words, or go on with the t
 FOUND: Final = 8
 """Tools that one search brings, at most."""
 MAX_LINE: Final = 160
-
-NamesOf = Callable[[Any], Collection[str] | None]
-"""The tools that may be found, by the ToolRuntime of the call (None outside a graph); None: nobody knows."""
 
 
 class SearchTools(BaseModel):

@@ -8,9 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from langgraph_toolmem.base import locks
-from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError
-from langgraph_toolmem.base.failures import log_failure
-from langgraph_toolmem.core.past_runs import PastRuns
+from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, log_failure
+from langgraph_toolmem.core.method import PastRuns
 from langgraph_toolmem.navigator.evidence import NavigatorSources
 from langgraph_toolmem.navigator.tool_search.hit import ToolHit
 from langgraph_toolmem.runs.tools import ToolSpec

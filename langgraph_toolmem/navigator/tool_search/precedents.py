@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langgraph_toolmem.base import locks
-from langgraph_toolmem.core.past_runs import PastRuns
+from langgraph_toolmem.core.method import PastRuns
 from langgraph_toolmem.navigator.tool_search.index import K1, WordIndex
 from langgraph_toolmem.search.tool_words import Fields, stems
 from langgraph_toolmem.words import clauses

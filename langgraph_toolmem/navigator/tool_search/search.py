@@ -17,8 +17,7 @@ import numpy.typing as npt
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem.base import locks
-from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
-from langgraph_toolmem.base.failures import log_failure
+from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError, log_failure
 from langgraph_toolmem.navigator.tool_search.hit import ToolHit, largest_first
 from langgraph_toolmem.navigator.tool_search.index import Floats, IndexAnswer, WordIndex
 from langgraph_toolmem.navigator.tool_search.ranking import (

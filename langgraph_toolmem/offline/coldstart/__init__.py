@@ -27,6 +27,6 @@ from langgraph_toolmem.offline.coldstart.budget import Budget
 from langgraph_toolmem.offline.coldstart.keeping import BOOTSTRAP, drop
 from langgraph_toolmem.offline.coldstart.progress import Progress
 from langgraph_toolmem.offline.coldstart.runner import Bootstrap
-from langgraph_toolmem.offline.coldstart.sandbox import Sandbox, load_sandbox
+from langgraph_toolmem.offline.coldstart.sandbox import Sandbox
 
-__all__ = ["BOOTSTRAP", "Bootstrap", "Budget", "Progress", "Sandbox", "drop", "load_sandbox"]
+__all__ = ["BOOTSTRAP", "Bootstrap", "Budget", "Progress", "Sandbox", "drop"]

@@ -21,9 +21,9 @@ from pydantic import BaseModel, Field, ValidationError
 
 from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.entries.critique import describe_tools
+from langgraph_toolmem.offline.coldstart.state import Query
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.lexical import LexicalEmbedder
-from langgraph_toolmem.stores.cold_start import Query
 from langgraph_toolmem.words.features import similarity
 from langgraph_toolmem.words.split import words
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.entries.entry import Entry
-from langgraph_toolmem.stores.cold_start import BootstrapState
+from langgraph_toolmem.offline.coldstart.state import BootstrapState
 
 if TYPE_CHECKING:
     from langgraph_toolmem.memory import ToolMemory

@@ -11,7 +11,7 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 
 from langgraph_toolmem.base.errors import ToolMemoryError
 from langgraph_toolmem.offline.coldstart.budget import Budget
-from langgraph_toolmem.stores.cold_start import BootstrapState
+from langgraph_toolmem.offline.coldstart.state import BootstrapState
 
 INVENT: Final = "invent"
 RUN: Final = "run"

@@ -14,8 +14,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_toolmem.base.errors import ConfigurationError, ToolMemoryError
-from langgraph_toolmem.base.failures import log_failure
+from langgraph_toolmem.base.errors import ConfigurationError, ToolMemoryError, log_failure
 from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.entries.entry import Entry, entry_of
@@ -26,9 +25,9 @@ from langgraph_toolmem.offline.coldstart.keeping import BOOTSTRAP, drop_with, ke
 from langgraph_toolmem.offline.coldstart.meter import INVENT, JUDGE, RUN, Meter, RefusedError
 from langgraph_toolmem.offline.coldstart.progress import Progress
 from langgraph_toolmem.offline.coldstart.sandbox import Sandbox, in_thread, tools_of
+from langgraph_toolmem.offline.coldstart.state import Outcome, Query
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
-from langgraph_toolmem.stores.cold_start import Outcome, Query
 
 if TYPE_CHECKING:
     from langgraph_toolmem.memory import ToolMemory

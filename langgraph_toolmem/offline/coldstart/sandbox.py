@@ -1,16 +1,12 @@
-"""The user's agent in its sandbox, and how it is named: ``module:factory``."""
+"""The user's agent in its sandbox."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib
-import importlib.util
 import inspect
-import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
@@ -21,7 +17,6 @@ from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.turn.host import read_key
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.memory import ToolMemory
     from langgraph_toolmem.runs.tools import ToolLike
 
 T = TypeVar("T")
@@ -132,53 +127,6 @@ class Sandbox:
         return convert_to_messages(list(found))
 
 
-def load_sandbox(
-    spec: str, *, memory: ToolMemory | None = None, folder: Path | None = None
-) -> Sandbox | Coroutine[Any, Any, Sandbox]:
-    """The sandbox that an import path names.
-
-    Args:
-        spec: ``module:name`` or ``path/to/file.py:name``. The name is a factory, a compiled graph, or a `Sandbox`. A
-            factory gives one of these, or an object with `invoke` or `ainvoke` that may have `tools`, `reset`,
-            `verdict` and `about` beside.
-        memory: handed to a factory that has a parameter of that name: for an agent with this very memory plugged in.
-        folder: where modules are looked for before anywhere else; None: the current one.
-
-    Returns:
-        The sandbox; of a factory that is a coroutine function, to be awaited where the agent is to run.
-
-    Raises:
-        ConfigurationError: it names nothing that can be used; the message says what is wrong.
-    """
-    found = load_object(spec, folder)
-    if isinstance(found, type) or (callable(found) and not _invokes(found) and not hasattr(found, "compile")):
-        if inspect.iscoroutinefunction(found):
-            return _later(found, memory, spec)
-        found = _made(found, memory, spec)
-    return _sandbox_of(found, spec)
-
-
-def load_object(spec: str, folder: Path | None = None) -> Any:
-    """What an import path names: ``module:name`` or ``path/to/file.py:name``.
-
-    Args:
-        spec: the import path.
-        folder: where modules are looked for before anywhere else; None: the current one.
-
-    Raises:
-        ConfigurationError: it names nothing; the message says what is wrong.
-    """
-    module, colon, name = spec.rpartition(":")
-    if not colon or not module or not name:
-        raise ConfigurationError(f"{spec!r} is not module:factory, such as my_app.sandbox:make")
-    found: Any = _import(module, Path.cwd() if folder is None else folder, spec)
-    for part in name.split("."):
-        if not hasattr(found, part):
-            raise ConfigurationError(f"{spec}: {_name(found)} has no {part!r}")
-        found = getattr(found, part)
-    return found
-
-
 def tools_of(agent: Any) -> list[ToolLike]:
     """The tools in a compiled graph's tool nodes, each once; empty if there are none to be seen."""
     found: dict[str, ToolLike] = {}
@@ -188,57 +136,6 @@ def tools_of(agent: Any) -> list[ToolLike]:
         if isinstance(by_name, dict):
             found.update(by_name)
     return list(found.values())
-
-
-def _import(module: str, folder: Path, spec: str) -> Any:
-    place = str(folder)
-    if place not in sys.path:
-        sys.path.insert(0, place)
-    try:
-        if not module.endswith(".py"):
-            return importlib.import_module(module)
-        path = folder / module
-        made = importlib.util.spec_from_file_location(path.stem, path)
-        assert made is not None
-        assert made.loader is not None
-        loaded = importlib.util.module_from_spec(made)
-        sys.modules.setdefault(path.stem, loaded)
-        made.loader.exec_module(loaded)
-    except Exception as error:
-        # The module is the user's: importing it may raise anything.
-        raise ConfigurationError(f"{spec} cannot be imported: {type(error).__name__}: {error}") from error
-    return loaded
-
-
-async def _later(factory: Callable[..., Any], memory: ToolMemory | None, spec: str) -> Sandbox:
-    try:
-        found = await _made(factory, memory, spec)
-    except ConfigurationError:
-        raise
-    except Exception as error:
-        raise ConfigurationError(f"{spec} failed: {type(error).__name__}: {error}") from error
-    return _sandbox_of(found, spec)
-
-
-def _sandbox_of(found: Any, spec: str) -> Sandbox:
-    if isinstance(found, Sandbox):
-        return found
-    options = {name: getattr(found, name) for name in ("tools", "reset", "verdict", "about") if hasattr(found, name)}
-    try:
-        return Sandbox(found, **options)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{spec}: {error}") from error
-
-
-def _made(factory: Callable[..., Any], memory: ToolMemory | None, spec: str) -> Any:
-    try:
-        takes = inspect.signature(factory).parameters
-    except (TypeError, ValueError):
-        takes = {}  # type: ignore[assignment]
-    try:
-        return factory(memory=memory) if "memory" in takes else factory()
-    except Exception as error:
-        raise ConfigurationError(f"{spec} failed: {type(error).__name__}: {error}") from error
 
 
 def _invokes(agent: Any) -> bool:

@@ -39,7 +39,6 @@ from __future__ import annotations
 from langgraph_toolmem.offline.discovery.adapters import (
     RecordedEnvironment,
     ToolsEnvironment,
-    load_environment,
     of_sandbox,
 )
 from langgraph_toolmem.offline.discovery.environment import Environment, EnvironmentCall, Observation, Task
@@ -69,7 +68,6 @@ __all__ = [
     "State",
     "Task",
     "ToolsEnvironment",
-    "load_environment",
     "of_sandbox",
     "read_tasks",
 ]

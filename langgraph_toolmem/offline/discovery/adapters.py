@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.offline.coldstart.sandbox import Sandbox, load_object, tools_of
+from langgraph_toolmem.offline.coldstart.sandbox import Sandbox, tools_of
 from langgraph_toolmem.offline.discovery.environment import Environment, EnvironmentCall, Observation, Task
-from langgraph_toolmem.runs.outputs import output_of, status_of
+from langgraph_toolmem.runs.messages import output_of, status_of
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 
 if TYPE_CHECKING:
@@ -255,33 +254,6 @@ def _takes_one(reset: Callable[..., Any]) -> bool:
 
 async def _awaited(value: Awaitable[Any]) -> Any:
     return await value
-
-
-def load_environment(spec: str, *, folder: Path | None = None) -> Factory | Environment | Sandbox:
-    """The environment that an import path names: a factory, an environment, or a cold start's sandbox.
-
-    Args:
-        spec: ``module:name`` or ``path/to/file.py:name``.
-        folder: where modules are looked for before anywhere else; None: the current one.
-
-    Raises:
-        ConfigurationError: it names nothing that can be used.
-    """
-    found: Any = load_object(spec, folder)
-    if isinstance(found, (Environment, Sandbox)) and not isinstance(found, type):
-        return found
-    if not callable(found) or inspect.iscoroutinefunction(found):
-        raise ConfigurationError(f"{spec} is neither an environment nor a function or class that makes one")
-
-    def make() -> Environment | Sandbox:
-        try:
-            made: Environment | Sandbox = found()
-        except Exception as error:
-            raise ConfigurationError(f"{spec} failed: {type(error).__name__}: {error}") from error
-        return made
-
-    make.toolmem_name = spec  # type: ignore[attr-defined]  # what was found elsewhere is not this world's
-    return make
 
 
 def factory_of(environment: Factory | Environment | Sandbox, workers: int) -> Callable[[], Environment]:

@@ -14,7 +14,7 @@ from langgraph_toolmem.atoms.mask import Habits
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.offline.discovery.environment import EnvironmentCall, Observation, Taken, Task
 from langgraph_toolmem.offline.discovery.states import told
-from langgraph_toolmem.runs.outputs import Status
+from langgraph_toolmem.runs.messages import Status
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon, canon_args

@@ -15,9 +15,9 @@ from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.models import is_unreadable
 from langgraph_toolmem.offline.coldstart.budget import Budget
 from langgraph_toolmem.offline.coldstart.meter import Meter, RefusedError
+from langgraph_toolmem.offline.coldstart.state import Query
 from langgraph_toolmem.offline.discovery.state import DiscoveryState
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.stores.cold_start import Query
 
 Answer = TypeVar("Answer", bound=BaseModel)
 

@@ -19,13 +19,13 @@ from langgraph_toolmem.atoms.atoms import Atom, merge_all
 from langgraph_toolmem.atoms.extract import Extracted
 from langgraph_toolmem.atoms.writer import worded
 from langgraph_toolmem.base import exits
-from langgraph_toolmem.base.errors import ConfigurationError, StorageError, ToolMemoryError
-from langgraph_toolmem.base.failures import log_failure
+from langgraph_toolmem.base.errors import ConfigurationError, StorageError, ToolMemoryError, log_failure
 from langgraph_toolmem.base.keys import canonical, digest
 from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.offline.coldstart.budget import Budget
 from langgraph_toolmem.offline.coldstart.meter import RefusedError
 from langgraph_toolmem.offline.coldstart.sandbox import Sandbox, in_thread
+from langgraph_toolmem.offline.coldstart.state import Query
 from langgraph_toolmem.offline.discovery.adapters import Factory, close, factory_of
 from langgraph_toolmem.offline.discovery.asking import ModelPolicy
 from langgraph_toolmem.offline.discovery.checker import ExactChecker, JudgeChecker
@@ -38,7 +38,6 @@ from langgraph_toolmem.offline.discovery.selection import SearchSettings
 from langgraph_toolmem.offline.discovery.state import DiscoveryState
 from langgraph_toolmem.offline.discovery.tree import Search, SearchOutcome, StoppedError
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
-from langgraph_toolmem.stores.cold_start import Query
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

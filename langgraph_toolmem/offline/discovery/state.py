@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from langgraph_toolmem.stores.cold_start import BootstrapState, Query
+from langgraph_toolmem.offline.coldstart.state import BootstrapState, Query
 
 NAME: Final = "discovery.db"
 _WORDS: Final = "words"

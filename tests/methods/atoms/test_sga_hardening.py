@@ -113,14 +113,14 @@ def test_a_support_that_another_process_wrote_over_comes_back(
         one, two = Kept(first), Kept(second)
         one.put(support(run="a"))
         mine, theirs = support(run="mine"), support(run="theirs")
-        amend = VectorStore.amend_items
+        amend = VectorStore.amend
 
         def between(self: VectorStore, *args: Any, **more: Any) -> None:
-            monkeypatch.setattr(VectorStore, "amend_items", amend)
+            monkeypatch.setattr(VectorStore, "amend", amend)
             two.put(theirs)
             amend(self, *args, **more)
 
-        monkeypatch.setattr(VectorStore, "amend_items", between)
+        monkeypatch.setattr(VectorStore, "amend", between)
         one.put(mine)
         assert {each.run for each in one.supports(atom())} == {"a", "mine"}
         one.judge("a", 0.0)

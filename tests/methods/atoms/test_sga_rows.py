@@ -31,7 +31,7 @@ from langgraph_toolmem.atoms.support import (
 )
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.core.ledger import Track
-from langgraph_toolmem.stores.items import Hit
+from langgraph_toolmem.stores.vectors import Hit
 
 NEVER_FOLLOWED = Track(shown=60)
 

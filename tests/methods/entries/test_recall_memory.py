@@ -19,7 +19,7 @@ from langgraph_toolmem import (
     ToolMemory,
 )
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.core import samples
+from langgraph_toolmem.core import rows as core_rows
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry
@@ -216,7 +216,7 @@ def test_chroma_being_away_stops_nobody_and_is_said(monkeypatch: pytest.MonkeyPa
         memory.finish(mail("Ann"), thread_id="1", success=True)
     with ToolMemory(tmp_path, methods=[Entries()]) as memory:
         with monkeypatch.context() as patch:
-            for name in ("pages", "ids", "write", "amend", "query", "get", "delete"):
+            for name in ("pages", "ids", "upsert", "amend", "query", "get", "delete"):
                 patch.setattr(VectorStore, name, _away)
             assert "could not be read" in memory.entries.recollect(asking("Bob")).missing
             with pytest.raises(StorageError):
@@ -230,7 +230,7 @@ def _away(*_: Any, **__: Any) -> Any:
 
 
 def test_each_user_has_what_was_learned_of_the_own_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(samples, "MAX_LEARNED", 2)
+    monkeypatch.setattr(core_rows, "MAX_LEARNED", 2)
     with ToolMemory.ephemeral(methods=[Entries()], namespace=PER_USER) as memory:
         for user in "abcd":
             memory.finish(mail(f"of {user}"), thread_id=user, success=True, user_id=user)

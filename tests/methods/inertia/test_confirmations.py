@@ -14,7 +14,7 @@ from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.operations import Request
 from langgraph_toolmem.inertia.novelty import SAME, NoveltyRecord, RequestCompared, Unlike
-from langgraph_toolmem.stores.plain_pickle import dumps, loads
+from langgraph_toolmem.stores.snapshot import dumps, loads
 
 TOOLS = [schema("find_order", "order_id", annotations={"readOnlyHint": True}), schema("cancel_order", "order_id")]
 WRITES = {"may_write": {"cancel_order"}, "allow_destructive": {"cancel_order"}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,8 +28,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import INVALID_SPAN, NonRecordingSpan, use_span
 
 from langgraph_toolmem import Decision, Inertia, InertiaPolicy, Proposal, ToolMemory
-from langgraph_toolmem.base.errors import ConfigurationError, StorageError
-from langgraph_toolmem.base.failures import describe_error
+from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
 from langgraph_toolmem.core.events import Events
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.inertia import calibrated, guards, paper
@@ -39,7 +39,7 @@ from langgraph_toolmem.inertia.settings import SWITCHED_OFF
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.inertia.traces import OTHER, REASONS, attributes, note_decision, reason_code
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.stores.graph_file import GraphFile
+from langgraph_toolmem.stores.events import EventLog
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 from langgraph_toolmem.turn.call import Call
 from langgraph_toolmem.turn.node import MemoryNode
@@ -415,22 +415,24 @@ def shared_store(desk: Desk, _: Path, __: pytest.MonkeyPatch) -> None:
 
 
 def full_folder(desk: Desk, folder: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(GraphFile, "append", quoting(RuntimeError))
+    patch.setattr(EventLog, "writing", quoting(StorageError))
     with ToolMemory(folder, tools=desk.tools) as memory:
         run(build(memory, desk.tools)[0], 0)
         assert memory.report().problems
 
 
 def stored_record(desk: Desk, folder: Path, _: pytest.MonkeyPatch) -> None:
-    with GraphFile(folder) as file:
-        file.load()
-        file.append([SECRET, [["count", "turns", 1]]])
+    with ToolMemory(folder, tools=desk.tools) as memory:
+        warm(memory, 1)
+    with EventLog(folder) as log, log.writing() as rows:
+        rows.execute("INSERT INTO events (user, run, body) VALUES ('', '', ?)", (json.dumps([[SECRET], SECRET]),))
     ToolMemory(folder, tools=desk.tools).close()
 
 
 def snapshot(desk: Desk, folder: Path, patch: pytest.MonkeyPatch) -> None:
     with ToolMemory(folder, tools=desk.tools) as memory:
         warm(memory, 2)
+        memory.core.store.snapshot()
     patch.setattr(EvidenceGraph, "load", quoting(RuntimeError))
     ToolMemory(folder, tools=desk.tools).close()
 

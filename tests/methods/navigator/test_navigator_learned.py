@@ -17,7 +17,8 @@ from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Known, Link, likeness
 from langgraph_toolmem.navigator.dependencies.weigh import Weigher
 from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.learned import plain
+from langgraph_toolmem.navigator.learned import arrays, plain
+from langgraph_toolmem.navigator.learned.arrays import dumped, loaded
 from langgraph_toolmem.navigator.learned.features import KERNELS, NAMES, PairFeatures
 from langgraph_toolmem.navigator.learned.scorer import LearnedLinks, StructuralFits, digest_of, table_of
 from langgraph_toolmem.navigator.learned.trained import HGT
@@ -26,8 +27,6 @@ from langgraph_toolmem.navigator.plan.chains import tree
 from langgraph_toolmem.navigator.plan.planner import plan
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.search.embedders import resolve_embedder
-from langgraph_toolmem.stores import arrays
-from langgraph_toolmem.stores.arrays import dumped, loaded
 
 BUILTIN = resolve_embedder(None)
 THINGS = ("order", "flight", "invoice", "parcel", "contract", "recipe", "ticket", "meeting", "camera", "garden")

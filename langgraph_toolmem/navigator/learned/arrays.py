@@ -1,6 +1,6 @@
-"""Arrays with a manifest in one file, whole or not at all: what was learned and is served without learning again.
+"""A file of arrays with a manifest, written whole or not at all: a model that is served without training again.
 
-A checksum, then numpy's ``.npz`` without pickles: damage is told before anything is read, and a hostile file cannot run
+A checksum, then numpy's ``.npz`` without pickles: damage is found before anything is read, and a hostile file runs no
 code.
 """
 
@@ -28,10 +28,9 @@ Array = npt.NDArray[Any]
 
 
 def dumped(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
-    """The bytes of a file; `manifest` holds JSON values."""
+    """Return the bytes of a file; `manifest` holds JSON values."""
     said = json.dumps({**manifest, "format": FORMAT}).encode()
     file = io.BytesIO()
-    # Compressed: most probabilities are about the same.
     kept: dict[str, Any] = {**arrays, _MANIFEST: np.frombuffer(said, dtype=np.uint8)}
     np.savez_compressed(file, **kept)
     data = file.getvalue()
@@ -39,11 +38,7 @@ def dumped(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
 
 
 def loaded(data: bytes, where: str) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Manifest and arrays.
-
-    Raises:
-        StorageError: they are damaged, or a newer version wrote them.
-    """
+    """Return manifest and arrays. Raises StorageError if they are damaged or of a newer format."""
     if len(data) <= _SUM or _checksum(data[_SUM:]) != data[:_SUM]:
         raise StorageError(f"{where} is damaged: its checksum differs.")
     try:
@@ -51,7 +46,7 @@ def loaded(data: bytes, where: str) -> tuple[dict[str, Any], dict[str, Array]]:
             arrays = {name: file[name] for name in file.files}
         manifest = json.loads(arrays.pop(_MANIFEST).tobytes())
         form = int(manifest.pop("format"))
-    except Exception as error:  # a strange file with a right checksum: zip and numpy raise what they like
+    except Exception as error:  # a strange file with a right checksum: zip and numpy raise anything
         raise StorageError(f"{where} cannot be read: {error}") from error
     if form > FORMAT:
         raise StorageError(f"{where} has format {form}; this version reads up to {FORMAT}. Update langgraph-toolmem.")
@@ -59,7 +54,7 @@ def loaded(data: bytes, where: str) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def save_arrays(path: Path, data: bytes) -> None:
-    """Puts a file in place. Raises StorageError if the folder cannot be written."""
+    """Replace a file. Raises StorageError if the folder cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, data, fsync=True)
@@ -68,7 +63,7 @@ def save_arrays(path: Path, data: bytes) -> None:
 
 
 def read_arrays(path: Path) -> bytes | None:
-    """The bytes of a file; None if there is none. Raises StorageError if it cannot be read, or is larger than any."""
+    """Return the bytes of a file, if it exists. Raises StorageError if it is unreadable or too large."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise StorageError(f"{path} is larger than {MAX_BYTES:,} bytes; it is not read.")

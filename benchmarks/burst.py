@@ -1,0 +1,138 @@
+"""What does a finished run cost until everything of it is written, and does a burst of runs get through?
+
+    python -m benchmarks.burst [--runs 60] [--burst 500] [--set tau2_retail_gpt41mini] [--profile FILE] [--json FILE]
+
+Recorded runs are handed to `finish` of a memory in a folder, with the default methods and the built-in embedder.
+**alone**: `flush` waits after each run. **burst**: all are handed over first. The figures are processor time of the
+whole process per run (the runs of the default set have 13 turns on average), of it the host's thread, which learns, and
+the one that does the jobs, and the seconds until all is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import json
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.replay import DATA
+from langgraph_toolmem import ToolMemory
+
+WARM: Final = 5
+"""Runs before those that are measured: they import and make files."""
+TARGET_MS: Final = 80.0
+TARGET_SECONDS: Final = 40.0
+
+
+def recorded(folder: Path, most: int) -> Iterator[dict[str, Any]]:
+    """Runs of a set, from the beginning again under other names where there are too few."""
+    lines = (folder / "trajectories.jsonl").read_text(encoding="utf-8").splitlines()
+    return ({**json.loads(lines[i % len(lines)]), "id": f"run-{i}"} for i in range(most))
+
+
+def finish(memory: ToolMemory, run: dict[str, Any]) -> None:
+    """Hand a run over."""
+    memory.finish(run["messages"], thread_id=run["id"], success=run["success"])
+
+
+def background() -> float:
+    """Seconds of processor time of the thread that does the jobs."""
+    found = [each for each in threading.enumerate() if each.name == "toolmem-jobs" and each.ident]
+    return sum(time.clock_gettime(time.pthread_getcpuclockid(each.ident or 0)) for each in found)
+
+
+@contextmanager
+def profiled(file: Path | None) -> Iterator[None]:
+    """Write the profile of all threads that begin in here, one file each."""
+    if file is None:
+        yield
+        return
+    run, count = threading.Thread.run, iter(range(1_000_000))
+
+    def with_profile(thread: threading.Thread) -> None:
+        profile = cProfile.Profile(time.thread_time)
+        profile.runcall(run, thread)
+        profile.dump_stats(f"{file}.{thread.name}.{next(count)}")
+
+    threading.Thread.run = with_profile  # type: ignore[assignment, method-assign]
+    profile = cProfile.Profile(time.thread_time)
+    try:
+        profile.enable()
+        yield
+    finally:
+        profile.disable()
+        profile.dump_stats(str(file))
+        threading.Thread.run = run  # type: ignore[method-assign]
+
+
+def measured(folder: Path, runs: int, *, alone: bool, profile: Path | None) -> dict[str, Any]:
+    """Milliseconds of processor time per run, and of the host's thread alone; seconds until all is written."""
+    tools = json.loads((folder / "tools.json").read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as place, profiled(profile), ToolMemory(place, tools=tools) as memory:
+        given = list(recorded(folder, WARM + runs))
+        for run in given[:WARM]:
+            finish(memory, run)
+        memory.flush()
+        begun, spent, mine, theirs = time.monotonic(), time.process_time(), time.thread_time(), background()
+        for run in given[WARM:]:
+            finish(memory, run)
+            if alone:
+                memory.flush()
+        done = memory.flush(timeout=10 * TARGET_SECONDS)
+        found = {
+            "done": done,
+            "ms": 1e3 * (time.process_time() - spent) / runs,
+            "host_ms": 1e3 * (time.thread_time() - mine) / runs,
+            "jobs_ms": 1e3 * (background() - theirs) / runs,
+            "seconds": time.monotonic() - begun,
+        }
+        report = memory.report()
+        wanted = sum(len(memory.core.read(each["messages"], each["id"]).episodes()) for each in given)
+        kept = sum(1 for _ in memory.entries.rows.all(memory.core.users.of(None), retired=True))
+        return {**found, "kept": kept, "episodes": wanted, "waiting": report.jobs.pending + report.jobs.given_up}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--runs", type=int, default=60, help="that are written one by one")
+    parser.add_argument("--burst", type=int, default=500, help="runs at once")
+    parser.add_argument("--set", default="tau2_retail_gpt41mini")
+    parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
+    parser.add_argument("--profile", type=Path, help="profiles of the threads, in files that begin like this")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args(arguments)
+    table = Table("", "runs", "CPU ms a run", "host's thread", "jobs' thread", "seconds", "episodes kept")
+    found: dict[str, Any] = {}
+    for name, runs in (("alone", options.runs), ("burst", options.burst)):
+        if runs:
+            got = measured(options.data / options.set, runs, alone=name == "alone", profile=options.profile)
+            found[name] = {"runs": runs, **got}
+            kept = f"{got['kept']:,} of {got['episodes']:,}"
+            cells = (f"{got[each]:.1f}" for each in ("ms", "host_ms", "jobs_ms", "seconds"))
+            table.add_row(name, f"{runs:,}", *cells, kept)
+    console = Console()
+    console.print(table)
+    checks = [(f"{name}: {got['ms']:.1f} <= {TARGET_MS} ms", got["ms"] <= TARGET_MS) for name, got in found.items()]
+    if burst := found.get("burst"):
+        words = f"burst: written in {burst['seconds']:.1f} <= {TARGET_SECONDS} s"
+        checks.append((words, burst["done"] and not burst["waiting"] and burst["seconds"] <= TARGET_SECONDS))
+    for words, holds in checks:
+        console.print(f"{'holds ' if holds else 'MISSED'}  {words}")
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

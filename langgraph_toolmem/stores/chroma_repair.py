@@ -1,0 +1,185 @@
+"""Damaged files of an embedded Chroma: `inspect` names the collections, `rebuild` makes them again from their texts.
+
+A damaged index may end the process that opens it. So `inspect` has a child process open each collection: this module,
+run with the folder and the collections to skip as arguments.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.search.embedders import BUILTIN, Embedder
+from langgraph_toolmem.stores.chroma import DATABASE, ChromaConnection, free_name
+from langgraph_toolmem.stores.vectors import PART, Label, VectorItem, VectorStore
+
+MINUTES: Final = 5.0
+TEXT: Final = "chroma:document"
+"""Chroma's key of the text of a row."""
+PAGE: Final = 500
+_VALUES: Final = "string_value, int_value, float_value, bool_value"
+_MOST: Final = 1 << 40  # row ids
+
+
+def inspect(memory: Path) -> list[str] | None:
+    """Return the damage of the Chroma in a memory's folder, in sentences; None if another process writes there.
+
+    Counts, reads and searches each collection once, in a child process. Nothing is repaired.
+    """
+    folder, found = memory / "chroma", dict[str, str]()
+    if not (folder / DATABASE).exists():
+        return []
+    try:
+        with closing(_opened(folder / DATABASE)) as database:
+            said = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.DatabaseError as error:
+        said = str(error)
+    if said != "ok":
+        return [f"{folder / DATABASE} is damaged: {said}"]
+    connection = ChromaConnection(folder)
+    try:
+        if not connection.may_write():
+            return None
+    finally:
+        connection.close()
+    while True:
+        command = [sys.executable, "-m", __name__, str(folder), *found]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60 * MINUTES, check=False)
+            out, status, err = done.stdout, done.returncode, done.stderr
+        except subprocess.TimeoutExpired as error:
+            out, status, err = str(error.stdout or b"", "utf-8", "replace"), 1, f"no answer in {MINUTES:.0f} minutes"
+        began, problems = "", dict[str, str]()
+        for line in out.splitlines():
+            name, _, why = line.partition("\t")
+            began = name if why == "?" else ""
+            if why not in ("?", "ok"):
+                problems[name] = why
+        found |= problems
+        if began:
+            found[began] = f"opening it ended the process (status {status})"
+        else:
+            break
+    if status and not found:
+        found[DATABASE] = f"it cannot be opened: {(err.strip().splitlines() or ['no error'])[-1]}"
+    return [f"{name} in {folder} is damaged: {why}" for name, why in found.items()]
+
+
+def _check(folder: Path, skip: list[str]) -> None:
+    """Print each collection before it is opened, and the result; runs in the child process."""
+    import chromadb
+    from chromadb.config import Settings
+
+    def say(name: str, what: object) -> None:
+        print(name, (str(what).strip().splitlines() or [type(what).__name__])[0], sep="\t", flush=True)  # noqa: T201 - to the parent
+
+    client: Any = chromadb.PersistentClient(path=folder, settings=Settings(anonymized_telemetry=False))
+    with closing(client):
+        for each in client.list_collections():
+            if each.name in skip:
+                continue
+            say(each.name, "?")
+            try:
+                collection = client.get_collection(each.name, embedding_function=None)
+                count = collection.count()
+                page = collection.get(limit=1, include=["documents", "metadatas", "embeddings"])
+                if count != 0:
+                    vectors = [[float(value) for value in page["embeddings"][0]]]
+                    collection.query(query_embeddings=vectors, n_results=min(count, 10), include=["distances"])
+            except BaseException as error:  # noqa: BLE001 - a panic of Chroma's is no Exception
+                say(each.name, error)
+            else:
+                say(each.name, "ok")
+
+
+def rebuild(memory: Path, embedder: Embedder, progress: Callable[[int], None] = lambda _: None) -> int:
+    """Make a new Chroma from all texts that can be read of the old one; return how many.
+
+    The old folder is renamed to ``chroma.corrupt-N``. A crash before that leaves the old folder as it was.
+
+    Raises:
+        StorageError: another process writes, or an embedding or a write failed.
+    """
+    folder, made, done = memory / "chroma", memory / "chroma-new", 0
+    held = ChromaConnection(folder)
+    try:
+        held.begin_write()
+        with VectorStore(made, embedder=embedder, namespace=()) as store:
+            for label, rows in _collections(folder / DATABASE):
+                for start in range(0, len(rows), PAGE):
+                    items = [VectorItem(*row) for row in rows[start : start + PAGE]]
+                    store.scoped(label.namespace).upsert(label.kind, items)
+                    done += len(items)
+                    progress(done)
+        folder.rename(free_name(folder))
+        if (made / "chroma").exists():
+            (made / "chroma").rename(folder)
+    except OSError as error:
+        raise StorageError(f"{folder} could not be rebuilt: {error}") from error
+    finally:
+        held.close()
+    return done
+
+
+def embedder_of(memory: Path) -> str | None:
+    """Return the name of the embedder of the stored vectors; None if it is the built-in one, or nothing is stored."""
+    found = {label.embedder for label, _ in _collections(memory / "chroma" / DATABASE)}
+    names = [name for name in found if not name.startswith(BUILTIN)]
+    return names[0] if names else None
+
+
+def _collections(file: Path) -> Iterator[tuple[Label, list[tuple[str, str, dict[str, Any], str]]]]:
+    """Yield the label and rows of each collection of this package, as far as they can be read."""
+    with closing(_opened(file)) as database:
+        of: dict[str, dict[str, Any]] = defaultdict(dict)
+        for owner, key, *values in _rows(database, "collection_metadata", "collection_id, key, str_value, int_value"):
+            of[owner][key] = _value(values)
+        segments = dict(_rows(database, "segments", "id, collection"))
+        metadata: dict[int, dict[str, Any]] = defaultdict(dict)
+        for number, key, *values in _rows(database, "embedding_metadata", f"id, key, {_VALUES}"):
+            metadata[number][key] = _value(values[:3]) if values[3] is None else bool(values[3])
+        for number, key, *values in _rows(database, "embedding_metadata_array", f"id, key, {_VALUES}"):
+            value = _value(values[:3]) if values[3] is None else bool(values[3])
+            metadata[number].setdefault(key, []).append(value)
+        found: dict[str, list[tuple[str, str, dict[str, Any], str]]] = defaultdict(list)
+        for number, segment, key in _rows(database, "embeddings", "id, segment_id, embedding_id"):
+            if TEXT in (rest := metadata.get(number, {})):
+                found[segments.get(segment, "")].append((key, rest.pop(TEXT), rest, rest.pop(PART, "")))
+        for owner, said in of.items():
+            if (label := Label.from_metadata(said)) is not None and found[owner]:
+                yield label, found[owner]
+
+
+def _opened(file: Path) -> sqlite3.Connection:
+    return sqlite3.connect(file.absolute().as_uri() + "?mode=ro", uri=True)
+
+
+def _value(values: list[Any]) -> Any:
+    return next((each for each in values if each is not None), None)
+
+
+def _rows(database: sqlite3.Connection, table: str, columns: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a table but for those that cannot be read, and some behind a long damaged stretch."""
+    found: list[tuple[Any, ...]] = []
+    at, step = 0, 1
+    sql = f"SELECT rowid, {columns} FROM {table} NOT INDEXED WHERE rowid > ? ORDER BY rowid"
+    while at < _MOST:
+        try:
+            for number, *row in database.execute(sql, (at,)):
+                found.append(tuple(row))
+                at, step = number, 1
+            break
+        except sqlite3.DatabaseError:
+            at, step = at + step, 2 * step
+    return found
+
+
+if __name__ == "__main__":
+    _check(Path(sys.argv[1]), sys.argv[2:])
