@@ -35,8 +35,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, MatchCondition, Op, PutOp, SearchOp
 
 from langgraph_toolmem.base import exits, locks
-from langgraph_toolmem.base.errors import GraphFileError, StorageError
-from langgraph_toolmem.base.failures import describe_error
+from langgraph_toolmem.base.errors import GraphFileError, StorageError, describe_error
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.waits import this_step
 from langgraph_toolmem.graph.operations import Forgotten
