@@ -307,6 +307,7 @@ class ToolMemory:
             price: what the model's tokens cost; then the money saved is told too.
         """
         core = self._core
+        core.quietly("what other processes learned cannot be read", core.refresh)
         sections = {each.name: section for each in self._methods if (section := core.section_of(each))}
         waiting = dict[str, int]()
         core.quietly("the queue of background work could not be read", lambda: waiting.update(core.jobs.report()))
@@ -318,6 +319,7 @@ class ToolMemory:
 
     def view(self) -> GraphView:
         """A plain copy of the evidence graph: tools, edges, dataflow."""
+        self._core.quietly("what other processes learned cannot be read", self._core.refresh)
         with self._core.lock:
             return view_of(self._core.graph)
 

@@ -42,6 +42,8 @@ RETRY_SECONDS: Final = 5.0
 POLL_SECONDS: Final = 1.0
 """A read-only memory looks for new rows at most this often."""
 BUSY_SECONDS: Final = 2.0
+LOADS: Final = 5
+"""How often a folder is read that other processes write to at the same moment."""
 DRAFT_SECONDS: Final = 3600.0
 CLOSED: Final = "the memory is closed: what comes now is not learned"
 _BEHIND: Final = "SELECT seq, key, body FROM events WHERE seq > ? ORDER BY seq"
@@ -149,6 +151,22 @@ class EventStore:
 
     def _load(self) -> None:
         """Fill an empty graph from the newest snapshot that can be used and the rows behind it."""
+        rows: list[Any] = []
+        for left in range(LOADS, 0, -1):
+            self._load_snapshot()
+            try:
+                rows = self._rows_behind()
+            except StorageError as error:
+                if error.__cause__ is None:  # another program's, or a newer release's
+                    raise
+                rows = self._rows_readonly()
+                self._degrade(error)
+            if left == 1 or not rows or rows[-1][0] == self.upto + len(rows):
+                break  # else another process wrote snapshots in between, and deleted rows that this one lacks
+            self._reset_graph()
+        self._apply_rows(rows)
+
+    def _load_snapshot(self) -> None:
         self.upto = self._snapshot_upto = 0
         for path in () if self.folder is None else (self.folder / SNAPSHOT, self.folder / BEFORE):
             try:
@@ -162,14 +180,6 @@ class EventStore:
             except Exception as error:  # noqa: BLE001 - whatever is in the file, the host starts
                 self._quarantine(path, error)
                 self._reset_graph()
-        try:
-            rows = self._rows_behind()
-        except StorageError as error:
-            if error.__cause__ is None:  # another program's, or a newer release's
-                raise
-            rows = self._rows_readonly()
-            self._degrade(error)
-        self._apply_rows(rows)
 
     def _reset_graph(self) -> None:
         """Empty the graph in place: others hold on to it."""
