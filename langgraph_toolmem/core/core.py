@@ -121,10 +121,11 @@ class Core(Evidence):
             *(table for each in self.listeners for table in each.tables),
         ]
         how: dict[str, Any] = {"fsync": fsync, "read_only": read_only, "shared": store is not None}
-        log = EventStore(home, lock=locks.rlock(), tables=tables, **how)
+        where = None if store is not None and read_only else home  # else it would look at a log that lags behind
+        log = EventStore(where, lock=locks.rlock(), tables=tables, **how)
         super().__init__(log, users, now=now, read_only=read_only)
         if store is not None:
-            self.shared = SharedLog(store, self.graph_namespace, self.store, now=now, **limits)
+            self.shared_log = SharedLog(store, self.graph_namespace, self.store, now=now, **limits)
         if self.folder is not None and not read_only and users.namespace != DEFAULT_NAMESPACE:
             self.quietly(
                 "the namespace is not kept in the folder", partial(keep_namespace, self.folder, users.namespace)
@@ -231,7 +232,7 @@ class Core(Evidence):
     def problems(self) -> list[str]:
         """What is wrong with what is kept, one sentence each."""
         with self.lock:
-            waiting = [] if self.shared is None else self.shared.waiting()
+            waiting = [] if self.shared_log is None else self.shared_log.waiting()
             found = [*self.store.problems, *waiting, *self.vectors.problems]
         remote = self.vectors.remote
         problem = None if remote is None else remote.problem()
