@@ -561,7 +561,7 @@ def test_any_bytes_are_a_plain_value_or_refused(payload: bytes) -> None:
         snapshot.loads(enveloped(b"\x80\x04" + payload))
 
 
-@pytest.mark.parametrize("value", [object(), {"a": [Path()]}, [print]], ids=repr)
+@pytest.mark.parametrize("value", [object(), {"a": [Path()]}, [print]], ids=["object", "path", "function"])
 def test_what_is_not_plain_is_refused(value: Any) -> None:
     with pytest.raises(GraphFileError, match="no plain value"):
         snapshot.dumps(value)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import campaign
 import pytest
 from langchain_core.messages import AIMessage
 
-from benchmarks import faults
 from langgraph_toolmem import Entries, StorageError, ToolMemory
 from langgraph_toolmem.cli.health import examine
 from langgraph_toolmem.core.jobs import Jobs
@@ -28,13 +28,13 @@ RUN = [
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("faults")
-    faults.template(where / "template")
+    campaign.template(where / "template")
     return where
 
 
 @pytest.mark.parametrize("kind", ["kill", "full"])
 def test_a_sample_of_the_campaign(template: Path, kind: str) -> None:
-    trial = faults.one(template, faults.KINDS.index(kind))
+    trial = campaign.one(template, campaign.KINDS.index(kind))
     assert trial.is_good, trial
 
 
