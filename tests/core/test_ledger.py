@@ -24,7 +24,7 @@ class Kept:
 
     def __init__(self) -> None:
         self.graph = EvidenceGraph()
-        self.ledger = Ledger(self.graph, self.graph.apply, threading.RLock())
+        self.ledger = Ledger(self.graph, lambda key, record, **_: self.graph.apply(key, record), threading.RLock())
         self.table = self.graph.register(LedgerTable)
         self.times = itertools.count(1.0)
 
