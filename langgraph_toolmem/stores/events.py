@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -233,7 +234,7 @@ class EventStore:
                     self._reload()
                 else:
                     self._apply_rows(rows)
-        except StorageError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the host goes on
             self._degrade(error)
 
     def _is_news(self) -> bool:
@@ -316,7 +317,7 @@ class EventStore:
             return True
         try:
             others, last, gap, new = self._insert([*self._unsaved, row])
-        except StorageError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the host goes on
             self._degrade(error)
             self._put_off(row)
             return True
@@ -349,9 +350,11 @@ class EventStore:
         self._unsaved.append(row)
         del self._unsaved[:-MAX_UNSAVED]
 
-    def _degrade(self, error: StorageError) -> None:
+    def _degrade(self, error: Exception) -> None:
         self._retry = self._clock() + RETRY_SECONDS
-        self.say(f"events cannot be stored at present ({error.__cause__ or error}); the memory goes on in RAM", error)
+        cause = error.__cause__ or error
+        why = cause if isinstance(cause, (sqlite3.Error, OSError, StorageError)) else describe_error(error)
+        self.say(f"events cannot be stored at present ({why}); the memory goes on in RAM", error)
 
     # -- snapshots --
 

@@ -112,10 +112,10 @@ class SharedLog:
         self._name = f"The shared store ({type(store).__name__})"
         events.keep = KEEP
         self._changed = locks.condition()
-        self._thread: threading.Thread | None = None
+        self.thread: threading.Thread | None = None
         self._hanging = 0
         self._due = self._polled = float("-inf")
-        self._closed = False
+        self.closed = False
         self._asked = self._looked = 0  # looks that were asked for, and done
         self._learned = self._sent = 0  # changes here, and those of them that the store has
         self._to_forget: list[Forgotten] = []
@@ -124,12 +124,12 @@ class SharedLog:
         self._pause = self._again = 0.0
         self._ready = False  # notes were read, and what others have deleted is known
         self._gaps: dict[str, float] = {}
-        self._erase = self._alone = self._forked = False
+        self.erase = self._alone = self._forked = False
         self._unsure: list[Values] = []  # notes whose snapshot was not seen yet
         self._said = set[str]()
         locks.tell(self)
         exits.tell(self)
-        self._wait(lambda: self._ready, deadline, progress=True)
+        self.wait(lambda: self._ready, deadline, progress=True)
 
     # -- for who learns --
 
@@ -144,7 +144,7 @@ class SharedLog:
     def acknowledge(self) -> None:
         """Wait a moment for the store to have what was learned, where nothing else outlives the process."""
         if self._events.folder is None:
-            self._wait_sent(None)
+            self.wait_sent(None)
 
     def look(self, *, at_once: bool = False) -> None:
         """Have others' events fetched, and wait a moment for that. Not under the lock.
@@ -159,7 +159,7 @@ class SharedLog:
         with self._changed:
             self._asked += 1
             wanted = self._asked
-        self._wait(lambda: self._looked >= wanted, self._deadline if at_once else None)
+        self.wait(lambda: self._looked >= wanted, self._deadline if at_once else None)
 
     def waiting(self) -> list[str]:
         """Return what is wrong now, one sentence each."""
@@ -185,7 +185,7 @@ class SharedLog:
         """
         with self._changed:
             self._to_forget.append(gone)
-        if not self._wait(lambda: not any(each is gone for each in self._to_forget), self._deadline, progress=True):
+        if not self.wait(lambda: not any(each is gone for each in self._to_forget), self._deadline, progress=True):
             why = self._failure or f"no answer within {self._deadline:.2g} s"
             raise StorageError(
                 f"It is forgotten here, but the shared store may still hold it, and other workers go on with it ({why})"
@@ -195,10 +195,10 @@ class SharedLog:
 
     def close(self) -> None:
         """Send what waits."""
-        done = self._wait_sent(2 * self._deadline)
+        done = self.wait_sent(2 * self._deadline)
         with self._changed:
-            self._closed = True
-            thread = self._thread
+            self.closed = True
+            thread = self.thread
             self._changed.notify_all()
         if thread is not None:
             thread.join(self._deadline)
@@ -208,26 +208,26 @@ class SharedLog:
     def stop(self, end: float) -> None:
         """Send at exit what would not outlive the process."""
         if self._events.folder is None:
-            self._wait_sent(max(0.0, end - time.monotonic()))
+            self.wait_sent(max(0.0, end - time.monotonic()))
         with self._changed:
-            self._closed = True
+            self.closed = True
             self._changed.notify_all()
 
     def forked(self) -> None:
         """Go on in a forked child: the thread is the parent's. Without a folder the child is another worker."""
-        self._thread, self._calling, self._hanging, self._ready = None, None, 0, False
+        self.thread, self._calling, self._hanging, self._ready = None, None, 0, False
         self._sent = self._learned
         self._forked = self._forked or self._events.folder is None
         exits.tell(self)
 
     # -- waiting --
 
-    def _wait_sent(self, seconds: float | None) -> bool:
+    def wait_sent(self, seconds: float | None) -> bool:
         with self._changed:
             wanted = self._learned
-        return self._sent >= wanted or self._wait(lambda: self._sent >= wanted, seconds)
+        return self._sent >= wanted or self.wait(lambda: self._sent >= wanted, seconds)
 
-    def _wait(self, done: Callable[[], bool], seconds: float | None, *, progress: bool = False) -> bool:
+    def wait(self, done: Callable[[], bool], seconds: float | None, *, progress: bool = False) -> bool:
         """Wake the thread and wait for it; return True if it is done.
 
         Args:
@@ -241,7 +241,7 @@ class SharedLog:
         self._wake()
         most = self._patience - (waits.waited if waits is not None else 0.0) if seconds is None else seconds
         with self._changed:
-            while not (found := done()) and not self._closed:
+            while not (found := done()) and not self.closed:
                 now = time.monotonic()
                 if self._failures > failures or (seconds is None and now < self._again):
                     break
@@ -262,18 +262,18 @@ class SharedLog:
 
     def _wake(self, after: float = 0.0) -> None:
         with self._changed:
-            if self._closed:
+            if self.closed:
                 return
             if self._hangs() > max(LONGEST_PAUSE, 10 * self._deadline) and self._hanging < MAX_THREADS:
                 self._hanging += 1
-                self._thread = None
+                self.thread = None
             if (due := time.monotonic() + after) < self._due:
                 self._due = due
                 self._changed.notify_all()
-            if self._thread is None or not self._thread.is_alive():
+            if self.thread is None or not self.thread.is_alive():
                 self._calling = None
                 with suppress(RuntimeError):  # the interpreter ends
-                    self._thread = exits.start("toolmem-shared", self._work)
+                    self.thread = exits.start("toolmem-shared", self._work)
 
     # -- the thread --
 
@@ -281,13 +281,13 @@ class SharedLog:
         me = threading.current_thread()
         while True:
             with self._changed:
-                while self._thread is me and not self._closed:
+                while self.thread is me and not self.closed:
                     left = max(self._due, self._again) - time.monotonic()
                     if left <= 0:
                         break
                     if not self._changed.wait(min(left, IDLE_SECONDS)) and self._due == float("inf"):
-                        self._thread = None
-                if self._thread is not me or self._closed:
+                        self.thread = None
+                if self.thread is not me or self.closed:
                     return
                 self._due = float("inf")
             try:
@@ -310,13 +310,13 @@ class SharedLog:
         if not (ops := list(ops)):
             return []
         me = threading.current_thread()
-        if self._thread is not me:
+        if self.thread is not me:
             raise _ReplacedError
         self._calling = time.monotonic()
         try:
             return self._store.batch(ops)
         finally:
-            if self._thread is me:
+            if self.thread is me:
                 self._calling = None
             else:
                 self._hanging -= 1
@@ -342,7 +342,7 @@ class SharedLog:
                 self._looked = asked
                 self._changed.notify_all()
         for each in gone:
-            self._forget(each)
+            self.forget_there(each)
             with self._changed:
                 self._to_forget = [other for other in self._to_forget if other is not each]
                 self._changed.notify_all()
@@ -356,11 +356,11 @@ class SharedLog:
                 with self._database.writing() as rows:
                     rows.execute(f"DELETE FROM events WHERE seq <= ? AND NOT ({KEEP})", (self._events.upto,))
         try:
-            if self._erase:
+            if self.erase:
                 self._events.erase()
             elif self._events.snapshot_due:
                 self._events.snapshot()
-            self._erase = False
+            self.erase = False
         except StorageError as error:
             self._again_in(RETRY_SECONDS)
             self._events.say(f"the folder could not be rewritten ({error})")
@@ -371,7 +371,7 @@ class SharedLog:
         found = self._database.ask("SELECT value FROM meta WHERE name = ?", (name,))
         return found[0][0] if found else other
 
-    def _me(self) -> str:
+    def me(self) -> str:
         return str(self._meta("worker"))
 
     def _claim(self) -> None:
@@ -401,7 +401,7 @@ class SharedLog:
 
     def _push(self) -> bool:
         """Send some events; return True if there may be more."""
-        me, _ = self._me(), self._number()
+        me, _ = self.me(), self._number()
         sql = f"SELECT number, key, user, run, body FROM events WHERE origin = '' AND number >= {SENT}"
         rows = self._database.ask(f"{sql} ORDER BY number LIMIT {CHUNK}")
         if not rows:
@@ -423,12 +423,12 @@ class SharedLog:
     def _pull(self) -> None:
         sent = self._meta("sent", 0)  # before the look: another process of the folder may send
         heads, meta = self._look()
-        me, numbered = self._me(), self._number()
+        me, numbered = self.me(), self._number()
         head = heads.get(me, (0, 0.0))[0]
         if head > numbered or (sent and not head):
             # The folder is an old state of another, or this worker was taken off the list.
             self._rename()
-            me = self._me()
+            me = self.me()
         known = self._meta("cursors")
         cursors = json.loads(known) if known else {}
         begins = meta.get("begins", {})
@@ -451,7 +451,7 @@ class SharedLog:
         """Return how many events each worker has and when it wrote, and what is known of snapshots."""
         heads: dict[str, tuple[int, float]] = {}
         meta = GetOp((*self._root, "meta"), "snapshot", refresh_ttl=False)
-        mine = GetOp((*self._root, "workers"), self._me(), refresh_ttl=False)  # pages may miss what changes meanwhile
+        mine = GetOp((*self._root, "workers"), self.me(), refresh_ttl=False)  # pages may miss what changes meanwhile
         page, found, own = self._batch([self._search("workers"), meta, mine])
         for key, value in (*self._all("workers", page), *([(own.key, own.value)] if own is not None else ())):
             with suppress(KeyError, TypeError, ValueError):
@@ -468,7 +468,7 @@ class SharedLog:
     def _rename(self) -> None:
         """Become a new worker; events that were sent under the old name are another worker's now."""
         with self._database.writing() as rows:
-            me, sent, cursors = self._me(), self._meta("sent", 0), json.loads(self._meta("cursors", "{}"))
+            me, sent, cursors = self.me(), self._meta("sent", 0), json.loads(self._meta("cursors", "{}"))
             rows.execute("UPDATE events SET origin = ? WHERE origin = '' AND number < ?", (me, sent))
             rows.execute("UPDATE events SET number = NULL WHERE origin = ''")
             new = {"worker": uuid.uuid4().hex, "numbered": 0, "sent": 0, "cursors": json.dumps({**cursors, me: sent})}
@@ -575,7 +575,7 @@ class SharedLog:
         """
         while self._push():
             pass
-        me, name = self._me(), f"{int(self._now())}-{uuid.uuid4().hex}"
+        me, name = self.me(), f"{int(self._now())}-{uuid.uuid4().hex}"
         with self._events.lock:
             if self._events.waits:
                 raise StorageError("events wait to be stored first")
@@ -669,9 +669,9 @@ class SharedLog:
             rows.executemany("UPDATE events SET key = NULL, user = '', run = '', body = '[]' WHERE seq = ?", seqs)
         return len(seqs)
 
-    def _forget(self, gone: Forgotten) -> None:
+    def forget_there(self, gone: Forgotten) -> None:
         runs, cursors = sorted(gone.runs), json.loads(self._meta("cursors") or "{}")
-        note = {"user": gone.user, "runs": runs, "at": self._now(), "by": self._me(), "end": self._number()}
+        note = {"user": gone.user, "runs": runs, "at": self._now(), "by": self.me(), "end": self._number()}
         self._batch([self._put("forgotten", gone.user or digest("runs", *runs), {**note, "cursors": cursors})])
         found = self._database.ask("SELECT max(number) FROM events WHERE origin = '' AND body LIKE '%_forgotten\"%'")
         self._write_snapshot(alone=True, event=found[0][0])
@@ -681,7 +681,7 @@ class SharedLog:
 
     def _heed(self) -> None:
         """Blank own events that others have forgotten meanwhile, and have the folder rewritten."""
-        me, heeded, notes = self._me(), set(json.loads(self._meta("heeded") or "[]")), self._notes()
+        me, heeded, notes = self.me(), set(json.loads(self._meta("heeded") or "[]")), self._notes()
         for key, note in notes:
             if f"{key}@{note['at']}" in heeded or note["by"] == me:
                 continue
@@ -693,9 +693,9 @@ class SharedLog:
                     self._events.forget(gone)
                 self._alone = True
             self._unsure.append(note)
-            self._erase = True
+            self.erase = True
         marks = json.dumps([f"{key}@{note['at']}" for key, note in notes])
-        if self._erase:
+        if self.erase:
             with self._database.writing() as rows:
                 rows.execute(_META, ("heeded", marks))
 
@@ -716,7 +716,7 @@ class SharedLog:
             page = self._batch([self._search(kind, offset)])[0]
 
     def _say(self, text: str, error: Exception | None = None) -> None:
-        if text not in self._said and not self._closed:
+        if text not in self._said and not self.closed:
             self._said.add(text)
             logger.warning("%s: %s", ".".join(self._root), text)
             if error is not None:  # a driver's error may quote the event that it refused

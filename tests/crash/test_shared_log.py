@@ -73,11 +73,11 @@ class Worker(Evidence):
         return self.counter("turns"), self.counter("others")
 
     def sent(self) -> bool:
-        return self.log._wait_sent(5.0)
+        return self.log.wait_sent(5.0)
 
     def kill(self) -> None:
         """End it as `kill -9` would."""
-        self.log._closed, self.log._thread = True, None
+        self.log.closed, self.log.thread = True, None
         assert self.store.database is not None
         self.store.database.close()
 
@@ -96,7 +96,7 @@ def worker() -> Iterator[Make]:
 
     yield make
     for each in made:
-        if not each.log._closed:
+        if not each.log.closed:
             each.close_store()
 
 
@@ -191,7 +191,7 @@ def test_items_of_others_and_strange_ones_are_left_alone(worker: Make) -> None:
     one = worker(store)
     one.learn(1, text="nul \x00, lone \ud800, dots a.b, 雪")
     assert one.sent()
-    store.put((*NAMESPACE, "log", one.log._me()), "000000000001", {"nothing": "readable"})
+    store.put((*NAMESPACE, "log", one.log.me()), "000000000001", {"nothing": "readable"})
     assert worker(store).turns() == (1, 0)
     assert store.get(("mine",), "key") is not None
 
@@ -268,7 +268,7 @@ def test_a_copied_folder_becomes_a_worker_of_its_own(worker: Make, tmp_path: Pat
     assert one.turns() == (2, 2)
     two.learn(3)
     assert two.turns() == one.turns() == (3, 3)
-    assert one.log._me() != two.log._me()
+    assert one.log.me() != two.log.me()
 
 
 TWO = """
@@ -307,16 +307,17 @@ def test_processes_of_one_folder_are_one_worker(worker: Make, tmp_path: Path) ->
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.parametrize("kept", [True, False], ids=["folder", "RAM"])
 def test_a_forked_child_sends_and_fetches_by_itself(worker: Make, kept: bool, tmp_path: Path) -> None:
-    one = worker(InMemoryStore(), tmp_path if kept else None)  # the child has a copy of the store
+    store = InMemoryStore()  # the child has a copy of it
+    one = worker(store, tmp_path if kept else None)
     one.learn(1)
     assert one.turns() == (1, 1)
-    name = one.log._me()
+    name = one.log.me()
 
     def child() -> None:
         one.learn(2)
         assert one.sent()
-        assert one.turns() == worker(one.log._store).turns() == (2, 2)
-        assert (one.log._me() == name) == kept, "without a folder it is another worker"
+        assert one.turns() == worker(store).turns() == (2, 2)
+        assert (one.log.me() == name) == kept, "without a folder it is another worker"
 
     process = multiprocessing.get_context("fork").Process(target=child)
     process.start()
@@ -341,7 +342,7 @@ def test_a_worker_that_lags_takes_the_snapshot_and_keeps_its_own(
     for number in range(100):
         one.learn(number)
         one.refresh(at_once=True)
-    log = [each for each in items(store, "log") if each.namespace[-1] == one.log._me()]
+    log = [each for each in items(store, "log") if each.namespace[-1] == one.log.me()]
     assert len(log) < 100, "logs are trimmed"
     assert len({each.namespace for each in items(store, "snapshot")}) == 2
     store.down = True
@@ -395,7 +396,7 @@ def test_what_is_forgotten_leaves_the_store_all_graphs_and_all_folders(worker: M
     for each in (one, two, ram):
         assert each.turns() == (10, 10)
     for each in (lost, late):
-        each.log._closed = True  # they learn on, and reach nobody
+        each.log.closed = True  # they learn on, and reach nobody
         each.learn(100 + (each is late), ANN, SECRET)
     lost.kill()
     one.forget(Forgotten(ANN, frozenset(one.graph.belongings(ANN))))
@@ -404,7 +405,7 @@ def test_what_is_forgotten_leaves_the_store_all_graphs_and_all_folders(worker: M
     late, lost = worker(store, folders[3]), worker(store, folders[2])
     for each in (late, lost, two, ram, one, late):
         each.refresh(at_once=True)
-        assert each.log._wait(lambda each=each: not each.log._erase, 5.0)
+        assert each.log.wait(lambda each=each: not each.log.erase, 5.0)
     counts = {each.turns() for each in (one, two, ram, late, lost, worker(store))}
     assert len(counts) == 1, "counts hold nothing of a person"
     assert one.content() == two.content() == ram.content() == late.content() == lost.content()
@@ -420,7 +421,7 @@ def test_what_was_sent_while_another_forgets_does_not_come_back(worker: Make) ->
     store = InMemoryStore()
     one, two, three = (worker(store) for _ in range(3))
     assert one.turns() == two.turns() == (0, 0)
-    gate, real = threading.Event(), one.log._forget
+    gate, real = threading.Event(), one.log.forget_there
 
     def late(gone: Forgotten) -> None:
         two.learn(2, ANN, SECRET)  # after `one` has looked, and before `two` reads the note
@@ -429,7 +430,7 @@ def test_what_was_sent_while_another_forgets_does_not_come_back(worker: Make) ->
         real(gone)
         gate.set()
 
-    one.log._forget = late  # type: ignore[method-assign]
+    one.log.forget_there = late  # type: ignore[method-assign]
     one.forget(Forgotten(ANN))
     assert gate.is_set()
     assert settled(one, two, three)[1:] == ({}, [])
@@ -515,7 +516,7 @@ def test_a_failing_store_is_logged_once_and_gets_all_later(
         mine.forget(Forgotten(ANN))
     store.down = False
     assert mine.turns() == reader.turns() == (600, 600)
-    assert mine.log.waiting() == []
+    assert mine.log.wait(lambda: not mine.log.waiting(), 5.0)
 
 
 def test_a_store_that_hangs_holds_nobody_up_and_gets_all_when_it_goes_on(worker: Make) -> None:
@@ -589,7 +590,7 @@ def test_a_store_that_fails_anywhere_loses_and_repeats_nothing(
         assert settled(one, two)[0] == {"turns": 20, "others": 20}, at
         two.forget(Forgotten(ANN, frozenset(two.graph.belongings(ANN))))
         assert settled(one, two, worker(store))[0] == {"turns": 20, "others": 20}, at
-        assert one.log._wait(lambda one=one: not one.log._erase, 5.0)
+        assert one.log.wait(lambda one=one: not one.log.erase, 5.0)
         one.close_store()
         two.close_store()
         assert SECRET not in everything(store, tmp_path / f"one-{at}"), at
