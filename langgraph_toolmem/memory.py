@@ -269,7 +269,7 @@ class ToolMemory:
             NamespaceError: the namespace needs a user id, and whose run it is was not kept.
             StorageError: the verdict could not be left in the queue, or the memory is closed.
         """
-        self._core.verdicts.feedback(thread_id, score=score, comment=comment, episode=episode, user_id=user_id)
+        self._core.events.feedback(thread_id, score=score, comment=comment, episode=episode, user_id=user_id)
         self._wait(wait)
 
     def take_in(

@@ -125,7 +125,6 @@ class Catalogue:
 
     @property
     def given(self) -> Mapping[str, ToolSpec] | None:
-        """The tools as given to the memory; None if nobody gave any."""
         return self._given
 
     @property
@@ -274,7 +273,6 @@ class _Marked(Mapping[str, ToolSpec]):
 
 
 def without_own(specs: Mapping[str, ToolSpec]) -> dict[str, ToolSpec]:
-    """Return the tools without the memory's own."""
     return {name: spec for name, spec in specs.items() if name not in OWN_TOOLS}
 
 

@@ -76,7 +76,6 @@ class Core(Evidence):
         ledger: what was shown to the model, whether it was followed, how that run ended.
         kept_runs: finished runs with their verdicts, from whichever method keeps them.
         events: what happens to runs, and who is told.
-        verdicts: on episodes, at their end or later.
         listeners: the methods, in their order.
     """
 
@@ -145,19 +144,7 @@ class Core(Evidence):
         self.kept_runs = KeptRuns()
         describe = None if read_only else lambda record: self.apply(None, record)
         self.catalogue = Catalogue(self.graph, specs, declarations=declarations, describe=describe, lock=self.lock)
-        self.events = Events(
-            self,
-            self.catalogue,
-            self.executions,
-            self.episodes,
-            self.ages,
-            self.ledger,
-            self.holdout,
-            self.jobs,
-            self.listeners,
-            learned,
-        )
-        self.verdicts = self.events.verdicts
+        self.events = Events(self, learned)
         if self.folder is not None or store is not None:
             locks.tell(self)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.shapes import Shape, each, number, row, text
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Forgotten, Operation, Record
 from langgraph_toolmem.runs.run import Run, UserMessage
@@ -54,7 +53,7 @@ class EpisodesTable(Table):
     """
 
     name = "episodes"
-    shapes: ClassVar[Mapping[str, Shape]] = {"threads": each(row(each(row(text, number)), each(number)))}
+    parts = ("threads",)
 
     def __init__(self, graph: EvidenceGraph) -> None:
         super().__init__(graph)
@@ -62,7 +61,6 @@ class EpisodesTable(Table):
         self.at_forgetting: list[Callable[[], None]] = []
 
     def handlers(self) -> Mapping[type[Operation], Handler]:
-        """See `Table`."""
         return {MessageSeen: self._see, EpisodeOver: self._end}
 
     def _thread(self, thread: str) -> list[dict[str, Any]]:
@@ -139,7 +137,6 @@ class Episodes:
         return record
 
     def over(self, run: Run) -> Record:
-        """An episode is over."""
         if run.thread_id is None:
             return []
         thread = digest("run", run.thread_id)
@@ -148,11 +145,9 @@ class Episodes:
         return [] if latest == run.digest else [EpisodeOver(thread, run.digest)]
 
     def over_now(self) -> frozenset[str]:
-        """Digests of the episodes that are over."""
         return frozenset(each_ for _, over in self._table.threads.values() for each_ in over)
 
     def runs(self, thread_id: str) -> set[str]:
-        """Digests of all episodes of a thread."""
         messages, over = self._table.threads.get(digest("run", thread_id)) or ({}, {})
         return {episode for episode, _ in messages.values()} | over.keys()
 

@@ -7,69 +7,51 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from math import inf, nextafter
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.base.checks import is_share
+from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.core.catalogue import Catalogue
-from langgraph_toolmem.core.episodes import Episodes, witness
-from langgraph_toolmem.core.evidence import Evidence
-from langgraph_toolmem.core.forgetting import Ages
-from langgraph_toolmem.core.holdout import Holdout
-from langgraph_toolmem.core.jobs import Jobs
-from langgraph_toolmem.core.ledger import Ledger
-from langgraph_toolmem.core.method import EndedRun, LearnedTurn, Listener
-from langgraph_toolmem.core.users import User
-from langgraph_toolmem.core.verdicts import Verdicts
+from langgraph_toolmem.core.episodes import witness
+from langgraph_toolmem.core.method import EndedRun, JudgedRun, LearnedTurn
+from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.graph.learning import attempt_digest, learn_turn, turn_digest
-from langgraph_toolmem.graph.operations import Outcome, Record
+from langgraph_toolmem.graph.operations import Outcome, Record, Verdict, precedence
 from langgraph_toolmem.graph.state import Folds, RunState, latest_turn
 from langgraph_toolmem.graph.view import counted
-from langgraph_toolmem.runs.executions import ExecutionLog, last_step
+from langgraph_toolmem.runs.executions import last_step
 from langgraph_toolmem.runs.run import Execution, Run, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.stores.job_queue import Job
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.core.core import Core
 
 logger = logging.getLogger("langgraph_toolmem.memory")
 
 
+VERDICT: Final = "verdict"
+"""Kind of the jobs with which feedback is left to the process that writes to the folder."""
+MAX_COMMENT: Final = 500
+
+
 class Events:
-    """Takes in what was done, and verdicts on it; tells the methods.
+    """Takes in what was done, and feedback on it; tells the methods.
 
     Args:
-        evidence: of the memory.
-        catalogue: the tools at hand where a run does not say.
-        executions: what recorders saw; it reads messages.
-        episodes: of each thread.
-        ages: told what was heard of.
-        ledger: told what was followed, and how runs ended.
-        holdout: told what episodes took.
-        jobs: carry verdicts from process to process.
-        listeners: the methods, in their order.
+        core: of the memory.
         folds: the states of threads up to what was learned of them.
     """
 
-    def __init__(
-        self,
-        evidence: Evidence,
-        catalogue: Catalogue,
-        executions: ExecutionLog,
-        episodes: Episodes,
-        ages: Ages,
-        ledger: Ledger,
-        holdout: Holdout,
-        jobs: Jobs,
-        listeners: Sequence[Listener],
-        folds: Folds,
-    ) -> None:
-        self._evidence, self._catalogue, self._executions = evidence, catalogue, executions
-        self._episodes, self._ages, self._ledger, self._holdout = episodes, ages, ledger, holdout
-        self._jobs, self._listeners, self._folds = jobs, listeners, folds
-        self.verdicts = Verdicts(evidence, episodes, jobs, listeners)
+    def __init__(self, core: Core, folds: Folds) -> None:
+        self._core, self._folds = core, folds
+        if not core.read_only:
+            core.jobs.handle(VERDICT, self._take_verdicts)
 
     # --- what happens ---
 
     def observe(self, messages: Any, *, thread_id: str | None = None, user_id: str | None = None) -> int:
-        """See `ToolMemory.observe`."""
         run, user = self._begun(messages, thread_id, user_id)
         _, new = self.learn(run, user)
         self._learned(run, user)
@@ -84,60 +66,59 @@ class Events:
         comment: str | None = None,
         user_id: str | None = None,
     ) -> int:
-        """See `ToolMemory.finish`; `success` may be a score, too."""
-        evidence = self._evidence
+        core = self._core
         run, user = self._begun(messages, thread_id, user_id)
         parts = run.episodes()
-        with evidence.lock:
-            whole = self.verdicts.is_whole(run)
+        with core.lock:
+            whole = self._is_whole(run)
             _, new = self.learn(run, user, last_turn_too=True)
             whole = whole and new == sum(isinstance(event, Turn) for event in run.events)
-            evidence.apply(None, self._episodes.over(parts[-1]), user=user.digest, run=parts[-1].digest)
+            core.apply(None, self._core.episodes.over(parts[-1]), user=user.digest, run=parts[-1].digest)
         if success is not None:
             judged = parts if whole else parts[-1:]
             for each in judged:
-                self.verdicts.note(each.digest, float(success), comment, user_id, weight=1 / len(judged))
+                self.note(each.digest, float(success), comment, user_id, weight=1 / len(judged))
         self._learned(run, user)
         with self._jobs_together():
             for each in parts:
                 if self._is_new_end(each) or each is parts[-1]:
                     self.end(each, user)
-        evidence.acknowledge()
+        core.acknowledge()
         return new
 
     def take_in(self, given: EndedRun, **options: Any) -> list[EndedRun]:
         """Learns a recorded thread (options as for `learn`) and its verdict; returns its episodes."""
-        self._evidence.refresh()
+        self._core.refresh()
         self.learn(given.run, given.user, last_turn_too=True, **options)
         parts = given.run.episodes()
-        with self._evidence.lock:
-            self._evidence.apply(None, self._episodes.over(parts[-1]), user=given.user.digest, run=parts[-1].digest)
+        with self._core.lock:
+            self._core.apply(None, self._core.episodes.over(parts[-1]), user=given.user.digest, run=parts[-1].digest)
         for each in parts:
             if given.score is not None:
-                self.verdicts.note(each.digest, given.score, None, given.user.id, weight=1 / len(parts))
+                self.note(each.digest, given.score, None, given.user.id, weight=1 / len(parts))
             self._is_new_end(each)
         return [given._replace(run=each) for each in parts]
 
     def end(self, episode: Run, user: User) -> None:
         """An episode is over: the methods are told, with its verdict."""
-        evidence, name = self._evidence, episode.digest
-        owner = user.digest or self._jobs.owner_of(name) or evidence.known_owner(name)
-        score, said = evidence.verdict_of(name, owner)
+        core, name = self._core, episode.digest
+        owner = core.owner_of(name, user.digest)
+        score, said = core.verdict_of(name, owner)
         self._tell("ended", EndedRun(episode, user, score, said))
-        if score is None and evidence.verdict_of(name, owner)[0] is not None:
-            self.verdicts.tell_again(name, user.id)
+        if score is None and (stands := core.verdict_of(name, owner))[0] is not None:  # it came in between
+            self._tell("judged", JudgedRun(name, stands[0], stands[1], user.id))
 
     @contextmanager
     def _jobs_together(self) -> Iterator[None]:
         try:
-            with self._jobs.together():
+            with self._core.jobs.together():
                 yield
         except StorageError as error:
-            self._evidence.store.say(f"Nothing of a finished run could be put into the queue: {error}")
+            self._core.store.say(f"Nothing of a finished run could be put into the queue: {error}")
 
     def _is_new_end(self, episode: Run) -> bool:
-        with self._evidence.lock:
-            return self._evidence.apply(digest("ended", episode.digest), [])
+        with self._core.lock:
+            return self._core.apply(digest("ended", episode.digest), [])
 
     def after_model(
         self, messages: Any, answer: Iterable[Any], *, thread_id: str | None = None, user_id: str | None = None
@@ -157,12 +138,12 @@ class Events:
             MessageError: the messages cannot be read; nothing was learned.
             NamespaceError: the namespace needs a user id.
         """
-        read, history = self._executions.read, list(messages)
+        read, history = self._core.executions.read, list(messages)
         turn = read(history, thread_id).next_key
         run, user = self._begun([*history, *answer], thread_id, user_id)
-        with self._evidence.lock:
+        with self._core.lock:
             if turn is not None:
-                self._executions.begins(turn)
+                self._core.executions.begins(turn)
             _, new = self.learn(run, user)
         self._learned(run, user)
         return new
@@ -202,24 +183,24 @@ class Events:
             MessageError: `messages` cannot be read; nothing was learned.
             NamespaceError: the namespace needs a user id.
         """
-        evidence = self._evidence
+        core = self._core
         run, user = self._begun(messages, thread_id, user_id)
-        with evidence.lock:
+        with core.lock:
             found = last_step(run, call_id)
             if found is None:
                 return 0
             turn, step = found
             if not self._begun_elsewhere(turn):
-                self._executions.begins(turn.key)
+                self._core.executions.begins(turn.key)
             attempts = 0
-            while evidence.graph.has_seen(attempt_digest(step, attempts + 1)):
+            while core.graph.has_seen(attempt_digest(step, attempts + 1)):
                 attempts += 1
             if raised or (attempts and status == "failed"):
-                evidence.apply(attempt_digest(step, attempts + 1), [Outcome(tool, "failed")])
-            elif attempts and evidence.graph.has_seen(turn_digest(turn)):
+                core.apply(attempt_digest(step, attempts + 1), [Outcome(tool, "failed")])
+            elif attempts and core.graph.has_seen(turn_digest(turn)):
                 # It failed for good, was learned so, and then its thread was resumed.
-                evidence.apply(attempt_digest(step, "ok"), [Outcome(tool, "ok")])
-            self._executions.saw(step.key, Execution(tool, dict(args), status, over=not raised))
+                core.apply(attempt_digest(step, "ok"), [Outcome(tool, "ok")])
+            self._core.executions.saw(step.key, Execution(tool, dict(args), status, over=not raised))
             return 0 if raised else self._learn_settled(messages, thread_id, user)
 
     def gave_up(self, messages: Any, call_id: str, *, thread_id: str | None = None, user_id: str | None = None) -> int:
@@ -234,20 +215,19 @@ class Events:
         Returns:
             How many turns were new.
         """
-        evidence = self._evidence
+        core = self._core
         run, user = self._begun(messages, thread_id, user_id)
-        with evidence.lock:
+        with core.lock:
             found = last_step(run, call_id)
-            before = None if found is None else self._executions.executions.get(found[1].key)
+            before = None if found is None else self._core.executions.executions.get(found[1].key)
             if found is None or before is None or before.over:
                 return 0
-            self._executions.saw(found[1].key, replace(before, over=True))
+            self._core.executions.saw(found[1].key, replace(before, over=True))
             return self._learn_settled(messages, thread_id, user)
 
     def _begun(self, messages: Any, thread_id: str | None, user_id: str | None) -> tuple[Run, User]:
-        """The run and its user, once what other workers learned was looked for."""
-        self._evidence.refresh()
-        return self._executions.read(messages, thread_id), self._evidence.users.of(user_id)
+        self._core.refresh()
+        return self._core.executions.read(messages, thread_id), self._core.users.of(user_id)
 
     # --- learning ---
 
@@ -272,14 +252,14 @@ class Events:
         Returns:
             The state after the run, and how many turns were new.
         """
-        evidence = self._evidence
-        with evidence.lock:
-            evidence.store.refresh()
-            if new_messages := self._episodes.new(run):
-                evidence.apply(None, new_messages, user=user.digest, run=run.digest)
+        core = self._core
+        with core.lock:
+            core.store.refresh()
+            if new_messages := self._core.episodes.new(run):
+                core.apply(None, new_messages, user=user.digest, run=run.digest)
             state, start = self._folds.begin(run)
             last = latest_turn(run)
-            at_hand = self._catalogue.specs if specs is None else specs
+            at_hand = self._core.catalogue.specs if specs is None else specs
             new, thought, scratch = 0, _thought_before(run, start), dict[str, Any]()
             thread = witness(run.thread_id or run.scope, user.digest)
             for index in range(start, len(run.events)):
@@ -297,15 +277,15 @@ class Events:
                         thought,
                         user.digest,
                         at_hand,
-                        evidence.hour(),
+                        core.hour(),
                         options,
                         scratch,
                     )
                     key = turn_digest(event)
-                    if not evidence.graph.has_seen(key):
-                        new += evidence.apply(key, self._record(learned), user=user.digest, run=learned.run)
+                    if not core.graph.has_seen(key):
+                        new += core.apply(key, self._record(learned), user=user.digest, run=learned.run)
                     elif again := self._again(learned):
-                        evidence.apply(None, again, user=user.digest, run=learned.run)
+                        core.apply(None, again, user=user.digest, run=learned.run)
                     if event.chosen_by == "model" and event.text:
                         thought = event.text
                 elif not isinstance(event, Turn):
@@ -315,12 +295,12 @@ class Events:
 
     def _record(self, learned: LearnedTurn) -> Record:
         record: Record = []
-        for each in self._listeners:
+        for each in self._core.listeners:
             record += each.turn(learned)
-        record += self._ledger.followed(learned.turn) + self._holdout.spent(learned.run, learned.turn)
-        record += self._ages.heard(learned)
+        record += self._core.ledger.followed(learned.turn) + self._core.holdout.spent(learned.run, learned.turn)
+        record += self._core.ages.heard(learned)
         record += learn_turn(
-            self._evidence.graph,
+            self._core.graph,
             learned.state,
             learned.turn,
             specs=learned.specs,
@@ -330,48 +310,139 @@ class Events:
             user=learned.user,
             hour=learned.hour,
         )
-        return record + counted(learned.run, self._evidence.now(), record)
+        return record + counted(learned.run, self._core.now(), record)
 
     def _again(self, learned: LearnedTurn) -> Record:
         """The model was asked again at a known point (a fork) and did the same again."""
         record: Record = []
-        for each in self._listeners:
+        for each in self._core.listeners:
             record += each.repeated(learned)
-        return record + self._ledger.followed(learned.turn)
+        return record + self._core.ledger.followed(learned.turn)
 
     def _learn_settled(self, messages: Any, thread_id: str | None, user: User) -> int:
         """Learns the history if no call of its last turn is pending any more."""
-        run = self._executions.read(messages, thread_id)
+        run = self._core.executions.read(messages, thread_id)
         return 0 if run.next_key is None else self.learn(run, user)[1]
 
     def _begun_elsewhere(self, turn: Turn) -> bool:
         """Whether another process saw one of the turn's calls fail: then this one did not watch it all."""
-        evidence, known = self._evidence, self._executions.executions
-        return any(step.key not in known and evidence.graph.has_seen(attempt_digest(step, 1)) for step in turn.steps)
+        core, known = self._core, self._core.executions.executions
+        return any(step.key not in known and core.graph.has_seen(attempt_digest(step, 1)) for step in turn.steps)
 
     # --- telling ---
 
     def _learned(self, run: Run, user: User) -> None:
-        evidence = self._evidence
-        with evidence.lock:
+        core = self._core
+        with core.lock:
             last = run.events[-1] if run.events else None
-            if isinstance(last, Turn) and not last.steps and not evidence.read_only:
-                evidence.apply(None, self._episodes.over(run), user=user.digest, run=run.digest)
-        if evidence.store.closed:
+            if isinstance(last, Turn) and not last.steps and not core.read_only:
+                core.apply(None, self._core.episodes.over(run), user=user.digest, run=run.digest)
+        if core.store.closed:
             return
-        for each in self._listeners:
-            evidence.quietly(f"{each.name} could not take in what was learned", partial(each.learned, run, user))
-        evidence.quietly("what waits to be written cannot be looked for", self._jobs.look)
-        evidence.acknowledge()
+        for each in self._core.listeners:
+            core.quietly(f"{each.name} could not take in what was learned", partial(each.learned, run, user))
+        core.quietly("what waits to be written cannot be looked for", self._core.jobs.look)
+        core.acknowledge()
 
-    def _tell(self, event: Literal["ended"], what: EndedRun) -> None:
-        evidence = self._evidence
-        if evidence.store.closed:
+    def _tell(self, hook: Literal["ended", "judged"], what: EndedRun | JudgedRun) -> None:
+        core = self._core
+        if core.store.closed:
             return
-        for each in self._listeners:
-            error = evidence.quietly(f"{each.name} could not take in a run", partial(getattr(each, event), what))
+        for each in self._core.listeners:
+            error = core.quietly(f"{each.name} could not take in a run", partial(getattr(each, hook), what))
             if isinstance(error, StorageError):
-                evidence.store.say(f"{each.name} kept nothing of a finished run: {error}")
+                core.store.say(f"{each.name} kept nothing of a finished run: {error}")
+
+    # --- feedback ---
+
+    def _is_whole(self, run: Run) -> bool:
+        # Nothing of the thread is known: feedback is on all its episodes.
+        known = self._core.episodes.of(run.thread_id)
+        if not known or run.truncated:
+            return not known
+        # Handed over whole once more, with the verdict that it had.
+        share = 1 / len(run.episodes())
+        return share < 1 and all(self._core.weight_of(each.digest) == share for each in run.episodes())
+
+    def feedback(
+        self,
+        thread_id: str,
+        *,
+        score: float,
+        comment: str | None = None,
+        episode: str | int | None = None,
+        user_id: str | None = None,
+    ) -> str:
+        """See `ToolMemory.feedback`; returns the digest of the episode that was judged."""
+        if not is_share(score) and not isinstance(score, bool):
+            raise ConfigurationError(f"score is from 0 (bad) to 1 (good), not {score!r}.")
+        core = self._core
+        core.refuse_if_closed()
+        if core.read_only and not self._core.jobs.outlive:
+            raise ConfigurationError("A read-only memory without a folder has nowhere to leave a verdict.")
+        core.refresh(at_once=True)
+        with core.lock:
+            run = self._core.episodes.named(thread_id, episode, self.others(thread_id, user_id))
+        if core.users.apart and not user_id and self._core.jobs.place_of(run) is None:
+            raise NamespaceError(
+                f"The namespace {core.users.namespace!r} needs a user id, and whose run {thread_id!r} is was not "
+                "kept in this folder. Pass user_id=…"
+            )
+        self._judge_or_leave(run, score, comment, user_id)
+        core.acknowledge()
+        return run
+
+    def others(self, thread_id: str, user_id: str | None) -> set[str]:
+        """The episodes of a thread that are other users', where several have a thread of that id.
+
+        Raises:
+            NamespaceError: nobody is named, and it is the thread of several.
+        """
+        owners = {run: self._core.known_owner(run) for run in self._core.episodes.runs(thread_id)}
+        users = set(owners.values()) - {""}
+        if len(users) < 2:  # whoever looks at it may judge it
+            return set()
+        if not user_id:
+            raise NamespaceError(f"{len(users)} users have a thread {thread_id!r}. Pass user_id=…")
+        return {run for run, owner in owners.items() if owner not in ("", user_digest(user_id))}
+
+    def _judge_or_leave(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
+        core = self._core
+        if not core.read_only:
+            self.judge(run, float(score), comment, user_id)
+            return
+        said = {"score": float(score), "comment": comment or "", "user_id": user_id or ""}
+        user = core.owner_of(run, user_digest(user_id or None))
+        self._core.jobs.put(VERDICT, said, run=run, user=user, line=digest(run))
+
+    def judge(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
+        """A verdict on a run (its digest): for the graph, the ledger and the methods."""
+        self.note(run, score, comment, user_id or None)
+        self._tell("judged", JudgedRun(run, score, comment, user_id or None))
+
+    def note(self, run: str, score: float, comment: str | None, user_id: str | None, *, weight: float = 1.0) -> None:
+        """A verdict for the graph. Nobody named: it is by the one whose run it is, so that `forget`
+        finds it.
+
+        It is later than any that is known here, whatever the clocks say; `precedence` decides whether it stands.
+        """
+        core = self._core
+        with core.lock:
+            core.store.refresh()
+            stands = core.graph.verdict(run)
+            when = core.now() if stands is None else max(core.now(), nextafter(stands[-1], inf))
+            author = user_digest(user_id) or core.graph.owner(run)
+            said = score, comment[:MAX_COMMENT] if comment else None, author, weight, when
+            if stands is not None and precedence(*said) < precedence(*stands):
+                return
+            record: Record = [Verdict(run, *said)]
+            for each in self._core.listeners:
+                record += each.verdict(run, score)
+            core.apply(None, record, user=author, run=run)
+
+    def _take_verdicts(self, jobs: Sequence[Job]) -> None:
+        for said in (job.payload for job in jobs):
+            self.judge(said["run"], said["score"], said["comment"], said["user_id"])
 
 
 def _thought_before(run: Run, index: int) -> str:

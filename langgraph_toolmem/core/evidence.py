@@ -43,11 +43,9 @@ class Evidence:
         self.shared_log: SharedLog | None = None
         self.forgettings = 0
         self.closed = False
-        self.at_refresh: Callable[[], object] = lambda: None  # done at each `refresh`, not under the lock
         self._warned: set[str] = set()
 
     def register(self, kind: type[T]) -> T:
-        """The graph's table of a kind."""
         with self.lock:
             return self.store.register(kind)
 
@@ -68,7 +66,6 @@ class Evidence:
             self.shared_log.look(at_once=at_once)
         with self.lock:
             self.store.refresh()
-        self.at_refresh()
 
     def acknowledge(self) -> None:
         """Wait a moment for a shared store to have what was learned, where nothing else outlives the process."""
@@ -123,7 +120,6 @@ class Evidence:
             return self.graph.has_seen(key)
 
     def count(self, counter: str, amount: float = 1) -> None:
-        """Adds to a counter."""
         with self.lock:
             self.apply(None, [Count(counter, amount)])
 
@@ -133,14 +129,12 @@ class Evidence:
             self.apply(key, [Count(counter, 1)])
 
     def counter(self, name: str) -> int:
-        """A counter."""
         with self.lock:
             return int(self.graph.counters.get(name, 0))
 
     # --- runs and whose they are ---
 
     def score_of(self, run: str) -> float | None:
-        """The verdict on a run (its digest) so far."""
         with self.lock:
             return self.graph.score(run)
 

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from langgraph_toolmem.base.checks import is_number
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError
-from langgraph_toolmem.base.shapes import Shape, each, maybe, number
 from langgraph_toolmem.core.episodes import Episodes, witness
 from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.core.method import LearnedTurn
@@ -50,7 +49,10 @@ class AgesTable(Table):
     """
 
     name = "ages"
-    shapes: ClassVar[Mapping[str, Shape]] = {"hours": each(number), "began": maybe(number)}
+    parts = (
+        "hours",
+        "began",
+    )
 
     def __init__(self, graph: EvidenceGraph) -> None:
         super().__init__(graph)
@@ -58,7 +60,6 @@ class AgesTable(Table):
         self.began: int | None = None
 
     def handlers(self) -> Mapping[type[Operation], Handler]:
-        """See `Table`."""
         return {Heard: self._hear}
 
     def _hear(self, names: list[str], hour: int) -> None:
@@ -70,7 +71,6 @@ class AgesTable(Table):
                 self.began = max(self.began, self.hours.pop(next(iter(self.hours))))
 
     def forget(self, gone: Forgotten) -> int:
-        """See `Table`."""
         for name in gone.runs:
             self.hours.pop(name, None)
         return 0
@@ -138,7 +138,6 @@ class Forgetting:
             core.jobs.put(RETENTION, {}, key=RETENTION, line="")
 
     def user(self, user_id: str) -> int:
-        """See `ToolMemory.forget`."""
         if not user_id:
             raise NamespaceError("forget needs the user id, or the thread id, whose data is to go.")
         core = self._core
@@ -152,10 +151,9 @@ class Forgetting:
         return removed
 
     def thread(self, thread_id: str, user_id: str | None) -> int:
-        """See `ToolMemory.forget`."""
         core = self._core
         core.refresh(at_once=True)
-        others = core.verdicts.others(thread_id, user_id)
+        others = core.events.others(thread_id, user_id)
         with core.lock:
             owners = {run: core.known_owner(run) for run in core.episodes.runs(thread_id)}
             mine = user_digest(user_id or None)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.shapes import Shape, each, numbers
 from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.graph.evidence import SCORE, EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Forgotten, Operation, Record
@@ -42,14 +41,13 @@ class HoldoutTable(Table):
     """
 
     name = "holdout"
-    shapes: ClassVar[Mapping[str, Shape]] = {"episodes": each(numbers(3))}
+    parts = ("episodes",)
 
     def __init__(self, graph: EvidenceGraph) -> None:
         super().__init__(graph)
         self.episodes: dict[str, list[int]] = {}
 
     def handlers(self) -> Mapping[type[Operation], Handler]:
-        """See `Table`."""
         return {EpisodeSpent: self._spend}
 
     def _spend(self, run: str, held: int, calls: int, tokens: int) -> None:
@@ -60,7 +58,6 @@ class HoldoutTable(Table):
             del self.episodes[next(iter(self.episodes))]
 
     def forget(self, gone: Forgotten) -> int:
-        """See `Table`."""
         for run in gone.runs:
             self.episodes.pop(run, None)
         return 0

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from threading import RLock
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from langgraph_toolmem.base.shapes import Shape, each, fields, maybe, number, numbers, row, text
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import GOOD, Forgotten, Operation, Record, Verdict
@@ -99,12 +98,12 @@ class LedgerTable(Table):
     """
 
     name = "ledger"
-    shapes: ClassVar[Mapping[str, Shape]] = {
-        "turns": each(each(row(text, text, each(maybe(text))))),
-        "runs": each(row(text, each(each(maybe(number))))),
-        "figures": each(fields(**dict.fromkeys(FIGURES, number))),
-        "records": each(each(numbers(len(Track._fields)))),
-    }
+    parts = (
+        "turns",
+        "runs",
+        "figures",
+        "records",
+    )
 
     def __init__(self, graph: EvidenceGraph) -> None:
         super().__init__(graph)
@@ -114,7 +113,6 @@ class LedgerTable(Table):
         self.records: dict[str, dict[str, list[float]]] = {}
 
     def handlers(self) -> Mapping[type[Operation], Handler]:
-        """See `Table`."""
         return {
             Shown: self._show,
             Followed: self._follow,
@@ -128,7 +126,6 @@ class LedgerTable(Table):
         return NO_TRACK if found is None else Track(*(max(0, int(count + 1e-6)) for count in found))
 
     def figures_of(self, method: str) -> dict[str, float]:
-        """Return the counters of a method."""
         return self.figures.get(method) or dict.fromkeys(FIGURES, 0)
 
     def shown_in(self, run: str, method: str) -> dict[str, float | None]:
@@ -213,7 +210,6 @@ class LedgerTable(Table):
             items.update(dict.fromkeys(items, new))
 
     def forget(self, gone: Forgotten) -> int:
-        """See `Table`."""
         for run in [run for run, (owner, _) in self.runs.items() if gone.has(run, owner)]:
             del self.runs[run]
         for waiting in self.turns.values():
@@ -276,7 +272,6 @@ class Ledger:
         return record
 
     def tracked(self, method: str) -> bool:
-        """Return True if any item of a method has a record."""
         return bool(self._table.records.get(method))
 
     def tracks(self, method: str, items: Iterable[str]) -> list[Track]:

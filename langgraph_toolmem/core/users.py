@@ -72,7 +72,6 @@ class Users:
 
     @staticmethod
     def digest_of(user_id: str | None) -> str | None:
-        """How a user appears in what is kept."""
         return user_digest(user_id or None)
 
 
@@ -119,7 +118,6 @@ def namespace_kept(folder: Path) -> tuple[str, ...] | None:
 
 
 def has_user(namespace: tuple[str, ...]) -> bool:
-    """Whether the namespace has a place for a user id."""
     return any(field == USER for label in namespace for _, field, _, _ in string.Formatter().parse(label))
 
 

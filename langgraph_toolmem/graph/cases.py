@@ -17,7 +17,6 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, Final
 
-from langgraph_toolmem.base import shapes
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.graph.state import RunState, parallel
 from langgraph_toolmem.runs.values import ABSENT
@@ -75,7 +74,6 @@ class Neighbour:
 
     @cached_property
     def args(self) -> dict[str, Any]:
-        """Its arguments."""
         found: dict[str, Any] = json.loads(self.call)
         return found
 
@@ -139,7 +137,6 @@ class CaseIndex:
         self._index(case_id, text, asked)
 
     def knows(self, case_id: str) -> bool:
-        """Whether a request was opened; its calls may arrive before it."""
         return bool(self.cases.get(case_id, ("",))[0])
 
     def _case(self, case_id: str) -> list[Any]:
@@ -173,12 +170,10 @@ class CaseIndex:
             )
 
     def end(self, case_id: str, position: int, look: str) -> None:
-        """The model answered in words after `position` calls."""
         answers = self._case(case_id)[3]
         answers[position] = min(answers.get(position, look), look)
 
     def remove(self, case_id: str) -> None:
-        """Takes a request out."""
         text, _, _, _, asked = self.cases.pop(case_id)
         try:
             for term in (*_terms(text), *_asked_terms(asked)):
@@ -201,7 +196,6 @@ class CaseIndex:
         return len(mine)
 
     def of_user(self, user: str) -> set[str]:
-        """The ids of a user's requests."""
         return {case_id for case_id, case in self.cases.items() if case[1] == user}
 
     def _rebuild(self) -> None:
@@ -220,7 +214,6 @@ class CaseIndex:
     # --- reading ---
 
     def _weigh(self, terms: tuple[str, ...]) -> dict[str, float]:
-        """How much each term says about a request."""
         if self._weights.requests != len(self.cases):
             self._weights = _Weights(len(self.cases))
         weights, seen = self._weights, self._seen
@@ -314,34 +307,10 @@ class CaseIndex:
         """The arguments of the calls that followed a request, up to the one at position `last`, as JSON."""
         return tuple(call[1] for at, call in self.cases[case_id][2].items() if at <= last)
 
-    # --- persistence ---
-
-    def to_state(self) -> dict[str, Any]:
-        """Plain containers."""
-        return {"max_cases": self.max_cases, "cases": self.cases}
-
-    def load(self, state: dict[str, Any]) -> None:
-        """The inverse of to_state; the index is rebuilt."""
-        self.max_cases, self.cases = state["max_cases"], state["cases"]
+    def load(self, cases: dict[str, list[Any]]) -> None:
+        """Replace `cases`; the index is rebuilt."""
+        self.cases = cases
         self._rebuild()
-
-
-_CALL: Final = shapes.row(
-    *[shapes.text] * 3, shapes.maybe(shapes.each(shapes.items(shapes.text))), shapes.text, shapes.number
-)
-CASES: Final = shapes.fields(
-    max_cases=shapes.number,
-    cases=shapes.each(
-        shapes.row(
-            shapes.text,
-            shapes.maybe(shapes.text),
-            shapes.numbered(_CALL),
-            shapes.numbered(shapes.text),
-            shapes.text,
-        )
-    ),
-)
-"""The shape of a `CaseIndex`'s state."""
 
 
 # --- carrying values over -------------------------------------------------------------------------------
@@ -364,7 +333,6 @@ def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=4096)
 def _forms(old: str, new: str) -> list[tuple[str, str]]:
-    """The shapes in which a piece of wording may stand inside an argument."""
     forms = [
         (old, new),
         (old.lower(), new.lower()),

@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar, Final, TypeVar
 
-from langgraph_toolmem.base.shapes import Shape, check, each, fields, items, maybe, number, present, row, text
+from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.graph import operations as op
-from langgraph_toolmem.graph import parameters
-from langgraph_toolmem.graph.cases import CASES, CaseIndex
+from langgraph_toolmem.graph.cases import CaseIndex
 from langgraph_toolmem.graph.operations import Forgotten, Operation, Plain, Record, reader, without
-from langgraph_toolmem.graph.tables import WITNESSES, CountTable, WitnessTable, counts
+from langgraph_toolmem.graph.state import slot_key
+from langgraph_toolmem.graph.tables import CountTable, WitnessTable
 
 COLUMNS: Final = ("model_ok", "model_failed", "shortcut_ok", "shortcut_failed")
 HIT, MISS = 0, 1
@@ -33,8 +33,6 @@ MAX_WAITING: Final = 10_000
 SHORTCUTS, SCORE, COMMENT, OWNER, AUTHOR, WEIGHT, WHEN = range(7)
 """Columns of a run (an episode): shortcuts taken, verdict, the word on it, whose run it is, who gave the verdict, how
 much that counts, when it was given."""
-FIGURES: Final = ("tools", "counters", "by_tool", "runs", "periods")
-"""The parts that a report is made of; the others are evidence."""
 OPEN: Final = "?"
 """Successor of a context whose model turn began and whose end has not been seen."""
 
@@ -46,44 +44,57 @@ Handler = Callable[..., object]
 T = TypeVar("T", bound="Table")
 
 
-class Table:
+class _Parts:
+    """Named attributes as plain containers."""
+
+    parts: ClassVar[tuple[str, ...]] = ()
+
+    def to_state(self) -> dict[str, Any]:
+        """Return the parts as plain containers."""
+        return {name: getattr(part := getattr(self, name), "rows", part) for name in self.parts}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Replace the parts; the inverse of `to_state`."""
+        for name in self.parts:
+            part = getattr(self, name)
+            if isinstance(part, (CountTable, WitnessTable)):
+                part.rows = state[name]
+            else:
+                setattr(self, name, state[name])
+
+
+def _check(state: Any, now: Mapping[str, Any], where: str = "") -> None:
+    # Cells are not looked at: checksum and opcode scan (`stores.snapshot`) protect from what is damaged or hostile.
+    for name, part in now.items():
+        found = state.get(name, _check) if isinstance(state, dict) else _check
+        if found is _check or (isinstance(part, (dict, list, bytes)) and type(found) is not type(part)):
+            raise GraphFileError(f"{where}{name} has not the shape of an evidence graph")
+
+
+class Table(_Parts):
     """What one part of the memory keeps in the evidence graph. Override what you need.
 
     Attributes:
         name: its place in the snapshot.
-        shapes: the parts of its state (attributes, unless `to_state` says otherwise), each with its shape.
+        parts: names of the attributes that are its state: plain containers, or tables of counts.
         graph: where it is registered.
     """
 
     name: ClassVar[str]
-    shapes: ClassVar[Mapping[str, Shape]] = {}
 
     def __init__(self, graph: EvidenceGraph) -> None:
         self.graph = graph
 
     def handlers(self) -> Mapping[type[Operation], Handler]:
-        """What applies each of its operations. It may look at those of others too, after they were applied there."""
+        """Return what applies its operations; it may look at those of others too, after they were applied there."""
         return {}
 
-    def to_state(self) -> dict[str, Any]:
-        """Plain containers only."""
-        return {name: getattr(self, name) for name in self.shapes}
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Takes the place of what it holds; the inverse of `to_state`. The state has the table's shapes."""
-        for name in self.shapes:
-            setattr(self, name, state[name])
-
     def forget(self, gone: Forgotten) -> int:
-        """Takes out what came from a user, or from runs.
-
-        Returns:
-            How many pieces were removed, as far as they are counted. Counts hold nothing of a person and stay.
-        """
+        """Delete what came from a user, or from runs; return the number of removed pieces. Pure counts stay."""
         return 0
 
 
-class EvidenceGraph:
+class EvidenceGraph(_Parts):
     """Tools, successor statistics, argument sources, past requests, counters and runs; and tables of others.
 
     What belongs to a table that is not registered is kept: its state as it was read, its operations in their order
@@ -92,10 +103,12 @@ class EvidenceGraph:
     Bounds: MAX_CONTEXTS successor contexts, MAX_SLOTS rows of argument sources and of values (32 and 12 items
     each), 20,000 past requests, MAX_RUNS runs, MAX_PERIODS hours, MAX_SEEN keys of observations. At a bound the rows
     with the least evidence leave (requests, runs, hours and keys: the oldest).
-
-    Args:
-        tables: registered at once.
     """
+
+    parts = (
+        *("tools", "counters", "by_tool", "runs", "periods", "successors", "sources", "values"),
+        *("value_witnesses", "pattern_witnesses", "descriptor_witnesses"),
+    )
 
     def __init__(self, tables: Iterable[type[Table]] = ()) -> None:
         self.tools: dict[str, dict[str, Any]] = {}
@@ -110,8 +123,6 @@ class EvidenceGraph:
         self.by_tool: dict[str, dict[str, float]] = {}
         self.runs: dict[str, list[Any]] = {}
         self.periods: dict[str, dict[str, float]] = {}
-        self.overruled: set[str] = set()
-        """Runs whose verdict gave way to another one; who tells the methods of that takes them out."""
         self._seen: dict[int, None] = {}
         self._tables: dict[str, Table] = {}
         self._unclaimed: dict[str, Any] = {}
@@ -144,7 +155,7 @@ class EvidenceGraph:
     # --- tables of others ---
 
     def register(self, kind: type[T]) -> T:
-        """The table of a kind: the one that is there, else a new one with what was kept for it.
+        """Return the table of a kind: the one that is there, else a new one with what was kept for it.
 
         Raises:
             ValueError: another table or operation has the name already.
@@ -171,7 +182,7 @@ class EvidenceGraph:
         state = self._unclaimed.pop(table.name, None)
         try:
             if state is not None:
-                check(state, table.shapes, f"{table.name}.")
+                _check(state, table.to_state(), f"{table.name}.")
                 table.load(state)
         finally:
             for _ in range(len(self._waiting)):
@@ -181,13 +192,12 @@ class EvidenceGraph:
 
     @property
     def tables(self) -> Collection[Table]:
-        """Those that are registered."""
         return self._tables.values()
 
     # --- what has been seen ---
 
     def operation(self, plain: Any) -> Operation:
-        """The operation that was written as plain values.
+        """Return the operation that was written as plain values.
 
         Raises:
             TypeError, LookupError: it is none, or has not the fields of its kind.
@@ -198,15 +208,11 @@ class EvidenceGraph:
         return op.Unknown(plain) if kind is None else kind(*plain[1:])
 
     def has_seen(self, key: str) -> bool:
-        """Whether an observation with this key (16 hex digits) was applied already."""
+        """Return True if an observation with this key (16 hex digits) was applied."""
         return int(key, 16) in self._seen
 
     def apply(self, key: str | None, record: Record) -> bool:
-        """Applies a record once.
-
-        Returns:
-            False if its key was seen before; nothing changes then. A record without a key is always applied.
-        """
+        """Apply a record; return False, and change nothing, if its key was seen before."""
         if key is not None:
             number = int(key, 16)
             if number in self._seen:
@@ -235,8 +241,21 @@ class EvidenceGraph:
         entry = self.tools.setdefault(tool, {})
         entry["repeats"] = entry.get("repeats", 0) + repeated
 
-    def _add_arguments(self, tool: str, *call: Any) -> None:
-        parameters.add(self.tools.setdefault(tool, {}), *call)
+    def _add_arguments(self, tool: str, types: Mapping[str, str], given: list[str], user: str | None) -> None:
+        # given: counts of names whose value no earlier output had; parameters_of: the only user of a name
+        entry = self.tools.setdefault(tool, {})
+        for parameter in given:
+            counted = entry.setdefault("given", {})
+            counted[parameter] = counted.get(parameter, 0) + 1
+        entry["calls_read"] = entry.get("calls_read", 0) + 1
+        known, whose = entry.setdefault("parameters_seen", {}), entry.setdefault("parameters_of", {})
+        for parameter, kind in types.items():
+            if parameter not in known and user:
+                whose[parameter] = user
+            elif whose.get(parameter, user) != user:
+                del whose[parameter]
+            kinds = known.setdefault(parameter, {})
+            kinds[kind] = kinds.get(kind, 0) + 1
 
     def _add_sources(self, slot: str, previous: str, judged: dict[str, int], user: str | None) -> None:
         narrow = f"{slot}\x1e{previous}"
@@ -256,7 +275,6 @@ class EvidenceGraph:
             self.pattern_witnesses.add(slot, pattern, run, user)
 
     def count(self, counter: str, amount: float = 1, hour: int | None = None) -> None:
-        """Adds to a counter; if an hour is given, to the counters of that hour too."""
         self.counters[counter] = self.counters.get(counter, 0) + amount
         if hour is not None:
             period = self.periods.setdefault(str(hour), {})
@@ -283,50 +301,43 @@ class EvidenceGraph:
         self._add_run(run, 0, None)
         entry, new = self.runs[run], (score, comment, user, weight, when)
         stands = self.verdict(run)
-        if stands is not None:
-            if op.precedence(*new) <= op.precedence(*stands):
-                return
-            self.overruled.add(run)
+        if stands is not None and op.precedence(*new) <= op.precedence(*stands):
+            return
         entry[SCORE], entry[COMMENT], entry[AUTHOR], entry[WEIGHT], entry[WHEN] = new
 
     # --- whose it is ---
 
     def owner(self, run: str) -> str | None:
-        """Whose run it is (digests), if that is known."""
         entry = self.runs.get(run)
         return None if entry is None else entry[OWNER]
 
     @property
     def turns(self) -> int:
         """Model turns: those learned, and those that began and whose end has not been seen."""
-        return turns_seen(self.counters)
+        return int(self.counters.get("turns", 0) + self.counters.get(TURNS_OPEN, 0))
 
     def verdict(self, run: str) -> tuple[float, str | None, str | None, float, float] | None:
-        """The verdict on a run that stands: score, comment, author, weight, time; None if there is none."""
+        """Return score, comment, author, weight and time of the verdict that stands; None if there is none."""
         entry = self.runs.get(run)
         if entry is None or entry[SCORE] is None:
             return None
         return entry[SCORE], entry[COMMENT], entry[AUTHOR], entry[WEIGHT], entry[WHEN]
 
     def score(self, run: str) -> float | None:
-        """The verdict on a run; None if there is none."""
         entry = self.runs.get(run)
         return None if entry is None else entry[SCORE]
 
     def belongings(self, user: str) -> set[str]:
-        """Ids of a user's requests and runs (digests)."""
+        """Return the digests of a user's requests and runs."""
         return self.cases.of_user(user) | {run for run, entry in self.runs.items() if entry[OWNER] == user}
 
     def forget_user(self, user: str) -> int:
-        """As `forget`."""
         return self.forget(Forgotten(user, self.belongings(user)))
 
     def forget(self, gone: Forgotten) -> int:
-        """Takes out requests, runs, and values and wordings that were seen with nobody else, or in no other thread.
+        """Delete requests, runs, and values and wordings that were seen with nobody else, or in no other thread.
 
-        Returns:
-            How many pieces were removed. Pure counts (which tool follows which) hold nothing of a person
-            and stay.
+        Return the number of removed pieces. Pure counts (which tool follows which) stay.
         """
         removed = self.cases.forget(gone)
         removed += self.value_witnesses.forget_items(gone, self.values)
@@ -334,7 +345,7 @@ class EvidenceGraph:
         removed += self.descriptor_witnesses.forget_items(gone, self.sources, witnessed=lambda source: "|" in source)
         removed += self.pattern_witnesses.forget(gone)
         if gone.user:
-            removed += parameters.forget(self.tools, gone.user, (getattr(self, each).rows for each in _COUNTED))
+            removed += self._forget_parameters(gone.user)
         mine = [run for run, entry in self.runs.items() if gone.has(run, entry[OWNER])]
         for run in mine:
             del self.runs[run]
@@ -349,29 +360,41 @@ class EvidenceGraph:
         self._waiting.extend(waiting)
         return removed + len(mine) + sum(table.forget(gone) for table in self._tables.values())
 
+    def _forget_parameters(self, user: str) -> int:
+        # Names of arguments that only this user's calls had and no schema has: they may be keyed by people's names.
+        gone = set()
+        for tool, entry in self.tools.items():
+            whose, declared = entry.get("parameters_of", {}), (entry.get("parameters") or {}).get("properties") or {}
+            for parameter in [name for name, owner in whose.items() if owner == user]:
+                del whose[parameter]
+                if parameter not in declared:
+                    gone.add(slot_key(tool, parameter))
+                    for name in ("parameters_seen", "given"):
+                        entry.get(name, {}).pop(parameter, None)
+        for table in [part for part in vars(self).values() if gone and isinstance(part, (CountTable, WitnessTable))]:
+            for key in [key for key in table.rows if key.partition("\x1e")[0] in gone]:
+                del table.rows[key]
+        return len(gone)
+
     # --- persistence ---
 
     def to_state(self) -> dict[str, Any]:
-        """Plain containers only; see `load`."""
-        state: dict[str, Any] = {name: getattr(self, name).to_state() for name in _COUNTED}
-        state |= {name: getattr(self, name) for name in FIGURES}
-        state["cases"] = self.cases.to_state()
-        state["seen"] = struct.pack(f"<{len(self._seen)}Q", *self._seen)
-        state["tables"] = self._unclaimed | {name: table.to_state() for name, table in self._tables.items()}
-        state["waiting"] = list(self._waiting)
-        return state
+        """Return plain containers only; see `load`."""
+        return super().to_state() | {
+            "cases": self.cases.cases,
+            "seen": struct.pack(f"<{len(self._seen)}Q", *self._seen),
+            "tables": self._unclaimed | {name: table.to_state() for name, table in self._tables.items()},
+            "waiting": list(self._waiting),
+        }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Takes the place of what it holds, but for tables that are not in the state; the inverse of `to_state`.
+        """Replace everything but tables that are not in the state; the inverse of `to_state`.
 
         Raises:
-            GraphFileError: something is missing or of another shape; the message says what.
+            GraphFileError: something is missing or of another type; the message says what.
         """
-        check(state, SHAPES)
-        for name in _COUNTED:
-            setattr(self, name, type(getattr(self, name)).from_state(state[name]))
-        for name in FIGURES:
-            setattr(self, name, state[name])
+        _check(state, EvidenceGraph().to_state())
+        super().load(state)
         self.cases.load(state["cases"])
         self._seen = dict.fromkeys(each for (each,) in struct.iter_unpack("<Q", state["seen"]))
         self._unclaimed = dict(state["tables"])
@@ -379,30 +402,3 @@ class EvidenceGraph:
         self._waiting.extend(state["waiting"])
         for table in self._tables.values():
             self._fill(table)
-
-
-_WITNESSES: Final = ("value_witnesses", "pattern_witnesses", "descriptor_witnesses")
-_STATUS: Final = ("ok", "failed", "rejected", "unanswered", "repeats", "calls_read")
-_COUNTED: Final = ("successors", "sources", "values", *_WITNESSES)
-
-SHAPES: Final[Mapping[str, Shape]] = {
-    "tools": each(present(**parameters.SHAPES, **dict.fromkeys(_STATUS, number))),
-    "successors": counts(len(COLUMNS)),
-    "sources": counts(2),
-    "values": counts(1),
-    **dict.fromkeys(_WITNESSES, WITNESSES),
-    "cases": CASES,
-    "counters": each(number),
-    "by_tool": each(each(number)),
-    "runs": each(row(number, maybe(number), maybe(text), maybe(text), maybe(text), number, number)),
-    "periods": each(each(number), key=str.isdigit),
-    "seen": lambda value: type(value) is bytes and len(value) % 8 == 0,
-    "tables": each(fields()),
-    "waiting": items(lambda plain: type(plain) is list and bool(plain) and text(plain[0])),
-}
-"""The parts of a snapshot."""
-
-
-def turns_seen(counters: Mapping[str, float]) -> int:
-    """Model turns: those learned, and those that began and whose end has not been seen."""
-    return int(counters.get("turns", 0) + counters.get(TURNS_OPEN, 0))

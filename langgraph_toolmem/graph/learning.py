@@ -24,7 +24,7 @@ MAX_CASE_TEXT: Final = 2000
 MAX_CASE_SOURCES: Final = 12
 MAX_OUTPUTS: Final = 8
 """Latest outputs that are searched for a value."""
-_OUTPUT = re.compile(r"(?:\[\]|[\^~&])*(?:t\|[^|]*\|)?[\^~]*(?:[olm]\||x[a-z]\|)", re.DOTALL)
+_OUTPUT = re.compile(r"(?:\[\]|[\^~])*(?:[ol]\||x[a-z]\|)")
 """Start of a descriptor of a part of an output (`graph.sources`)."""
 
 
@@ -34,7 +34,6 @@ def encode_value(value: Any) -> str:
 
 
 def decode_value(text: str) -> Any:
-    """Decode the text of `encode_value`."""
     if text.startswith(("[", "{")):
         return json.loads(text)  # not cached: the caller may change it
     return _decode_scalar(text) if text else ABSENT
@@ -46,7 +45,6 @@ def _decode_scalar(text: str) -> Any:
 
 
 def json_type(value: Any) -> str:
-    """Return the JSON schema type of a value."""
     if value is None:
         return "null"
     names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", tuple: "array"}

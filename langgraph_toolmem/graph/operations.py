@@ -36,7 +36,6 @@ class Operation:
     """Its name in files and logs."""
 
     def values(self) -> tuple[Any, ...]:
-        """Its fields."""
         return reader(type(self))(self)
 
     def plain(self) -> Plain:
@@ -52,7 +51,6 @@ _READERS: Final[dict[type[Operation], Callable[[Any], tuple[Any, ...]]]] = {}
 
 
 def reader(kind: type[Operation]) -> Callable[[Any], tuple[Any, ...]]:
-    """What reads the fields of one kind of operation."""
     read = _READERS.get(kind)
     if read is None:
         names = [each.name for each in fields(kind)]

@@ -5,16 +5,12 @@
     l|TOOL|PATH*|next       the first element of a list that the slot has not used yet (loops)
     l|TOOL|PATH*|rest       all that the slot has not used yet, for parallel calls; two at least
     l|TOOL|PATH*|last       the last element, `only`: the single element, `all`: the whole list
-    l|TOOL|PATH*|next@PATH2*  the same among the rows of the list whose PATH2 the user named
     ua|WORDS|N              the N words that follow WORDS in the user's text
     ub|WORDS|WORD           what stands between WORDS and WORD in it ("" for the end of the text)
-    uq, us|SHAPE, ud|FORMAT the next quoted part, the next token of that shape, a date in it
-    xa|TOOL|WORDS|N         the same in TOOL's latest free-text output (`xb`, `xs`, `xq`, `xd`)
-    m|TOOL|PATH             the scalars at PATH in all of TOOL's outputs since the user's message, two at least
+    us|SHAPE, ud|FORMAT     the next token of that shape, a date in it
+    xa|TOOL|WORDS|N         the same in TOOL's latest free-text output (`xb`, `xs`, `xd`)
     []DESCRIPTOR            a list with that one value
-    &DESCRIPTOR             a list of the parts of the value that commas or a word for "and" join, two at least
     ^DESCRIPTOR             the value with its first letter in upper case, ~DESCRIPTOR: all in lower case
-    t|TEMPLATE|DESCRIPTOR   the value in place of % in TEMPLATE
 
 A slot is a (tool, parameter) pair. `discover` finds the descriptors of a value, `evaluate` is its inverse, and
 `describe` puts a descriptor into words.
@@ -22,21 +18,12 @@ A slot is a (tool, parameter) pair. `discover` finds the descriptors of a value,
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from langgraph_toolmem.graph.state import Observation, RunState
+from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.values import MAX_VALUE_CHARS, canon
-from langgraph_toolmem.words.text import (
-    MAX_SPAN_WORDS,
-    Text,
-    dates_in,
-    is_word,
-    quoted_parts,
-    read_text,
-    shape_of,
-)
+from langgraph_toolmem.words.text import Text, dates_in, is_word, shape_of
 from langgraph_toolmem.words.values import date_of
 
 
@@ -50,15 +37,12 @@ class _Missing:
 MISSING: Final = _Missing()
 """Value of a source that this run does not have."""
 
-MARKS: Final = "[]^~&"
+MARKS: Final = "[]^~"
 """Prefixes that change a descriptor's value."""
 MAX_BETWEEN: Final = 40
 """Longest value between two words, in words."""
 _MAX_OUTPUTS: Final = 8
 _MAX_COUNTED: Final = 4
-_MAX_NAMES: Final = 4
-_MAX_TEMPLATES: Final = 3
-_JOINED: Final = re.compile(r"(?:\s*[,;&、，]\s*|\s+)(?:and|und|et|y|e|en|og|och|oraz|i)\s+|\s*[,;&、，]\s*")
 
 
 def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
@@ -67,19 +51,12 @@ def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
     if head == "[":
         inner = evaluate(descriptor[2:], state, slot)
         return MISSING if inner is MISSING or isinstance(inner, list) else [inner]
-    if head in "^~&":
+    if head in "^~":
         inner = evaluate(descriptor[1:], state, slot)
         if not isinstance(inner, str):
             return MISSING
-        if head == "&":
-            parts = _parts(inner)
-            return parts if len(parts) > 1 else MISSING
         return inner.lower() if head == "~" else inner[:1].upper() + inner[1:]
     kind, _, rest = descriptor.partition("|")
-    if kind == "t":
-        template, _, source = rest.partition("|")
-        inner = evaluate(source, state, slot)
-        return MISSING if inner is MISSING or isinstance(inner, list) else template.replace("%", canon(inner), 1)
     if kind == "i":
         tool, _, parameter = rest.rpartition("|")
         return state.inputs.get((tool, parameter), MISSING)
@@ -89,10 +66,6 @@ def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
         return MISSING if seen is None else seen.scalars.get(path, MISSING)
     if kind == "l":
         return _list_value(rest, state, slot)
-    if kind == "m":
-        tool, _, path = rest.partition("|")
-        values = _gathered(tool, state).get(path, ())
-        return list(values) if len(values) > 1 else MISSING
     if head == "u":
         for text in (state.user, *state.past_users):
             value = _from_text(kind[1], rest, text, state.used.get(slot))
@@ -104,38 +77,17 @@ def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
     return MISSING if seen is None else _from_text(kind[1], rest, seen.text, state.used.get(slot))
 
 
-def _gathered(tool: str, state: RunState) -> dict[str, list[Any]]:
-    # the scalars of all of a tool's outputs since the user's message, by path
-    found: dict[str, list[Any]] = {}
-    for index in range(len(state.steps) - len(state.since_user), len(state.steps)):
-        step = state.steps[index]
-        if step.tool == tool and step.status == "ok" and step.output is not None:
-            for path, value in state.observation(index).scalars.items():
-                found.setdefault(path, []).append(value)
-    return found
-
-
-def _parts(text: str) -> list[str]:
-    return [part for part in _JOINED.split(text) if part]
-
-
 def is_template(descriptor: str) -> bool:
-    """Return True if a part of the value is of another run: a template's words, a date's year."""
-    return descriptor.lstrip(MARKS).startswith(("t|", "ud|", "xd|"))
+    """Return True if a part of the value is of another run: a date's year."""
+    return descriptor.lstrip(MARKS).startswith(("ud|", "xd|"))
 
 
 def _list_value(rest: str, state: RunState, slot: tuple[str, str]) -> Any:
     tool, path, how = rest.split("|")
     seen = state.latest_output(tool)
     values = None if seen is None else seen.lists.get(path)
-    if seen is None or not values:
+    if not values:
         return MISSING
-    how, _, named_by = how.partition("@")
-    if named_by:
-        wanted = _named_rows(seen, named_by, state)
-        values = [v for v, row in zip(values, seen.rows[path], strict=True) if row in wanted]
-        if not values:
-            return MISSING
     used = state.used.get(slot, ())
     if how == "next":
         return next((v for v in values if canon(v) not in used), MISSING)
@@ -149,30 +101,15 @@ def _list_value(rest: str, state: RunState, slot: tuple[str, str]) -> Any:
     return list(values)
 
 
-def _named_rows(seen: Observation, path: str, state: RunState) -> set[int]:
-    # rows of a list in which the user named the value at `path`
-    return {
-        row
-        for value, row in zip(seen.lists.get(path, ()), seen.rows.get(path, ()), strict=True)
-        if isinstance(value, str) and len(value) > 2 and state.user.find(value)
-    }
-
-
 def _from_text(kind: str, rest: str, text: Text, used: frozenset[str] | None) -> Any:
     if not text.words:
         return MISSING
     if kind in "ab":
         left, _, right = rest.rpartition("|")
         return _after(left.split(" "), int(right), text) if kind == "a" else _between(left.split(" "), right, text)
-    if kind == "q":
-        found: tuple[str, ...] | list[str] = quoted_parts(text.raw)
-    elif kind == "s":
-        found = text.with_shape(rest)
-    else:
+    if kind == "d":
         return _date_in(rest, text)
-    if used:
-        return next((v for v in found if v not in used), MISSING)
-    return found[0] if found else MISSING
+    return next((v for v in text.with_shape(rest) if not used or v not in used), MISSING)
 
 
 def _after(left: list[str], count: int, text: Text) -> Any:
@@ -216,7 +153,7 @@ def _found(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
     if isinstance(value, list):
         if len(value) == 1 and not isinstance(value[0], (list, dict)):
             return ["[]" + d for d in _found(value[0], state, slot)]
-        return _whole_lists(value, state, slot)
+        return _whole_lists(value, state)
     if isinstance(value, (dict, bool)) or value is None:
         return []
     text = canon(value)
@@ -230,8 +167,6 @@ def _found(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
         if spots:
             found += [_with_letter(spot, "u") for spot in spots]
             break
-    if isinstance(value, str) and not found:
-        found += _templates(text, state, used)
     return found
 
 
@@ -246,48 +181,16 @@ def _with_letter(spot: str, letter: str, tool: str | None = None) -> str:
     return f"{mark}{letter}{kind}|{rest}" if tool is None else f"{mark}{letter}{kind}|{tool}|{rest}"
 
 
-def _whole_lists(value: list[Any], state: RunState, slot: tuple[str, str]) -> list[str]:
+def _whole_lists(value: list[Any], state: RunState) -> list[str]:
     wanted = [canon(v) for v in value]
     found: list[str] = []
-    for tool in dict.fromkeys(step.tool for step in state.since_user):
-        several = _gathered(tool, state) if len(wanted) > 1 and _plain(tool) else {}
-        found += [f"m|{tool}|{path}" for path, values in several.items() if [canon(v) for v in values] == wanted]
-    if len(wanted) > 1 and (span := _enumerated(wanted, state.user.raw)):
-        spots = _in_text(span, state.user, state.used.get(slot))
-        found += ["&" + _with_letter(spot, "u") for spot in spots]
     for tool in list(state.outputs)[-_MAX_OUTPUTS:]:
         seen = state.latest_output(tool)
         if seen is None:
             continue
         for path, values in seen.lists.items():
-            if not wanted or not _plain(tool, path):
-                continue
-            texts = [canon(v) for v in values]
-            if texts == wanted:
+            if wanted and _plain(tool, path) and [canon(v) for v in values] == wanted:
                 found.append(f"l|{tool}|{path}|all")
-            elif len(texts) > len(wanted) and wanted[0] in texts:
-                found += [
-                    f"l|{tool}|{path}|all@{o}" for o, within in _named(texts, path, seen, state) if within == wanted
-                ]
-    return found
-
-
-def _enumerated(wanted: list[str], raw: str) -> str:
-    # the part of a text that lists exactly these values in this order
-    first, last = raw.find(wanted[0]), raw.find(wanted[-1])
-    span = raw[first : last + len(wanted[-1])] if 0 <= first < last else ""
-    return span if span and _parts(span) == wanted else ""
-
-
-def _named(texts: list[str], path: str, seen: Observation, state: RunState) -> list[tuple[str, list[str]]]:
-    # per other field of the list's rows: the elements in rows where the user named that field's value
-    prefix = path[: path.index("[*]") + 3] if "[*]" in path else path
-    found = []
-    for other in seen.lists:
-        if other != path and other.startswith(prefix) and "|" not in other:
-            rows = _named_rows(seen, other, state)
-            if rows:
-                found.append((other, [t for t, row in zip(texts, seen.rows[path], strict=True) if row in rows]))
     return found
 
 
@@ -310,12 +213,6 @@ def _in_outputs(text: str, state: RunState, slot: tuple[str, str]) -> list[str]:
                 found.append(f"{base}|last")
             if len(texts) == 1:
                 found.append(f"{base}|only")
-                continue
-            for other, within in _named(texts, path, seen, state)[:_MAX_NAMES]:
-                if within and _first_unused(within, used) == text:
-                    found.append(f"{base}|next@{other}")
-                if within == [text]:
-                    found.append(f"{base}|only@{other}")
         if seen.text.words and seen.scalars.get("$") != text:
             found += [_with_letter(spot, "x", tool) for spot in _in_text(text, seen.text, used)]
     return found
@@ -329,15 +226,14 @@ def _in_text(value: str, text: Text, used: frozenset[str] | None) -> list[str]:
     # descriptors without their first letter
     if not text.words:
         return []
-    found = ["q|"] if _first_unused(quoted_parts(text.raw), used) == value else []
     span = text.find(value)
     if span is None:
         date = date_of(day := value[:10]) == day
         if date and "|" not in value and _date_in(template := f"{day[:5]}%s{value[10:]}", text) == value:
-            found.append(f"d|{template}")
-        return found
+            return [f"d|{template}"]
+        return []
     mark = _case_mark(text.span(*span), value)
-    return found if mark is None else found + [mark + spot for spot in _places(text, *span, used)]
+    return [] if mark is None else [mark + spot for spot in _places(text, *span, used)]
 
 
 def _case_mark(raw: str, value: str) -> str | None:
@@ -369,28 +265,6 @@ def _places(text: Text, first: int, last: int, used: frozenset[str] | None) -> l
     return [spot for spot in found if _from_text(spot[0], spot[2:], text, used) == value]
 
 
-def _templates(value: str, state: RunState, used: frozenset[str] | None) -> list[str]:
-    # a value with words of the user in the middle of other words: ``Open tasks in %``
-    parts = read_text(value)
-    if not 2 <= len(parts.words) <= MAX_SPAN_WORDS or "%" in value or "|" in value:
-        return []
-    best: tuple[int, int, int] | None = None
-    for first in range(len(parts.words)):
-        last = first - 1
-        while last + 1 < len(parts.words) and state.user.find(parts.span(first, last + 1)):
-            last += 1
-        if last >= first and (best is None or last - first > best[0]):
-            best = (last - first, first, last)
-    if best is None or best[0] + 1 == len(parts.words):
-        return []
-    _, first, last = best
-    own = parts.span(first, last)
-    if not is_word(own) or (best[0] == 0 and shape_of(own) is None and not own[:1].isupper()):
-        return []
-    template = value[: parts.starts[first]] + "%" + value[parts.ends[last] :]
-    return [f"t|{template}|{_with_letter(spot, 'u')}" for spot in _in_text(own, state.user, used)][:_MAX_TEMPLATES]
-
-
 # --- words for them ---
 
 _IN_WORDS: Final = {
@@ -415,28 +289,18 @@ def describe(descriptor: str) -> str:
         return _IN_WORDS[descriptor]
     if descriptor.startswith("[]"):
         return "a list with " + describe(descriptor[2:])
-    if descriptor[0] == "&":
-        return "each of " + describe(descriptor[1:])
     if descriptor[0] in "^~":
         return describe(descriptor[1:])
     kind, _, rest = descriptor.partition("|")
-    if kind == "t":
-        template, _, source = rest.partition("|")
-        return f"“{template}” with {describe(source)}"
     if kind == "i":
         tool, _, parameter = rest.rpartition("|")
         return f"the same value as {parameter} of the earlier call to {tool}"
     if kind == "o":
         tool, _, path = rest.partition("|")
         return f"{path} in the output of {tool}"
-    if kind == "m":
-        tool, _, path = rest.partition("|")
-        return f"{path} in all outputs of {tool} since the user's message"
     if kind == "l":
         tool, path, how = rest.split("|")
-        how, _, named_by = how.partition("@")
-        named = f" where the user named {named_by}" if named_by else ""
-        return f"{_WHICH.get(how, 'the whole list')} {path} in the output of {tool}{named}"
+        return f"{_WHICH.get(how, 'the whole list')} {path} in the output of {tool}"
     where = "the user's words"
     if kind[0] == "x":
         tool, _, rest = rest.partition("|")
@@ -449,7 +313,6 @@ def _place(kind: str, rest: str) -> str:
     return {
         "a": f"{right} word(s) after “{left}” in",
         "b": f"the text between “{left}” and {f'“{right}”' if right else 'the end'} in",
-        "q": "the next quoted part of",
         "d": "the date in",
         "s": f"the next token of the form {rest} in",
     }[kind]

@@ -49,7 +49,6 @@ def _read_text_output(output: str) -> Observation:
 
 
 def read_output(output: Any) -> Observation:
-    """Addresses an output's values."""
     if isinstance(output, str):
         return _read_text_output(output)
     return Observation(*flatten(output), NO_TEXT)
@@ -127,7 +126,6 @@ class RunState:
         self.called: set[tuple[str, str]] = set()
 
     def copy(self) -> RunState:
-        """One that goes on from here."""
         other = RunState.__new__(RunState)
         for name in self.__slots__:
             value = getattr(self, name)
@@ -136,14 +134,12 @@ class RunState:
 
     @classmethod
     def of(cls, run: Run) -> RunState:
-        """Folds a whole run."""
         state = cls(cut=run.truncated)
         for event in run.events:
             state.push(event)
         return state
 
     def push(self, event: UserMessage | Turn) -> None:
-        """Takes the next event in."""
         self.stopped = isinstance(event, Turn) and any(step.status == "rejected" for step in event.steps)
         self.latest = event.steps if isinstance(event, Turn) else ()
         if isinstance(event, UserMessage):
@@ -237,7 +233,6 @@ class RunState:
         return ""
 
     def latest_output(self, tool: str) -> Observation | None:
-        """The latest successful output of a tool."""
         index = self.outputs.get(tool)
         return None if index is None else self.observation(index)
 
@@ -266,7 +261,6 @@ class Folds:
                 del self._kept[next(iter(self._kept))]
 
     def of(self, run: Run) -> RunState:
-        """The state after a run."""
         state, start = self.begin(run)
         last = latest_turn(run)
         for index in range(start, len(run.events)):
@@ -276,7 +270,6 @@ class Folds:
         return state
 
     def forget(self) -> None:
-        """Lets go of all."""
         with self._lock:
             self._kept.clear()
 
@@ -313,5 +306,4 @@ def parallel(tools: Iterable[str]) -> str:
 
 
 def slot_key(tool: str, parameter: str) -> str:
-    """Key of a (tool, parameter) pair in the tables."""
     return f"{tool}{SEPARATOR}{parameter}"

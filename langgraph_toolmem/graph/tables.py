@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-from langgraph_toolmem.base import shapes
-from langgraph_toolmem.base.shapes import Shape
 from langgraph_toolmem.graph.operations import Forgotten
 
 MAX_SUCCESSORS: Final = 12
@@ -30,13 +28,10 @@ class CountTable:
     __slots__ = ("max_items", "max_rows", "rows", "width")
 
     def __init__(self, max_rows: int, *, width: int = 1, max_items: int = MAX_SUCCESSORS) -> None:
-        self.max_rows = max_rows
-        self.width = width
-        self.max_items = max_items
+        self.max_rows, self.width, self.max_items = max_rows, width, max_items
         self.rows: dict[str, dict[str, list[float]]] = {}
 
     def add(self, key: str, item: str, column: int = 0, amount: float = 1) -> None:
-        """Add to one number."""
         row = self.rows.get(key)
         if row is None:
             if len(self.rows) >= self.max_rows * 1.1:
@@ -59,24 +54,6 @@ class CountTable:
         for _, _, key in heapq.nsmallest(excess, totals):
             del self.rows[key]
 
-    def to_state(self) -> dict[str, Any]:
-        """Return plain containers."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> CountTable:
-        """Restore a table from `to_state`."""
-        table = cls(state["max_rows"], width=state["width"], max_items=state["max_items"])
-        table.rows = state["rows"]
-        return table
-
-
-def counts(width: int) -> Shape:
-    """Return the shape of a `CountTable`'s state."""
-    rows = shapes.each(shapes.each(shapes.numbers(width)))
-    sizes = {"max_rows": shapes.number, "max_items": shapes.number}
-    return shapes.fields(width=lambda value: value == width, rows=rows, **sizes)
-
 
 class WitnessTable:
     """``key -> item -> contributors``: up to `enough` different runs and users each.
@@ -87,13 +64,10 @@ class WitnessTable:
     __slots__ = ("enough", "max_items", "max_rows", "rows")
 
     def __init__(self, max_rows: int, *, max_items: int = 64, enough: int = 3) -> None:
-        self.max_rows = max_rows
-        self.max_items = max_items
-        self.enough = enough
+        self.max_rows, self.max_items, self.enough = max_rows, max_items, enough
         self.rows: dict[str, dict[str, list[list[str]]]] = {}
 
     def add(self, key: str, item: str, run: str, user: str | None) -> None:
-        """Add a contributor."""
         row = self.rows.get(key)
         if row is None:
             if len(self.rows) >= self.max_rows:
@@ -164,21 +138,3 @@ class WitnessTable:
                     del row[item]
                     removed += lost
         return removed
-
-    def to_state(self) -> dict[str, Any]:
-        """Return plain containers."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> WitnessTable:
-        """Restore a table from `to_state`."""
-        table = cls(state["max_rows"], max_items=state["max_items"], enough=state["enough"])
-        table.rows = state["rows"]
-        return table
-
-
-WITNESSES: Final = shapes.fields(
-    **dict.fromkeys(("max_rows", "max_items", "enough"), shapes.number),
-    rows=shapes.each(shapes.each(shapes.row(shapes.items(shapes.text), shapes.items(shapes.text)))),
-)
-"""The shape of a `WitnessTable`'s state."""

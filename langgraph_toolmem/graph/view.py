@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
-from langgraph_toolmem.base.shapes import Shape, each, number, row
 from langgraph_toolmem.graph.evidence import HIT, MISS, OPEN, EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Count, Forgotten, Operation, Record
 from langgraph_toolmem.graph.state import PARALLEL, SEPARATOR, WORDS
@@ -24,7 +23,6 @@ class ToolCounts:
 
     @property
     def calls(self) -> int:
-        """Their sum."""
         return self.ok + self.failed
 
 
@@ -76,7 +74,6 @@ class GraphView:
 
     @property
     def calls(self) -> int:
-        """Number of all calls."""
         return sum(counts.calls for counts in self.tools.values())
 
 
@@ -110,7 +107,7 @@ def _flows(graph: EvidenceGraph) -> list[FlowView]:
         tool, parameter = slot.split(SEPARATOR)
         for descriptor, cell in sources.items():
             kind, _, rest = descriptor.removeprefix("[]").partition("|")
-            if kind not in ("i", "o", "l", "m"):
+            if kind not in ("i", "o", "l"):
                 continue
             source, _, path = rest.rpartition("|") if kind == "i" else rest.partition("|")
             direction: Literal["in", "out"] = "in" if kind == "i" else "out"
@@ -153,14 +150,13 @@ class NewestRuns(Table):
     """
 
     name = "newest_runs"
-    shapes: ClassVar[Mapping[str, Shape]] = {"runs": each(row(number, each(number)))}
+    parts = ("runs",)
 
     def __init__(self, graph: EvidenceGraph) -> None:
         super().__init__(graph)
         self.runs: dict[str, list[Any]] = {}
 
     def handlers(self) -> Mapping[type[Operation], Handler]:
-        """See `Table`."""
         return {RunCounted: self._count}
 
     def _count(self, run: str, when: float, counted: dict[str, float]) -> None:
@@ -172,7 +168,6 @@ class NewestRuns(Table):
             del self.runs[min(self.runs, key=lambda name: (self.runs[name][0], name))]
 
     def forget(self, gone: Forgotten) -> int:
-        """See `Table`."""
         for run in gone.runs:
             self.runs.pop(run, None)
         return 0

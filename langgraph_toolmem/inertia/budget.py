@@ -23,11 +23,10 @@ import math
 from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from langgraph_toolmem.base.intervals import interval, lower_limit
-from langgraph_toolmem.base.shapes import Shape, each, items, number, numbers, row
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table, turns_seen
+from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Operation
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 
@@ -120,11 +119,11 @@ class Budget(Table):
     """
 
     name = "budget"
-    shapes: ClassVar[Mapping[str, Shape]] = {
-        "blocks": each(each(numbers(4))),
-        "record": each(numbers(5)),
-        "checks": each(items(row(number, number, number))),
-    }
+    parts = (
+        "blocks",
+        "record",
+        "checks",
+    )
 
     def __init__(self, graph: EvidenceGraph) -> None:
         super().__init__(graph)
@@ -295,7 +294,7 @@ class Budget(Table):
 
         As long as nothing was done yet, no room is no failure: `learning` has the turns so far and those needed.
         """
-        turns = turns_seen(self.graph.counters)
+        turns = self.graph.turns
         record = [sum(column) for column in zip(*self.record.values(), strict=True)]
         acted = any(self.graph.counters.get(f"acted_{end}") for end in ("ok", "failed", "stopped"))
         left = self.opens_in(policy)

@@ -25,11 +25,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from langgraph_toolmem.base.intervals import at_most, lower_limit
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.shapes import Shape, each, items, maybe, number, row, text
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Forgotten, Operation, Record
@@ -237,10 +236,10 @@ class Cases(Table):
     """
 
     name = "cases"
-    shapes: ClassVar[Mapping[str, Shape]] = {
-        "pairs": each(each(row(number, number, number, number, items(text), each(number), text, maybe(text)))),
-        "places": each(row(number, each(number))),
-    }
+    parts = (
+        "pairs",
+        "places",
+    )
 
     def __init__(self, graph: EvidenceGraph) -> None:
         super().__init__(graph)

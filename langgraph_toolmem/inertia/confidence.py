@@ -13,10 +13,9 @@ import math
 from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from langgraph_toolmem.base import exits, locks
-from langgraph_toolmem.base.shapes import Shape, items, number, row, text
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Operation
 
@@ -67,7 +66,10 @@ class Examples(Table):
     """
 
     name = "confidence"
-    shapes: ClassVar[Mapping[str, Shape]] = {"examples": items(row(number, text, number)), "seen": number}
+    parts = (
+        "examples",
+        "seen",
+    )
 
     def __init__(self, graph: EvidenceGraph) -> None:
         super().__init__(graph)

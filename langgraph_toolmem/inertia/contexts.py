@@ -10,14 +10,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.shapes import Shape
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Forgotten, Operation
 from langgraph_toolmem.graph.state import START, WORDS, RunState, parallel
-from langgraph_toolmem.graph.tables import WITNESSES, CountTable, WitnessTable, counts
+from langgraph_toolmem.graph.tables import CountTable, WitnessTable
 from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.values import canon_args
 
@@ -78,7 +77,10 @@ class CallContexts(Table):
     """
 
     name = "calls"
-    shapes: ClassVar[Mapping[str, Shape]] = {"followed": counts(1), "known": WITNESSES}
+    parts = (
+        "followed",
+        "known",
+    )
 
     def __init__(self, graph: EvidenceGraph) -> None:
         super().__init__(graph)
@@ -138,15 +140,6 @@ class CallContexts(Table):
         for call in [call for call, texts in self.known.rows.items() if not texts]:
             del self.known.rows[call]
         return lost
-
-    def to_state(self) -> dict[str, Any]:
-        """See `Table`."""
-        return {"followed": self.followed.to_state(), "known": self.known.to_state()}
-
-    def load(self, state: dict[str, Any]) -> None:
-        """See `Table`."""
-        self.followed = CountTable.from_state(state["followed"])
-        self.known = WitnessTable.from_state(state["known"])
 
 
 def call_key(tool: str, args: str) -> str:

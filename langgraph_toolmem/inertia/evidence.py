@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from langgraph_toolmem.base.shapes import Shape, anything, each, items, maybe, number, row, text
 from langgraph_toolmem.graph.evidence import HIT, MISS, OPEN, TURNS_OPEN, EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Forgotten, Operation
 from langgraph_toolmem.graph.state import SEPARATOR
-from langgraph_toolmem.graph.tables import CountTable, counts
+from langgraph_toolmem.graph.tables import CountTable
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX
 
 MAX_RULES: Final = 40_000
@@ -105,11 +104,11 @@ class InertiaEvidence(Table):
     """
 
     name = "inertia"
-    shapes: ClassVar[Mapping[str, Shape]] = {
-        "rules": counts(2),
-        "open_turns": each(row(items(text), items(items(text)), items(anything), number, maybe(text), maybe(number))),
-        "closed_turns": items(text),
-    }
+    parts = (
+        "rules",
+        "open_turns",
+        "closed_turns",
+    )
 
     def __init__(self, graph: EvidenceGraph) -> None:
         super().__init__(graph)
@@ -177,14 +176,10 @@ class InertiaEvidence(Table):
 
     def to_state(self) -> dict[str, Any]:
         """See `Table`."""
-        return {
-            "rules": self.rules.to_state(),
-            "open_turns": {turn: list(opened.values()[1:]) for turn, opened in self.open_turns.items()},
-            "closed_turns": list(self.closed_turns),
-        }
+        opened = {turn: list(opened.values()[1:]) for turn, opened in self.open_turns.items()}
+        return super().to_state() | {"open_turns": opened}
 
     def load(self, state: dict[str, Any]) -> None:
         """See `Table`."""
-        self.rules = CountTable.from_state(state["rules"])
+        super().load(state)
         self.open_turns = {turn: TurnOpened(turn, *begun) for turn, begun in state["open_turns"].items()}
-        self.closed_turns = dict.fromkeys(state["closed_turns"])

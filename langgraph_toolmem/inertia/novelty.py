@@ -21,9 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from langgraph_toolmem.base.shapes import Shape, each, items, number, row
 from langgraph_toolmem.graph.cases import CaseIndex, Neighbour
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Operation
@@ -94,7 +93,7 @@ class NoveltyRecord(Table):
     """
 
     name = "novelty"
-    shapes: ClassVar[Mapping[str, Shape]] = {"spread": each(items(row(*[number] * (1 + len(SAME)))))}
+    parts = ("spread",)
 
     def __init__(self, graph: EvidenceGraph) -> None:
         super().__init__(graph)

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from langgraph_toolmem.base.shapes import Shape, each, items, maybe, number, row, text
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import HOUR, Forgotten, Operation, Outcome
 from langgraph_toolmem.navigator import fields
@@ -75,12 +74,12 @@ class NavigatorEvidence(Table):
     """
 
     name = "navigator"
-    shapes: ClassVar[Mapping[str, Shape]] = {
-        "days": each(each(row(number, each(number))), key=str.isdigit),
-        "left": each(row(number, maybe(number))),
-        "shifts": row(number, each(each(number))),
-        "outputs": each(each(row(items(text), text))),
-    }
+    parts = (
+        "days",
+        "left",
+        "shifts",
+        "outputs",
+    )
 
     def __init__(self, graph: EvidenceGraph) -> None:
         super().__init__(graph)

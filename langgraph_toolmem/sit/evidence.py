@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from langgraph_toolmem.base.shapes import Shape, each, maybe, number, row, text
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Forgotten, Operation, Verdict
-from langgraph_toolmem.graph.tables import CountTable, counts
 from langgraph_toolmem.sit.walks import Walks
 
 MAX_DRAFTS: Final = 5_000
@@ -66,11 +64,7 @@ class SITEvidence(Table):
     """
 
     name = "sit"
-    shapes: ClassVar[Mapping[str, Shape]] = {
-        "edges": counts(4),
-        "walks": each(row(maybe(number), each(row(text, text)), number)),
-        "drafts": each(each(row(text, text, text, text, text))),
-    }
+    parts = ("drafts",)
 
     def __init__(self, graph: EvidenceGraph) -> None:
         super().__init__(graph)
@@ -129,9 +123,9 @@ class SITEvidence(Table):
 
     def to_state(self) -> dict[str, Any]:
         """See `Table`."""
-        return {"edges": self.walks.edges.to_state(), "walks": self.walks.runs, "drafts": self.drafts}
+        return super().to_state() | {"edges": self.walks.edges.rows, "walks": self.walks.runs}
 
     def load(self, state: dict[str, Any]) -> None:
         """See `Table`."""
-        self.walks.edges = CountTable.from_state(state["edges"])
-        self.walks.runs, self.drafts = state["walks"], state["drafts"]
+        super().load(state)
+        self.walks.edges.rows, self.walks.runs = state["edges"], state["walks"]

@@ -5,13 +5,9 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
-import chromadb
 import pytest
-from chromadb.config import Settings
 from desk import history
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -86,7 +82,7 @@ def test_here_a_later_verdict_stands_whatever_the_clock_says(now: float) -> None
     clock = [1e9]
     with ToolMemory.ephemeral(methods=[], now=lambda: clock[0]) as memory:
         memory.finish(history(4), thread_id="t", success=True)
-        run = memory.core.verdicts.feedback("t", score=1.0)
+        run = memory.core.events.feedback("t", score=1.0)
         for score in (0.0, 1.0, 0.0):
             clock[0] = 1e9 + now
             memory.feedback("t", score=score)
@@ -147,33 +143,11 @@ def test_workers_that_judge_the_same_runs_agree_once_they_have_exchanged(acts: l
         runs = [next(iter(one.core.episodes.runs(thread))) for thread in threads]
         for worker, run, score, seconds in acts:
             workers.clocks[worker] += seconds
-            (one, two)[worker].core.verdicts.judge(runs[run], score, None, f"user {worker}")
+            (one, two)[worker].core.events.judge(runs[run], score, None, f"user {worker}")
         workers.exchange()
         assert one.core.graph.runs == two.core.graph.runs
         assert sit(one).walks.runs == sit(two).walks.runs
         assert {place: list(map(pytest.approx, cell)) for place, cell in edges_of(one).items()} == edges_of(two)
-
-
-@pytest.mark.parametrize("first", [0, 1])
-def test_the_row_of_a_run_ends_with_the_verdict_that_stands(tmp_path: Path, first: int) -> None:
-    """Whichever worker wrote its verdict into Chroma last."""
-    client = chromadb.PersistentClient(tmp_path, settings=Settings(anonymized_telemetry=False))
-    workers = Workers(methods=lambda: [Entries()], chroma=client)
-    with closing(client), workers as (one, two):
-        one.finish(history(4, "Zoe"), thread_id="t")
-        assert one.flush()
-        workers.exchange()
-        [run] = one.core.episodes.runs("t")
-        later = [two, one] if first else [one, two]
-        workers.clocks = [1_000_002.0, 1_000_001.0]
-        for memory in later:
-            memory.core.verdicts.judge(run, float(memory is one), None, None)
-            assert memory.flush()
-        workers.exchange()
-        workers.exchange()
-        for memory in (one, two):
-            assert memory.core.score_of(run) == 1.0
-            assert [each.score for each in memory.entries.rows.of(run, memory.core.users.of(None))] == [1.0]
 
 
 def test_a_verdict_that_comes_while_methods_are_told_of_the_end_reaches_all() -> None:
@@ -181,7 +155,7 @@ def test_a_verdict_that_comes_while_methods_are_told_of_the_end_reaches_all() ->
         name = "hasty"
 
         def ended(self, ended: Any) -> None:
-            memory.core.verdicts.note(ended.run.digest, 1.0, "fine", None)
+            memory.core.events.note(ended.run.digest, 1.0, "fine", None)
 
         def judged(self, judged: Any) -> None:
             pass

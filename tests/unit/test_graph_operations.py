@@ -7,13 +7,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
 from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.base.locks import rlock
-from langgraph_toolmem.base.shapes import Shape, each, number
 from langgraph_toolmem.core import ledger
 from langgraph_toolmem.graph import evidence, view
 from langgraph_toolmem.graph import operations as core
@@ -191,7 +189,7 @@ class Reminded(Operation):
 
 class Reminders(Table):
     name = "reminders"
-    shapes: ClassVar[Mapping[str, Shape]] = {"counts": each(number)}
+    parts = ("counts",)
 
     def __init__(self, graph: EvidenceGraph) -> None:
         super().__init__(graph)
@@ -230,7 +228,7 @@ def test_a_table_is_kept_over_processes_that_do_not_know_it(tmp_path: Path) -> N
 def test_a_table_whose_state_cannot_be_used_is_dropped_and_the_rest_is_kept(tmp_path: Path) -> None:
     first = opened(tmp_path, Reminders)
     first.append(None, [Reminded("call Bo"), core.Count("turns")])
-    first.graph.register(Reminders).counts["call Bo"] = "often"  # type: ignore[assignment]
+    first.graph.register(Reminders).counts = ["call Bo"]  # type: ignore[assignment]
     first.snapshot()
     first.close()
     later = opened(tmp_path)

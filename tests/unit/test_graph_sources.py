@@ -13,7 +13,6 @@ from langgraph_toolmem.graph.sources import MISSING, describe, discover, evaluat
 from langgraph_toolmem.runs.values import canon
 
 SLOT = ("read", "id")
-TWO = [call("who", {"n": 1}, {"mail": "a@x"}), call("who", {}, {"mail": 7})]
 LISTED = call("search", {"query": "invoices"}, {"hits": [{"id": "m1", "from": "Ann Lee"}, {"id": "m2", "from": "Bo"}]})
 
 
@@ -33,15 +32,11 @@ LISTED = call("search", {"query": "invoices"}, {"hits": [{"id": "m1", "from": "A
         ("l|search|$.hits[*].id|only", [LISTED], MISSING),
         ("l|search|$.hits[*].id|only", [call("search", {}, {"hits": [{"id": "m9"}]})], "m9"),
         ("l|search|$.hits[*].id|all", [LISTED], ["m1", "m2"]),
-        ("l|search|$.hits[*].id|next@$.hits[*].from", [user("Open the mail of Ann Lee"), LISTED], "m1"),
-        ("l|search|$.hits[*].id|only@$.hits[*].from", [user("Open the mail of Ann Lee"), LISTED], "m1"),
-        ("l|search|$.hits[*].id|only@$.hits[*].from", [user("Open a mail"), LISTED], MISSING),
         ("ua|mail from|2", [user("Open the mail from Ann Lee now")], "Ann Lee"),
         ("ua|from|1", [user("Open the mail from Ann Lee now")], "Ann"),
         ("ua|from|9", [user("Open the mail from Ann Lee now")], MISSING),
         ("ub|called|please", [user("Make a task called buy milk please")], "buy milk"),
         ("ub|called|", [user("Make a task called buy milk")], "buy milk"),
-        ("uq|", [user("Write 'hello there' to Ann")], "hello there"),
         ("us|#A999", [user("Cancel order #W123 and #W456")], "#W123"),
         ("us|#A999", [user("Cancel order #W123 and #W456"), call("read", {"id": "#W123"})], "#W456"),
         ("ud|2024-%s", [user("What is on November 3rd?")], "2024-11-03"),
@@ -52,22 +47,12 @@ LISTED = call("search", {"query": "invoices"}, {"hits": [{"id": "m1", "from": "A
         ("xa|help|ticket|1", [call("help", {}, "Opened ticket T9 for you.")], "T9"),
         ("xb|help|ticket|for", [call("help", {}, "Opened ticket T9 for you.")], "T9"),
         ("xs|help|A9", [call("help", {}, "Opened ticket T9 for you.")], "T9"),
-        ("xq|help|", [call("help", {}, "Use the tag 'late fee' here.")], "late fee"),
         ("xs|never|A9", [LISTED], MISSING),
         ("[]us|#A999", [user("Cancel order #W123")], ["#W123"]),
-        ("&ub|with|", [user("Meet with Ann Lee, Bo and Cy")], ["Ann Lee", "Bo", "Cy"]),
-        ("&ub|with|", [user("Meet with Ann Lee")], MISSING),
-        (
-            "m|who|$.mail",
-            [user("Hi"), call("who", {"n": 1}, {"mail": "a@x"}), call("who", {}, {"mail": 7})],
-            ["a@x", 7],
-        ),
-        ("m|who|$.mail", [TWO[0], user("Hi"), TWO[1]], MISSING),
         ("[]l|search|$.hits[*].id|all", [LISTED], MISSING),
         ("^ua|from|1", [user("Mail from ann")], "Ann"),
         ("~ua|from|1", [user("Mail from ANN")], "ann"),
         ("^o|whoami|$.id", [call("whoami", {}, {"id": 7})], MISSING),
-        ("t|Tasks in %!|ua|in|1", [user("Open tasks in Backlog")], "Tasks in Backlog!"),
     ],
 )
 def test_each_kind_of_source(descriptor: str, parts: list[Any], value: Any):
@@ -88,7 +73,7 @@ def test_the_output_of_a_failed_call_is_no_source():
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("m1", {"l|search|$.hits[*].id|next", "l|search|$.hits[*].id|next@$.hits[*].from"}),
+        ("m1", {"l|search|$.hits[*].id|next"}),
         ("m2", {"l|search|$.hits[*].id|last"}),
         ("invoices", {"i|search|query"}),
         (["m1", "m2"], {"l|search|$.hits[*].id|all"}),
@@ -160,7 +145,6 @@ def test_whatever_is_found_gives_the_value_again(texts, made, value):
     [
         ("ua|from|1", False),
         ("[]ub|from|to", False),
-        ("t|Tasks in %|ua|in|1", True),
         ("ud|2024-%s with Dr. Smith", True),
         ("xd|help|2024-%s", True),
         ("us|#A999", False),

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.graph.tables import CountTable, WitnessTable
-from langgraph_toolmem.stores.snapshot import dumps, loads
 
 
 def test_counts_by_column():
@@ -137,15 +136,3 @@ def test_witness_rows_and_items_are_bounded():
     table.add("l", "v", "r", None)
     table.add("m", "v", "r", None)
     assert list(table.rows) == ["l", "m"]
-
-
-def test_both_tables_survive_storage():
-    counts = CountTable(7, width=2, max_items=5)
-    counts.add("k", "a", 1, 2.5)
-    seen = WitnessTable(7, max_items=5, enough=2)
-    seen.add("k", "v", "r", "A")
-
-    again = CountTable.from_state(loads(dumps(counts.to_state())))
-    assert (again.rows, again.max_rows, again.width, again.max_items) == (counts.rows, 7, 2, 5)
-    seen_again = WitnessTable.from_state(loads(dumps(seen.to_state())))
-    assert (seen_again.rows, seen_again.max_rows, seen_again.max_items, seen_again.enough) == (seen.rows, 7, 5, 2)
