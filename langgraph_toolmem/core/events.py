@@ -25,7 +25,8 @@ from langgraph_toolmem.graph.learning import attempt_digest, learn_turn, turn_di
 from langgraph_toolmem.graph.operations import Outcome, Record
 from langgraph_toolmem.graph.state import Folds, RunState, latest_turn
 from langgraph_toolmem.graph.view import counted
-from langgraph_toolmem.runs.executions import ExecutionLog, last_step
+from langgraph_toolmem.runs.executions import ExecutionLog, History, last_step
+from langgraph_toolmem.runs.messages import entries_of
 from langgraph_toolmem.runs.run import Execution, Run, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
 
@@ -157,9 +158,9 @@ class Events:
             MessageError: the messages cannot be read; nothing was learned.
             NamespaceError: the namespace needs a user id.
         """
-        read, history = self._executions.read, list(messages)
-        turn = read(history, thread_id).next_key
-        run, user = self._begun([*history, *answer], thread_id, user_id)
+        history = messages if isinstance(messages, History) else History(messages)
+        turn = self._executions.read(history, thread_id).next_key
+        run, user = self._begun(history.plus(answer), thread_id, user_id)
         with self._evidence.lock:
             if turn is not None:
                 self._executions.begins(turn)
@@ -202,7 +203,7 @@ class Events:
             MessageError: `messages` cannot be read; nothing was learned.
             NamespaceError: the namespace needs a user id.
         """
-        evidence = self._evidence
+        evidence, messages = self._evidence, History(entries_of(messages))
         run, user = self._begun(messages, thread_id, user_id)
         with evidence.lock:
             found = last_step(run, call_id)
@@ -234,7 +235,7 @@ class Events:
         Returns:
             How many turns were new.
         """
-        evidence = self._evidence
+        evidence, messages = self._evidence, History(entries_of(messages))
         run, user = self._begun(messages, thread_id, user_id)
         with evidence.lock:
             found = last_step(run, call_id)
@@ -275,9 +276,9 @@ class Events:
         evidence = self._evidence
         with evidence.lock:
             evidence.store.refresh()
-            if new_messages := self._episodes.new(run):
-                evidence.apply(None, new_messages, user=user.digest, run=run.digest)
             state, start = self._folds.begin(run)
+            if new_messages := self._episodes.new(run, start):
+                evidence.apply(None, new_messages, user=user.digest, run=run.digest)
             last = latest_turn(run)
             at_hand = self._catalogue.specs if specs is None else specs
             new, thought, scratch = 0, _thought_before(run, start), dict[str, Any]()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from langgraph_toolmem.base import locks
@@ -15,6 +15,23 @@ MAX_KEPT: Final = 4_096
 """Executions and turns kept in RAM; the oldest leave."""
 MAX_THREADS: Final = 128
 """Threads whose parsed prefix is kept; the least recently read leave."""
+
+
+class History(list[Any]):
+    """The messages of one model call: while it lasts they stay as they are, and are compared with the thread once.
+
+    A list of the host's may change between two readings, so each reading compares it.
+    """
+
+    reading: tuple[Any, ...] = ()
+    run: Run
+    prefix: Prefix | None = None
+
+    def plus(self, messages: Iterable[Any]) -> History:
+        """Return the history with these messages after it."""
+        longer = History([*self, *messages])
+        longer.prefix = self.prefix
+        return longer
 
 
 class ExecutionLog:
@@ -36,20 +53,29 @@ class ExecutionLog:
         self._known = known
         self.heads: dict[str, tuple[str, str]] = {}
         self.prefixes: dict[Any, Prefix] = {}
+        self._changes = 0
         self._lock = locks.lock()
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
         """Parse messages into a run, with calls as recorders saw them. Only what is new in a thread is parsed.
 
+        A `History` that was read before is read again only if an execution was seen since.
+
         Raises:
             MessageError: they cannot be read.
         """
-        entries, known = list(entries_of(messages)), self._known(thread_id)
+        history = messages if isinstance(messages, History) else History(entries_of(messages))
+        reading = self, self._changes, thread_id
+        if history.reading == reading:
+            return history.run
+        entries, known = list(history), self._known(thread_id)
         heads = self.heads if thread_id is None else {}
         first = entries[0] if thread_id is None and entries else None
         key = thread_id if first is None else (getattr(first, "id", None), str(getattr(first, "content", "")))
         prefix = self.prefixes.get(key)
-        run, after = read_on(prefix, entries, thread_id, self.executions, self.turns, known, heads)
+        how: dict[str, Any] = {"compared": history.prefix is prefix}
+        run, after = read_on(prefix, entries, thread_id, self.executions, self.turns, known, heads, **how)
+        history.reading, history.run, history.prefix = reading, run, after
         if after is not None and after is not prefix:
             with self._lock:
                 self.prefixes.pop(key, None)
@@ -62,10 +88,12 @@ class ExecutionLog:
     def forget(self) -> None:
         """Drop all parsed prefixes."""
         with self._lock:
+            self._changes += 1
             self.prefixes.clear()
 
     def _drop_prefixes_with(self, key: str) -> None:
         with self._lock:
+            self._changes += 1
             for thread in [thread for thread, prefix in self.prefixes.items() if key in prefix.keys]:
                 del self.prefixes[thread]
 
@@ -89,9 +117,10 @@ class ExecutionLog:
 
     def begins(self, turn: str) -> None:
         """Note that a recorder watches this turn from its beginning."""
-        self._drop_prefixes_with(turn)
-        self.turns[turn] = None
-        _bound(self.turns)
+        if turn not in self.turns:
+            self._drop_prefixes_with(turn)
+            self.turns[turn] = None
+            _bound(self.turns)
 
 
 def last_step(run: Run, call_id: str) -> tuple[Turn, ExecutedCall] | None:

@@ -150,7 +150,7 @@ class Prefix:
         if all(map(is_, messages, entries)):
             return self if self.parts.are_there() else None
         head = list(entries[: len(messages)])
-        if not all(map(_is_equal, messages, head)):
+        if any(list(map(of, messages)) != list(map(of, head)) for of in (type, vars)):
             return None
         parts = _Parts.of(head)
         equal = self.parts.contents == parts.contents and self.parts.calls == parts.calls
@@ -187,10 +187,6 @@ def _calls_of(answers: Iterable[AIMessage]) -> Iterator[Any]:
     return chain.from_iterable(map(attrgetter("tool_calls"), answers))
 
 
-def _is_equal(message: BaseMessage, entry: Any) -> bool:
-    return entry is message or (type(entry) is type(message) and vars(entry) == vars(message))
-
-
 def read_on(
     prefix: Prefix | None,
     entries: Sequence[Any],
@@ -199,14 +195,19 @@ def read_on(
     watched: Container[str],
     known: Mapping[str, str],
     heads: Mapping[str, tuple[str, str]],
+    *,
+    compared: bool = False,
 ) -> tuple[Run, Prefix | None]:
     """Read a history of which a prefix may have been read before; see `parse_run` for the rest.
+
+    Args:
+        compared: True if the history is known to begin with the prefix.
 
     Returns:
         The run, equal to one read from the beginning, and the prefix that the next reading may begin with; None if
         there is none: the head of the history is missing, or no model answered in it.
     """
-    prefix = None if prefix is None else prefix.of(entries, known)
+    prefix = prefix if prefix is None or compared else prefix.of(entries, known)
     reader = _Reader(thread_id, "") if prefix is None else prefix.reader.copy()
     start = 0 if prefix is None else len(prefix.parts.messages)
     last = next((i for i in range(len(entries) - 1, start, -1) if isinstance(entries[i], AIMessage)), None)
