@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from langgraph_toolmem.base.checks import options_named
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.twins import twin
+from langgraph_toolmem.base.threads import twin
 from langgraph_toolmem.core.core import DEFAULT_NAMESPACE, Core
 from langgraph_toolmem.core.forgetting import Forgetting, seconds_of
 from langgraph_toolmem.core.jobs import FLUSH_SECONDS

@@ -23,37 +23,30 @@ def check(state: Mapping[str, Any], shapes: Mapping[str, Shape], where: str = ""
 
 
 def anything(_value: Any) -> bool:
-    """Accept any value."""
     return True
 
 
 def text(value: Any) -> bool:
-    """Accept a text."""
     return type(value) is str
 
 
 def number(value: Any) -> bool:
-    """Accept a number or a bool."""
     return type(value) in (int, float, bool)
 
 
 def numbers(count: int) -> Shape:
-    """Accept a list of so many numbers."""
     return lambda value: type(value) is list and len(value) == count and all(map(number, value))
 
 
 def maybe(shape: Shape) -> Shape:
-    """Accept None, or a value of the shape."""
     return lambda value: value is None or shape(value)
 
 
 def items(shape: Shape) -> Shape:
-    """Accept a list of values of one shape."""
     return lambda value: type(value) is list and all(map(shape, value))
 
 
 def row(*shapes: Shape) -> Shape:
-    """Accept a list of exactly these values."""
     return lambda value: (
         type(value) is list
         and len(value) == len(shapes)

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.checks import check_seconds
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.catalogue import Catalogue, Declarations, without_own
 from langgraph_toolmem.core.episodes import Episodes, EpisodesTable
 from langgraph_toolmem.core.events import Events
@@ -121,7 +121,7 @@ class Core(Evidence):
             *(table for each in self.listeners for table in each.tables),
         ]
         how: dict[str, Any] = {"fsync": fsync, "read_only": read_only, "shared": store is not None}
-        log = EventStore(home, lock=locks.rlock(), tables=tables, **how)
+        log = EventStore(home, lock=threads.rlock(), tables=tables, **how)
         super().__init__(log, users, now=now, read_only=read_only)
         if store is not None:
             self.shared = SharedLog(store, self.graph_namespace, self.store, now=now, **limits)
@@ -158,7 +158,7 @@ class Core(Evidence):
         )
         self.verdicts = self.events.verdicts
         if self.folder is not None or store is not None:
-            locks.tell(self)
+            threads.at_fork(self)
 
     def close(self) -> None:
         """See `ToolMemory.close`."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.shapes import Shape, each, number, row, text
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Forgotten, Operation, Record
 from langgraph_toolmem.runs.run import Run, UserMessage

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Literal
 
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.catalogue import Catalogue
 from langgraph_toolmem.core.episodes import Episodes, witness
 from langgraph_toolmem.core.evidence import Evidence

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.shapes import Shape, each, numbers
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.graph.evidence import SCORE, EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Forgotten, Operation, Record

@@ -9,7 +9,7 @@ from typing import Final
 
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.episodes import Episodes
 from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.core.jobs import Jobs

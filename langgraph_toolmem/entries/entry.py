@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.text import as_text, shortened
+from langgraph_toolmem.base.text import as_text, digest, shortened
 from langgraph_toolmem.graph.operations import GOOD
 from langgraph_toolmem.runs.messages import Status
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn

@@ -28,8 +28,8 @@ from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.intervals import at_most, lower_limit
-from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.shapes import Shape, each, items, maybe, number, row, text
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Forgotten, Operation, Record

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from langgraph_toolmem.base.keys import canonical, digest
+from langgraph_toolmem.base.text import canonical, digest
 from langgraph_toolmem.core.catalogue import suggested
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.entropy import InertiaMeter, InertiaTest

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from langgraph_toolmem.base import locks
-from langgraph_toolmem.base.keys import looks_unique
+from langgraph_toolmem.base import threads
+from langgraph_toolmem.base.text import looks_unique
 from langgraph_toolmem.runs.messages import entries_of
 from langgraph_toolmem.runs.run import ExecutedCall, Execution, Run, Turn, UserMessage
 from langgraph_toolmem.runs.trajectory import Prefix, read_on
@@ -54,7 +54,7 @@ class ExecutionLog:
         self.heads: dict[str, tuple[str, str]] = {}
         self.prefixes: dict[Any, Prefix] = {}
         self._changes = 0
-        self._lock = locks.lock()
+        self._lock = threads.lock()
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
         """Parse messages into a run, with calls as recorders saw them. Only what is new in a thread is parsed.

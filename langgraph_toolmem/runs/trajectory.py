@@ -34,7 +34,7 @@ from langchain_core.messages import (
 from langchain_core.prompt_values import PromptValue
 
 from langgraph_toolmem.base.errors import MessageError
-from langgraph_toolmem.base.keys import canonical, digest, looks_unique
+from langgraph_toolmem.base.text import canonical, digest, looks_unique
 from langgraph_toolmem.runs.messages import (
     HOW,
     Status,

@@ -12,8 +12,8 @@ from typing import ClassVar
 import pytest
 
 from langgraph_toolmem.base.errors import GraphFileError
-from langgraph_toolmem.base.locks import rlock
 from langgraph_toolmem.base.shapes import Shape, each, number
+from langgraph_toolmem.base.threads import rlock
 from langgraph_toolmem.core import ledger
 from langgraph_toolmem.graph import evidence, view
 from langgraph_toolmem.graph import operations as core

@@ -18,7 +18,7 @@ from langgraph_toolmem import (
     StorageError,
     ToolMemory,
 )
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core import rows as core_rows
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.entries.critique import Critique
