@@ -18,6 +18,7 @@ from langgraph_toolmem.atoms.abstract import Pattern, asked
 from langgraph_toolmem.atoms.atoms import Atom, merge_all
 from langgraph_toolmem.atoms.extract import Extracted
 from langgraph_toolmem.atoms.writer import worded
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, ToolMemoryError, log_failure
 from langgraph_toolmem.base.text import canonical, digest, shortened
 from langgraph_toolmem.offline.coldstart.budget import Budget
