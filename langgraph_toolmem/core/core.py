@@ -33,7 +33,8 @@ from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.cold_start import forget_user
-from langgraph_toolmem.stores.events import EventStore, Fsync
+from langgraph_toolmem.stores.events import EventStore
+from langgraph_toolmem.stores.remote import DEADLINE
 from langgraph_toolmem.stores.shared import SharedLog
 from langgraph_toolmem.stores.vectors import VectorStore
 
@@ -92,16 +93,13 @@ class Core(Evidence):
         store: BaseStore | None,
         namespace: tuple[str, ...],
         graph_namespace: tuple[str, ...],
-        fsync: Fsync,
         read_only: bool,
         now: Callable[[], float],
         holdout: float,
-        seed: int,
-        store_timeout: float,
         step_timeout: float,
         ages: bool,
     ) -> None:
-        limits: dict[str, Any] = {"deadline": check_seconds("store_timeout", store_timeout)}
+        limits: dict[str, Any] = {"deadline": DEADLINE}
         limits["patience"] = check_seconds("step_timeout", step_timeout)
         users = Users(check_namespace(namespace, name="namespace", user_allowed=True))
         self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
@@ -120,7 +118,7 @@ class Core(Evidence):
             NewestRuns,
             *(table for each in self.listeners for table in each.tables),
         ]
-        how: dict[str, Any] = {"fsync": fsync, "read_only": read_only, "shared": store is not None}
+        how: dict[str, Any] = {"read_only": read_only, "shared": store is not None}
         log = EventStore(home, lock=threads.rlock(), tables=tables, **how)
         super().__init__(log, users, now=now, read_only=read_only)
         if store is not None:
@@ -135,7 +133,7 @@ class Core(Evidence):
         self.jobs = Jobs(self.folder, now=now, read_only=read_only, remote=self.vectors.remote, **working)
         self.episodes = Episodes(self.graph)
         self.ages = Ages(self, self.episodes, on=ages)
-        self.holdout = Holdout(self, holdout, seed)
+        self.holdout = Holdout(self, holdout)
         self.executions = ExecutionLog(self.episodes.of)
         self._states, learned = Folds(), Folds()
         self.episodes.at_forgetting(self.executions.forget, self._states.forget, learned.forget)

@@ -106,7 +106,7 @@ class Events:
         evidence.acknowledge()
         return new
 
-    def take_in(self, given: EndedRun, **options: Any) -> list[EndedRun]:
+    def import_run(self, given: EndedRun, **options: Any) -> list[EndedRun]:
         """Learns a recorded thread (options as for `learn`) and its verdict; returns its episodes."""
         self._evidence.refresh()
         self.learn(given.run, given.user, last_turn_too=True, **options)
