@@ -310,8 +310,8 @@ class ToolMemory:
     def forget(self, *, user_id: str | None = None, thread_id: str | None = None) -> int:
         """Remove everything of a user, or of a thread, from graph, Chroma and disk; return how many pieces.
 
-        Counts such as "search is followed by read" hold nothing of a person and stay. So do names of fields, except those
-        that only this user's runs showed. A Chroma server clears its disk later, with ``chroma vacuum`` at once.
+        Counts such as "search is followed by read" hold nothing of a person and stay. So do names of fields, except
+        those that only this user's runs showed. A Chroma server clears its disk later, with ``chroma vacuum`` at once.
 
         Args:
             user_id: the user; with a thread id, the user of the thread.

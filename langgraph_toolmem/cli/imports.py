@@ -12,7 +12,8 @@ from langgraph_toolmem.base.errors import InputError, StorageError, ToolMemoryEr
 from langgraph_toolmem.base.text import count
 from langgraph_toolmem.cli.terminal import progress
 from langgraph_toolmem.core.method import EndedRun, Import
-from langgraph_toolmem.runs.trajectory import Run, parse_run
+from langgraph_toolmem.runs.run import Run
+from langgraph_toolmem.runs.trajectory import parse_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

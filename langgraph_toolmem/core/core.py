@@ -28,9 +28,9 @@ from langgraph_toolmem.graph.evidence import Table
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.graph.state import Folds, RunState
 from langgraph_toolmem.graph.view import NewestRuns
-from langgraph_toolmem.runs.executions import ExecutionLog
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
+from langgraph_toolmem.runs.trajectory import ExecutionLog
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.cold_start import forget_user
 from langgraph_toolmem.stores.events import EventStore

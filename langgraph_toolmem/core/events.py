@@ -25,10 +25,10 @@ from langgraph_toolmem.graph.learning import attempt_digest, learn_turn, turn_di
 from langgraph_toolmem.graph.operations import Outcome, Record
 from langgraph_toolmem.graph.state import Folds, RunState, latest_turn
 from langgraph_toolmem.graph.view import counted
-from langgraph_toolmem.runs.executions import ExecutionLog, History, last_step
 from langgraph_toolmem.runs.messages import entries_of
 from langgraph_toolmem.runs.run import Execution, Run, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.trajectory import ExecutionLog, History, last_step
 
 logger = logging.getLogger("langgraph_toolmem.memory")
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.runs.trajectory import ExecutedCall, Run, Turn, UserMessage
+from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.values import MAX_VALUE_CHARS, canon, canon_args, flatten
 from langgraph_toolmem.words.text import Text, read_text
 

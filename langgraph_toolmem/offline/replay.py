@@ -16,8 +16,9 @@ from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, calls_text
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.offline.prefetch import PrefetchTally, model_seconds
+from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.tools import ToolLike
-from langgraph_toolmem.runs.trajectory import Turn, parse_run
+from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.runs.values import canon_args
 
 STUCK = 3

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import ToolMessage
 
-from langgraph_toolmem.runs.executions import History
 from langgraph_toolmem.runs.run import OWN_TOOLS
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.trajectory import History
 from langgraph_toolmem.turn.hints import left_out_now, selected_now
 from langgraph_toolmem.turn.shown import Block, Line
 

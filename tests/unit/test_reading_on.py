@@ -10,9 +10,8 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langgraph_toolmem.graph.state import Folds, RunState
-from langgraph_toolmem.runs.executions import ExecutionLog, History
 from langgraph_toolmem.runs.run import SUMMARY_TOOL, Execution, Turn, UserMessage
-from langgraph_toolmem.runs.trajectory import Prefix, parse_run
+from langgraph_toolmem.runs.trajectory import ExecutionLog, History, Prefix, parse_run
 
 WORDS = ("Find the order of Ann", "Yes, please", "thanks", "Which one?", "And the one of Ben?", "hi")
 TOOLS = ("find", "note", SUMMARY_TOOL)
