@@ -16,8 +16,7 @@ from langgraph_toolmem.core.forgetting import Forgetting, seconds_of
 from langgraph_toolmem.core.jobs import FLUSH_SECONDS
 from langgraph_toolmem.core.method import EndedRun, Import, Method, check_installed, check_methods, installed
 from langgraph_toolmem.graph.view import GraphView, view_of
-from langgraph_toolmem.report.holdout import compare
-from langgraph_toolmem.report.report import Report, TokenPrice, make_report
+from langgraph_toolmem.report.report import Report, TokenPrice, compare, make_report
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike
 from langgraph_toolmem.stores.remote import PATIENCE
