@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeGuard
 from langgraph_toolmem.atoms.record import AtomRecord
 from langgraph_toolmem.base.checks import is_count, is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
-from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.twins import twin
+from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.threads import twin
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words, shown_in_words
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import GOOD

@@ -16,7 +16,7 @@ from langgraph_toolmem.atoms.seen import SeenHabits
 from langgraph_toolmem.atoms.support import Support, storable
 from langgraph_toolmem.atoms.writer import AtomWriter, from_job, to_job, worded
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.jobs import NotYetError, by_namespace
 from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.core.users import User

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.checks import check_seconds
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.catalogue import Catalogue, Declarations, without_own
 from langgraph_toolmem.core.episodes import Episodes, EpisodesTable
 from langgraph_toolmem.core.events import Events
@@ -28,12 +28,13 @@ from langgraph_toolmem.graph.evidence import Table
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.graph.state import Folds, RunState
 from langgraph_toolmem.graph.view import NewestRuns
-from langgraph_toolmem.runs.executions import ExecutionLog
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
+from langgraph_toolmem.runs.trajectory import ExecutionLog
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.cold_start import forget_user
 from langgraph_toolmem.stores.events import EventStore, Fsync
+from langgraph_toolmem.stores.remote import DEADLINE
 from langgraph_toolmem.stores.shared import SharedLog
 from langgraph_toolmem.stores.vectors import VectorStore
 
@@ -95,12 +96,10 @@ class Core(Evidence):
         read_only: bool,
         now: Callable[[], float],
         holdout: float,
-        seed: int,
-        store_timeout: float,
         step_timeout: float,
         ages: bool,
     ) -> None:
-        limits: dict[str, Any] = {"deadline": check_seconds("store_timeout", store_timeout)}
+        limits: dict[str, Any] = {"deadline": DEADLINE}
         limits["patience"] = check_seconds("step_timeout", step_timeout)
         users = Users(check_namespace(namespace, name="namespace", user_allowed=True))
         self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
@@ -121,7 +120,7 @@ class Core(Evidence):
         ]
         how: dict[str, Any] = {"fsync": fsync, "read_only": read_only, "shared": store is not None}
         where = None if store is not None and read_only else home  # else it would look at a log that lags behind
-        log = EventStore(where, lock=locks.rlock(), tables=tables, **how)
+        log = EventStore(where, lock=threads.rlock(), tables=tables, **how)
         super().__init__(log, users, now=now, read_only=read_only)
         if store is not None:
             self.shared_log = SharedLog(store, self.graph_namespace, self.store, now=now, **limits)
@@ -135,7 +134,7 @@ class Core(Evidence):
         self.jobs = Jobs(self.folder, now=now, read_only=read_only, remote=self.vectors.remote, **working)
         self.episodes = Episodes(self.graph)
         self.ages = Ages(self, self.episodes, on=ages)
-        self.holdout = Holdout(self, holdout, seed)
+        self.holdout = Holdout(self, holdout)
         self.executions = ExecutionLog(self.episodes.of)
         self._states, learned = Folds(), Folds()
         self.episodes.at_forgetting(self.executions.forget, self._states.forget, learned.forget)
@@ -146,7 +145,7 @@ class Core(Evidence):
         self.catalogue = Catalogue(self.graph, specs, declarations=declarations, describe=describe, lock=self.lock)
         self.events = Events(self, learned)
         if self.folder is not None or store is not None:
-            locks.tell(self)
+            threads.at_fork(self)
 
     def close(self) -> None:
         """See `ToolMemory.close`."""

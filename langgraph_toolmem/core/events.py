@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.episodes import witness
 from langgraph_toolmem.core.method import EndedRun, JudgedRun, LearnedTurn
 from langgraph_toolmem.core.users import User, user_digest
@@ -20,9 +20,10 @@ from langgraph_toolmem.graph.learning import attempt_digest, learn_turn, turn_di
 from langgraph_toolmem.graph.operations import Outcome, Record, Verdict, precedence
 from langgraph_toolmem.graph.state import Folds, RunState, latest_turn
 from langgraph_toolmem.graph.view import counted
-from langgraph_toolmem.runs.executions import last_step
+from langgraph_toolmem.runs.messages import entries_of
 from langgraph_toolmem.runs.run import Execution, Run, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.trajectory import History, last_step
 from langgraph_toolmem.stores.job_queue import Job
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Events:
         core.acknowledge()
         return new
 
-    def take_in(self, given: EndedRun, **options: Any) -> list[EndedRun]:
+    def import_run(self, given: EndedRun, **options: Any) -> list[EndedRun]:
         """Learns a recorded thread (options as for `learn`) and its verdict; returns its episodes."""
         self._core.refresh()
         self.learn(given.run, given.user, last_turn_too=True, **options)
@@ -138,9 +139,9 @@ class Events:
             MessageError: the messages cannot be read; nothing was learned.
             NamespaceError: the namespace needs a user id.
         """
-        read, history = self._core.executions.read, list(messages)
-        turn = read(history, thread_id).next_key
-        run, user = self._begun([*history, *answer], thread_id, user_id)
+        history = messages if isinstance(messages, History) else History(messages)
+        turn = self._core.executions.read(history, thread_id).next_key
+        run, user = self._begun(history.plus(answer), thread_id, user_id)
         with self._core.lock:
             if turn is not None:
                 self._core.executions.begins(turn)
@@ -183,7 +184,7 @@ class Events:
             MessageError: `messages` cannot be read; nothing was learned.
             NamespaceError: the namespace needs a user id.
         """
-        core = self._core
+        core, messages = self._core, History(entries_of(messages))
         run, user = self._begun(messages, thread_id, user_id)
         with core.lock:
             found = last_step(run, call_id)
@@ -215,7 +216,7 @@ class Events:
         Returns:
             How many turns were new.
         """
-        core = self._core
+        core, messages = self._core, History(entries_of(messages))
         run, user = self._begun(messages, thread_id, user_id)
         with core.lock:
             found = last_step(run, call_id)
@@ -255,9 +256,9 @@ class Events:
         core = self._core
         with core.lock:
             core.store.refresh()
-            if new_messages := self._core.episodes.new(run):
-                core.apply(None, new_messages, user=user.digest, run=run.digest)
             state, start = self._folds.begin(run)
+            if new_messages := core.episodes.new(run, start):
+                core.apply(None, new_messages, user=user.digest, run=run.digest)
             last = latest_turn(run)
             at_hand = self._core.catalogue.specs if specs is None else specs
             new, thought, scratch = 0, _thought_before(run, start), dict[str, Any]()

@@ -23,10 +23,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from langgraph_toolmem.base import exits, locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import InputError, StorageError, describe_error, log_failure
-from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.waits import this_step
+from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.threads import this_step
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.stores.database import held_in
@@ -87,14 +87,14 @@ class Jobs:
         self.read_only, self._alone = read_only, alone
         self.at_look: Callable[[], object] = lambda: None  # done at each `look`
         self._made: JobQueue | None = None
-        self._opening = locks.lock()
+        self._opening = threads.lock()
         self._quick: dict[str, tuple[Do, Callable[[Job], object] | None]] = {}
         self._patient: set[str] = set()
         self._slow: dict[str, tuple[Callable[[Job], str], Callable[[Job, str], object]]] = {}
         self._gathered = threading.local()  # jobs of `together`
-        self._working = locks.lock()  # one at a time in this process
-        self._changing = locks.rlock()  # over checking that a job was not forgotten, and doing it
-        self._changed = locks.condition()
+        self._working = threads.lock()  # one at a time in this process
+        self._changing = threads.rlock()  # over checking that a job was not forgotten, and doing it
+        self._changed = threads.condition()
         self._thread: threading.Thread | None = None
         self._due = 0.0  # by time.monotonic
         self._hurry = 0  # how many wait
@@ -320,8 +320,8 @@ class Jobs:
             due = time.monotonic() + (0.0 if self._hurry else after)
             if self._thread is None or not self._thread.is_alive():
                 try:
-                    exits.tell(self)
-                    self._thread = exits.start("toolmem-jobs", self._run)
+                    threads.at_exit(self)
+                    self._thread = threads.start("toolmem-jobs", self._run)
                 except Exception as error:  # noqa: BLE001 - the job is on disk, and the next one begins the thread
                     log_failure(logger, logging.WARNING, "background work could not begin", error=error)
                     return False
@@ -377,7 +377,7 @@ class Jobs:
                 self.queue.free()
             self._do_quick()
             while jobs := self._take(tuple(self._slow)):
-                beside = exits.start("toolmem-slow", partial(self._tried, jobs, self._do_slow))
+                beside = threads.start("toolmem-slow", partial(self._tried, jobs, self._do_slow))
                 renewed = time.monotonic()
                 while beside.is_alive() and not self._stopped:
                     self._do_quick()

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
-from langgraph_toolmem.base import exits, locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import InputError, StorageError
-from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.waits import this_step
+from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.threads import this_step
 from langgraph_toolmem.core.ledger import ALL, Track
 from langgraph_toolmem.core.users import User, Users
 from langgraph_toolmem.search.embedders import clean
@@ -192,8 +192,8 @@ class Rows(Generic[T]):
         self.kind = kind
         self._vectors, self._ledger, self.method = vectors, ledger, method
         self._users, self.apart, self._read_only, self._now = users, users.apart, read_only, now
-        self._writing = locks.rlock()  # over a change with its vectors and database calls; readers do not wait for it
-        self._noting = locks.lock()  # over `_Namespace`
+        self._writing = threads.rlock()  # over a change with its vectors and database calls; readers do not wait for it
+        self._noting = threads.lock()  # over `_Namespace`
         self._namespaces: OrderedDict[tuple[str, ...], _Namespace] = OrderedDict()
         self._changes = 1  # of all namespaces
 
@@ -589,7 +589,7 @@ class Learned(Generic[T, L]):
 
     def __init__(self, rows: Rows[T], learn: Callable[[Sequence[T]], L]) -> None:
         self._rows, self._learn = rows, learn
-        self._lock, self._aside = locks.lock(), locks.lock()
+        self._lock, self._aside = threads.lock(), threads.lock()
         self._forgettings = 0
         self._known: OrderedDict[tuple[str, ...] | None, _Learned[L]] = OrderedDict()
 
@@ -622,7 +622,7 @@ class Learned(Generic[T, L]):
                 self._aside.release()
 
         if self._aside.acquire(blocking=False):
-            exits.start("toolmem-learn", learn)
+            threads.start("toolmem-learn", learn)
 
     def _learned(self, whose: User | None, version: int) -> L:
         forgettings, key = self._forgettings, whose and whose.namespace

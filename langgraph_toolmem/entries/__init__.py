@@ -27,8 +27,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
-from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.twins import twin
+from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.threads import twin
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.policy import RecallPolicy

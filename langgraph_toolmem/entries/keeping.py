@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.jobs import NotYetError, by_namespace
 from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.core.users import User

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.jobs import by_namespace
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.core.users import User

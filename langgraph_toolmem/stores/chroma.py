@@ -29,7 +29,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 import filelock
 
-from langgraph_toolmem.base import exits, locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError, ToolMemoryError
 from langgraph_toolmem.stores.remote import Remote, RemoteClient, is_remote
 
@@ -116,9 +116,9 @@ class Gate:
     """A lock that many threads share, or one has alone. A thread that has passed may pass again."""
 
     def __init__(self) -> None:
-        self._changed = locks.condition()
+        self._changed = threads.condition()
         self.forked()
-        locks.tell(self)
+        threads.at_fork(self)
 
     def forked(self) -> None:
         """Reset the gate in a forked process."""
@@ -166,12 +166,12 @@ class _Shared:
     def __init__(self) -> None:
         self.client: Any = None
         self.users: WeakSet[ChromaConnection] = WeakSet()
-        self.gate, self.lock = Gate(), locks.rlock()
+        self.gate, self.lock = Gate(), threads.rlock()
         self.writer: filelock.BaseFileLock | None = None
         self.in_use: set[str] = set()
         self.state: object = None  # of the database file, when this process looked at it last
         self.looked = 0.0  # by time.monotonic
-        locks.tell(self)
+        threads.at_fork(self)
 
     def forked(self) -> None:
         """Leave lock and client to the parent process.
@@ -185,7 +185,7 @@ class _Shared:
 
 
 _folders: WeakValueDictionary[str, _Shared] = WeakValueDictionary()
-_folders_lock = locks.lock()
+_folders_lock = threads.lock()
 
 
 class ChromaConnection:
@@ -458,7 +458,7 @@ class ChromaConnection:
     @contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
         try:
-            with exits.native():
+            with threads.native():
                 yield
         except ToolMemoryError:
             raise

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from langgraph_toolmem.base import exits, locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import GraphFileError, StorageError, describe_error
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Table
 from langgraph_toolmem.graph.operations import Forgotten, Record, RunsForgotten, UserForgotten
@@ -130,7 +130,7 @@ class EventStore:
         self._version: tuple[int, int] | None = None
         self._polled = self._retry = float("-inf")
         self._unsaved: list[Row] = []
-        self._writing = locks.lock()
+        self._writing = threads.lock()
         if folder is not None or shared:
             if folder is not None:
                 refuse_remote(folder)
@@ -377,7 +377,7 @@ class EventStore:
 
         self._snapshot_upto = self.upto  # not again before as many rows
         if self.folder is not None:
-            exits.start("toolmem-snapshot", write)
+            threads.start("toolmem-snapshot", write)
 
     def snapshot(self, *, alone: bool = False) -> None:
         """Write ``graph.pickle`` and delete the rows that the snapshot before it holds. Not under the lock.

@@ -34,10 +34,10 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, MatchCondition, Op, PutOp, SearchOp
 
-from langgraph_toolmem.base import exits, locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import GraphFileError, StorageError, describe_error
-from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.waits import this_step
+from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.threads import this_step
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.stores import snapshot
 from langgraph_toolmem.stores.events import INSERT, RETRY_SECONDS, EventStore
@@ -111,7 +111,7 @@ class SharedLog:
         self._deadline, self._patience = deadline, patience
         self._name = f"The shared store ({type(store).__name__})"
         events.keep = KEEP
-        self._changed = locks.condition()
+        self._changed = threads.condition()
         self.thread: threading.Thread | None = None
         self._hanging = 0
         self._due = self._polled = float("-inf")
@@ -127,8 +127,8 @@ class SharedLog:
         self.erase = self._alone = self._forked = False
         self._unsure: list[Values] = []  # notes whose snapshot was not seen yet
         self._said = set[str]()
-        locks.tell(self)
-        exits.tell(self)
+        threads.at_fork(self)
+        threads.at_exit(self)
         self.wait(lambda: self._ready, deadline, progress=True)
 
     # -- for who learns --
@@ -218,7 +218,7 @@ class SharedLog:
         self.thread, self._calling, self._hanging, self._ready = None, None, 0, False
         self._sent = self._learned
         self._forked = self._forked or self._events.folder is None
-        exits.tell(self)
+        threads.at_exit(self)
 
     # -- waiting --
 
@@ -273,7 +273,7 @@ class SharedLog:
             if self.thread is None or not self.thread.is_alive():
                 self._calling = None
                 with suppress(RuntimeError):  # the interpreter ends
-                    self.thread = exits.start("toolmem-shared", self._work)
+                    self.thread = threads.start("toolmem-shared", self._work)
 
     # -- the thread --
 

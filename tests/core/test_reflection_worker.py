@@ -14,7 +14,7 @@ import pytest
 
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core import jobs
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.critique import Critique

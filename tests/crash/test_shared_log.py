@@ -24,9 +24,9 @@ from langgraph.store.memory import InMemoryStore
 
 from benchmarks.servers import MissingError, postgres_run
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.base.waits import Waits, step
+from langgraph_toolmem.base.threads import Waits, step
 from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.core.users import Users
 from langgraph_toolmem.graph.operations import Count, Forgotten, Request, RunSeen
@@ -45,7 +45,7 @@ class Worker(Evidence):
     def __init__(
         self, store: BaseStore, folder: Path | None = None, namespace: tuple[str, ...] = NAMESPACE, **how: Any
     ) -> None:
-        events = EventStore(folder, lock=locks.rlock(), shared=True)
+        events = EventStore(folder, lock=threads.rlock(), shared=True)
         now = how.pop("now", time.time)
         super().__init__(events, Users(("toolmem",)), now=now, read_only=False)
         self.log = self.shared_log = SharedLog(
@@ -241,7 +241,7 @@ def test_a_folder_goes_on_where_it_was_and_fetches_only_what_is_new(worker: Make
 
 
 def test_what_a_folder_learned_alone_is_brought_into_an_empty_store(worker: Make, tmp_path: Path) -> None:
-    alone = EventStore(tmp_path, lock=locks.rlock())
+    alone = EventStore(tmp_path, lock=threads.rlock())
     for _ in range(3):
         alone.append(None, [Count("turns")])
         alone.snapshot()

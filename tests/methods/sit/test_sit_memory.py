@@ -45,7 +45,7 @@ from langgraph_toolmem import (
     ToolMemory,
     default_methods,
 )
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core import jobs
 from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.graph.state import START
