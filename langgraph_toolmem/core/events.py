@@ -121,7 +121,7 @@ class Events:
     def end(self, episode: Run, user: User) -> None:
         """An episode is over: the methods are told, with its verdict."""
         evidence, name = self._evidence, episode.digest
-        owner = user.digest or self._jobs.owner_of(name) or evidence.known_owner(name)
+        owner = user.digest or self._jobs.queue.place_of(name)[1] or evidence.known_owner(name)
         score, said = evidence.verdict_of(name, owner)
         self._tell("ended", EndedRun(episode, user, score, said))
         if score is None and evidence.verdict_of(name, owner)[0] is not None:

@@ -65,12 +65,12 @@ class Verdicts:
             raise ConfigurationError(f"score is from 0 (bad) to 1 (good), not {score!r}.")
         evidence = self._evidence
         evidence.refuse_if_closed()
-        if evidence.read_only and not self._jobs.outlive:
+        if evidence.read_only and self._jobs.queue.folder is None:
             raise ConfigurationError("A read-only memory without a folder has nowhere to leave a verdict.")
         evidence.refresh(at_once=True)
         with evidence.lock:
             run = self._episodes.named(thread_id, episode, self.others(thread_id, user_id))
-        if evidence.users.apart and not user_id and self._jobs.place_of(run) is None:
+        if evidence.users.apart and not user_id and self._jobs.queue.place_of(run)[0] is None:
             raise NamespaceError(
                 f"The namespace {evidence.users.namespace!r} needs a user id, and whose run {thread_id!r} is was not "
                 "kept in this folder. Pass user_id=…"
@@ -99,7 +99,7 @@ class Verdicts:
             self.judge(run, float(score), comment, user_id)
             return
         said = {"score": float(score), "comment": comment or "", "user_id": user_id or ""}
-        user = user_digest(user_id or None) or self._jobs.owner_of(run) or evidence.known_owner(run)
+        user = user_digest(user_id or None) or self._jobs.queue.place_of(run)[1] or evidence.known_owner(run)
         self._jobs.put(VERDICT, said, run=run, user=user, line=digest(run))
 
     def judge(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
@@ -154,8 +154,9 @@ class Verdicts:
             evidence.graph.overruled.discard(run)  # the methods are told of this one
 
     def _take_verdicts(self, jobs: Sequence[Job]) -> None:
-        for said in (job.payload for job in jobs):
-            self.judge(said["run"], said["score"], said["comment"], said["user_id"])
+        for job in jobs:
+            said = job.payload
+            self.judge(job.run, said["score"], said["comment"], said["user_id"])
 
     def _tell(self, judged: JudgedRun) -> None:
         for each in self._listeners:
