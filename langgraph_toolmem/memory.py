@@ -296,7 +296,7 @@ class ToolMemory:
         core.quietly("what other processes learned cannot be read", core.refresh)
         sections = {each.name: section for each in self._methods if (section := core.section_of(each))}
         waiting = dict[str, int]()
-        core.quietly("the queue of background work could not be read", lambda: waiting.update(core.jobs.report()))
+        core.quietly("the queue of background work could not be read", lambda: waiting.update(core.jobs.queue.report()))
         problems = tuple(core.problems())
         with core.lock:
             held = list(core.holdout.episodes())

@@ -80,7 +80,12 @@ class Atoms(Method):
         super().open(core)
         core.jobs.handle("atoms", lambda jobs: self.keeping.do(jobs), undo=lambda job: self.keeping.undo(job))
         if self._writer is not None:
-            core.jobs.handle_slow("wording", lambda job: self.keeping.word(job), lambda *a: self.keeping.take_words(*a))
+            core.jobs.handle(
+                "wording",
+                lambda jobs: self.keeping.take_words(jobs[0]),
+                find=lambda job: self.keeping.word(job),
+                undo=lambda job: self.keeping.undo(job),
+            )
 
     # --- asking ---
 

@@ -218,7 +218,7 @@ def retry(folder: Path) -> int:
     from langgraph_toolmem.stores.job_queue import JobQueue
 
     with JobQueue(folder, now=time.time) as queue:
-        return queue.revive()
+        return 0 if queue.empty else queue.revive()
 
 
 def reembed(folder: Path, embeddings: str, *, show: bool) -> tuple[str, int]:

@@ -156,7 +156,7 @@ class Core(Evidence):
         steps: list[tuple[str, Callable[[], object]]] = [
             ("background work", self.jobs.close),  # without the lock: its thread may be about to take it
             *((each.name, each.close) for each in self.listeners),
-            ("the queue", self.jobs.close_queue),
+            ("the queue", self.jobs.queue.close),
             ("the evidence graph", self.close_store),
             ("Chroma", self.vectors.close),
         ]
@@ -167,7 +167,6 @@ class Core(Evidence):
     def forked(self) -> None:
         """Go on in a forked child: events are its own from here on; Chroma and the background are the parent's."""
         self.store.forked()
-        self.jobs.forked()
 
     def forget(self, gone: Forgotten) -> int:
         """Takes a user out of the evidence graph, and out of what a cold start left in the folder; or runs. How many
@@ -223,7 +222,7 @@ class Core(Evidence):
         remote = self.vectors.remote
         problem = None if remote is None else remote.problem()
         found += [problem] if problem else []
-        self.quietly("the queue of background work could not be read", lambda: found.extend(self.jobs.troubles()))
+        self.quietly("the queue of background work could not be read", lambda: found.extend(self.jobs.queue.troubles()))
         return found
 
     def section_of(self, listener: Listener) -> Section | None:
@@ -239,7 +238,7 @@ class Core(Evidence):
             run: digest of the run.
             user: digest of the user who is named now, if anybody is.
         """
-        return user or self.jobs.owner_of(run) or self.known_owner(run)
+        return user or self.jobs.queue.place_of(run)[1] or self.known_owner(run)
 
     def place_of(self, run: str, user_id: str | None) -> tuple[str, ...] | None:
         """The namespace of what is kept of a run; without a user id as it was noted when the run was finished.
@@ -248,4 +247,4 @@ class Core(Evidence):
         """
         if user_id or not self.users.apart:
             return self.users.of(user_id).namespace
-        return self.jobs.place_of(run)
+        return self.jobs.queue.place_of(run)[0]

@@ -379,12 +379,12 @@ class Events:
             raise ConfigurationError(f"score is from 0 (bad) to 1 (good), not {score!r}.")
         core = self._core
         core.refuse_if_closed()
-        if core.read_only and not self._core.jobs.outlive:
+        if core.read_only and self._core.jobs.queue.folder is None:
             raise ConfigurationError("A read-only memory without a folder has nowhere to leave a verdict.")
         core.refresh(at_once=True)
         with core.lock:
             run = self._core.episodes.named(thread_id, episode, self.others(thread_id, user_id))
-        if core.users.apart and not user_id and self._core.jobs.place_of(run) is None:
+        if core.users.apart and not user_id and self._core.jobs.queue.place_of(run)[0] is None:
             raise NamespaceError(
                 f"The namespace {core.users.namespace!r} needs a user id, and whose run {thread_id!r} is was not "
                 "kept in this folder. Pass user_id=…"
@@ -442,8 +442,9 @@ class Events:
             core.apply(None, record, user=author, run=run)
 
     def _take_verdicts(self, jobs: Sequence[Job]) -> None:
-        for said in (job.payload for job in jobs):
-            self.judge(said["run"], said["score"], said["comment"], said["user_id"])
+        for job in jobs:
+            said = job.payload
+            self.judge(job.run, said["score"], said["comment"], said["user_id"])
 
 
 def _thought_before(run: Run, index: int) -> str:

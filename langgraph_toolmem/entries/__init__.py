@@ -85,8 +85,12 @@ class Entries(Method):
         core.jobs.handle("write", lambda jobs: self.keeping.write(jobs), undo=lambda job: self.keeping.unwrite(job))
         core.jobs.handle("judge", lambda jobs: self.keeping.judge(jobs))
         if self._critic is not None:
-            take = lambda *told: self.keeping.take_critique(*told)  # noqa: E731 - made when it is needed
-            core.jobs.handle_slow("critique", lambda job: self.keeping.criticise(job), take)
+            core.jobs.handle(
+                "critique",
+                lambda jobs: self.keeping.take_critique(jobs[0]),
+                find=lambda job: self.keeping.criticise(job),
+                undo=lambda job: self.keeping.unwrite(job),
+            )
         core.kept_runs.provide(self)
 
     # --- asking ---

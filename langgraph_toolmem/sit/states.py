@@ -315,11 +315,11 @@ class WaitingStates:
 
 
 def _runs(job: Job) -> list[str]:
-    return [job.payload["run"], *job.payload.get("also", ())]
+    return [job.run, *job.payload.get("also", ())]
 
 
 def _user(job: Job) -> User:
-    return User(None, job.user or None, tuple(job.payload["namespace"]))
+    return User(None, job.user or None, job.namespace)
 
 
 def stored_key(run: str) -> str:

@@ -30,7 +30,7 @@ from langgraph_toolmem.core.method import Section, TextTable
 from langgraph_toolmem.report.report import Report, ToolReport
 from langgraph_toolmem.stores.database import NAME
 from langgraph_toolmem.stores.events import EventLog
-from langgraph_toolmem.stores.job_queue import JobQueue
+from langgraph_toolmem.stores.job_queue import Job, JobQueue
 
 APART = ("toolmem", "{user_id}")
 MODEL = ("--summaries", "openai:gpt-4.1-mini")
@@ -764,10 +764,10 @@ def test_doctor_names_damaged_files_and_leaves_them(folder: Path) -> None:
 def test_doctor_tells_what_waits_and_has_what_was_given_up_tried_again(folder: Path) -> None:
     with JobQueue(folder, now=time.time) as jobs:
         for number in range(5):
-            jobs.put(f"k{number}", {}, kind="critique")
+            jobs.put([Job(f"k{number}", "critique", {})])
         for number in range(3):
             [job] = jobs.take(["critique"])
-            jobs.retry(job, 60, limit=1 if number < 2 else None, error="TimeoutError at some.model:7")
+            jobs.retry(job, 60, "TimeoutError at some.model:7", give_up=number < 2)
         result = run("doctor", "--memory", folder, "--json")  # while the queue is open elsewhere
     found = json.loads(result.stdout)
     failed = {"kind": "critique", "error": "TimeoutError at some.model:7"}

@@ -332,7 +332,7 @@ async def test_a_closed_memory_learns_nothing_and_writes_nothing(kind: type[Meth
     with pytest.raises(StorageError, match="closed"):
         memory.feedback("late-30", score=0.0, comment="late")
     assert memory.report().turns == turns
-    assert memory.flush() == (not memory.core.jobs.any)
+    assert memory.flush() == memory.core.jobs.queue.empty
     memory.close()
     assert files(folder) == before
 

@@ -457,7 +457,7 @@ def test_what_is_undone_for_one_user_leaves_the_others(memory: ToolMemory) -> No
         memory.finish(whole("router", user, summary=f"{user}s words"), thread_id=user, success=True, user_id=user)
     assert {"anns words", "bobs words"} <= set(kept(memory))
     ann = memory.core.users.of("ann", warn=False)
-    job = Job("a", "summaries", {"run": digest("run", "ann"), "namespace": ["toolmem"]}, str(ann.digest))
+    job = Job("a", "summaries", {}, digest("run", "ann"), str(ann.digest), ("toolmem",))
     memory.observe([*whole("router", "bob", summary="bobs words"), *before_cure("router", "bob")], thread_id="bob")
     memory.sit.states.do([job])
     memory.sit.states.undo(job)
