@@ -20,18 +20,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from hashlib import blake2b
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
 from langgraph_toolmem.search.embedders import Embedder, clean
 from langgraph_toolmem.stores.chroma import (
-    REFRESH_SECONDS,
     ChromaConnection,
     collection_name,
     delete_collection,
@@ -44,8 +42,6 @@ from langgraph_toolmem.stores.remote import Remote
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-__all__ = ["REFRESH_SECONDS", "Hit", "Label", "VectorItem", "VectorStore"]
 
 T = TypeVar("T")
 
@@ -90,12 +86,25 @@ class VectorItem:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One text found. `similarity` is the cosine, -1 to 1; 1.0 where nothing was compared, as in `get`."""
+    """One stored text, as `RowKind.item` reads it."""
 
     id: str
     text: str
     metadata: dict[str, Any]
-    similarity: float = 1.0
+
+
+class Near(NamedTuple, Generic[T]):
+    """An item that was found.
+
+    Attributes:
+        item: the item.
+        id: of its row.
+        similarity: cosine of its text and the query, -1 to 1.
+    """
+
+    item: T
+    id: str
+    similarity: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +301,7 @@ class VectorStore:
             with self._connection.errors(f"delete {each!r}"):
                 for doomed in (name, draft_name(name), replaced_name(name)):
                     delete_collection(self._connection.client(), doomed)
+            self._connection.rows.drop()
 
     def scrub(self, kind: str) -> None:
         """Clear what was deleted of a kind from the disk too.
@@ -350,11 +360,18 @@ class VectorStore:
     # --- reading ---
 
     def query(
-        self, kind: str, text: str | Sequence[float], *, k: int, where: Mapping[str, Any] | None = None, part: str = ""
-    ) -> list[Hit]:
+        self,
+        kind: str,
+        text: str | Sequence[float],
+        *,
+        k: int,
+        part: str = "",
+        read: Callable[[Hit], T | None] | None = None,
+    ) -> list[Near[T]]:
         """Return the k texts of a part that are most similar to `text`, or to its vector, best first.
 
-        `where` is Chroma's filter on metadata, slow in large collections; several keys in it must all hold.
+        `read`: makes an item of a row, None of a damaged one, which is left out. Items are kept in RAM: Chroma takes
+        three times as long when it gives the rows too. Always the same for a kind. Without it, items are `Hit`s.
         """
         known = self._collection(kind) if k > 0 else None
         if known is None:
@@ -362,46 +379,52 @@ class VectorStore:
         vector = self.embedder.embed_query(text) if isinstance(text, str) else text
         known[1].check(self.embedder, self._connection.where, len(vector))
         asked = _asked(vector, part)
+        keeps = read is not None and not self.given  # a server is asked once
 
-        def ask(collection: Any, where: Mapping[str, Any] | None) -> tuple[list[Hit], bool]:
-            answer = collection.query(
-                query_embeddings=[asked],
-                n_results=k,
-                where=_condition(where),
-                include=["documents", "metadatas", "distances"],
-            )
-            columns = [answer[name][0] for name in ("ids", "documents", "metadatas", "distances")]
-            hits = [
-                Hit(key, text or "", dict(metadata or {}), _cosine(1.0 - distance))
-                for key, text, metadata, distance in zip(*columns, strict=True)
-                if (metadata or {}).get(PART, "") == part
+        def ask(collection: Any, where: Mapping[str, Any] | None) -> tuple[list[Near[T]], bool]:
+            include = ["distances"] if keeps else ["documents", "metadatas", "distances"]
+            answer = collection.query(query_embeddings=[asked], n_results=k, where=where, include=include)
+            [keys], [distances] = answer["ids"], answer["distances"]
+            if keeps:
+                rows = self._kept_rows(collection, keys, read)
+            else:
+                texts = zip(keys, answer["documents"][0], answer["metadatas"][0], strict=True)
+                rows = {hit.id: _read(hit, read) for hit in _hits(texts)}
+            found = [
+                Near(rows[key][1], key, _cosine(1.0 - distance))
+                for key, distance in zip(keys, distances, strict=True)
+                if key in rows and rows[key][0] == part and rows[key][1] is not None
             ]
-            return hits, len(columns[0]) == k  # others crowd it out, or it has as many
+            return found, len(keys) == k  # others crowd it out, or it has as many
 
-        nothing: tuple[list[Hit], bool] = [], False
-        hits, is_full = self._on(kind, "search", lambda found: ask(found, where), nothing)
-        if part and is_full and len(hits) < k:
-            hits, _ = self._on(kind, "search", lambda found: ask(found, {**(where or {}), PART: part}), nothing)
-        return hits
+        nothing: tuple[list[Near[T]], bool] = [], False
+        found, is_full = self._on(kind, "search", lambda collection: ask(collection, None), nothing)
+        if part and is_full and len(found) < k:
+            found, _ = self._on(kind, "search", lambda collection: ask(collection, {PART: part}), nothing)
+        return found
+
+    def _kept_rows(self, collection: Any, ids: Sequence[str], read: Any) -> dict[str, tuple[str, Any]]:
+        changes, rows = self._connection.rows.known(collection.name, ids, self._connection.state())
+        if missing := [key for key in ids if key not in rows]:
+            page = collection.get(ids=missing, include=["documents", "metadatas"])
+            texts = zip(page["ids"], page["documents"], page["metadatas"], strict=True)
+            new = {hit.id: _read(hit, read) for hit in _hits(texts)}
+            self._connection.rows.keep(collection.name, new, changes)
+            rows |= new
+        return rows
 
     def get(self, kind: str, ids: Sequence[str] | None = None, *, where: Mapping[str, Any] | None = None) -> list[Hit]:
         """Return the texts with these ids that are there, in the order asked; or all that meet a condition."""
         if ids is None:
             return list(self.each(kind, where=where))
         wanted = list(dict.fromkeys(ids))
-        hits = {hit.id: hit for page in self.pages(kind, ids=wanted) for hit in _hits(page)}
+        hits = {hit.id: hit for hit in self.each(kind, ids=wanted)}
         return [hits[key] for key in wanted if key in hits]
 
-    def each(
-        self, kind: str, *, where: Mapping[str, Any] | None = None, start: int = 0, size: int = BATCH
-    ) -> Iterator[Hit]:
-        """Yield all texts of the kind that meet a condition, in the order in which they came first, from one on."""
-        for page in self.pages(kind, where=where, start=start, size=size):
-            yield from _hits(page)
-
-    def some(self, kind: str, *, start: int, size: int) -> list[Hit]:
-        """Return so many texts of the kind from one on, in the order in which they came first."""
-        return list(islice(self.each(kind, start=start, size=min(size, BATCH)), size))
+    def each(self, kind: str, **which: Any) -> Iterator[Hit]:
+        """Yield texts of the kind in the order in which they came first; arguments as for `pages`."""
+        for page in self.pages(kind, **which):
+            yield from _hits(zip(page["ids"], page["documents"], page["metadatas"], strict=True))
 
     def ids(self, kind: str, where: Mapping[str, Any] | None = None) -> list[str]:
         """Return the ids of the rows that meet a condition, or of all."""
@@ -425,7 +448,7 @@ class VectorStore:
                 which = {"ids": list(ids[offset : offset + size]), "include": list(include)}
             elif where is not None:
                 which["where"] = dict(where)
-            page = self._on(kind, "read", partial(_call, "get", which), None)
+            page = self._on(kind, "read", lambda collection, which=which: collection.get(**which), None)
             if page is None or (ids is None and not page["ids"]):
                 return
             yield page
@@ -439,9 +462,9 @@ class VectorStore:
         """Return the kinds this namespace has texts of, sorted."""
         return sorted({label.kind for name, label in self._labels().items() if name == self._name(label.kind)})
 
-    def namespaces(self, kind: str, *, most: int | None = LISTED) -> list[tuple[str, ...]]:
-        """Return some of the namespaces that have texts of the kind, in no order. `most` None: all of them."""
-        return [label.namespace for label in self._labels(most).values() if label.kind == kind]
+    def namespaces(self, kind: str) -> list[tuple[str, ...]]:
+        """Return the namespaces that have texts of the kind, in no order."""
+        return [label.namespace for label in self._labels().values() if label.kind == kind]
 
     def check(self) -> None:
         """Compare the embedder with the stored vectors.
@@ -576,7 +599,10 @@ class VectorStore:
     def _write(self, kind: str, method: str, opened: Callable[[], Any] | None = None, **columns: Any) -> None:
         if opened is not None or not self._connection.empty:
             self._connection.begin_write()
-            self._on(kind, "write", partial(_call, method, columns), None, opened)
+            try:
+                self._on(kind, "write", lambda collection: getattr(collection, method)(**columns), None, opened)
+            finally:
+                self._connection.rows.drop(self._name(kind), columns["ids"])
 
     def _on(
         self,
@@ -598,10 +624,6 @@ class VectorStore:
                     raise
                 self._collections.pop(kind, None)
         return missing
-
-
-def _call(method: str, columns: Mapping[str, Any], collection: Any) -> Any:
-    return getattr(collection, method)(**columns)
 
 
 def own(vector: Sequence[float]) -> list[float]:
@@ -655,12 +677,9 @@ def _metadata(item: VectorItem) -> dict[str, Any] | None:
     return cleaned | ({PART: item.part} if item.part else {}) or None
 
 
-def _hits(page: Mapping[str, Any]) -> Iterator[Hit]:
-    for key, text, metadata in zip(page["ids"], page["documents"], page["metadatas"], strict=True):
-        yield Hit(key, text or "", dict(metadata or {}))
+def _hits(rows: Iterable[tuple[str, str | None, Mapping[str, Any] | None]]) -> Iterator[Hit]:
+    return (Hit(key, text or "", dict(metadata or {})) for key, text, metadata in rows)
 
 
-def _condition(where: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    if not where:
-        return None
-    return dict(where) if len(where) == 1 else {"$and": [{key: value} for key, value in where.items()]}
+def _read(hit: Hit, read: Callable[[Hit], Any] | None) -> tuple[str, Any]:
+    return hit.metadata.get(PART, ""), hit if read is None else read(hit)
