@@ -288,13 +288,16 @@ class Jobs:
                 self.queue.free()
             self._do_quick()
             slow = self._kinds(slow=True)
-            while slow and not self._over and (jobs := self.queue.take(slow, lease=SLOW_LEASE)):
+            while slow and self._goes_on() and (jobs := self.queue.take(slow, lease=SLOW_LEASE)):
                 beside = threads.start("toolmem-slow", partial(self._try, jobs))
                 while beside.is_alive() and not self._stopped:
                     self._do_quick()
                     with self._changed:
                         self._changed.wait(POLL_SECONDS if beside.is_alive() else 0)
-            return None if self._over else self.queue.next_due(self._handlers)
+            return self.queue.next_due(self._handlers) if self._goes_on() else None
+
+    def _goes_on(self) -> bool:
+        return not self._over
 
     def _do_quick(self) -> None:
         kinds, upto = self._kinds(slow=False), self.queue.last  # what is put from now on is gathered

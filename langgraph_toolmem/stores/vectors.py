@@ -448,7 +448,7 @@ class VectorStore:
                 which = {"ids": list(ids[offset : offset + size]), "include": list(include)}
             elif where is not None:
                 which["where"] = dict(where)
-            page = self._on(kind, "read", lambda collection, which=which: collection.get(**which), None)
+            page = self._on(kind, "read", partial(_get, which), None)
             if page is None or (ids is None and not page["ids"]):
                 return
             yield page
@@ -683,3 +683,7 @@ def _hits(rows: Iterable[tuple[str, str | None, Mapping[str, Any] | None]]) -> I
 
 def _read(hit: Hit, read: Callable[[Hit], Any] | None) -> tuple[str, Any]:
     return hit.metadata.get(PART, ""), hit if read is None else read(hit)
+
+
+def _get(which: Mapping[str, Any], collection: Any) -> Any:
+    return collection.get(**which)
