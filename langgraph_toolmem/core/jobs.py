@@ -97,7 +97,9 @@ class Jobs:
         self._changed = threads.condition()
         self._thread: threading.Thread | None = None
         self._due = math.inf  # by time.monotonic
-        self._over = read_only  # no job is begun any more
+        self._over = threading.Event()  # no job is begun any more
+        if read_only:
+            self._over.set()
         self._stopped = False  # by the end of the interpreter
         self._failing: set[str] = set()  # kinds of jobs of which the last one failed
         self._look_again = 0.0
@@ -185,12 +187,12 @@ class Jobs:
 
     def settle(self, *, timeout: float = 1.0) -> bool:
         """Wait until the quick jobs that are due now are done; return True if none of them is left, else False."""
-        if self._over or self.queue.empty:
+        if self._over.is_set() or self.queue.empty:
             return True
         kinds, upto = self._kinds(slow=False), self.queue.last
 
         def settled() -> bool:
-            return self._over or not self.queue.unsettled(kinds, upto)
+            return self._over.is_set() or not self.queue.unsettled(kinds, upto)
 
         if settled():
             return True
@@ -212,7 +214,7 @@ class Jobs:
         if self.queue.read_only or self.queue.empty:
             return True
         done = lambda: self.queue.next_due(self._handlers) is None  # noqa: E731 - one line
-        return not self._over and self._wait(done, math.inf if timeout is None else timeout)
+        return not self._over.is_set() and self._wait(done, math.inf if timeout is None else timeout)
 
     def _wait(self, done: Callable[[], bool], timeout: float) -> bool:
         end = time.monotonic() + timeout
@@ -239,7 +241,7 @@ class Jobs:
 
     def begin(self, after: float = 0.0) -> bool:
         """Have the thread work in so many seconds; return False if there can be none."""
-        if self._over:
+        if self._over.is_set():
             return False
         with self._changed:
             self._due = min(self._due, time.monotonic() + after)
@@ -257,9 +259,9 @@ class Jobs:
         used = time.monotonic()
         while True:
             with self._changed:
-                while not self._over and (left := self._due - time.monotonic()) > 0:
+                while not self._over.is_set() and (left := self._due - time.monotonic()) > 0:
                     self._changed.wait(left)
-                if self._over or time.monotonic() - used > LINGER_SECONDS:
+                if self._over.is_set() or time.monotonic() - used > LINGER_SECONDS:
                     self._thread = None
                     return
                 self._due = math.inf
@@ -278,7 +280,7 @@ class Jobs:
 
     def work(self) -> float | None:
         """Do the jobs that are due; return the seconds until another one is, None if none waits."""
-        if self._over or self.queue.next_due(self._handlers) is None:
+        if self._over.is_set() or self.queue.next_due(self._handlers) is None:
             return None
         if not self._may_work():
             return IDLE_SECONDS
@@ -288,20 +290,17 @@ class Jobs:
                 self.queue.free()
             self._do_quick()
             slow = self._kinds(slow=True)
-            while slow and self._goes_on() and (jobs := self.queue.take(slow, lease=SLOW_LEASE)):
+            while slow and not self._over.is_set() and (jobs := self.queue.take(slow, lease=SLOW_LEASE)):
                 beside = threads.start("toolmem-slow", partial(self._try, jobs))
                 while beside.is_alive() and not self._stopped:
                     self._do_quick()
                     with self._changed:
                         self._changed.wait(POLL_SECONDS if beside.is_alive() else 0)
-            return self.queue.next_due(self._handlers) if self._goes_on() else None
-
-    def _goes_on(self) -> bool:
-        return not self._over
+            return None if self._over.is_set() else self.queue.next_due(self._handlers)
 
     def _do_quick(self) -> None:
         kinds, upto = self._kinds(slow=False), self.queue.last  # what is put from now on is gathered
-        while not self._over:
+        while not self._over.is_set():
             with self._changing:
                 if not (jobs := self.queue.take(kinds, most=BATCH, upto=upto)):
                     return
@@ -364,7 +363,7 @@ class Jobs:
             if give_up:
                 logger.error("a %s job was given up after %d failures", job.kind, job.attempts + 1)
         except Exception as broken:  # noqa: BLE001 - the lease ends by itself
-            level = logging.DEBUG if self._over else logging.ERROR
+            level = logging.DEBUG if self._over.is_set() else logging.ERROR
             log_failure(logger, level, "the queue cannot be written", error=broken)
 
     def _level(self, what: str, level: int) -> int:
@@ -383,7 +382,7 @@ class Jobs:
             except Exception as error:  # noqa: BLE001 - closing goes on
                 log_failure(logger, logging.WARNING, "what waits could not be written", error=error)
         with self._changed:
-            self._over = True
+            self._over.set()
             thread = self._thread
             self._changed.notify_all()
         if thread is not None and thread is not threading.current_thread():
@@ -393,7 +392,8 @@ class Jobs:
         """At exit the background ends after the jobs that are being done; what is left stays in the queue."""
         del end
         with self._changed:
-            self._over = self._stopped = True
+            self._stopped = True
+            self._over.set()
             self._changed.notify_all()
 
 
