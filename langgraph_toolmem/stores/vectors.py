@@ -11,9 +11,9 @@ angles to r. A vector v is stored as (v, 2·r + ε·n), scaled to length 1, and 
 cosine s of these follows that of the texts, c = s·√5·√(5 + ε²) − 4. Only where this finds too few rows of a part, the
 filter finds the rest: the index may not reach a part of few rows among many others.
 
-**Rebuilding.** A collection is built anew with another embedder, or to clear deleted rows from the disk, and a crash
-loses nothing: write ``name.new``, rename ``name.v2`` to ``name.old``, rename ``name.new`` to ``name.v2``, delete
-``name.old``. A ``name.new`` next to ``name.v2`` is unfinished; without it, it is complete and lacks its name only.
+**Writing anew.** `scrub` writes a collection anew, and a crash loses nothing: write ``name.new``, rename ``name.v2`` to
+``name.old``, rename ``name.new`` to ``name.v2``, delete ``name.old``. A ``name.new`` next to ``name.v2`` is unfinished;
+without it, it is complete and lacks its name only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
@@ -45,12 +45,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LISTED: Final = 128
-"""Collections that are looked at for some namespaces: a thousand would take half a second."""
 BATCH: Final = 1000
 """Rows per call: Chroma takes 5461, a server's limit on the size of a request may be lower."""
 PAGE: Final = 500
-"""Rows that are read, embedded and written at once in a rebuilding."""
+"""Rows, or collections, that are read at once."""
 WAITING: Final = 64
 """Rows of a collection after which Chroma writes its index to disk. Rows that wait are put into the index again
 whenever the collection is opened: with Chroma's default of 1,000, a first question takes 15 ms of 100 rows and 150 of
@@ -314,48 +312,25 @@ class VectorStore:
         self._connection.begin_write()
         known = self._collection(kind)
         if known is not None:
+            self._collections.pop(kind)
             with self._connection.errors(f"write {kind!r} anew"):
-                list(self._rebuild(self._name(kind), known[1], None))
-            self._collections.pop(kind, None)
+                self._write_anew(self._name(kind), known[1])
         self._connection.vacuum()
 
-    def reembed(
-        self, *, within: tuple[str, ...] | None = None, progress: Callable[[int, int], None] | None = None
-    ) -> dict[str, int]:
-        """Embed all texts again whose vectors another embedder made. Nothing else may write meanwhile.
-
-        A crash half-way loses nothing; do it again. What the present embedder made is left alone.
-
-        Args:
-            within: only namespaces that begin with it. By default all of a folder; with a client, whose database may
-                hold other memories, this namespace.
-            progress: called with (texts done, texts in all).
-
-        Returns:
-            Texts embedded again, by kind.
-        """
-        if self._connection.empty:
-            return {}
-        if within is None:
-            within = self.namespace if self.given else ()
-        self._connection.begin_write()
-        self._collections.clear()
-        identity, done = (self.embedder.name, self.embedder.dimension()), dict[str, int]()
-        with self._connection.errors("list the collections"):
-            todo = {
-                name: label
-                for name, label in sorted(self._labelled().items())
-                if label.namespace[: len(within)] == within and (label.embedder, label.dimension) != identity
-            }
-            total = sum(collection.count() for name in todo if (collection := self._find(name)) is not None)
-        for name, label in todo.items():
-            with self._connection.errors(f"embed {label.kind!r} again"):
-                for count in self._rebuild(name, label, self.embedder):
-                    done[label.kind] = done.get(label.kind, 0) + count
-                    if progress is not None:
-                        progress(sum(done.values()), total)
-        self._collections.clear()
-        return done
+    def _write_anew(self, name: str, label: Label) -> None:
+        client, draft, old = self._connection.client(), draft_name(name), replaced_name(name)
+        if (source := self._find(name)) is None:
+            return
+        for doomed in (draft, old):
+            delete_collection(client, doomed)
+        new, offset = self._create(draft, label), 0
+        include = ["documents", "metadatas", "embeddings"]
+        while (page := source.get(limit=PAGE, offset=offset, include=include))["ids"]:
+            new.upsert(**{name: page[name] for name in ("ids", *include)})
+            offset += len(page["ids"])
+        source.modify(name=old)
+        new.modify(name=name)
+        delete_collection(client, old)
 
     # --- reading ---
 
@@ -476,40 +451,26 @@ class VectorStore:
             if name == self._name(label.kind):
                 label.check(self.embedder, self._connection.where)
 
-    def size(self) -> dict[str, int]:
-        """Return how many texts of this namespace there are, by kind, whichever embedder made their vectors."""
-        counts = {}
-        with self._connection.errors("count"):
-            for kind in self.kinds():
-                found = self._find(self._name(kind))
-                counts[kind] = 0 if found is None else int(found.count())
-        return counts
-
     # --- collections ---
 
     def _name(self, kind: str) -> str:
         return collection_name(self._connection.prefix, kind, self.namespace)
 
-    def _labels(self, most: int | None = None) -> dict[str, Label]:
+    def _labels(self) -> dict[str, Label]:
+        """Return all complete collections of this memory, by name."""
         if self._connection.empty:
             return {}
         self._connection.relieve()
+        found: dict[str, Label] = {}
         with self._connection.errors("list the collections"):
-            return self._labelled(most)
-
-    def _labelled(self, most: int | None = None) -> dict[str, Label]:
-        """Return all complete collections of this memory, by name; about `most` of them if that is given."""
-        client, found, offset, size = self._connection.client(), dict[str, Label](), 0, most or PAGE
-        drafts: dict[str, Label] = {}
-        while True:
-            page = client.list_collections(limit=size, offset=offset)
-            for collection in page:
-                label, name = Label.from_metadata(collection.metadata), final_name(collection.name)
-                if label is not None and name is not None and self._connection.owns(name):
-                    (found if name == collection.name else drafts)[name] = label
-            offset += len(page)
-            if len(page) < size or (most is not None and len(found) >= most):
-                return drafts | found
+            client, offset = self._connection.client(), 0
+            while page := client.list_collections(limit=PAGE, offset=offset):
+                for collection in page:
+                    label, name = Label.from_metadata(collection.metadata), final_name(collection.name)
+                    if label is not None and name is not None and self._connection.owns(name):
+                        found[name] = label
+                offset += len(page)
+        return found
 
     def _find(self, name: str) -> Any | None:
         """Return the collection of that name; None if there is none. A complete draft gets its name."""
@@ -572,29 +533,6 @@ class VectorStore:
             if made_meanwhile is None:
                 raise
             return made_meanwhile
-
-    def _rebuild(self, name: str, label: Label, embedder: Embedder | None) -> Iterator[int]:
-        """Build a collection anew, with its own vectors if no embedder is given; yield how many rows each step did."""
-        client, draft, old = self._connection.client(), draft_name(name), replaced_name(name)
-        if (source := self._find(name)) is None:
-            return
-        for doomed in (draft, old):
-            delete_collection(client, doomed)
-        if embedder is not None:
-            label = replace(label, embedder=embedder.name, dimension=embedder.dimension())
-        new, offset = self._create(draft, label), 0
-        include = ["documents", "metadatas", *(["embeddings"] if embedder is None else [])]
-        while (page := source.get(limit=PAGE, offset=offset, include=include))["ids"]:
-            texts, vectors = [text or "" for text in page["documents"]], page["embeddings"]
-            if embedder is not None:
-                of = [str((each or {}).get(PART, "")) for each in page["metadatas"]]
-                vectors = _kept(embedder.embed_documents(texts), page["ids"], of)
-            new.upsert(ids=page["ids"], embeddings=vectors, documents=texts, metadatas=page["metadatas"])
-            offset += len(page["ids"])
-            yield len(page["ids"])
-        source.modify(name=old)
-        new.modify(name=name)
-        delete_collection(client, old)
 
     def _write(self, kind: str, method: str, opened: Callable[[], Any] | None = None, **columns: Any) -> None:
         if opened is not None or not self._connection.empty:

@@ -21,8 +21,10 @@ from langgraph_toolmem import EmbedderChangedError, InputError, StorageError, To
 from langgraph_toolmem.core.ledger import Track
 from langgraph_toolmem.core.rows import Learned
 from langgraph_toolmem.extend import Hit, Near, RowKind, VectorItem
+from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.search.lexical import LexicalEmbedder
 from langgraph_toolmem.stores import chroma
+from langgraph_toolmem.stores.chroma_repair import rebuild
 from langgraph_toolmem.stores.vectors import VectorStore
 
 
@@ -388,7 +390,9 @@ def test_another_embedder_is_told_and_rows_survive_embedding_anew(tmp_path: Path
         rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
         with pytest.raises(EmbedderChangedError):
             rows.near(ORDER, user, part="hall")
-        memory.core.vectors.reembed()
+    rebuild(folder, resolve_embedder(LexicalEmbedder(64)), keep=False)
+    with memory_of(folder, embeddings=LexicalEmbedder(64)) as memory:
+        rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
         assert [each.item for each in rows.near(ORDER, user, part="cellar")] == [items[1]]
         assert list(rows.all(user)) == items
 

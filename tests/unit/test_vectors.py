@@ -22,6 +22,7 @@ from places import ROOT
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.chroma import Gate, collection_name
+from langgraph_toolmem.stores.chroma_repair import rebuild
 from langgraph_toolmem.stores.vectors import Hit, Near, VectorItem, VectorStore
 
 LEXICAL = resolve_embedder(None)
@@ -94,7 +95,6 @@ def test_texts_are_found_by_meaning_and_survive_a_restart(tmp_path: Path) -> Non
         assert 1 >= best.similarity > other.similarity >= -1
         assert store.count("entries") == 2
         assert store.kinds() == ["entries"]
-        assert store.size() == {"entries": 2}
 
 
 def test_lists_of_a_removed_collection_come_to_no_later_row(store: VectorStore) -> None:
@@ -144,10 +144,8 @@ def test_questions_to_an_unused_store_neither_open_nor_make_anything(
         store.drop()
         store.drop("entries")
         store.delete("entries", ["a"])
-        assert store.reembed() == {}
         assert store.query("entries", "x", k=3) == store.get("entries") == store.kinds() == []
         assert store.get("entries", ["a"]) == []
-        assert store.size() == {}
         store.close()
     assert list(tmp_path.iterdir()) == []
 
@@ -286,55 +284,33 @@ def test_the_same_name_with_another_dimension_is_a_change_too(tmp_path: Path) ->
         ):
             with pytest.raises(EmbedderChangedError, match=r"4 numbers.*8 numbers"):
                 call()
-        assert store.reembed() == {"entries": 1}
+    assert rebuild(tmp_path, resolve_embedder(large), keep=False) == 1
+    with VectorStore(tmp_path, embedder=resolve_embedder(large), namespace=ME) as store:
         assert store.query("entries", "a", k=1)[0].similarity == pytest.approx(1, abs=1e-5)
 
 
-def test_reembed_makes_every_vector_of_the_folder_again(tmp_path: Path) -> None:
-    progress: list[tuple[int, int]] = []
-    with changed(tmp_path) as store:
-        assert store.reembed(progress=lambda done, total: progress.append((done, total))) == {
-            "atoms": 1,
-            "entries": 3,
-        }
-        assert progress[-1] == (4, 4)
+def test_all_texts_of_a_folder_are_embedded_again(tmp_path: Path) -> None:
+    letters, progress = Letters(), list[int]()
+    changed(tmp_path).close()
+    letters.broken = True
+    with pytest.raises(StorageError, match="TimeoutError: no answer"):
+        rebuild(tmp_path, resolve_embedder(letters), keep=False)
+    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
+        assert store.count("entries") == 2
+    letters.broken = False
+    assert rebuild(tmp_path, resolve_embedder(letters), progress.append, keep=False) == progress[-1] == 4
+    assert not list(tmp_path.glob("chroma?*/"))
+    with VectorStore(tmp_path, embedder=resolve_embedder(letters), namespace=ME) as store:
         store.check()
         assert ids(store.query("entries", "b", k=2)) == ["b", "a"]
         assert store.get("entries", ["a"]) == [Hit("a", "aaa", {"n": 1})]
         assert store.scoped(("toolmem", "you")).count("entries") == 1
-        assert store.reembed() == {}
-    with VectorStore(tmp_path, embedder=resolve_embedder(Letters()), namespace=ME) as again:
-        again.check()
-        assert ids(again.query("atoms", "c", k=1)) == ["c"]
-
-
-def test_reembed_within_a_namespace_leaves_others_alone(tmp_path: Path) -> None:
-    with changed(tmp_path) as store:
-        assert store.reembed(within=ME) == {"atoms": 1, "entries": 2}
-        assert store.count("entries") == 2
-        with pytest.raises(EmbedderChangedError):
-            store.scoped(("toolmem", "you")).count("entries")
-
-
-def test_reembed_that_fails_half_way_loses_nothing(tmp_path: Path) -> None:
-    letters = Letters()
-    with changed(tmp_path) as store:
-        store.embedder = resolve_embedder(letters)
-        assert store.embedder.dimension() == 3
-        letters.broken = True
-        with pytest.raises(StorageError, match="TimeoutError: no answer"):
-            store.reembed()
-        with pytest.raises(EmbedderChangedError):
-            store.query("entries", "a", k=1)
-        letters.broken = False
-        assert store.reembed() == {"atoms": 1, "entries": 3}
-        assert store.count("entries") == 2
 
 
 @pytest.mark.parametrize(
     ("stop_before", "calls"), [("modify", 0), ("modify", 1), ("delete", 0), ("delete_collection", 0)]
 )
-def test_a_crash_at_the_end_of_a_rebuilding_loses_nothing(
+def test_a_crash_while_a_collection_is_written_anew_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_before: str, calls: int
 ) -> None:
     from chromadb.api.client import Client
@@ -350,17 +326,19 @@ def test_a_crash_at_the_end_of_a_rebuilding_loses_nothing(
             raise Killed
         real(self, *args, **options)
 
-    with changed(tmp_path) as store:
+    changed(tmp_path).close()
+    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
         owner: Any = Client if stop_before == "delete_collection" else Collection
         real = getattr(owner, stop_before)
         monkeypatch.setattr(owner, stop_before, kill)
         with pytest.raises(Killed):
-            store.reembed()
+            store.scrub("entries")
         monkeypatch.undo()
-        assert sum(store.reembed().values()) >= 3
-        assert (store.count("entries"), store.count("atoms")) == (2, 1)
         assert store.kinds() == ["atoms", "entries"]
-        assert ids(store.query("atoms", "c", k=1)) == ["c"]
+        for _ in range(2):
+            assert (store.count("entries"), store.count("atoms")) == (2, 1)
+            assert ids(store.query("entries", "aaa", k=1)) == ["a"]
+            store.scrub("entries")
 
 
 # failures
