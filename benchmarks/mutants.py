@@ -58,7 +58,7 @@ TESTS: Final[dict[str, str]] = {
     "runs/tools.py": "tests/unit/test_tools.py tests/unit/test_described.py",
     "stores/graph_file.py": "tests/unit/test_graph_file.py",
     "stores/job_queue.py": "tests/core/test_reflection_queue.py",
-    "stores/shared_log.py": "tests/crash/test_shared_log.py",
+    "stores/shared.py": "tests/crash/test_shared_log.py",
     "sit/suggest.py": f"tests/methods/sit/test_sit_suggest.py {ARGUMENTS}",
     "entries/recall.py": f"tests/methods/entries/test_recall_memory.py {ARGUMENTS}",
     "navigator/plan/chains.py": "tests/methods/navigator/test_navigator_plan.py tests/apps/test_chains_offer.py",

@@ -27,8 +27,9 @@ from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.proposal import Decision, calls_text
 from langgraph_toolmem.offline.replay import is_right, replay
 from langgraph_toolmem.runs.logs import LoggedRun, load_runs
+from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.runs.trajectory import Turn, parse_run
+from langgraph_toolmem.runs.trajectory import parse_run
 
 DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "data"
 SETS: Final = (

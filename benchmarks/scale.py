@@ -28,7 +28,8 @@ from rich.table import Table
 from benchmarks.workload import Workload
 from langgraph_toolmem import InertiaPolicy, ToolMemory
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.runs.trajectory import Run, parse_run
+from langgraph_toolmem.runs.run import Run
+from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.stores.events import SNAPSHOT
 
 T = TypeVar("T")

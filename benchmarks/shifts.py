@@ -30,8 +30,9 @@ from langgraph_toolmem.inertia.step import shortcut_message
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.offline.replay import is_right, replay
 from langgraph_toolmem.runs.logs import LoggedRun, load_runs
+from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.runs.trajectory import Turn, parse_run
+from langgraph_toolmem.runs.trajectory import parse_run
 
 SET: Final = "workbench_gpt4"
 KINDS: Final = 12

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from langgraph_toolmem.graph.state import PARALLEL, START, WORDS
-from langgraph_toolmem.runs.trajectory import Run, Turn, UserMessage
+from langgraph_toolmem.runs.run import Run, Turn, UserMessage
 from langgraph_toolmem.runs.values import canon_args
 
 Call = tuple[str, str]

@@ -7,10 +7,10 @@ step (`Step`). ``examples/own_method`` is one in a folder. It is given to a memo
 
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, LearnedTurn, Method, Section, TextTable
-from langgraph_toolmem.core.rows import Near, RowKind, Rows
+from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import Forgotten
-from langgraph_toolmem.stores.vectors import Hit, VectorItem
+from langgraph_toolmem.stores.vectors import Hit, Near, VectorItem
 from langgraph_toolmem.turn.ask import Ask, Asking
 from langgraph_toolmem.turn.call import Call, Said
 from langgraph_toolmem.turn.node import StepNode

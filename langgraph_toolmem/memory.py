@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from langgraph_toolmem.base.checks import options_named
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.twins import twin
+from langgraph_toolmem.base.threads import twin
 from langgraph_toolmem.core.core import DEFAULT_NAMESPACE, Core
 from langgraph_toolmem.core.forgetting import Forgetting, seconds_of
 from langgraph_toolmem.core.jobs import FLUSH_SECONDS
 from langgraph_toolmem.core.method import EndedRun, Import, Method, check_installed, check_methods, installed
 from langgraph_toolmem.graph.view import GraphView, view_of
-from langgraph_toolmem.report.holdout import compare
-from langgraph_toolmem.report.report import Report, TokenPrice, make_report
+from langgraph_toolmem.report.report import Report, TokenPrice, compare, make_report
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike
 from langgraph_toolmem.stores.events import Fsync
-from langgraph_toolmem.stores.remote import DEADLINE, PATIENCE
+from langgraph_toolmem.stores.remote import PATIENCE
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -61,32 +60,31 @@ class ToolMemory:
     `store`.
 
     Args:
-        path: the memory's folder; it is made. ``~`` is the user's home. None: nothing on disk (`ephemeral`). What
-            cannot be read is set aside and reported (`report().problems`, ``toolmem doctor``).
-        tools: tools that may be predicted: LangChain tools, callables, OpenAI or MCP tool dicts. None: what
-            the observed calls show of them.
-        reads: tools that only look things up: names and shell patterns (``{"find_person", "list_*"}``, in the letters
-            of the name). Nothing but a tool that is declared to read is ever called, or run ahead, without the model
-            asking for it, unless the policy names it. The tag ``read_only``, ``metadata={"read_only": True}`` and
-            MCP's ``readOnlyHint`` declare a tool as well. A tool that is marked destructive, or that ends or steers
-            the run, never counts as reading.
-        methods: what the memory does, in order: ``[Inertia(policy=…), Entries(critic=…), …]``. What is not listed costs
-            nothing. None: `default_methods()`, the five with their defaults; the extra ``memory`` brings three of them.
-        embeddings: LangChain ``Embeddings``, ``"provider:model"``, ``"sentence-transformers:<name or folder>"``; None:
-            the built-in lexical embedder, which needs no download.
+        path: the memory's folder, ``~`` included; it is created. None: nothing on disk (`ephemeral`).
+        tools: tools that may be predicted: LangChain tools, callables, OpenAI or MCP tool dicts. Defaults to what the
+            observed calls show of them.
+        reads: tools that only read: names and shell patterns (``{"find_person", "list_*"}``). The tag ``read_only``,
+            ``metadata={"read_only": True}`` and MCP's ``readOnlyHint`` declare a tool too. Only declared tools are ever
+            called or prefetched without the model, unless the policy names others. A tool that is marked destructive,
+            or that ends or steers the run, never counts as reading.
+        methods: ``[Inertia(policy=…), Entries(critic=…), …]``, in order. A method that is not listed costs nothing.
+            Defaults to `default_methods()`; the extra ``memory`` brings three of them.
+        embeddings: LangChain ``Embeddings``, ``"provider:model"``, ``"sentence-transformers:<name or folder>"``.
+            Defaults to the built-in lexical embedder, which needs no download.
         chroma: a chromadb client (``HttpClient`` …) instead of the embedded one.
         store: a LangGraph ``BaseStore`` through which several workers share the evidence graph.
         namespace: of personal memory; ``("toolmem", "{user_id}")`` for many users.
         graph_namespace: of the evidence graph.
-        fsync: "snapshot": what was acknowledged survives the end of the process; "always": of the machine too;
-            "never": no waiting for the disk at all.
-        read_only: look, but do not write; works beside a writing process. now: seconds since 1970.
-        holdout: this share of the episodes, drawn by `seed` and their identity, runs without hints and without calls
-            made in the model's place; the memory goes on learning in them, and `report` compares (0.05 is a good one).
-        retention: requests, values, verdicts, entries, summaries and atoms that are older go, in the background, at the
-            opening and then daily while the memory is used: a timedelta, or seconds. None: nothing does.
-        store_timeout: seconds that a call of `store` or of a Chroma server may take. step_timeout: seconds that a node
-            or middleware waits for both together; then it goes on without, and `report().problems` counts it.
+        fsync: "snapshot": what was acknowledged survives the end of the process; "always": of the machine; "never":
+            nothing waits for the disk.
+        read_only: read, but do not write; works next to a writing process.
+        now: returns seconds since 1970.
+        holdout: this share of the episodes, drawn by their identity, runs without hints and without calls made in the
+            model's place. The memory learns in them too, and `report` compares (0.05 is a good share).
+        retention: age, a timedelta or seconds, from which requests, values, verdicts, entries, summaries and atoms are
+            deleted in the background, daily. None: nothing is deleted.
+        step_timeout: seconds that a node or middleware waits for `store` and a Chroma server together. Then the agent
+            continues without them, and `report().problems` counts it.
 
     Raises:
         ConfigurationError: an argument cannot work.
@@ -109,18 +107,15 @@ class ToolMemory:
         read_only: bool = False,
         now: Callable[[], float] = time.time,
         holdout: float = 0.0,
-        seed: int = 0,
         retention: timedelta | float | None = None,
-        store_timeout: float = DEADLINE,
         step_timeout: float = PATIENCE,
     ) -> None:
         self._methods = default_methods() if methods is None else check_methods(methods)
-        given: dict[str, Any] = {"tools": tools, "reads": reads, "embeddings": embeddings}
-        given |= {"chroma": chroma, "store": store}
-        given |= {"namespace": namespace, "graph_namespace": graph_namespace, "fsync": fsync, "read_only": read_only}
-        given |= {"now": now, "holdout": holdout, "seed": seed, "ages": retention is not None}
-        given |= {"store_timeout": store_timeout, "step_timeout": step_timeout}
         kept_for = seconds_of(retention)
+        given: dict[str, Any] = {"tools": tools, "reads": reads, "embeddings": embeddings, "chroma": chroma}
+        given |= {"namespace": namespace, "graph_namespace": graph_namespace, "store": store, "read_only": read_only}
+        given["fsync"] = fsync
+        given |= {"now": now, "holdout": holdout, "ages": retention is not None, "step_timeout": step_timeout}
         self._core = Core(path, self._methods, **given)
         self._forgetting = Forgetting(self._core, kept_for)
         for each in self._methods:
@@ -137,7 +132,7 @@ class ToolMemory:
 
     @property
     def core(self) -> Core:
-        """What the methods stand on; for methods and tools of your own (`langgraph_toolmem.extend`)."""
+        """The pieces that methods and tools of your own use (`langgraph_toolmem.extend`)."""
         return self._core
 
     @property
@@ -167,15 +162,14 @@ class ToolMemory:
 
     @property
     def methods(self) -> tuple[Method, ...]:
-        """All of them, in their order."""
+        """All methods, in their order."""
         return tuple(self._methods)
 
     def method(self, name: str) -> Method:
-        """A method by its name.
+        """Return a method.
 
         Raises:
-            ConfigurationError: it is not listed.
-            MissingExtraError: nor can it be, as a package is missing.
+            ConfigurationError: it is not listed, or a package that it needs is missing (`MissingExtraError`).
         """
         found = next((each for each in self._methods if each.name == name), None)
         if found is None:
@@ -187,18 +181,15 @@ class ToolMemory:
     # --- learning ---
 
     def observe(self, messages: Any, *, thread_id: str | None = None, user_id: str | None = None) -> int:
-        """Learns what is new in a run.
+        """Learn what is new in a run, and return how many turns were new.
 
-        Call it as often as you like: each executed call teaches once, in resumed, forked, trimmed and
-        summarised histories too.
+        Call it as often as you like: each executed call teaches once, in resumed, forked, trimmed and summarised
+        histories too.
 
         Args:
             messages: what ``convert_to_messages`` takes.
             thread_id: the thread. Needed where call ids repeat from run to run.
-            user_id: whose run it is.
-
-        Returns:
-            How many turns were new.
+            user_id: the user of the run.
 
         Raises:
             MessageError: `messages` cannot be read; nothing was learned.
@@ -216,22 +207,18 @@ class ToolMemory:
         user_id: str | None = None,
         wait: bool = False,
     ) -> int:
-        """An episode is over: learns the rest, calls that never got an answer included, and notes the verdict.
+        """End an episode: learn the rest, unanswered calls too, and note its score. Return how many turns were new.
 
-        The verdict is on the latest; in a thread that is new, as in a log, on each of n with a weight of 1/n.
-
-        What the methods keep of it is safe on disk when this returns and is written in the background.
+        The score is for the latest episode; in a new thread, as in a log, for each of n with a weight of 1/n. What the
+        methods keep of it is safe on disk when this returns, and is written in the background.
 
         Args:
             messages: the thread up to now.
             thread_id: the thread; `feedback` finds the run by this.
-            success: the verdict, if known.
+            success: the score, if known.
             comment: a word on it.
-            user_id: whose run it is.
+            user_id: the user of the run.
             wait: return when all is written, or after a minute.
-
-        Returns:
-            How many turns were new.
 
         Raises:
             MessageError: `messages` cannot be read; nothing was learned.
@@ -252,65 +239,64 @@ class ToolMemory:
         user_id: str | None = None,
         wait: bool = False,
     ) -> None:
-        """A verdict on one episode of a thread, later, from whatever process; others inherit nothing of it. From a
-        ``read_only`` memory it waits on disk: who writes to the folder takes it in within a minute, or at the opening.
+        """Score one episode of a thread, later and from any process.
+
+        A ``read_only`` memory leaves the score on disk; a writing process reads it within a minute, or at the opening.
 
         Args:
             thread_id: as given to `observe` or `finish`.
             score: from 0 (bad) to 1 (good).
             comment: a word on it.
-            episode: its number in the thread, from 1, or the id of a user's message in it; None: the latest finished.
-            user_id: whose run it is; where the namespace needs it, the run must else have been finished in this folder.
+            episode: its number in the thread, from 1, or the id of a user's message in it. Defaults to the latest
+                finished one.
+            user_id: the user of the run. Where the namespace needs one, defaults to that of the run in this folder.
             wait: return when it is written everywhere, a critique included, or after a minute.
 
         Raises:
             ConfigurationError: the score is out of range, or the memory is read-only and has no folder.
             InputError: the thread is not known here, or has no such episode.
-            NamespaceError: the namespace needs a user id, and whose run it is was not kept.
-            StorageError: the verdict could not be left in the queue, or the memory is closed.
+            NamespaceError: the namespace needs a user id, and the user of the run is not known.
+            StorageError: the score could not be stored, or the memory is closed.
         """
         self._core.events.feedback(thread_id, score=score, comment=comment, episode=episode, user_id=user_id)
         self._wait(wait)
 
-    def take_in(
+    def import_runs(
         self,
         runs: Sequence[tuple[Run, float | None, str | None]],
         options: Mapping[str, Mapping[str, Any] | None] | None = None,
     ) -> dict[str, int]:
-        """Recorded runs, many at once: they are learned, and every method keeps its part; again changes nothing.
+        """Learn recorded runs, and return how many pieces each method keeps of them. Importing again changes nothing.
 
         Args:
-            runs: threads as read, with the scores of verdicts (1/n on each of n episodes) and ids of users, if any.
-            options: what is asked of a method, by its name: ``{"atoms": {"writer": …}}``; None: it keeps nothing.
-
-        Returns:
-            How many pieces each method keeps of them.
+            runs: threads as read, with their scores (1/n on each of n episodes) and ids of users, if any.
+            options: of each method by its name: ``{"atoms": {"writer": …}}``; None: it keeps nothing.
 
         Raises:
             NamespaceError: the namespace needs a user id; nothing was learned.
-            StorageError: something could not be stored; take them in again.
+            StorageError: something could not be stored; import the runs again.
         """
         core = self._core
         given = [EndedRun(run, core.users.of(user_id), score) for run, score, user_id in runs]
         asked = {each.name: {} if options is None else options.get(each.name, {}) for each in self._methods}
         learning = {name: wanted for name, wanted in asked.items() if wanted}
-        ended = [episode for each in given for episode in core.events.take_in(each, **learning)]
+        ended = [episode for each in given for episode in core.events.import_run(each, **learning)]
         kept = ((each, asked[each.name]) for each in self._methods)
         return {each.name: each.imported(Import(ended, wanted)) for each, wanted in kept if wanted is not None}
 
     # --- looking ---
 
     def report(self, *, price: TokenPrice | None = None) -> Report:
-        """What was skipped, how often proposals were right, what became of hints, per tool and over time.
+        """Return what was skipped, how often proposals were right, what hints brought, per tool and over time.
 
         Args:
-            price: what the model's tokens cost; then the money saved is told too.
+            price: of the model's tokens, for the money saved.
         """
         core = self._core
         core.quietly("what other processes learned cannot be read", core.refresh)
         sections = {each.name: section for each in self._methods if (section := core.section_of(each))}
         waiting = dict[str, int]()
-        core.quietly("the queue of background work could not be read", lambda: waiting.update(core.jobs.report()))
+        core.quietly("the queue of background work could not be read", lambda: waiting.update(core.jobs.queue.report()))
         problems = tuple(core.problems())
         with core.lock:
             held = list(core.holdout.episodes())
@@ -318,7 +304,7 @@ class ToolMemory:
             return make_report(core.graph, sections, waiting, problems, price, held_out)
 
     def view(self) -> GraphView:
-        """A plain copy of the evidence graph: tools, edges, dataflow."""
+        """Return a plain copy of the evidence graph: tools, edges, dataflow."""
         self._core.quietly("what other processes learned cannot be read", self._core.refresh)
         with self._core.lock:
             return view_of(self._core.graph)
@@ -326,19 +312,14 @@ class ToolMemory:
     # --- keeping ---
 
     def forget(self, *, user_id: str | None = None, thread_id: str | None = None) -> int:
-        """Removes everything of a user, or of a thread, from the graph, from Chroma and from disk (their files are
-        rewritten; a Chroma server clears its own by itself, with ``chroma vacuum`` at once).
+        """Remove everything of a user, or of a thread, from graph, Chroma and disk; return how many pieces.
 
-        Counts such as "search is followed by read" hold nothing of a person and stay. So do names of fields, but for
-        those that only this user's runs showed.
+        Counts such as "search is followed by read" hold nothing of a person and stay. So do names of fields, except
+        those that only this user's runs showed. A Chroma server clears its disk later, with ``chroma vacuum`` at once.
 
         Args:
-            user_id: who; beside a thread id, whose thread.
-            thread_id: all episodes of this thread, as far as they are known (the latest 20,000 threads); a value that
-                was seen in another thread too stays.
-
-        Returns:
-            How many pieces were removed.
+            user_id: the user; with a thread id, the user of the thread.
+            thread_id: a thread, among the latest 20,000; a value that was seen in another thread too stays.
 
         Raises:
             NamespaceError: nobody is named, or the thread's user has to be.
@@ -349,14 +330,12 @@ class ToolMemory:
         )
 
     def flush(self, *, timeout: float | None = FLUSH_SECONDS) -> bool:
-        """Waits until what was finished is written, critiques included.
+        """Wait until finished runs are written, critiques included; return True if all is done.
+
+        Work that was given up after many failures counts as done; ``toolmem doctor`` shows it.
 
         Args:
-            timeout: seconds; None: without end.
-
-        Returns:
-            Whether all is done; False, and a line in the log, if the folder cannot be used. What was given up after
-            many failures counts as done; ``toolmem doctor`` shows it.
+            timeout: seconds; None: no limit.
         """
         done: list[bool] = []
         wait = lambda: done.append(self._core.jobs.flush(timeout=timeout))  # noqa: E731 - one line
@@ -364,10 +343,9 @@ class ToolMemory:
         return any(done)
 
     def close(self) -> None:
-        """Writes a snapshot and lets go of the folder. Twice is harmless; a closed memory goes on answering from
-        RAM, and learns nothing more: `observe` and `finish` return 0, and the log says so once.
+        """Write a snapshot and release the folder. A closed memory still answers from RAM, and learns nothing more.
 
-        What is not written yet waits on disk for the next opening.
+        Background work that is left waits on disk for the next opening.
         """
         self._core.close()
 
@@ -376,26 +354,21 @@ class ToolMemory:
             self._core.quietly("what waits to be written cannot be waited for", self._core.jobs.flush)
 
     aobserve, afinish, afeedback = twin(observe), twin(finish), twin(feedback)
-    atake_in, areport, aview = twin(take_in), twin(report), twin(view)
+    aimport_runs, areport, aview = twin(import_runs), twin(report), twin(view)
     aforget, aflush, aclose = twin(forget), twin(flush), twin(close)
 
     def __enter__(self: T) -> T:
-        """The memory itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Closes it."""
         self.close()
 
     async def __aenter__(self: T) -> T:
-        """The memory itself."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Closes it."""
         await self.aclose()
 
     def __repr__(self) -> str:
-        """Where it is and how much it has seen."""
         core = self._core
         return f"<ToolMemory {core.store.folder or 'ephemeral'}: {core.counter('turns')} turns>"

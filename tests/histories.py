@@ -15,8 +15,9 @@ from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import Record
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia import OnTurn
+from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.runs.trajectory import Run, parse_run
+from langgraph_toolmem.runs.trajectory import parse_run
 
 Message = Any
 """A dict in OpenAI's format, or a LangChain message."""

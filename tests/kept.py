@@ -5,7 +5,7 @@ from __future__ import annotations
 from langgraph.store.base import BaseStore
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.ledger import ALL, LedgerTable, Track
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.inertia.evidence import InertiaEvidence

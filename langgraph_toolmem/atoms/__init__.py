@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeGuard
 from langgraph_toolmem.atoms.record import AtomRecord
 from langgraph_toolmem.base.checks import is_count, is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
-from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.twins import twin
+from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.threads import twin
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words, shown_in_words
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import GOOD
@@ -80,7 +80,12 @@ class Atoms(Method):
         super().open(core)
         core.jobs.handle("atoms", lambda jobs: self.keeping.do(jobs), undo=lambda job: self.keeping.undo(job))
         if self._writer is not None:
-            core.jobs.handle_slow("wording", lambda job: self.keeping.word(job), lambda *a: self.keeping.take_words(*a))
+            core.jobs.handle(
+                "wording",
+                lambda jobs: self.keeping.take_words(jobs[0]),
+                find=lambda job: self.keeping.word(job),
+                undo=lambda job: self.keeping.undo(job),
+            )
 
     # --- asking ---
 

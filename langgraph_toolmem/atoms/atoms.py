@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.base.keys import canonical, digest
+from langgraph_toolmem.base.text import canonical, digest
 from langgraph_toolmem.search.embedders import clean
 
 Origin = Literal["search", "runs"]

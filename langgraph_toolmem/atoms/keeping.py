@@ -16,7 +16,7 @@ from langgraph_toolmem.atoms.seen import SeenHabits
 from langgraph_toolmem.atoms.support import Support, storable
 from langgraph_toolmem.atoms.writer import AtomWriter, from_job, to_job, worded
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.jobs import NotYetError, by_namespace
 from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.core.users import User
@@ -96,7 +96,7 @@ class AtomKeeping:
         atoms = [to_plain(each) for each in merge_all(each.atom for each in read)]
         payload = {"score": ended.score, "time": core.now(), "atoms": atoms, "worded": self.writer is not None}
         where: dict[str, Any] = {"run": run.digest, "user": user, "namespace": namespace}
-        core.jobs.put(ATOMS, payload, **where, placed=True)
+        core.jobs.put(ATOMS, payload, **where)
         if self.writer is not None:
             steps = {each.atom.id: to_job(each) for each in reversed(read)}
             core.jobs.put(WORDING, {"steps": list(steps.values())}, **where)
@@ -135,7 +135,7 @@ class AtomKeeping:
         if supports:
             self.store(runs[0].user, supports)
             owners = {each.run.digest: each.user.digest or "" for each in runs}
-            self._core.jobs.queue.note_places([(name, owners[name]) for name in names], runs[0].user.namespace)
+            self._core.jobs.queue.note_places([(name, owners[name], runs[0].user.namespace) for name in names])
         return names, steps
 
     # --- in the background ---
@@ -147,7 +147,7 @@ class AtomKeeping:
             for job in some:
                 said = job.payload
                 if "atoms" not in said:
-                    judge(self.rows, said["run"], said["score"], _user(job))
+                    judge(self.rows, job.run, said["score"], _user(job))
                 elif said.get("again"):
                     if put(self.rows, _supports(job), user, missing=True):
                         self._look_again(job)
@@ -156,12 +156,12 @@ class AtomKeeping:
 
     def undo(self, job: Job) -> None:
         """Take away the atoms of a job whose user was forgotten meanwhile."""
-        self.rows.forget_of(job.payload["run"], _user(job))
+        self.rows.forget_of(job.run, _user(job))
 
     def _look_again(self, job: Job) -> None:
         said, key = job.payload, digest("again", job.id)
         after = CHECK_SECONDS * (1 + int(key[:2], 16) / 255)  # not when all others look too
-        where: dict[str, Any] = {"run": said["run"], "user": job.user, "namespace": said["namespace"]}
+        where: dict[str, Any] = {"run": job.run, "user": job.user, "namespace": job.namespace}
         self._core.jobs.put(ATOMS, {**said, "again": True}, **where, key=key, line="", after=after)
 
     def word(self, job: Job) -> str:
@@ -171,24 +171,24 @@ class AtomKeeping:
         said = [self.writer.pattern(from_job(plain)) for plain in job.payload["steps"]]
         return json.dumps([None if each is None else each.model_dump() for each in said])
 
-    def take_words(self, job: Job, answer: str) -> None:
+    def take_words(self, job: Job) -> None:
         """Puts them into the atoms."""
         from langgraph_toolmem.atoms.abstract import Pattern
 
         made: dict[str, Atom] = {}
-        for plain, said in zip(job.payload["steps"], json.loads(answer), strict=True):
+        for plain, said in zip(job.payload["steps"], json.loads(job.answer or "[]"), strict=True):
             if said is not None:
                 each = from_job(plain)
                 made[each.atom.id] = storable(worded(each, Pattern.model_validate(said)))
-        if made and not reword(self.rows, job.payload["run"], made, _user(job)):
+        if made and not reword(self.rows, job.run, made, _user(job)):
             raise NotYetError("the atoms of that run are not stored yet", tries=WAITS + 1)
 
 
 def _supports(job: Job) -> list[Support]:
     said = job.payload
     made = map(from_plain, said.get("atoms", ()))
-    return [Support(atom, said["run"], job.user, said["score"], said["time"]) for atom in made]
+    return [Support(atom, job.run, job.user, said["score"], said["time"]) for atom in made]
 
 
 def _user(job: Job) -> User:
-    return User(None, job.user or None, tuple(job.payload["namespace"]))
+    return User(None, job.user or None, job.namespace)

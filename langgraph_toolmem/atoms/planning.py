@@ -27,9 +27,9 @@ from langgraph_toolmem.atoms.situation import SHORTEST, Abouts, Situation, situa
 from langgraph_toolmem.atoms.traces import event_of, why_not
 from langgraph_toolmem.atoms.tracker import add_facts, mark_of, to_kept, tracked, type_named
 from langgraph_toolmem.atoms.words import slots_in
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
@@ -129,7 +129,7 @@ class HintPlanner:
         self._method, self._settings, self._failed = method, settings, failed
         self._model = PlannerModel(settings.model) if isinstance(settings.model, BaseChatModel) else None
         self._extractors: dict[tuple[int, ...], tuple[list[ToolSpec], Extractor]] = {}
-        self._lock = locks.lock()
+        self._lock = threads.lock()
         self._warned = False
         method.begin()
 

@@ -13,8 +13,8 @@ from langgraph_toolmem.atoms.render import HEAD, to_lines
 from langgraph_toolmem.atoms.rules import Complaint, complaints
 from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.models import resolve_model
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.catalogue import without_own
 from langgraph_toolmem.runs.run import OWN_TOOLS, Run, UserMessage
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools

@@ -13,7 +13,7 @@ from typing import Any, Final
 from langgraph_toolmem.atoms.known import MAX_VALUE, Known
 from langgraph_toolmem.atoms.slots import Slots
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.runs.run import Run, UserMessage
 from langgraph_toolmem.search.embedders import clean
 from langgraph_toolmem.words.split import words

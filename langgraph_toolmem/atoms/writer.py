@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_toolmem.atoms.abstract import ASIDE, Pattern, applied, asked
 from langgraph_toolmem.atoms.atoms import Atom, from_plain, to_plain
 from langgraph_toolmem.atoms.extract import Extracted
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, log_failure
 from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.runs.run import ExecutedCall
@@ -50,7 +50,7 @@ class AtomWriter:
         except NotImplementedError as error:
             raise ConfigurationError(f"{type(found).__name__} gives no structured output.") from error
         self._model, self._most = found, most
-        self._lock = locks.lock()
+        self._lock = threads.lock()
         self._remembered: dict[str, Pattern | None] = {}
         self.calls = 0
 

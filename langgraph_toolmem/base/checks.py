@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Iterable
 from functools import wraps
 from inspect import signature
@@ -62,7 +62,7 @@ def options_named(what: T) -> T:
 
 def is_number(value: Any) -> bool:
     """Return True for a finite number that is no bool."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def is_share(value: Any) -> bool:

@@ -10,22 +10,15 @@ from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-_PROVIDER_AND_MODEL: Final = re.compile(r"[\w-]+:\S.*")
-
 
 def resolve_model(text: str, *, name: str, others: tuple[str, ...] = ()) -> BaseChatModel:
-    """Return the chat model of ``"provider:model"``, for example ``"openai:gpt-4o-mini"``.
-
-    Args:
-        text: provider and model.
-        name: of the argument or option, for errors.
-        others: alternatives, for errors.
+    """Return the chat model of ``"provider:model"``; errors show `name`, the argument or option, and `others`.
 
     Raises:
         ConfigurationError: it names none, or the model cannot be made.
         MissingExtraError: a package is missing.
     """
-    if not _PROVIDER_AND_MODEL.fullmatch(text):
+    if not re.fullmatch(r"[\w-]+:\S.*", text):
         raise ConfigurationError(f"{name} {text!r} is none of: {', '.join([*others, 'provider:model'])}")
     try:
         from langchain.chat_models import init_chat_model

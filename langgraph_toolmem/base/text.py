@@ -1,10 +1,59 @@
-"""Texts for prompts, rows and terminals."""
+"""Texts for prompts, rows and terminals; digests as identities, and a test for random ids."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Any
+
+_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
+_HEX = re.compile(r"[0-9a-f]{16,}|[0-9A-F]{16,}")
+_RANDOM = re.compile(r"[A-Za-z0-9_-]{16,}")
+_PREFIX = re.compile(r"(?:[A-Za-z]+[_-]+)+")
+
+
+def digest(*parts: str | int) -> str:
+    """Return blake2b-8 of the parts as 16 hexadecimal digits; (a, bc) and (ab, c) differ."""
+    text = "\x1f".join(f"{len(part)}:{part}" if isinstance(part, str) else str(part) for part in parts)
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def canonical(args: Mapping[str, Any]) -> str:
+    """Return arguments as one text that does not depend on the order of keys."""
+    try:
+        return json.dumps(
+            args, sort_keys=True, separators=(",", ":"), default=lambda value: type(value).__name__
+        )  # repr may hold an address
+    except (TypeError, ValueError, RecursionError):
+        return json.dumps(sorted(map(str, args)))
+
+
+@lru_cache(maxsize=4096)
+def looks_unique(identifier: str) -> bool:
+    """Return True if an id was drawn at random (provider ids, UUIDs) rather than counted (``call_0``)."""
+    if found := _UUID.search(identifier):
+        return len(set(found[0])) >= 8
+    if (prefix := _PREFIX.match(identifier)) and len(identifier) - prefix.end() >= 16:
+        return _random_looking(identifier[prefix.end() :]) or _random_looking(identifier)
+    return _random_looking(identifier.rsplit("-tool-", 1)[-1])
+
+
+def _random_looking(body: str) -> bool:
+    if len(body) < 16 or len(set(body)) < 7:
+        return False
+    digits = sum(char.isdigit() for char in body)
+    if _HEX.fullmatch(body):
+        return 2 <= digits <= len(body) - 2
+    if not _RANDOM.fullmatch(body) or digits == 0:
+        return False
+    # Random letters and digits change class (lower, upper, digit) at most places; words do not.
+    classes = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in body if c.isalnum()]
+    changes = sum(a != b for a, b in itertools.pairwise(classes))
+    return len(set(classes)) == 3 and changes >= 6 and changes >= 0.35 * len(classes)
 
 
 def shortened(text: str, limit: int) -> str:
@@ -35,8 +84,7 @@ def printable(text: str) -> str:
 
 
 _MARKS = str.maketrans({"<": "‹", ">": "›", "`": "'", '"': "”", "\\": "/"})
-_TEMPLATE = re.compile(r"\[(/?[A-Z_ ]{3,})\]|\{\{|\}\}")
-"""Marks of chat templates, as in [INST]."""
+_TEMPLATE = re.compile(r"\[(/?[A-Z_ ]{3,})\]|\{\{|\}\}")  # marks of chat templates, as in [INST]
 
 
 def quoted(text: str, limit: int) -> str:

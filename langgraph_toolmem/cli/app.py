@@ -341,12 +341,9 @@ def doctor(
         check_folder(folder)
     if retry:
         note(f"to be tried again, by the process that works with the memory: {health.retry(folder):,}")
-    if rebuild:
-        name, texts = health.rebuild(folder, reembed, show=not as_json)
-        note(f"Chroma was rebuilt: {texts:,} texts were embedded again with {name}")
-    elif reembed is not None:
-        name, texts = health.reembed(folder, reembed, show=not as_json)
-        note(f"{texts:,} texts were embedded again with {name}")
+    if rebuild or reembed is not None:
+        name, texts = health.rebuild(folder, reembed, damaged=rebuild, show=not as_json)
+        note(f"{'Chroma was rebuilt: ' if rebuild else ''}{texts:,} texts were embedded again with {name}")
     found = health.examine(memory)
     if as_json:
         answer_json(found.to_dict())

@@ -218,28 +218,17 @@ def retry(folder: Path) -> int:
     from langgraph_toolmem.stores.job_queue import JobQueue
 
     with JobQueue(folder, now=time.time) as queue:
-        return queue.revive()
+        return 0 if queue.empty else queue.revive()
 
 
-def reembed(folder: Path, embeddings: str, *, show: bool) -> tuple[str, int]:
-    """Make stored vectors again with another embedder; return its name and how many texts.
-
-    Texts stay; a crash half-way loses nothing.
-    """
-    from langgraph_toolmem.search.embedders import resolve_embedder
-    from langgraph_toolmem.stores.vectors import VectorStore
-
-    embedder = resolve_embedder(None if embeddings == "builtin" else embeddings)
-    with (
-        VectorStore(folder, embedder=embedder, namespace=("toolmem",)) as vectors,
-        progress("embedding", max(sum(vectors.size().values()), 1), show=show) as update,
-    ):
-        done = vectors.reembed(progress=lambda texts, _of: update(texts))
-    return embedder.name, sum(done.values())
-
-
-def rebuild(folder: Path, embeddings: str | None, *, show: bool) -> tuple[str, int]:
+def rebuild(folder: Path, embeddings: str | None, *, damaged: bool, show: bool) -> tuple[str, int]:
     """Make Chroma again from the texts that can be read; return the embedder's name and how many texts.
+
+    Args:
+        folder: of the memory.
+        embeddings: the embedder; the one it had if None.
+        damaged: keep the old files, under another name.
+        show: show progress.
 
     Raises:
         ConfigurationError: the embedder cannot be found by its name.
@@ -250,7 +239,7 @@ def rebuild(folder: Path, embeddings: str | None, *, show: bool) -> tuple[str, i
     spec = embeddings or chroma_repair.embedder_of(folder)
     embedder = resolve_embedder(None if spec in (None, "builtin") else spec)
     with progress("embedding", 1, show=show) as update:
-        return embedder.name, chroma_repair.rebuild(folder, embedder, update)
+        return embedder.name, chroma_repair.rebuild(folder, embedder, update, keep=damaged)
 
 
 def show_health(health: Health) -> None:

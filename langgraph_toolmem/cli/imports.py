@@ -12,7 +12,8 @@ from langgraph_toolmem.base.errors import InputError, StorageError, ToolMemoryEr
 from langgraph_toolmem.base.text import count
 from langgraph_toolmem.cli.terminal import progress
 from langgraph_toolmem.core.method import EndedRun, Import
-from langgraph_toolmem.runs.trajectory import Run, parse_run
+from langgraph_toolmem.runs.run import Run
+from langgraph_toolmem.runs.trajectory import parse_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -97,7 +98,7 @@ def import_runs(memory: ToolMemory, runs: Sequence[LoggedRun], wanted: Wanted, *
         "sit": {"write": wanted.summaries == "extractive", **teaches},
         "atoms": {"habits": Habits(good), "writer": wanted.writer} if wanted.atoms else None,
     }
-    _take_in(memory, runs, options, done, show=show)
+    _learn(memory, runs, options, done, show=show)
     if wanted.writer is not None:
         done.atom_model_calls = wanted.writer.calls
     if wanted.model is not None:
@@ -105,7 +106,7 @@ def import_runs(memory: ToolMemory, runs: Sequence[LoggedRun], wanted: Wanted, *
     return done
 
 
-def _take_in(
+def _learn(
     memory: ToolMemory,
     runs: Sequence[LoggedRun],
     options: Mapping[str, Mapping[str, Any] | None],
@@ -113,11 +114,11 @@ def _take_in(
     *,
     show: bool,
 ) -> None:
-    """Take runs in part by part; what could not be stored is tried once more when all is learned."""
+    """Import runs part by part; what could not be stored is tried once more when all is learned."""
 
     def take(part: Iterable[LoggedRun]) -> None:
         judged = [(_read(run), None if run.success is None else float(run.success), run.user_id) for run in part]
-        kept = memory.take_in(judged, options)
+        kept = memory.import_runs(judged, options)
         done.entries += kept.get("entries", 0)
         done.stored += kept.get("sit", 0)
         done.atom_steps += kept.get("atoms", 0)

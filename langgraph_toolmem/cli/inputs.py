@@ -27,7 +27,7 @@ LogFile = Annotated[
     typer.Argument(
         metavar="FILE",
         help="Recorded runs: messages of OpenAI, Anthropic or LangChain (JSONL, may be gzipped), LangSmith's export, "
-        "OpenTelemetry spans, tau2-bench results, or LangGraph's checkpoints (sqlite:///FILE, postgresql://…).",
+        "OpenTelemetry spans, or LangGraph's checkpoints (sqlite:///FILE, postgresql://…).",
     ),
 ]
 MemoryFolder = Annotated[

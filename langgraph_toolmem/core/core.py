@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.checks import check_seconds
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.catalogue import Catalogue, Declarations, without_own
 from langgraph_toolmem.core.episodes import Episodes, EpisodesTable
 from langgraph_toolmem.core.events import Events
@@ -28,12 +28,13 @@ from langgraph_toolmem.graph.evidence import Table
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.graph.state import Folds, RunState
 from langgraph_toolmem.graph.view import NewestRuns
-from langgraph_toolmem.runs.executions import ExecutionLog
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
+from langgraph_toolmem.runs.trajectory import ExecutionLog
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.cold_start import forget_user
 from langgraph_toolmem.stores.events import EventStore, Fsync
+from langgraph_toolmem.stores.remote import DEADLINE
 from langgraph_toolmem.stores.shared import SharedLog
 from langgraph_toolmem.stores.vectors import VectorStore
 
@@ -95,12 +96,10 @@ class Core(Evidence):
         read_only: bool,
         now: Callable[[], float],
         holdout: float,
-        seed: int,
-        store_timeout: float,
         step_timeout: float,
         ages: bool,
     ) -> None:
-        limits: dict[str, Any] = {"deadline": check_seconds("store_timeout", store_timeout)}
+        limits: dict[str, Any] = {"deadline": DEADLINE}
         limits["patience"] = check_seconds("step_timeout", step_timeout)
         users = Users(check_namespace(namespace, name="namespace", user_allowed=True))
         self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
@@ -120,10 +119,11 @@ class Core(Evidence):
             *(table for each in self.listeners for table in each.tables),
         ]
         how: dict[str, Any] = {"fsync": fsync, "read_only": read_only, "shared": store is not None}
-        log = EventStore(home, lock=locks.rlock(), tables=tables, **how)
+        where = None if store is not None and read_only else home  # else it would look at a log that lags behind
+        log = EventStore(where, lock=threads.rlock(), tables=tables, **how)
         super().__init__(log, users, now=now, read_only=read_only)
         if store is not None:
-            self.shared = SharedLog(store, self.graph_namespace, self.store, now=now, **limits)
+            self.shared_log = SharedLog(store, self.graph_namespace, self.store, now=now, **limits)
         if self.folder is not None and not read_only and users.namespace != DEFAULT_NAMESPACE:
             self.quietly(
                 "the namespace is not kept in the folder", partial(keep_namespace, self.folder, users.namespace)
@@ -134,7 +134,7 @@ class Core(Evidence):
         self.jobs = Jobs(self.folder, now=now, read_only=read_only, remote=self.vectors.remote, **working)
         self.episodes = Episodes(self.graph)
         self.ages = Ages(self, self.episodes, on=ages)
-        self.holdout = Holdout(self, holdout, seed)
+        self.holdout = Holdout(self, holdout)
         self.executions = ExecutionLog(self.episodes.of)
         self._states, learned = Folds(), Folds()
         self.episodes.at_forgetting(self.executions.forget, self._states.forget, learned.forget)
@@ -145,7 +145,7 @@ class Core(Evidence):
         self.catalogue = Catalogue(self.graph, specs, declarations=declarations, describe=describe, lock=self.lock)
         self.events = Events(self, learned)
         if self.folder is not None or store is not None:
-            locks.tell(self)
+            threads.at_fork(self)
 
     def close(self) -> None:
         """See `ToolMemory.close`."""
@@ -156,7 +156,7 @@ class Core(Evidence):
         steps: list[tuple[str, Callable[[], object]]] = [
             ("background work", self.jobs.close),  # without the lock: its thread may be about to take it
             *((each.name, each.close) for each in self.listeners),
-            ("the queue", self.jobs.close_queue),
+            ("the queue", self.jobs.queue.close),
             ("the evidence graph", self.close_store),
             ("Chroma", self.vectors.close),
         ]
@@ -167,7 +167,6 @@ class Core(Evidence):
     def forked(self) -> None:
         """Go on in a forked child: events are its own from here on; Chroma and the background are the parent's."""
         self.store.forked()
-        self.jobs.forked()
 
     def forget(self, gone: Forgotten) -> int:
         """Takes a user out of the evidence graph, and out of what a cold start left in the folder; or runs. How many
@@ -218,12 +217,12 @@ class Core(Evidence):
     def problems(self) -> list[str]:
         """What is wrong with what is kept, one sentence each."""
         with self.lock:
-            waiting = [] if self.shared is None else self.shared.waiting()
+            waiting = [] if self.shared_log is None else self.shared_log.waiting()
             found = [*self.store.problems, *waiting, *self.vectors.problems]
         remote = self.vectors.remote
         problem = None if remote is None else remote.problem()
         found += [problem] if problem else []
-        self.quietly("the queue of background work could not be read", lambda: found.extend(self.jobs.troubles()))
+        self.quietly("the queue of background work could not be read", lambda: found.extend(self.jobs.queue.troubles()))
         return found
 
     def section_of(self, listener: Listener) -> Section | None:
@@ -239,7 +238,7 @@ class Core(Evidence):
             run: digest of the run.
             user: digest of the user who is named now, if anybody is.
         """
-        return user or self.jobs.owner_of(run) or self.known_owner(run)
+        return user or self.jobs.queue.place_of(run)[1] or self.known_owner(run)
 
     def place_of(self, run: str, user_id: str | None) -> tuple[str, ...] | None:
         """The namespace of what is kept of a run; without a user id as it was noted when the run was finished.
@@ -248,4 +247,4 @@ class Core(Evidence):
         """
         if user_id or not self.users.apart:
             return self.users.of(user_id).namespace
-        return self.jobs.place_of(run)
+        return self.jobs.queue.place_of(run)[0]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Forgotten, Operation, Record
 from langgraph_toolmem.runs.run import Run, UserMessage
@@ -117,15 +117,17 @@ class Episodes:
         found = None if thread_id is None else self._table.threads.get(digest("run", thread_id))
         return {} if found is None else {message: episode for message, (episode, _) in list(found[0].items())}
 
-    def new(self, run: Run) -> Record:
-        """What a run shows of its thread that was not known."""
+    def new(self, run: Run, start: int = 0) -> Record:
+        """What a run shows of its thread that was not known; `start` events at its head were seen before."""
         if run.thread_id is None:
             return []
         thread = digest("run", run.thread_id)
         known = self._table.threads.get(thread, [{}, {}])[0]
         latest = 0 if not run.truncated else max((number for _, number in known.values()), default=0)
         episode, record = "", Record()
-        for event in run.events:
+        while start and not (isinstance(event := run.events[start - 1], UserMessage) and event.key in known):
+            start -= 1
+        for event in run.events[max(start - 1, 0) :]:
             if not isinstance(event, UserMessage):
                 continue
             if event.key in known:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.episodes import witness
 from langgraph_toolmem.core.method import EndedRun, JudgedRun, LearnedTurn
 from langgraph_toolmem.core.users import User, user_digest
@@ -20,9 +20,10 @@ from langgraph_toolmem.graph.learning import attempt_digest, learn_turn, turn_di
 from langgraph_toolmem.graph.operations import Outcome, Record, Verdict, precedence
 from langgraph_toolmem.graph.state import Folds, RunState, latest_turn
 from langgraph_toolmem.graph.view import counted
-from langgraph_toolmem.runs.executions import last_step
+from langgraph_toolmem.runs.messages import entries_of
 from langgraph_toolmem.runs.run import Execution, Run, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.trajectory import History, last_step
 from langgraph_toolmem.stores.job_queue import Job
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Events:
         core.acknowledge()
         return new
 
-    def take_in(self, given: EndedRun, **options: Any) -> list[EndedRun]:
+    def import_run(self, given: EndedRun, **options: Any) -> list[EndedRun]:
         """Learns a recorded thread (options as for `learn`) and its verdict; returns its episodes."""
         self._core.refresh()
         self.learn(given.run, given.user, last_turn_too=True, **options)
@@ -124,9 +125,9 @@ class Events:
         self, messages: Any, answer: Iterable[Any], *, thread_id: str | None = None, user_id: str | None = None
     ) -> int:
         """Learn what is new up to the model's answer; return the number of new turns. A recorder reports its calls."""
-        read, history = self._core.executions.read, list(messages)
-        turn = read(history, thread_id).next_key
-        run, user = self._begun([*history, *answer], thread_id, user_id)
+        history = messages if isinstance(messages, History) else History(messages)
+        turn = self._core.executions.read(history, thread_id).next_key
+        run, user = self._begun(history.plus(answer), thread_id, user_id)
         with self._core.lock:
             if turn is not None:
                 self._core.executions.begins(turn)
@@ -151,7 +152,7 @@ class Events:
         It goes before what the messages say: a person may have edited the call. Once all calls of the turn are
         answered, in the messages or told here, the turn is learned.
         """
-        core = self._core
+        core, messages = self._core, History(entries_of(messages))
         run, user = self._begun(messages, thread_id, user_id)
         with core.lock:
             found = last_step(run, call_id)
@@ -173,7 +174,7 @@ class Events:
 
     def gave_up(self, messages: Any, call_id: str, *, thread_id: str | None = None, user_id: str | None = None) -> int:
         """Report that the error of a call reaches the host: no further attempt comes."""
-        core = self._core
+        core, messages = self._core, History(entries_of(messages))
         run, user = self._begun(messages, thread_id, user_id)
         with core.lock:
             found = last_step(run, call_id)
@@ -205,9 +206,9 @@ class Events:
         core = self._core
         with core.lock:
             core.store.refresh()
-            if new_messages := self._core.episodes.new(run):
-                core.apply(None, new_messages, user=user.digest, run=run.digest)
             state, start = self._folds.begin(run)
+            if new_messages := core.episodes.new(run, start):
+                core.apply(None, new_messages, user=user.digest, run=run.digest)
             last = latest_turn(run)
             at_hand = self._core.catalogue.specs if specs is None else specs
             new, thought, scratch = 0, _thought_before(run, start), dict[str, Any]()
@@ -328,12 +329,12 @@ class Events:
             raise ConfigurationError(f"score is from 0 (bad) to 1 (good), not {score!r}.")
         core = self._core
         core.refuse_if_closed()
-        if core.read_only and not self._core.jobs.outlive:
+        if core.read_only and self._core.jobs.queue.folder is None:
             raise ConfigurationError("A read-only memory without a folder has nowhere to leave a verdict.")
         core.refresh(at_once=True)
         with core.lock:
             run = self._core.episodes.named(thread_id, episode, self.others(thread_id, user_id))
-        if core.users.apart and not user_id and self._core.jobs.place_of(run) is None:
+        if core.users.apart and not user_id and self._core.jobs.queue.place_of(run)[0] is None:
             raise NamespaceError(
                 f"The namespace {core.users.namespace!r} needs a user id, and whose run {thread_id!r} is was not "
                 "kept in this folder. Pass user_id=…"
@@ -384,8 +385,9 @@ class Events:
             core.apply(None, [Verdict(run, *said)], user=author, run=run)
 
     def _take_verdicts(self, jobs: Sequence[Job]) -> None:
-        for said in (job.payload for job in jobs):
-            self.judge(said["run"], said["score"], said["comment"], said["user_id"])
+        for job in jobs:
+            said = job.payload
+            self.judge(job.run, said["score"], said["comment"], said["user_id"])
 
 
 def _thought_before(run: Run, index: int) -> str:

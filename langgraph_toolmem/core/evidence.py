@@ -40,7 +40,7 @@ class Evidence:
         self.lock = store.lock
         self.store, self.users, self.now, self.read_only = store, users, now, read_only
         self.graph = store.graph
-        self.shared: SharedLog | None = None
+        self.shared_log: SharedLog | None = None
         self.forgettings = 0
         self.closed = False
         self._warned: set[str] = set()
@@ -51,7 +51,10 @@ class Evidence:
 
     def apply(self, key: str | None, record: Record, *, user: str | None = None, run: str = "") -> bool:
         """Store the events of a run and apply them to the graph, once for each key. The caller holds the lock."""
-        return self.store.append(key, record, user=user or "", run=run)
+        new = self.store.append(key, record, user=user or "", run=run)
+        if self.shared_log is not None and not self.read_only:
+            self.shared_log.learned()
+        return new
 
     def refresh(self, *, at_once: bool = False) -> None:
         """Apply what other processes and workers learned. Not under the lock.
@@ -59,17 +62,15 @@ class Evidence:
         Args:
             at_once: ask a shared store now, and wait for it.
         """
-        if self.shared is not None:
-            self.shared.look(at_once=at_once)
+        if self.shared_log is not None:
+            self.shared_log.look(at_once=at_once)
         with self.lock:
             self.store.refresh()
-            if self.shared is not None:
-                self.shared.refresh(at_once=at_once)
 
     def acknowledge(self) -> None:
         """Wait a moment for a shared store to have what was learned, where nothing else outlives the process."""
-        if self.shared is not None:
-            self.shared.acknowledge()
+        if self.shared_log is not None:
+            self.shared_log.acknowledge()
 
     def hour(self) -> int:
         """Now, in hours since 1970."""
@@ -159,8 +160,8 @@ class Evidence:
 
     def close_store(self) -> None:
         """Send what waits for a shared store, write a snapshot, and let go of the folder."""
-        if self.shared is not None:
-            self.shared.close()
+        if self.shared_log is not None:
+            self.shared_log.close()
         self.store.close()
 
     def forget(self, gone: Forgotten) -> int:
@@ -175,5 +176,7 @@ class Evidence:
         with self.lock:
             self.forgettings += 1
             removed = self.store.forget(gone)
+            if self.shared_log is not None:
+                self.shared_log.withdraw(gone)
         self.store.erase()
-        return removed + (0 if self.shared is None else self.shared.forget(gone))
+        return removed + (0 if self.shared_log is None else self.shared_log.forget(gone))

@@ -17,6 +17,7 @@ from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import HOUR, Forgotten, Operation, Record
+from langgraph_toolmem.stores.job_queue import Job
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
@@ -127,7 +128,7 @@ class Forgetting:
         self._core, self._retention = core, retention
         self._looked = -math.inf
         if retention is not None and not core.read_only:
-            core.jobs.handle(RETENTION, lambda _: self.old(), patient=True)
+            core.jobs.handle(RETENTION, lambda _: None, find=self.old)
             core.jobs.at_look = self.look
 
     def look(self) -> None:
@@ -165,7 +166,7 @@ class Forgetting:
         gone = Forgotten(runs=known | {witness(thread_id, user or None) for user in whose})
         places = {core.users.of(user_id).namespace} if user_id or not core.users.apart else set[tuple[str, ...]]()
         if not places:
-            places = {place for run in known if (place := core.jobs.place_of(run)) is not None}
+            places = {place for run in known if (place := core.jobs.queue.place_of(run)[0]) is not None}
         if not places and known:
             raise NamespaceError(
                 f"The namespace {core.users.namespace!r} needs a user id, and whose thread {thread_id!r} is was not "
@@ -176,13 +177,14 @@ class Forgetting:
         steps: list[Callable[[], int]] = [partial(core.jobs.forget, gone), *rows]
         return self._all(steps, last=partial(core.forget, gone))
 
-    def old(self) -> None:
+    def old(self, _: Job) -> str:
         """Delete data older than the retention."""
         core, before = self._core, self._core.now() - (self._retention or 0.0)
         gone = Forgotten(runs=core.ages.older(before), before=before)
         graph = [partial(core.forget, gone)] if gone.runs else []
         aged = Forgotten(before=before)  # rows and decisions have times of their own
         self._all([partial(core.jobs.forget, gone), *graph, *self._rows(ANYBODY, aged)])
+        return ""
 
     def _rows(self, user: User, gone: Forgotten) -> list[Callable[[], int]]:
         return [partial(each.forget, user, gone) for each in self._core.listeners]

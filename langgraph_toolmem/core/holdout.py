@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.graph.evidence import SCORE, EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Forgotten, Operation, Record
@@ -78,18 +78,15 @@ class Holdout:
     Args:
         evidence: the memory's.
         share: of the episodes to hold out; with 0 nothing is recorded.
-        seed: of the draw.
 
     Raises:
-        ConfigurationError: `share` or `seed` is invalid.
+        ConfigurationError: `share` is invalid.
     """
 
-    def __init__(self, evidence: Evidence, share: float, seed: int) -> None:
+    def __init__(self, evidence: Evidence, share: float) -> None:
         if not is_share(share) or share == 1:
             raise ConfigurationError(f"holdout is a share of the episodes, from 0 to below 1, not {share!r}.")
-        if type(seed) is not int:
-            raise ConfigurationError(f"seed is a whole number, not {seed!r}.")
-        self._evidence, self._share, self._seed = evidence, share, seed
+        self._evidence, self._share = evidence, share
         self._table = evidence.register(HoldoutTable)
 
     @property
@@ -99,7 +96,7 @@ class Holdout:
 
     def draws(self, run: str) -> bool:
         """Return True if an episode (its digest) is in the share."""
-        return int(digest("holdout", self._seed, run)[:8], 16) < self._share * 0x100000000
+        return int(digest("holdout", 0, run)[:8], 16) < self._share * 0x100000000
 
     def begins(self, run: Run) -> bool:
         """Return True if the last episode of a history is held out; record once that the memory was asked."""

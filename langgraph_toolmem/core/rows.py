@@ -16,18 +16,21 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
-from langgraph_toolmem.base import exits, locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import InputError, StorageError
-from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.waits import this_step
+from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.threads import this_step
 from langgraph_toolmem.core.ledger import ALL, Track
 from langgraph_toolmem.core.users import User, Users
 from langgraph_toolmem.search.embedders import clean
+from langgraph_toolmem.stores.chroma import REFRESH_SECONDS
 from langgraph_toolmem.stores.remote import NoAnswerError
-from langgraph_toolmem.stores.vectors import PART, REFRESH_SECONDS, Hit, VectorItem, VectorStore
+from langgraph_toolmem.stores.vectors import PART, Hit, Near, VectorItem, VectorStore
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.ledger import Ledger
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("langgraph_toolmem.rows")
 
 T = TypeVar("T")
-L = TypeVar("L")
+V = TypeVar("V")
 
 NEAR: Final = 64
 """Rows that are looked at for a question."""
@@ -53,13 +56,9 @@ MAX_NAMESPACES: Final = 1_024
 REMEMBERED: Final = 10_000
 """Changes of a namespace that are remembered one by one."""
 SAMPLE: Final = 512
-"""Items that something is learned from; a user who has as many is learned from alone."""
-USERS: Final = 16
-"""Users in a sample of all."""
+"""Latest items that something is learned from."""
 GROWTH: Final = 0.1
-"""Share of changed items after which it is learned again …"""
-ASKED: Final = 1_000
-"""… and questions: another process may have written."""
+"""Share of changed items after which it is learned again."""
 MAX_LEARNED: Final = 256
 """Namespaces for which it is in RAM; those that were asked last."""
 ROW, OWNERS = "row", "of"
@@ -122,20 +121,6 @@ class RowKind(ABC, Generic[T]):
         return 0
 
 
-class Near(NamedTuple, Generic[T]):
-    """An item that was found.
-
-    Attributes:
-        item: the item.
-        id: of its row.
-        similarity: cosine of its text and the query, -1 to 1.
-    """
-
-    item: T
-    id: str
-    similarity: float
-
-
 class RowChanges(NamedTuple, Generic[T]):
     """What changed after a version.
 
@@ -159,6 +144,7 @@ class _Namespace:
     store: VectorStore
     size: int | None = None
     version: int = 1
+    written: int = 0
     looked: float = 0.0
     changed: deque[str] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
@@ -192,10 +178,9 @@ class Rows(Generic[T]):
         self.kind = kind
         self._vectors, self._ledger, self.method = vectors, ledger, method
         self._users, self.apart, self._read_only, self._now = users, users.apart, read_only, now
-        self._writing = locks.rlock()  # over a change with its vectors and database calls; readers do not wait for it
-        self._noting = locks.lock()  # over `_Namespace`
+        self._writing = threads.rlock()  # over a change with its vectors and database calls; readers do not wait for it
+        self._noting = threads.lock()  # over `_Namespace`
         self._namespaces: OrderedDict[tuple[str, ...], _Namespace] = OrderedDict()
-        self._changes = 1  # of all namespaces
 
     def key(self, item: str, user: User) -> str:
         """Return the name of an item (its id) in the ledger: two users' items of one id have two records."""
@@ -258,38 +243,32 @@ class Rows(Generic[T]):
             return 0
         if gone is not None and gone.before is not None:
             return self._forget_before(gone.before)
-        if gone is not None and not gone.user:
-            removed = sum(self.forget_of(run, user) for run in gone.runs)
-            self._scrub(user)  # whatever was found: the last time it may have failed behind this point
-            return removed
         with self._changing(user) as place:
-            if self.apart:
+            if gone is not None and not gone.user:
+                removed = sum(self.forget_of(run, user) for run in gone.runs)
+            elif self.apart:
                 ids = place.store.ids(self.kind.name)
                 place.store.drop(self.kind.name)
                 self._left(place, ids, user)
                 removed = len(ids)
             else:
                 removed = self.forget_of(user.digest or "", user)
-            place.store.scrub(self.kind.name)
+            place.store.scrub(self.kind.name)  # even if nothing was found: the last time it may have failed behind this
         return removed
 
     def _forget_before(self, before: float) -> int:
         name, removed = self.kind.name, 0
-        for space in self._vectors.namespaces(name, most=None):
+        for space in filter(self._users.has, self._vectors.namespaces(name)):
             user = User(None, None, space)
-            if self._users.has(space):
-                rows = self._items(self._place(user).store.each(name), None)
-                old = [hit.id for hit, item in rows if self.kind.since(item, before) is not item]
+            with self._changing(user) as place:
+                rows = self._items(place.store.each(name), None)
+                old = [key for key, item in rows if self.kind.since(item, before) is not item]
                 for start in range(0, len(old), BATCH):
                     self.change(old[start : start + BATCH], lambda item: self.kind.since(item, before), user)
                 if old:
-                    self._scrub(user)
+                    place.store.scrub(name)
                 removed += len(old)
         return removed
-
-    def _scrub(self, user: User) -> None:
-        with self._changing(user) as place:
-            place.store.scrub(self.kind.name)
 
     def forget_of(self, owner: str, user: User) -> int:
         """Remove what comes from a user or a run (digest), and make sure that it is gone; return from how many items.
@@ -355,13 +334,14 @@ class Rows(Generic[T]):
         count = place.store.count(name) if k is None else k
         least = max(1, count // 4) if enough is None else enough
         while True:
-            hits = place.store.query(name, vector, k=count, part=part)
+            rows = place.store.query(name, vector, k=count, part=part, read=self._read_row)
+            tracked = self._tracked([(each.id, each.item) for each in rows], user)
             found = [
-                Near(item, hit.id, hit.similarity)
-                for hit, item in self._items(hits, user)
+                Near(item, key, each.similarity)
+                for each, (key, item) in zip(rows, tracked, strict=True)
                 if not self.kind.retired(item) and (fits is None or fits(item))
             ]
-            if k is None or self.waits_little or len(found) >= least or len(hits) < count or count >= MOST_NEAR:
+            if k is None or self.waits_little or len(found) >= least or len(rows) < count or count >= MOST_NEAR:
                 return found[:k]
             count *= 4
 
@@ -399,24 +379,18 @@ class Rows(Generic[T]):
         """True if a step asks and the rows are on a server: it should ask for few of them."""
         return self._vectors.remote is not None and this_step() is not None
 
-    def sample(self, user: User | None, most: int) -> list[T]:
-        """Return the latest items of a user, or items of some users if None is named; at most about so many."""
+    def latest(self, user: User, most: int) -> list[T]:
+        """Return about so many items of a user, those that came last."""
         if self._vectors.empty:
             return []
-        name = self.kind.name
-        if user is None:
-            spaces = [each for each in self._vectors.namespaces(name) if self._users.has(each)][:USERS]
-            stores = map(self._vectors.scoped, spaces)
-            some = [each.some(name, start=0, size=most // len(spaces)) for each in stores]
-            return [item for page in some for _, item in self._items(page, None)]
-        store = self._place(user).store
-        start = max(0, store.count(name) - most)
-        return [item for _, item in self._items(store.each(name, start=start), user)]
+        start = max(0, self.count(user) - most)
+        return [item for _, item in self._items(self._place(user).store.each(self.kind.name, start=start), user)]
 
     def changes(self, since: int, user: User, *, most: int) -> RowChanges[T]:
         """Return what this process changed after a version.
 
-        After too many changes, or for version 0: the latest `most` items and some.
+        After too many changes, after what other processes may have changed, or for version 0: the latest `most` items
+        and some.
 
         Jobs may be done in another order than they came: who wants the latest looks at the items' own times.
         """
@@ -424,23 +398,18 @@ class Rows(Generic[T]):
             return RowChanges(0, True, [], [])
         place, name = self._place(user), self.kind.name
         with self._noting:
-            if self._vectors.shared and not 0 <= self._now() - place.looked < REFRESH_SECONDS:
-                place.looked, place.version = self._now(), place.version + REMEMBERED + 1
             back, version = place.version - since, place.version
             ids = list(dict.fromkeys(list(place.changed)[max(0, len(place.changed) - back) :]))
         whole = not 0 <= back <= len(place.changed)
-        if whole:
-            start = max(0, place.store.count(name) - most - ABOUT)
-            hits: Iterable[Hit] = place.store.each(name, start=start)
-        else:
-            hits = place.store.get(name, ids)
-        found = {hit.id: item for hit, item in self._items(hits, user) if not self.kind.retired(item)}
+        start = max(0, place.store.count(name) - most - ABOUT) if whole else 0
+        hits = place.store.each(name, start=start) if whole else place.store.get(name, ids)
+        found = {key: item for key, item in self._items(hits, user) if not self.kind.retired(item)}
         gone = [] if whole else [key for key in ids if key not in found]
         return RowChanges(version, whole, list(found.values()), gone)
 
-    def version(self, user: User | None) -> int:
-        """Return another number after every change by this process, of a user's items or of any."""
-        return self._changes if user is None else self._place(user).version
+    def written(self, user: User) -> int:
+        """Return how many items of a user this process wrote or removed."""
+        return self._place(user).written
 
     def _place(self, user: User) -> _Namespace:
         with self._noting:
@@ -450,6 +419,8 @@ class Rows(Generic[T]):
                 if len(self._namespaces) >= MAX_NAMESPACES:
                     self._namespaces.popitem(last=False)
             self._namespaces[user.namespace] = found
+            if self._vectors.shared and not 0 <= self._now() - found.looked < REFRESH_SECONDS:
+                found.looked, found.size, found.version = self._now(), None, found.version + REMEMBERED + 1
             return found
 
     @contextmanager
@@ -459,42 +430,32 @@ class Rows(Generic[T]):
         with self._writing:
             yield self._place(user)
 
-    def _items(self, hits: Iterable[Hit], user: User | None) -> Iterator[tuple[Hit, T]]:
-        """The items of rows, with their records if their user is named; damaged rows are left out."""
-        batch: list[tuple[Hit, T]] = []
-        damaged = 0
-        for hit in hits:
-            try:
-                batch.append((hit, self.kind.item(_unpacked(hit))))
-            except DAMAGED:
-                damaged += 1
-            if len(batch) >= BATCH:
-                yield from self._tracked(batch, user)
-                batch = []
-        yield from self._tracked(batch, user)
-        if damaged:
-            logger.warning("%d %s are damaged; left out", damaged, self.kind.name)
+    def _read_row(self, hit: Hit) -> T | None:
+        try:
+            return self.kind.item(Hit(hit.id, hit.text, json.loads(hit.metadata[ROW])))
+        except DAMAGED:
+            logger.warning("a row of %s is damaged; left out", self.kind.name)
+            return None
 
-    def _tracked(self, batch: Sequence[tuple[Hit, T]], user: User | None) -> list[tuple[Hit, T]]:
+    def _items(self, hits: Iterable[Hit], user: User | None) -> Iterator[tuple[str, T]]:
+        """Yield ids and items of rows, with their records if their user is named; damaged rows are left out."""
+        hits = iter(hits)
+        while batch := list(islice(hits, BATCH)):
+            items = ((hit.id, self._read_row(hit)) for hit in batch)
+            yield from self._tracked([(key, item) for key, item in items if item is not None], user)
+
+    def _tracked(self, batch: list[tuple[str, T]], user: User | None) -> list[tuple[str, T]]:
         if user is None or not self._ledger.tracked(self.method):
-            return list(batch)
-        whole, *tracks = self._ledger.tracks(self.method, [ALL, *(self.key(hit.id, user) for hit, _ in batch)])
+            return batch
+        whole, *tracks = self._ledger.tracks(self.method, [ALL, *(self.key(key, user) for key, _ in batch)])
         return [
-            (hit, self.kind.tracked(item, track, Track(*(a - b for a, b in zip(whole, track, strict=True)))))
-            for (hit, item), track in zip(batch, tracks, strict=True)
+            (key, self.kind.tracked(item, track, Track(*(a - b for a, b in zip(whole, track, strict=True)))))
+            for (key, item), track in zip(batch, tracks, strict=True)
         ]
 
     def _read(self, place: _Namespace, ids: Sequence[str]) -> dict[str, tuple[Hit, T]]:
-        if self._vectors.empty:
-            return {}
-        hits = {hit.id: hit for hit in place.store.get(self.kind.name, ids)}
-        found: dict[str, tuple[Hit, T]] = {}
-        for key, hit in hits.items():
-            try:
-                found[key] = hit, self.kind.item(_unpacked(hit))
-            except DAMAGED:
-                logger.debug("a damaged row is written anew")
-        return found
+        read = ((hit, self._read_row(hit)) for hit in place.store.get(self.kind.name, ids))
+        return {hit.id: (hit, item) for hit, item in read if item is not None}
 
     def _write(
         self,
@@ -543,25 +504,19 @@ class Rows(Generic[T]):
     def _note(self, place: _Namespace, ids: Collection[str]) -> None:
         with self._noting:
             place.version += len(ids)
-            self._changes += len(ids)
+            place.written += len(ids)
             place.changed.extend(ids)
 
     def _make_room(self, place: _Namespace, user: User) -> None:
         """Beyond `most`, remove a hundredth: the least useful of the oldest rows."""
-        if place.size is None:
-            place.size = place.store.count(self.kind.name)
-        if place.size <= self.kind.most:
+        if (size := self.size(user)) <= self.kind.most:
             return
-        wanted = place.size - self.kind.most + self.kind.most // 100
-        oldest = place.store.some(self.kind.name, start=0, size=max(ROOM, 2 * wanted))
+        wanted = size - self.kind.most + self.kind.most // 100
+        oldest = islice(place.store.each(self.kind.name), max(ROOM, 2 * wanted))
         found = sorted(
             self._items(oldest, user), key=lambda each: (not self.kind.retired(each[1]), self.kind.worth(each[1]))
         )
-        self._remove(place, [hit.id for hit, _ in found[:wanted]], user)
-
-
-def _unpacked(hit: Hit) -> Hit:
-    return Hit(hit.id, hit.text, json.loads(hit.metadata[ROW]), hit.similarity)
+        self._remove(place, [key for key, _ in found[:wanted]], user)
 
 
 def _differs(item: VectorItem, before: Hit) -> bool:
@@ -569,76 +524,56 @@ def _differs(item: VectorItem, before: Hit) -> bool:
     return item.part != kept.get(PART, "") or any(kept.get(name) != value for name, value in item.metadata.items())
 
 
-@dataclass
-class _Learned(Generic[L]):
-    value: L
-    items: int
-    version: int
-    asked: int = 0
+class Learned(Generic[T, V]):
+    """What `learn` makes of a user's latest rows; made again when a tenth of them changed. Safe in several threads."""
 
-
-class Learned(Generic[T, L]):
-    """Something learned from a sample of rows, again when enough has changed. Safe to use from several threads.
-
-    Where each user has a namespace, it is learned from a sample of all users, and for one with `SAMPLE` rows alone.
-
-    Args:
-        rows: of the items.
-        learn: learns it from a sample.
-    """
-
-    def __init__(self, rows: Rows[T], learn: Callable[[Sequence[T]], L]) -> None:
+    def __init__(self, rows: Rows[T], learn: Callable[[Sequence[T]], V]) -> None:
         self._rows, self._learn = rows, learn
-        self._lock, self._aside = locks.lock(), locks.lock()
+        self._lock, self._aside = threads.lock(), threads.lock()
         self._forgettings = 0
-        self._known: OrderedDict[tuple[str, ...] | None, _Learned[L]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, ...], tuple[V, int, int]] = OrderedDict()
 
-    def of(self, user: User) -> L:
-        """What was learned for a user. Raises StorageError if Chroma fails, or is a server and a step cannot wait."""
-        whose = user if not self._rows.apart or self._rows.size(user) >= SAMPLE else None
-        key, version = whose and whose.namespace, self._rows.version(whose)
+    def of(self, user: User) -> V:
+        """Return what was learned for a user.
+
+        Raises:
+            StorageError: Chroma fails, or it is a server and a step cannot wait.
+        """
+        size, written = self._rows.size(user), self._rows.written(user)
         with self._lock:
-            known = self._known.get(key)
+            known = self._known.get(user.namespace)
             if known is not None:
-                self._known.move_to_end(key)
-                known.asked += 1
-                if known.asked < ASKED and version - known.version <= GROWTH * max(known.items, known.version):
-                    return known.value
-        if self._rows.waits_little:
-            self._learn_aside(whose, version)
-            if known is None:
-                raise NoAnswerError("What words weigh is being learned from the store; this time there is no hint.")
-            return known.value
-        return self._learned(whose, version)
+                self._known.move_to_end(user.namespace)
+                value, had, before = known
+                if max(abs(size - had), written - before) <= GROWTH * had:
+                    return value
+        if not self._rows.waits_little:
+            return self._again(user, size, written)
+        if self._aside.acquire(blocking=False):  # a step does not wait for so many rows: the next one has it
+            threads.start("toolmem-learn", partial(self._learn_aside, user, size, written))
+        if known is None:
+            raise NoAnswerError("What words weigh is being learned from the store; this time there is no hint.")
+        return known[0]
 
-    def _learn_aside(self, whose: User | None, version: int) -> None:
-        """A step does not wait for so many rows of a server: the next one has what was learned."""
+    def _learn_aside(self, user: User, size: int, written: int) -> None:
+        try:
+            with suppress(StorageError):
+                self._again(user, size, written)
+        finally:
+            self._aside.release()
 
-        def learn() -> None:
-            try:
-                with suppress(StorageError):
-                    self._learned(whose, version)
-            finally:
-                self._aside.release()
-
-        if self._aside.acquire(blocking=False):
-            exits.start("toolmem-learn", learn)
-
-    def _learned(self, whose: User | None, version: int) -> L:
-        forgettings, key = self._forgettings, whose and whose.namespace
-        items = self._rows.sample(whose, SAMPLE)
-        count = len(items) if whose is None or len(items) < SAMPLE else self._rows.size(whose)
-        made = _Learned(self._learn(items), count, version)
+    def _again(self, user: User, size: int, written: int) -> V:
+        forgettings = self._forgettings
+        made = self._learn(self._rows.latest(user, SAMPLE))
         with self._lock:
             if forgettings == self._forgettings:
-                self._known[key] = made
+                self._known[user.namespace] = made, size, written
             if len(self._known) > MAX_LEARNED:
                 self._known.popitem(last=False)
-        return made.value
+        return made
 
     def forget(self, user: User) -> None:
-        """What was learned of a user goes, and so what was learned of all."""
+        """Drop what was learned of a user."""
         with self._lock:
             self._forgettings += 1
-            for key in (user.namespace, None):
-                self._known.pop(key, None)
+            self._known.pop(user.namespace, None)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 
 logger = logging.getLogger("langgraph_toolmem.memory")
 

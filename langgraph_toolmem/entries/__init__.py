@@ -27,8 +27,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
-from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.twins import twin
+from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.threads import twin
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.policy import RecallPolicy
@@ -85,8 +85,12 @@ class Entries(Method):
         core.jobs.handle("write", lambda jobs: self.keeping.write(jobs), undo=lambda job: self.keeping.unwrite(job))
         core.jobs.handle("judge", lambda jobs: self.keeping.judge(jobs))
         if self._critic is not None:
-            take = lambda *told: self.keeping.take_critique(*told)  # noqa: E731 - made when it is needed
-            core.jobs.handle_slow("critique", lambda job: self.keeping.criticise(job), take)
+            core.jobs.handle(
+                "critique",
+                lambda jobs: self.keeping.take_critique(jobs[0]),
+                find=lambda job: self.keeping.criticise(job),
+                undo=lambda job: self.keeping.unwrite(job),
+            )
         core.kept_runs.provide(self)
 
     # --- asking ---

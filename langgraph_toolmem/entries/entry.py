@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.text import as_text, shortened
+from langgraph_toolmem.base.text import as_text, digest, shortened
 from langgraph_toolmem.graph.operations import GOOD
 from langgraph_toolmem.runs.messages import Status
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn
@@ -52,7 +51,7 @@ class Entry:
     Attributes:
         id: of `entry_id`: one per episode.
         run: digest of the episode.
-        query: what the user asked for in it, one message a line (`runs.talk.request_in`).
+        query: what the user asked for in it, one message a line (`runs.run.request_in`).
         calls: its tool calls in order.
         user: digest of the user, or "".
         time: seconds since 1970, when the run was reported.

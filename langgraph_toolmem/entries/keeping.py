@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.jobs import NotYetError, by_namespace
 from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.core.users import User
@@ -57,7 +57,7 @@ class EntryKeeping:
         namespace = user.namespace
         line = digest(*namespace, entry.run)
         where: dict[str, Any] = {"run": entry.run, "user": entry.user}
-        self._core.jobs.put(WRITE, {"entry": entry.to_dict()}, **where, namespace=namespace, line=line, placed=True)
+        self._core.jobs.put(WRITE, {"entry": entry.to_dict()}, **where, namespace=namespace, line=line)
         self._core.count_once(entry_key(entry.run), "entries")
 
     def put_verdict(self, run: str, score: float, comment: str | None, user: str, namespace: Namespace) -> None:
@@ -84,7 +84,7 @@ class EntryKeeping:
         entries = [entry for entry in stored if entry is not None]
         namespace = user.namespace
         if entries:
-            core.jobs.queue.note_places([(entry.run, entry.user) for entry in entries], namespace)
+            core.jobs.queue.note_places([(entry.run, entry.user, namespace) for entry in entries])
         for entry in entries:
             core.count_once(entry_key(entry.run), "entries")
         if self._critic is not None:  # those too that have no critique from before there was a critic
@@ -105,13 +105,13 @@ class EntryKeeping:
 
     def unwrite(self, job: Job) -> None:
         """Take away the entry of a job whose user was forgotten meanwhile."""
-        self.rows.forget_of(job.payload["run"], _user(job))
+        self.rows.forget_of(job.run, _user(job))
 
     def judge(self, jobs: Sequence[Job]) -> None:
         """Add verdicts to their entries."""
         for job in jobs:
             said, user = job.payload, _user(job)
-            kept = judge(self.rows, said["run"], said["score"], said["comment"], user)
+            kept = judge(self.rows, job.run, said["score"], said["comment"], user)
             if kept is None:
                 raise NotYetError("no entry of that run", tries=JUDGE_TRIES)
             self._ask_for_critique(kept, user.namespace)
@@ -129,20 +129,21 @@ class EntryKeeping:
         similar = [each.item for each in near if each.id != entry.id]
         return self._critic(entry, similar[:SIMILAR]).model_dump_json()
 
-    def take_critique(self, job: Job, answer: str) -> None:
+    def take_critique(self, job: Job) -> None:
         """Puts a critique into its entry."""
         user = _user(job)
         entry = next(iter(self.rows.get([job.payload["entry"]], user)), None)
-        if not answer or entry is None:
+        if not job.answer or entry is None:
             return
-        found, of = Critique.model_validate_json(answer), job.payload["verdict"]
+        found, of = Critique.model_validate_json(job.answer), job.payload["verdict"]
         set_critique(self.rows, entry.id, found.text(entry), user, of=of, blamed=found.blamed(entry))
 
     def _ask_for_critique(self, entry: Entry, namespace: Namespace) -> None:
         if self._critic is not None and entry.wants_critique:
             payload = {"entry": entry.id, "verdict": entry.verdict}
             key = digest(CRITIQUE, *namespace, entry.id, entry.verdict)
-            self._core.jobs.put(CRITIQUE, payload, user=entry.user, namespace=namespace, key=key, line="")
+            where: dict[str, Any] = {"run": entry.run, "user": entry.user, "namespace": namespace}
+            self._core.jobs.put(CRITIQUE, payload, **where, key=key, line="")
 
 
 def entry_key(run: str) -> str:
@@ -151,4 +152,4 @@ def entry_key(run: str) -> str:
 
 
 def _user(job: Job) -> User:
-    return User(None, job.user or None, tuple(job.payload["namespace"]))
+    return User(None, job.user or None, job.namespace)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.core.method import PastRun, PastRunChanges
-from langgraph_toolmem.core.rows import MOST_NEAR, Learned, Near
+from langgraph_toolmem.core.rows import MOST_NEAR, Learned
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries import ranker
 from langgraph_toolmem.entries.entry import Entry
@@ -15,6 +15,7 @@ from langgraph_toolmem.entries.ranker import Candidate
 from langgraph_toolmem.entries.recollection import RecalledEntry
 from langgraph_toolmem.entries.rows import JUDGED, UNJUDGED, EntryRows
 from langgraph_toolmem.entries.weights import Weights
+from langgraph_toolmem.stores.vectors import Near
 from langgraph_toolmem.words import wording
 
 LONGLIST: Final = 32

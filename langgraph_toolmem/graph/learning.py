@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph import operations as op
 from langgraph_toolmem.graph.cases import MAX_CALLS, Neighbour
 from langgraph_toolmem.graph.evidence import COLUMNS, MAX_SOURCES, EvidenceGraph
 from langgraph_toolmem.graph.operations import Record
 from langgraph_toolmem.graph.sources import MISSING, discover, evaluate
 from langgraph_toolmem.graph.state import WORDS, RunState, paper_window, parallel, slot_key, windows
+from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.runs.trajectory import ExecutedCall, Turn
 from langgraph_toolmem.runs.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit
 from langgraph_toolmem.words.text import dates_in, masked
 

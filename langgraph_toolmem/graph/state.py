@@ -12,9 +12,9 @@ from functools import lru_cache
 from operator import is_
 from typing import Any, Final, NamedTuple
 
-from langgraph_toolmem.base import locks
-from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.runs.trajectory import ExecutedCall, Run, Turn, UserMessage
+from langgraph_toolmem.base import threads
+from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.values import MAX_VALUE_CHARS, canon, canon_args, flatten
 from langgraph_toolmem.words.text import Text, read_text
 
@@ -241,7 +241,7 @@ class Folds:
 
     def __init__(self) -> None:
         self._kept: dict[str | None, tuple[tuple[UserMessage | Turn, ...], RunState]] = {}
-        self._lock = locks.lock()
+        self._lock = threads.lock()
 
     def begin(self, run: Run) -> tuple[RunState, int]:
         """A state to go on with, and how many of the run's events are in it."""

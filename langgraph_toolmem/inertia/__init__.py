@@ -34,8 +34,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.twins import twin
+from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.threads import twin
 from langgraph_toolmem.core.catalogue import suggested, undeclared_line
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section
 from langgraph_toolmem.graph.evidence import Table

@@ -28,12 +28,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 from langgraph_toolmem.base.intervals import at_most, lower_limit
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Forgotten, Operation, Record
 from langgraph_toolmem.graph.state import SEPARATOR, WORDS, RunState
-from langgraph_toolmem.runs.trajectory import ExecutedCall
+from langgraph_toolmem.runs.run import ExecutedCall
 
 LOOKBACK: Final = 4
 """Latest calls of the request whose outputs count."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from langgraph_toolmem.base import exits, locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Operation
 
@@ -191,7 +191,7 @@ class Confidence:
         self._examples, self._start = examples, start
         self._trees: Trees | None = None
         self._fitted = 0.0
-        self._fitting = locks.lock()
+        self._fitting = threads.lock()
 
     def probabilities(self, features: Floats) -> Floats:
         """(candidates,): of (candidates, features), the first of which is the log-odds that the record gives."""
@@ -219,7 +219,7 @@ class Confidence:
 
 def in_thread(fit: Callable[[], None]) -> None:
     """Fit in a thread of its own, which the end of the interpreter awaits."""
-    exits.start("toolmem-confidence", fit)
+    threads.start("toolmem-confidence", fit)
 
 
 def at_once(fit: Callable[[], None]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Forgotten, Operation
 from langgraph_toolmem.graph.state import START, WORDS, RunState, parallel

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar, runtime_c
 
 from langgraph_toolmem.base.checks import check_fields, expect, is_count, is_number, is_share, options_named
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.runs.trajectory import ExecutedCall
+from langgraph_toolmem.runs.run import ExecutedCall
 
 P = TypeVar("P", bound="InertiaPolicy")
 

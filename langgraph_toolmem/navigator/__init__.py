@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.twins import twin
+from langgraph_toolmem.base.threads import twin
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section
 from langgraph_toolmem.core.users import User

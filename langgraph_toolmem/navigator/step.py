@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.checks import is_count, names_given
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator import Navigator
@@ -162,4 +162,4 @@ class _Turn:
     reroutes: dict[frozenset[str], tuple[Reroute, ...]] = field(default_factory=dict)
     told: Selection | None = None
     broken: bool = False
-    lock: threading.Lock = field(default_factory=locks.lock)
+    lock: threading.Lock = field(default_factory=threads.lock)

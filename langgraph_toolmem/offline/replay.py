@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from langgraph_toolmem.base.keys import canonical, digest
+from langgraph_toolmem.base.text import canonical, digest
 from langgraph_toolmem.core.catalogue import suggested
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.entropy import InertiaMeter, InertiaTest
@@ -16,8 +16,9 @@ from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, calls_text
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.offline.prefetch import PrefetchTally, model_seconds
+from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.tools import ToolLike
-from langgraph_toolmem.runs.trajectory import Turn, parse_run
+from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.runs.values import canon_args
 
 STUCK = 3

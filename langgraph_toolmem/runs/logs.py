@@ -2,15 +2,10 @@
 
 Plain: one run a line (JSONL), an object with `messages` and, if known, `thread_id` (or `run_id`, or `id`), `task`,
 `success`, `user_id` and `times` (seconds since the start, one per message); other keys are ignored. A bare list of
-messages is a run as well, and so is a request with its response. Messages are OpenAI's, LangChain's or Anthropic's.
-Blank lines are skipped, the text is UTF-8 with or without a byte order mark, and gzip is recognised by its first bytes.
-A file may also be one JSON text. Other programs' records:
-
-=============  =====================================================================================================
-``langsmith``  runs of LangSmith (``client.list_runs()``, an export of a project), or examples of a data set
-``spans``      OpenTelemetry spans with GenAI attributes: OTLP JSON, or the console exporter's
-``tau2``       results of tau2-bench (`simulations`) and of tau-bench (`traj`)
-=============  =====================================================================================================
+messages is a run as well. Messages are OpenAI's, LangChain's or Anthropic's. The text is UTF-8 with or without a byte
+order mark, gzip is recognised by its first bytes, and a file may also be one JSON text. Other programs' records: runs
+of LangSmith (``client.list_runs()``, an export of a project), or examples of a data set; OpenTelemetry spans with GenAI
+attributes (OTLP JSON, or the console exporter's).
 
 Lines that share an id are one run, seen at different moments: the memory learns each turn once. Lines without an id get
 one from their content and line number, so that reading the same file again teaches nothing. Many records of other
@@ -27,10 +22,9 @@ import re
 import sqlite3
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias, Union, cast
@@ -242,7 +236,6 @@ def _run(record: bytes | LogError | Any, number: int) -> LoggedRun | None:
     fields: dict[str, Any] = {"messages": value} if isinstance(value, list) else value
     if not isinstance(fields, dict):
         raise LogError(f"expected an object with 'messages' or a list of messages, found {_type(value)}", line=number)
-    fields = _plain_fields(fields)
     messages = _plain_messages(_messages(fields, number))
     given = next((fields[key] for key in ("thread_id", "run_id", "id") if fields.get(key) not in (None, "")), None)
     try:
@@ -339,8 +332,6 @@ _ROLES: Final = {"human": "user", "ai": "assistant", "model": "assistant"}
 def _writer(value: Any) -> str:
     if not isinstance(value, dict):
         return "plain"
-    if "simulations" in value or "traj" in value:
-        return "tau2"
     if "resourceSpans" in value or (("context" in value or "traceId" in value) and "attributes" in value):
         return "spans"
     both = isinstance(value.get("inputs"), dict) and "outputs" in value
@@ -350,39 +341,14 @@ def _writer(value: Any) -> str:
 # --- one record, one run ---
 
 
-def _plain_fields(fields: Fields) -> Fields:
-    """Return a line as it is, or with the messages of a request and its response (OpenAI, Anthropic) joined."""
-    request = next((fields[key] for key in ("request", "body") if isinstance(fields.get(key), dict)), fields)
-    response = fields.get("response", fields if "choices" in fields or "output" in fields else None)
-    if isinstance(response, dict) and isinstance(response.get("body"), dict):
-        response = response["body"]
-    asked = request.get("messages", request.get("input"))
-    if isinstance(asked, str):
-        asked = [{"role": "user", "content": asked}]
-    if not isinstance(asked, list) or (request is fields and response is None and "messages" in fields):
-        return fields
-    return {**fields, "messages": [*asked, *_answer(response if isinstance(response, dict) else {})]}
-
-
-def _answer(response: Mapping[str, Any]) -> list[Any]:
-    # OpenAI's chat completion or response, or Anthropic's message
-    if isinstance(choices := response.get("choices"), list):
-        return [each["message"] for each in choices[:1] if isinstance(each, dict) and "message" in each]
-    if isinstance(output := response.get("output"), list):
-        return output
-    return [{"role": "assistant", "content": response["content"]}] if "content" in response else []
-
-
 def _plain_messages(messages: Sequence[Any]) -> list[Any]:
-    """Turn content blocks or items (Anthropic, OpenAI's Responses) into messages with calls."""
+    """Turn content blocks (Anthropic, GenAI conventions) into messages with calls."""
     made: list[Any] = []
     for each in messages:
         if not isinstance(each, dict):
             made.append(each)
         elif "parts" in each:
             made += _of_parts(each)
-        elif each.get("type") in _ITEMS and "role" not in each:
-            _ITEMS[each["type"]](made, each)
         elif isinstance(content := each.get("content"), list) and not each.get("tool_calls"):
             made += _of_blocks(each, content)
         else:
@@ -426,21 +392,6 @@ def _text(content: Any) -> str:
         return content
     parts = content if isinstance(content, Iterable) else ()
     return "".join(part if isinstance(part, str) else str(part.get("text") or "") for part in parts)
-
-
-def _item_call(made: list[Any], item: Fields) -> None:
-    last = made[-1] if made else {}
-    if not (isinstance(last, dict) and last.get("role") == "assistant"):
-        made.append(last := {"role": "assistant", "content": ""})
-    call = {"id": item.get("call_id"), "name": item.get("name"), "args": item.get("arguments")}
-    made[-1] = {**last, "tool_calls": [*last.get("tool_calls", ()), call]}
-
-
-_ITEMS: Final[dict[str, Callable[[list[Any], Fields], None]]] = {
-    "function_call": _item_call,
-    "function_call_output": lambda made, item: made.append(_result(item.get("call_id"), item.get("output", ""))),
-    "reasoning": lambda _made, _item: None,
-}
 
 
 # --- many records, one thread ---
@@ -497,7 +448,7 @@ def _asked(run: Fields) -> list[Any]:
     while isinstance(generations, list) and generations and isinstance(generations[0], list):
         generations = generations[0]
     answers = [each["message"] for each in generations[:1] if isinstance(each, dict) and "message" in each]
-    return _plain_messages([*given, *(answers or _answer(outputs))])
+    return _plain_messages([*given, *answers])
 
 
 def _listed(messages: Any) -> list[Any]:
@@ -567,27 +518,11 @@ def _any_value(value: Any) -> Any:
 
 
 def _told(facts: Fields) -> list[Any]:
-    # prompt and answer by the GenAI conventions, or numbered by OpenLLMetry
-    told: list[Any] = []
-    for name, numbered in (("gen_ai.input.messages", "gen_ai.prompt"), ("gen_ai.output.messages", "gen_ai.completion")):
-        held = facts.get(name)
-        if isinstance(held, str):
-            held = json.loads(held)
-        told += held if isinstance(held, list) else _numbered(facts, numbered)
+    told: list[Any] = []  # prompt and answer by the GenAI conventions
+    for name in ("gen_ai.input.messages", "gen_ai.output.messages"):
+        held = facts.get(name) or []
+        told += json.loads(held) if isinstance(held, str) else held
     return _plain_messages(told)
-
-
-def _numbered(facts: Fields, name: str) -> Iterator[Fields]:
-    number = 0
-    while f"{name}.{number}.role" in facts:
-        at, calls = f"{name}.{number}", list[Fields]()
-        while f"{at}.tool_calls.{len(calls)}.name" in facts:
-            calls.append({key: facts.get(f"{at}.tool_calls.{len(calls)}.{key}") for key in ("id", "name", "arguments")})
-        message = {"role": facts[f"{at}.role"], "content": facts.get(f"{at}.content") or ""}
-        if call_id := facts.get(f"{at}.tool_call_id"):
-            message["tool_call_id"] = call_id
-        yield {**message, "tool_calls": calls} if calls else message
-        number += 1
 
 
 def _of_parts(message: Fields) -> list[Fields]:
@@ -608,43 +543,7 @@ def _of_parts(message: Fields) -> list[Fields]:
     return made
 
 
-def _tau2(values: list[Value]) -> Iterator[tuple[int, Fields]]:
-    for line, value in values:
-        if "traj" in value:
-            name = f"{value.get('task_id')}/{value.get('trial', 0)}"
-            yield line, {"thread_id": name, "messages": value["traj"], "success": _rewarded(value.get("reward"))}
-        for run in value.get("simulations") or ():
-            messages = [*_of_the_agent(run.get("messages") or ())]
-            success = _rewarded((run.get("reward_info") or {}).get("reward"))
-            yield line, {"thread_id": run.get("id"), "messages": messages, "success": success, **_clock(messages)}
-
-
-def _of_the_agent(messages: Iterable[Any]) -> Iterator[Fields]:
-    # without the calls of the user's own tools
-    for message in messages:
-        if parts := message.get("tool_messages"):
-            yield from _of_the_agent(parts)
-        elif message.get("role") == "tool":
-            if message.get("requestor") != "user":
-                status = {"status": "error"} if message.get("error") else {}
-                yield {**message, "tool_call_id": message.get("id") or "", **status}
-        elif message.get("role") != "user" or not message.get("tool_calls"):
-            yield message
-
-
-def _clock(messages: list[Fields]) -> Fields:
-    try:
-        stamps = [datetime.fromisoformat(str(message["timestamp"])) for message in messages]
-    except (KeyError, ValueError):
-        return {}
-    return {"times": [(stamp - stamps[0]).total_seconds() for stamp in stamps]}
-
-
-def _rewarded(reward: Any) -> bool | None:
-    return reward >= 1 - 1e-6 if isinstance(reward, (int, float)) else None
-
-
-_READERS: Final = {"langsmith": _langsmith, "spans": _spans, "tau2": _tau2}
+_READERS: Final = {"langsmith": _langsmith, "spans": _spans}
 
 
 # --- checkpoints of LangGraph ---
@@ -654,7 +553,7 @@ _MAGIC = b"SQLite format 3\0"
 
 
 def uri_of(source: str | Path) -> str | None:
-    """Return the URI of a checkpointer's database if the source is one; a file of SQLite's counts too."""
+    """Return the URI of a checkpointer's database if the source is one, a file of SQLite's too."""
     if re.match(r"(sqlite|postgres(ql)?)://", str(source)):
         return str(source)
     path = Path(source)

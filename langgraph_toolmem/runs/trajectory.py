@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 from operator import attrgetter, is_
@@ -33,8 +33,9 @@ from langchain_core.messages import (
 )
 from langchain_core.prompt_values import PromptValue
 
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import MessageError
-from langgraph_toolmem.base.keys import canonical, digest, looks_unique
+from langgraph_toolmem.base.text import canonical, digest, looks_unique
 from langgraph_toolmem.runs.messages import (
     HOW,
     Status,
@@ -59,19 +60,6 @@ from langgraph_toolmem.runs.run import (
     UserMessage,
     opens,
 )
-
-__all__ = [
-    "SUMMARY_TOOL",
-    "Chooser",
-    "ExecutedCall",
-    "Execution",
-    "Review",
-    "Run",
-    "Status",
-    "Turn",
-    "UserMessage",
-    "parse_run",
-]
 
 _SUMMARY_HUMAN = "Here is a summary of the conversation to date:"  # SummarizationMiddleware
 _SUMMARY_SYSTEM = "Summary of the conversation so far:"  # langmem
@@ -150,7 +138,7 @@ class Prefix:
         if all(map(is_, messages, entries)):
             return self if self.parts.are_there() else None
         head = list(entries[: len(messages)])
-        if not all(map(_is_equal, messages, head)):
+        if any(list(map(of, messages)) != list(map(of, head)) for of in (type, vars)):
             return None
         parts = _Parts.of(head)
         equal = self.parts.contents == parts.contents and self.parts.calls == parts.calls
@@ -187,10 +175,6 @@ def _calls_of(answers: Iterable[AIMessage]) -> Iterator[Any]:
     return chain.from_iterable(map(attrgetter("tool_calls"), answers))
 
 
-def _is_equal(message: BaseMessage, entry: Any) -> bool:
-    return entry is message or (type(entry) is type(message) and vars(entry) == vars(message))
-
-
 def read_on(
     prefix: Prefix | None,
     entries: Sequence[Any],
@@ -199,14 +183,19 @@ def read_on(
     watched: Container[str],
     known: Mapping[str, str],
     heads: Mapping[str, tuple[str, str]],
+    *,
+    compared: bool = False,
 ) -> tuple[Run, Prefix | None]:
     """Read a history of which a prefix may have been read before; see `parse_run` for the rest.
+
+    Args:
+        compared: True if the history is known to begin with the prefix.
 
     Returns:
         The run, equal to one read from the beginning, and the prefix that the next reading may begin with; None if
         there is none: the head of the history is missing, or no model answered in it.
     """
-    prefix = None if prefix is None else prefix.of(entries, known)
+    prefix = prefix if prefix is None or compared else prefix.of(entries, known)
     reader = _Reader(thread_id, "") if prefix is None else prefix.reader.copy()
     start = 0 if prefix is None else len(prefix.parts.messages)
     last = next((i for i in range(len(entries) - 1, start, -1) if isinstance(entries[i], AIMessage)), None)
@@ -595,3 +584,129 @@ def _tokens(message: BaseMessage) -> tuple[int, int, int]:
         return 0, 0, 0
     cached = usage.get("input_token_details", {}).get("cache_read", 0)
     return int(usage["input_tokens"]), int(usage["output_tokens"]), int(cached or 0)
+
+
+# --- threads as read so far, and the executed calls that recorders saw ---
+
+MAX_KEPT: Final = 4_096
+"""Executions and turns kept in RAM; the oldest leave."""
+MAX_THREADS: Final = 128
+"""Threads whose parsed prefix is kept; the least recently read leave."""
+
+
+class History(list[Any]):
+    """The messages of one model call: while it lasts they stay as they are, and are compared with the thread once.
+
+    A list of the host's may change between two readings, so each reading compares it.
+    """
+
+    reading: tuple[Any, ...] = ()
+    run: Run
+    prefix: Prefix | None = None
+
+    def plus(self, messages: Iterable[Any]) -> History:
+        """Return the history with these messages after it."""
+        longer = History([*self, *messages])
+        longer.prefix = self.prefix
+        return longer
+
+
+class ExecutionLog:
+    """Parses messages with the calls as they were executed. In RAM: turns are learned as soon as they settle.
+
+    Args:
+        known: gives the user messages of a thread that were read before, with their episodes (`parse_run`).
+
+    Attributes:
+        executions: by the key of their step.
+        turns: keys of the turns that a recorder watches.
+        heads: the user message before a call and its episode, by the call's id.
+        prefixes: the parsed prefix of each thread.
+    """
+
+    def __init__(self, known: Callable[[str | None], Mapping[str, str]] = lambda _thread: {}) -> None:
+        self.executions: dict[str, Execution] = {}
+        self.turns: dict[str, None] = {}
+        self._known = known
+        self.heads: dict[str, tuple[str, str]] = {}
+        self.prefixes: dict[Any, Prefix] = {}
+        self._changes = 0
+        self._lock = threads.lock()
+
+    def read(self, messages: Any, thread_id: str | None = None) -> Run:
+        """Parse messages into a run, with calls as recorders saw them. Only what is new in a thread is parsed.
+
+        A `History` that was read before is read again only if an execution was seen since.
+
+        Raises:
+            MessageError: they cannot be read.
+        """
+        history = messages if isinstance(messages, History) else History(entries_of(messages))
+        reading = self, self._changes, thread_id
+        if history.reading == reading:
+            return history.run
+        entries, known = list(history), self._known(thread_id)
+        heads = self.heads if thread_id is None else {}
+        first = entries[0] if thread_id is None and entries else None
+        key = thread_id if first is None else (getattr(first, "id", None), str(getattr(first, "content", "")))
+        prefix = self.prefixes.get(key)
+        how: dict[str, Any] = {"compared": history.prefix is prefix}
+        run, after = read_on(prefix, entries, thread_id, self.executions, self.turns, known, heads, **how)
+        history.reading, history.run, history.prefix = reading, run, after
+        if after is not None and after is not prefix:
+            with self._lock:
+                self.prefixes.pop(key, None)
+                self.prefixes[key] = after
+                _bound(self.prefixes, MAX_THREADS)
+        if thread_id is None:  # where nobody names the thread, its calls tell
+            self._note_heads(run)
+        return run
+
+    def forget(self) -> None:
+        """Drop all parsed prefixes."""
+        with self._lock:
+            self._changes += 1
+            self.prefixes.clear()
+
+    def _drop_prefixes_with(self, key: str) -> None:
+        with self._lock:
+            self._changes += 1
+            for thread in [thread for thread, prefix in self.prefixes.items() if key in prefix.keys]:
+                del self.prefixes[thread]
+
+    def _note_heads(self, run: Run) -> None:
+        asked = None
+        for event in run.events:
+            if isinstance(event, UserMessage):
+                asked = event.key, event.episode
+            elif asked:
+                for step in event.steps:
+                    if looks_unique(step.call_id) and step.call_id not in self.heads:
+                        self.heads[step.call_id] = asked
+                        _bound(self.heads)
+
+    def saw(self, step: str, execution: Execution) -> None:
+        """Record the latest attempt of a call."""
+        self._drop_prefixes_with(step)
+        self.executions.pop(step, None)
+        self.executions[step] = execution
+        _bound(self.executions)
+
+    def begins(self, turn: str) -> None:
+        """Note that a recorder watches this turn from its beginning."""
+        if turn not in self.turns:
+            self._drop_prefixes_with(turn)
+            self.turns[turn] = None
+            _bound(self.turns)
+
+
+def last_step(run: Run, call_id: str) -> tuple[Turn, ExecutedCall] | None:
+    """Return the run's last model turn and its call with this id."""
+    last = next((event for event in reversed(run.events) if isinstance(event, Turn)), None)
+    step = None if last is None else next((step for step in last.steps if step.call_id == call_id), None)
+    return None if last is None or step is None else (last, step)
+
+
+def _bound(kept: dict[Any, Any], most: int = MAX_KEPT) -> None:
+    if len(kept) > most:
+        del kept[next(iter(kept))]

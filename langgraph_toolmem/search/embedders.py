@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from langchain_core.embeddings import Embeddings
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError, ToolMemoryError
 from langgraph_toolmem.search.lexical import VERSION, LexicalEmbedder
 
@@ -51,7 +51,7 @@ class Embedder:
         self._load = load
         self._embeddings: Embeddings | None = None
         self._dimension: int | None = None
-        self._lock = locks.lock()
+        self._lock = threads.lock()
 
     @cached_property
     def name(self) -> str:
@@ -241,7 +241,7 @@ class _SentenceTransformer(Embeddings):
         except Exception:  # noqa: BLE001 - which error says "not here" differs between versions
             self._model = module.SentenceTransformer(model)
         # Fast tokenizers raise "Already borrowed" when two threads use one.
-        self._lock = locks.lock()
+        self._lock = threads.lock()
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         return self._encode("encode_document", texts)

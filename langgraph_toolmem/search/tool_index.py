@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.search.lexical import LexicalIndex
 from langgraph_toolmem.words.split import words
 
@@ -33,7 +33,7 @@ class ToolIndex:
     def __init__(self) -> None:
         self._specs: tuple[ToolSpec, ...] = ()
         self._words: LexicalIndex | None = None
-        self._lock = locks.lock()
+        self._lock = threads.lock()
 
     def declare(self, specs: Mapping[str, ToolSpec]) -> None:
         """These are the tools now."""

@@ -29,7 +29,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
-from langgraph_toolmem.base.twins import twin
+from langgraph_toolmem.base.threads import twin
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, LearnedTurn, Method, Section
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import GOOD

@@ -17,11 +17,11 @@ from functools import lru_cache
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from langgraph_toolmem.core.ledger import NO_TRACK, Track
-from langgraph_toolmem.core.rows import Near, RowKind, Rows
+from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.search.lexical import LexicalEmbedder
 from langgraph_toolmem.sit.summary import MAX_CHARS, Match, Merged, NewSummary, StoredSummary, cut
-from langgraph_toolmem.stores.vectors import Hit, VectorItem
+from langgraph_toolmem.stores.vectors import Hit, Near, VectorItem
 from langgraph_toolmem.words.features import similarity
 
 RETIRE_AFTER: Final = 20

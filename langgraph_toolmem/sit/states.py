@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.jobs import by_namespace
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.core.users import User
@@ -315,11 +315,11 @@ class WaitingStates:
 
 
 def _runs(job: Job) -> list[str]:
-    return [job.payload["run"], *job.payload.get("also", ())]
+    return [job.run, *job.payload.get("also", ())]
 
 
 def _user(job: Job) -> User:
-    return User(None, job.user or None, tuple(job.payload["namespace"]))
+    return User(None, job.user or None, job.namespace)
 
 
 def stored_key(run: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.search.embedders import clean
 
 MAX_CHARS: Final = 4_000

@@ -20,7 +20,8 @@ import sqlite3
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -29,7 +30,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 import filelock
 
-from langgraph_toolmem.base import exits, locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError, ToolMemoryError
 from langgraph_toolmem.stores.remote import Remote, RemoteClient, is_remote
 
@@ -42,6 +43,8 @@ megabytes each: too much for a host with many users."""
 REFRESH_SECONDS: Final = 30.0
 """Interval at which a reading process looks for changes by other processes."""
 AT_ONCE: Final = 500  # rows deleted at once
+MAX_ROWS: Final = 4_096
+"""Rows in RAM, of all kinds and users of a folder."""
 _FINAL, _DRAFT, _REPLACED = ".v2", ".new", ".old"  # ends of collection names
 _HEADER: Final = struct.Struct("<i4Q")  # of an index: version, start, capacity, rows, bytes of a row
 
@@ -116,9 +119,9 @@ class Gate:
     """A lock that many threads share, or one has alone. A thread that has passed may pass again."""
 
     def __init__(self) -> None:
-        self._changed = locks.condition()
+        self._changed = threads.condition()
         self.forked()
-        locks.tell(self)
+        threads.at_fork(self)
 
     def forked(self) -> None:
         """Reset the gate in a forked process."""
@@ -160,18 +163,64 @@ class Gate:
                 self._changed.notify_all()
 
 
+class RowCache:
+    """Rows that were read last, as their reader made them: part and item by collection and id."""
+
+    def __init__(self) -> None:
+        self._lock = threads.lock()
+        self._rows: OrderedDict[tuple[str, str], tuple[str, Any]] = OrderedDict()
+        self._state: object = None
+        self._changes = 0
+
+    def known(self, name: str, ids: Iterable[str], state: object) -> tuple[int, dict[str, tuple[str, Any]]]:
+        """Return a number for `keep`, and the rows with these ids that are here.
+
+        `state`: of the files (`ChromaConnection.state`). If it is another one, all rows are dropped.
+        """
+        with self._lock:
+            if state != self._state:
+                self._clear()
+                self._state = state
+            found = {key: row for key in ids if (row := self._rows.get((name, key))) is not None}
+            for key in found:
+                self._rows.move_to_end((name, key))
+            return self._changes, found
+
+    def keep(self, name: str, rows: Mapping[str, tuple[str, Any]], changes: int) -> None:
+        """Keep rows, unless something was written since `known` gave that number."""
+        with self._lock:
+            if changes == self._changes:
+                self._rows.update(((name, key), row) for key, row in rows.items())
+                while len(self._rows) > MAX_ROWS:
+                    self._rows.popitem(last=False)
+
+    def drop(self, name: str = "", ids: Iterable[str] | None = None) -> None:
+        """Drop rows that were written, or all."""
+        with self._lock:
+            if ids is None:
+                self._clear()
+            self._changes += 1
+            for key in ids or ():
+                self._rows.pop((name, key), None)
+
+    def _clear(self) -> None:
+        self._rows.clear()
+        self._changes += 1
+
+
 class _Shared:
     """The client that all connections of this process to one folder share, and the right to write."""
 
     def __init__(self) -> None:
         self.client: Any = None
         self.users: WeakSet[ChromaConnection] = WeakSet()
-        self.gate, self.lock = Gate(), locks.rlock()
+        self.gate, self.lock = Gate(), threads.rlock()
         self.writer: filelock.BaseFileLock | None = None
         self.in_use: set[str] = set()
         self.state: object = None  # of the database file, when this process looked at it last
         self.looked = 0.0  # by time.monotonic
-        locks.tell(self)
+        self.rows = RowCache()
+        threads.at_fork(self)
 
     def forked(self) -> None:
         """Leave lock and client to the parent process.
@@ -185,7 +234,7 @@ class _Shared:
 
 
 _folders: WeakValueDictionary[str, _Shared] = WeakValueDictionary()
-_folders_lock = locks.lock()
+_folders_lock = threads.lock()
 
 
 class ChromaConnection:
@@ -243,6 +292,15 @@ class ChromaConnection:
     def shared(self) -> bool:
         """True if other processes may write now."""
         return self.given is not None or (self.folder is not None and self._shared.writer is None)
+
+    @property
+    def rows(self) -> RowCache:
+        """Rows in RAM; valid while no other process writes (`state`)."""
+        return self._shared.rows
+
+    def state(self) -> object:
+        """Return another value after every write by another process to the folder."""
+        return None if self.folder is None or self._shared.writer is not None else _state(self.folder)
 
     def owns(self, name: str) -> bool:
         """Return True if a collection of that name may be this memory's (its label decides), else False."""
@@ -458,7 +516,7 @@ class ChromaConnection:
     @contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
         try:
-            with exits.native():
+            with threads.native():
                 yield
         except ToolMemoryError:
             raise

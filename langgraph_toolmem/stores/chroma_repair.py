@@ -1,4 +1,4 @@
-"""Damaged files of an embedded Chroma: `inspect` names the collections, `rebuild` makes them again from their texts.
+"""The files of an embedded Chroma: `inspect` names damaged collections, `rebuild` makes all again from their texts.
 
 A damaged index may end the process that opens it. So `inspect` has a child process open each collection: this module,
 run with the folder and the collections to skip as arguments.
@@ -6,6 +6,7 @@ run with the folder and the collections to skip as arguments.
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -99,10 +100,13 @@ def _check(folder: Path, skip: list[str]) -> None:
                 say(each.name, "ok")
 
 
-def rebuild(memory: Path, embedder: Embedder, progress: Callable[[int], None] = lambda _: None) -> int:
+def rebuild(
+    memory: Path, embedder: Embedder, progress: Callable[[int], None] = lambda _: None, *, keep: bool = True
+) -> int:
     """Make a new Chroma from all texts that can be read of the old one; return how many.
 
-    The old folder is renamed to ``chroma.corrupt-N``. A crash before that leaves the old folder as it was.
+    The old folder is renamed to ``chroma.corrupt-N``; it is deleted at the end if `keep` is False. A crash before
+    that leaves the old folder as it was.
 
     Raises:
         StorageError: another process writes, or an embedding or a write failed.
@@ -111,6 +115,7 @@ def rebuild(memory: Path, embedder: Embedder, progress: Callable[[int], None] = 
     held = ChromaConnection(folder)
     try:
         held.begin_write()
+        shutil.rmtree(made, ignore_errors=True)
         with VectorStore(made, embedder=embedder, namespace=()) as store:
             for label, rows in _collections(folder / DATABASE):
                 for start in range(0, len(rows), PAGE):
@@ -118,9 +123,13 @@ def rebuild(memory: Path, embedder: Embedder, progress: Callable[[int], None] = 
                     store.scoped(label.namespace).upsert(label.kind, items)
                     done += len(items)
                     progress(done)
-        folder.rename(free_name(folder))
+        old = free_name(folder)
+        folder.rename(old)
         if (made / "chroma").exists():
             (made / "chroma").rename(folder)
+        shutil.rmtree(made, ignore_errors=True)
+        if not keep:
+            shutil.rmtree(old)
     except OSError as error:
         raise StorageError(f"{folder} could not be rebuilt: {error}") from error
     finally:

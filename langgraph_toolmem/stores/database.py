@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from urllib.parse import quote
 from weakref import WeakSet
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.stores.snapshot import free_name
 
@@ -78,7 +78,7 @@ class Database:
         self.folder, self.read_only = folder, read_only
         self.path = None if folder is None else folder / NAME
         self._synchronous, self._busy = synchronous, busy
-        self.lock = locks.rlock()
+        self.lock = threads.rlock()
         self._database: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._process = os.getpid()
@@ -251,7 +251,7 @@ def _after_fork() -> None:
         _held.pop().release()
 
 
-if hasattr(os, "register_at_fork"):  # in the child `base.locks` makes all locks anew
+if hasattr(os, "register_at_fork"):  # in the child `base.threads` makes all locks anew
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_held.clear)
 
 

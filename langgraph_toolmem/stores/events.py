@@ -13,12 +13,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from langgraph_toolmem.base import exits, locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import GraphFileError, StorageError, describe_error
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Table
 from langgraph_toolmem.graph.operations import Forgotten, Record, RunsForgotten, UserForgotten
@@ -47,7 +48,9 @@ LOADS: Final = 5
 DRAFT_SECONDS: Final = 3600.0
 CLOSED: Final = "the memory is closed: what comes now is not learned"
 _BEHIND: Final = "SELECT seq, key, body FROM events WHERE seq > ? ORDER BY seq"
-_INSERT: Final = "INSERT INTO events (key, user, run, body) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO NOTHING"
+INSERT: Final = """INSERT INTO events (key, user, run, body, origin, number) SELECT ?1, ?2, ?3, ?4, ?5, ?6
+    WHERE NOT EXISTS (SELECT 1 FROM events WHERE key = ?1 OR (origin = ?5 AND number = ?6))"""
+"""A conflict would use up a row number, and missing numbers mean that rows were deleted."""
 _SYNCHRONOUS: Final = {"never": "OFF", "snapshot": "NORMAL", "always": "FULL"}
 
 logger = logging.getLogger("langgraph_toolmem.events")
@@ -120,12 +123,14 @@ class EventStore:
         self._snapshot_upto = self._snapshot_bytes = 0
         self.keep = "0"
         """SQL: rows that no snapshot of this folder deletes."""
+        self.news = False
+        """Set by who inserted rows through `database`."""
         self._fsync, self._clock = fsync, clock
         self._broken = False  # an interrupt left the graph half made
         self._version: tuple[int, int] | None = None
         self._polled = self._retry = float("-inf")
         self._unsaved: list[Row] = []
-        self._writing = locks.lock()
+        self._writing = threads.lock()
         if folder is not None or shared:
             if folder is not None:
                 refuse_remote(folder)
@@ -157,7 +162,7 @@ class EventStore:
                     raise
                 rows = self._rows_readonly()
                 self._degrade(error)
-            if left == 1 or not rows or rows[0][0] == self.upto + 1:
+            if left == 1 or not rows or rows[-1][0] == self.upto + len(rows):
                 break  # else another process wrote snapshots in between, and deleted rows that this one lacks
             self._reset_graph()
         self._apply_rows(rows)
@@ -225,15 +230,18 @@ class EventStore:
         try:
             if self._is_news():
                 rows = self._rows_behind()
-                if rows and rows[0][0] != self.upto + 1:
+                if rows and rows[-1][0] != self.upto + len(rows):
                     self._reload()
                 else:
                     self._apply_rows(rows)
-        except StorageError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the host goes on
             self._degrade(error)
 
     def _is_news(self) -> bool:
         assert self.database is not None
+        if self.news:
+            self.news = False
+            return True
         if self.read_only:
             now = self._clock()
             if now - self._polled < POLL_SECONDS:
@@ -298,7 +306,7 @@ class EventStore:
         if not known and self._broken:
             self.graph.apply(key, record)
         self._broken = False
-        if self.upto - self._snapshot_upto >= max(SNAPSHOT_EVERY, self._snapshot_bytes // BYTES_EACH):
+        if self.snapshot_due:
             self._snapshot_aside()
         return not known
 
@@ -308,22 +316,21 @@ class EventStore:
             self._put_off(row)
             return True
         try:
-            others, first, last, new = self._insert([*self._unsaved, row])
-        except StorageError as error:
+            others, last, gap, new = self._insert([*self._unsaved, row])
+        except Exception as error:  # noqa: BLE001 - whatever it is, the host goes on
             self._degrade(error)
             self._put_off(row)
             return True
         self._unsaved.clear()
-        if first not in (None, self.upto + 1):
+        if gap:
             self._reload()  # rows were deleted that were not applied here; with the others the new one is
             return new
         self._apply_rows(others)
         self.upto = last
         return new
 
-    def _insert(self, rows: Sequence[Row]) -> tuple[list[Any], int | None, int, bool]:
-        """Others' rows behind those that were applied; the first and the last number behind them; if the last row is
-        new."""
+    def _insert(self, rows: Sequence[Row]) -> tuple[list[Any], int, bool, bool]:
+        """Others' rows behind those that were applied; the last number; if one is missing; if the last row is new."""
         assert self.database is not None
         with self.database.writing() as database:
             others = database.execute(_BEHIND, (self.upto,)).fetchall()
@@ -333,20 +340,33 @@ class EventStore:
                 database.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)", (self.upto,))
             numbers, new = [seq for seq, *_ in others], False
             for row in rows:
-                done = database.execute(_INSERT, row)
+                done = database.execute(INSERT, (*row, "", None))
                 new = done.rowcount == 1
                 numbers += [done.lastrowid or 0] if new else []
-        return others, min(numbers, default=None), max(numbers, default=self.upto), new
+        last = max(numbers, default=self.upto)
+        return others, last, last != self.upto + len(numbers), new
 
     def _put_off(self, row: Row) -> None:
         self._unsaved.append(row)
         del self._unsaved[:-MAX_UNSAVED]
 
-    def _degrade(self, error: StorageError) -> None:
+    def _degrade(self, error: Exception) -> None:
         self._retry = self._clock() + RETRY_SECONDS
-        self.say(f"events cannot be stored at present ({error.__cause__ or error}); the memory goes on in RAM", error)
+        cause = error.__cause__ or error
+        why = cause if isinstance(cause, (sqlite3.Error, OSError, StorageError)) else describe_error(error)
+        self.say(f"events cannot be stored at present ({why}); the memory goes on in RAM", error)
 
     # -- snapshots --
+
+    @property
+    def waits(self) -> int:
+        """How many events wait in RAM for the disk."""
+        return len(self._unsaved)
+
+    @property
+    def snapshot_due(self) -> bool:
+        """True if so many rows are behind the snapshot that a new one pays."""
+        return self.upto - self._snapshot_upto >= max(SNAPSHOT_EVERY, self._snapshot_bytes // BYTES_EACH)
 
     def _snapshot_aside(self) -> None:
         def write() -> None:
@@ -357,7 +377,7 @@ class EventStore:
 
         self._snapshot_upto = self.upto  # not again before as many rows
         if self.folder is not None:
-            exits.start("toolmem-snapshot", write)
+            threads.start("toolmem-snapshot", write)
 
     def snapshot(self, *, alone: bool = False) -> None:
         """Write ``graph.pickle`` and delete the rows that the snapshot before it holds. Not under the lock.
@@ -397,6 +417,45 @@ class EventStore:
                 if draft is not None:
                     draft.unlink(missing_ok=True)
             self._snapshot_upto, self._snapshot_bytes = upto, len(data)
+
+    def restart(
+        self, state: dict[str, Any] | None, own: Sequence[tuple[str | None, str]], meta: dict[str, Any]
+    ) -> None:
+        """Replace the graph, in the folder too; apply events to it, and the rows that are kept (`keep`).
+
+        Args:
+            state: of a graph; None: an empty one.
+            own: keys and bodies of events.
+            meta: rows of the table, written in the same transaction.
+
+        Raises:
+            GraphFileError: it is not the state of a graph.
+            StorageError: it could not be written.
+        """
+        assert self.database is not None
+        with self._writing, self.lock:
+            self._broken = True
+            with self.database.writing() as rows:
+                self._reset_graph()
+                if state is not None:
+                    self.graph.load(state)
+                kept = rows.execute(f"SELECT key, body FROM events WHERE {self.keep} ORDER BY seq").fetchall()
+                for key, body in (*own, *kept, *((row.key, row.body) for row in self._unsaved)):
+                    self._apply_row(key, body)
+                [(last,)] = rows.execute("SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)")
+                upto = max(last, self.upto) + 2  # a number is missing, so other processes read the new snapshot
+                rows.execute(f"DELETE FROM events WHERE NOT ({self.keep})")
+                rows.execute("INSERT INTO events (seq, origin, user, run, body) VALUES (?, '-', '', '', '[]')", (upto,))
+                rows.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", {**meta, "upto": upto}.items())
+                if self.folder is not None:
+                    data = snapshot.dumps({"upto": upto, "state": self.graph.to_state()})
+                    draft = snapshot.write_draft(self.folder / SNAPSHOT, data, fsync=self._fsync != "never")
+                    _rotate(self.folder, draft, alone=True)
+                    self._snapshot_bytes = len(data)
+            self.upto = self._snapshot_upto = upto
+            self._broken = False
+            for each in self.at_reload:
+                each()
 
     def forget(self, gone: Forgotten) -> int:
         """Remove a user, or runs, from the graph; `erase` does so on disk. Returns how many pieces were removed."""

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from langgraph_toolmem.base import exits, locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.base.waits import this_step
+from langgraph_toolmem.base.threads import this_step
 
 T = TypeVar("T")
 
@@ -52,14 +52,14 @@ class Remote:
 
     def __init__(self, where: str, *, deadline: float = DEADLINE, patience: float = PATIENCE) -> None:
         self.where, self.deadline, self.patience = where, deadline, patience
-        self._lock = locks.lock()
+        self._lock = threads.lock()
         self._late: dict[object, tuple[float, bool]] = {}  # calls that were left alone: when begun, whether writes
         self._pause = self._again = 0.0
         self._failed = self._skipped = 0
         self._last = float("-inf")  # when somebody went on without an answer
         self.returned: Callable[[], None] = lambda: None
         """Called when a call that was left alone returns."""
-        locks.tell(self)
+        threads.at_fork(self)
 
     def forked(self) -> None:
         """In a process that is forked off nothing is under way."""
@@ -83,7 +83,7 @@ class Remote:
         begun = time.monotonic()
         self._refuse(begun, in_step=waits is not None, writes=writes, spent=most <= 0)
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
-        exits.start("toolmem-remote", partial(self._run, future, do))
+        threads.start("toolmem-remote", partial(self._run, future, do))
         concurrent.futures.wait([future], most)
         if waits is not None:
             waits.waited += time.monotonic() - begun

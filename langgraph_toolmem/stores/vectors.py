@@ -11,27 +11,25 @@ angles to r. A vector v is stored as (v, 2·r + ε·n), scaled to length 1, and 
 cosine s of these follows that of the texts, c = s·√5·√(5 + ε²) − 4. Only where this finds too few rows of a part, the
 filter finds the rest: the index may not reach a part of few rows among many others.
 
-**Rebuilding.** A collection is built anew with another embedder, or to clear deleted rows from the disk, and a crash
-loses nothing: write ``name.new``, rename ``name.v2`` to ``name.old``, rename ``name.new`` to ``name.v2``, delete
-``name.old``. A ``name.new`` next to ``name.v2`` is unfinished; without it, it is complete and lacks its name only.
+**Writing anew.** `scrub` writes a collection anew, and a crash loses nothing: write ``name.new``, rename ``name.v2`` to
+``name.old``, rename ``name.new`` to ``name.v2``, delete ``name.old``. A ``name.new`` next to ``name.v2`` is unfinished;
+without it, it is complete and lacks its name only.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from hashlib import blake2b
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
 from langgraph_toolmem.search.embedders import Embedder, clean
 from langgraph_toolmem.stores.chroma import (
-    REFRESH_SECONDS,
     ChromaConnection,
     collection_name,
     delete_collection,
@@ -45,16 +43,12 @@ from langgraph_toolmem.stores.remote import Remote
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["REFRESH_SECONDS", "Hit", "Label", "VectorItem", "VectorStore"]
-
 T = TypeVar("T")
 
-LISTED: Final = 128
-"""Collections that are looked at for some namespaces: a thousand would take half a second."""
 BATCH: Final = 1000
 """Rows per call: Chroma takes 5461, a server's limit on the size of a request may be lower."""
 PAGE: Final = 500
-"""Rows that are read, embedded and written at once in a rebuilding."""
+"""Rows, or collections, that are read at once."""
 WAITING: Final = 64
 """Rows of a collection after which Chroma writes its index to disk. Rows that wait are put into the index again
 whenever the collection is opened: with Chroma's default of 1,000, a first question takes 15 ms of 100 rows and 150 of
@@ -90,12 +84,25 @@ class VectorItem:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One text found. `similarity` is the cosine, -1 to 1; 1.0 where nothing was compared, as in `get`."""
+    """One stored text, as `RowKind.item` reads it."""
 
     id: str
     text: str
     metadata: dict[str, Any]
-    similarity: float = 1.0
+
+
+class Near(NamedTuple, Generic[T]):
+    """An item that was found.
+
+    Attributes:
+        item: the item.
+        id: of its row.
+        similarity: cosine of its text and the query, -1 to 1.
+    """
+
+    item: T
+    id: str
+    similarity: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +299,7 @@ class VectorStore:
             with self._connection.errors(f"delete {each!r}"):
                 for doomed in (name, draft_name(name), replaced_name(name)):
                     delete_collection(self._connection.client(), doomed)
+            self._connection.rows.drop()
 
     def scrub(self, kind: str) -> None:
         """Clear what was deleted of a kind from the disk too.
@@ -304,57 +312,41 @@ class VectorStore:
         self._connection.begin_write()
         known = self._collection(kind)
         if known is not None:
+            self._collections.pop(kind)
             with self._connection.errors(f"write {kind!r} anew"):
-                list(self._rebuild(self._name(kind), known[1], None))
-            self._collections.pop(kind, None)
+                self._write_anew(self._name(kind), known[1])
         self._connection.vacuum()
 
-    def reembed(
-        self, *, within: tuple[str, ...] | None = None, progress: Callable[[int, int], None] | None = None
-    ) -> dict[str, int]:
-        """Embed all texts again whose vectors another embedder made. Nothing else may write meanwhile.
-
-        A crash half-way loses nothing; do it again. What the present embedder made is left alone.
-
-        Args:
-            within: only namespaces that begin with it. By default all of a folder; with a client, whose database may
-                hold other memories, this namespace.
-            progress: called with (texts done, texts in all).
-
-        Returns:
-            Texts embedded again, by kind.
-        """
-        if self._connection.empty:
-            return {}
-        if within is None:
-            within = self.namespace if self.given else ()
-        self._connection.begin_write()
-        self._collections.clear()
-        identity, done = (self.embedder.name, self.embedder.dimension()), dict[str, int]()
-        with self._connection.errors("list the collections"):
-            todo = {
-                name: label
-                for name, label in sorted(self._labelled().items())
-                if label.namespace[: len(within)] == within and (label.embedder, label.dimension) != identity
-            }
-            total = sum(collection.count() for name in todo if (collection := self._find(name)) is not None)
-        for name, label in todo.items():
-            with self._connection.errors(f"embed {label.kind!r} again"):
-                for count in self._rebuild(name, label, self.embedder):
-                    done[label.kind] = done.get(label.kind, 0) + count
-                    if progress is not None:
-                        progress(sum(done.values()), total)
-        self._collections.clear()
-        return done
+    def _write_anew(self, name: str, label: Label) -> None:
+        client, draft, old = self._connection.client(), draft_name(name), replaced_name(name)
+        if (source := self._find(name)) is None:
+            return
+        for doomed in (draft, old):
+            delete_collection(client, doomed)
+        new, offset = self._create(draft, label), 0
+        include = ["documents", "metadatas", "embeddings"]
+        while (page := source.get(limit=PAGE, offset=offset, include=include))["ids"]:
+            new.upsert(**{name: page[name] for name in ("ids", *include)})
+            offset += len(page["ids"])
+        source.modify(name=old)
+        new.modify(name=name)
+        delete_collection(client, old)
 
     # --- reading ---
 
     def query(
-        self, kind: str, text: str | Sequence[float], *, k: int, where: Mapping[str, Any] | None = None, part: str = ""
-    ) -> list[Hit]:
+        self,
+        kind: str,
+        text: str | Sequence[float],
+        *,
+        k: int,
+        part: str = "",
+        read: Callable[[Hit], T | None] | None = None,
+    ) -> list[Near[T]]:
         """Return the k texts of a part that are most similar to `text`, or to its vector, best first.
 
-        `where` is Chroma's filter on metadata, slow in large collections; several keys in it must all hold.
+        `read`: makes an item of a row, None of a damaged one, which is left out. Items are kept in RAM: Chroma takes
+        three times as long when it gives the rows too. Always the same for a kind. Without it, items are `Hit`s.
         """
         known = self._collection(kind) if k > 0 else None
         if known is None:
@@ -362,46 +354,52 @@ class VectorStore:
         vector = self.embedder.embed_query(text) if isinstance(text, str) else text
         known[1].check(self.embedder, self._connection.where, len(vector))
         asked = _asked(vector, part)
+        keeps = read is not None and not self.given  # a server is asked once
 
-        def ask(collection: Any, where: Mapping[str, Any] | None) -> tuple[list[Hit], bool]:
-            answer = collection.query(
-                query_embeddings=[asked],
-                n_results=k,
-                where=_condition(where),
-                include=["documents", "metadatas", "distances"],
-            )
-            columns = [answer[name][0] for name in ("ids", "documents", "metadatas", "distances")]
-            hits = [
-                Hit(key, text or "", dict(metadata or {}), _cosine(1.0 - distance))
-                for key, text, metadata, distance in zip(*columns, strict=True)
-                if (metadata or {}).get(PART, "") == part
+        def ask(collection: Any, where: Mapping[str, Any] | None) -> tuple[list[Near[T]], bool]:
+            include = ["distances"] if keeps else ["documents", "metadatas", "distances"]
+            answer = collection.query(query_embeddings=[asked], n_results=k, where=where, include=include)
+            [keys], [distances] = answer["ids"], answer["distances"]
+            if keeps:
+                rows = self._kept_rows(collection, keys, read)
+            else:
+                texts = zip(keys, answer["documents"][0], answer["metadatas"][0], strict=True)
+                rows = {hit.id: _read(hit, read) for hit in _hits(texts)}
+            found = [
+                Near(rows[key][1], key, _cosine(1.0 - distance))
+                for key, distance in zip(keys, distances, strict=True)
+                if key in rows and rows[key][0] == part and rows[key][1] is not None
             ]
-            return hits, len(columns[0]) == k  # others crowd it out, or it has as many
+            return found, len(keys) == k  # others crowd it out, or it has as many
 
-        nothing: tuple[list[Hit], bool] = [], False
-        hits, is_full = self._on(kind, "search", lambda found: ask(found, where), nothing)
-        if part and is_full and len(hits) < k:
-            hits, _ = self._on(kind, "search", lambda found: ask(found, {**(where or {}), PART: part}), nothing)
-        return hits
+        nothing: tuple[list[Near[T]], bool] = [], False
+        found, is_full = self._on(kind, "search", lambda collection: ask(collection, None), nothing)
+        if part and is_full and len(found) < k:
+            found, _ = self._on(kind, "search", lambda collection: ask(collection, {PART: part}), nothing)
+        return found
+
+    def _kept_rows(self, collection: Any, ids: Sequence[str], read: Any) -> dict[str, tuple[str, Any]]:
+        changes, rows = self._connection.rows.known(collection.name, ids, self._connection.state())
+        if missing := [key for key in ids if key not in rows]:
+            page = collection.get(ids=missing, include=["documents", "metadatas"])
+            texts = zip(page["ids"], page["documents"], page["metadatas"], strict=True)
+            new = {hit.id: _read(hit, read) for hit in _hits(texts)}
+            self._connection.rows.keep(collection.name, new, changes)
+            rows |= new
+        return rows
 
     def get(self, kind: str, ids: Sequence[str] | None = None, *, where: Mapping[str, Any] | None = None) -> list[Hit]:
         """Return the texts with these ids that are there, in the order asked; or all that meet a condition."""
         if ids is None:
             return list(self.each(kind, where=where))
         wanted = list(dict.fromkeys(ids))
-        hits = {hit.id: hit for page in self.pages(kind, ids=wanted) for hit in _hits(page)}
+        hits = {hit.id: hit for hit in self.each(kind, ids=wanted)}
         return [hits[key] for key in wanted if key in hits]
 
-    def each(
-        self, kind: str, *, where: Mapping[str, Any] | None = None, start: int = 0, size: int = BATCH
-    ) -> Iterator[Hit]:
-        """Yield all texts of the kind that meet a condition, in the order in which they came first, from one on."""
-        for page in self.pages(kind, where=where, start=start, size=size):
-            yield from _hits(page)
-
-    def some(self, kind: str, *, start: int, size: int) -> list[Hit]:
-        """Return so many texts of the kind from one on, in the order in which they came first."""
-        return list(islice(self.each(kind, start=start, size=min(size, BATCH)), size))
+    def each(self, kind: str, **which: Any) -> Iterator[Hit]:
+        """Yield texts of the kind in the order in which they came first; arguments as for `pages`."""
+        for page in self.pages(kind, **which):
+            yield from _hits(zip(page["ids"], page["documents"], page["metadatas"], strict=True))
 
     def ids(self, kind: str, where: Mapping[str, Any] | None = None) -> list[str]:
         """Return the ids of the rows that meet a condition, or of all."""
@@ -425,7 +423,7 @@ class VectorStore:
                 which = {"ids": list(ids[offset : offset + size]), "include": list(include)}
             elif where is not None:
                 which["where"] = dict(where)
-            page = self._on(kind, "read", partial(_call, "get", which), None)
+            page = self._on(kind, "read", partial(_get, which), None)
             if page is None or (ids is None and not page["ids"]):
                 return
             yield page
@@ -439,9 +437,9 @@ class VectorStore:
         """Return the kinds this namespace has texts of, sorted."""
         return sorted({label.kind for name, label in self._labels().items() if name == self._name(label.kind)})
 
-    def namespaces(self, kind: str, *, most: int | None = LISTED) -> list[tuple[str, ...]]:
-        """Return some of the namespaces that have texts of the kind, in no order. `most` None: all of them."""
-        return [label.namespace for label in self._labels(most).values() if label.kind == kind]
+    def namespaces(self, kind: str) -> list[tuple[str, ...]]:
+        """Return the namespaces that have texts of the kind, in no order."""
+        return [label.namespace for label in self._labels().values() if label.kind == kind]
 
     def check(self) -> None:
         """Compare the embedder with the stored vectors.
@@ -453,40 +451,26 @@ class VectorStore:
             if name == self._name(label.kind):
                 label.check(self.embedder, self._connection.where)
 
-    def size(self) -> dict[str, int]:
-        """Return how many texts of this namespace there are, by kind, whichever embedder made their vectors."""
-        counts = {}
-        with self._connection.errors("count"):
-            for kind in self.kinds():
-                found = self._find(self._name(kind))
-                counts[kind] = 0 if found is None else int(found.count())
-        return counts
-
     # --- collections ---
 
     def _name(self, kind: str) -> str:
         return collection_name(self._connection.prefix, kind, self.namespace)
 
-    def _labels(self, most: int | None = None) -> dict[str, Label]:
+    def _labels(self) -> dict[str, Label]:
+        """Return all complete collections of this memory, by name."""
         if self._connection.empty:
             return {}
         self._connection.relieve()
+        found: dict[str, Label] = {}
         with self._connection.errors("list the collections"):
-            return self._labelled(most)
-
-    def _labelled(self, most: int | None = None) -> dict[str, Label]:
-        """Return all complete collections of this memory, by name; about `most` of them if that is given."""
-        client, found, offset, size = self._connection.client(), dict[str, Label](), 0, most or PAGE
-        drafts: dict[str, Label] = {}
-        while True:
-            page = client.list_collections(limit=size, offset=offset)
-            for collection in page:
-                label, name = Label.from_metadata(collection.metadata), final_name(collection.name)
-                if label is not None and name is not None and self._connection.owns(name):
-                    (found if name == collection.name else drafts)[name] = label
-            offset += len(page)
-            if len(page) < size or (most is not None and len(found) >= most):
-                return drafts | found
+            client, offset = self._connection.client(), 0
+            while page := client.list_collections(limit=PAGE, offset=offset):
+                for collection in page:
+                    label, name = Label.from_metadata(collection.metadata), final_name(collection.name)
+                    if label is not None and name is not None and self._connection.owns(name):
+                        found[name] = label
+                offset += len(page)
+        return found
 
     def _find(self, name: str) -> Any | None:
         """Return the collection of that name; None if there is none. A complete draft gets its name."""
@@ -550,33 +534,13 @@ class VectorStore:
                 raise
             return made_meanwhile
 
-    def _rebuild(self, name: str, label: Label, embedder: Embedder | None) -> Iterator[int]:
-        """Build a collection anew, with its own vectors if no embedder is given; yield how many rows each step did."""
-        client, draft, old = self._connection.client(), draft_name(name), replaced_name(name)
-        if (source := self._find(name)) is None:
-            return
-        for doomed in (draft, old):
-            delete_collection(client, doomed)
-        if embedder is not None:
-            label = replace(label, embedder=embedder.name, dimension=embedder.dimension())
-        new, offset = self._create(draft, label), 0
-        include = ["documents", "metadatas", *(["embeddings"] if embedder is None else [])]
-        while (page := source.get(limit=PAGE, offset=offset, include=include))["ids"]:
-            texts, vectors = [text or "" for text in page["documents"]], page["embeddings"]
-            if embedder is not None:
-                of = [str((each or {}).get(PART, "")) for each in page["metadatas"]]
-                vectors = _kept(embedder.embed_documents(texts), page["ids"], of)
-            new.upsert(ids=page["ids"], embeddings=vectors, documents=texts, metadatas=page["metadatas"])
-            offset += len(page["ids"])
-            yield len(page["ids"])
-        source.modify(name=old)
-        new.modify(name=name)
-        delete_collection(client, old)
-
     def _write(self, kind: str, method: str, opened: Callable[[], Any] | None = None, **columns: Any) -> None:
         if opened is not None or not self._connection.empty:
             self._connection.begin_write()
-            self._on(kind, "write", partial(_call, method, columns), None, opened)
+            try:
+                self._on(kind, "write", lambda collection: getattr(collection, method)(**columns), None, opened)
+            finally:
+                self._connection.rows.drop(self._name(kind), columns["ids"])
 
     def _on(
         self,
@@ -598,10 +562,6 @@ class VectorStore:
                     raise
                 self._collections.pop(kind, None)
         return missing
-
-
-def _call(method: str, columns: Mapping[str, Any], collection: Any) -> Any:
-    return getattr(collection, method)(**columns)
 
 
 def own(vector: Sequence[float]) -> list[float]:
@@ -655,12 +615,13 @@ def _metadata(item: VectorItem) -> dict[str, Any] | None:
     return cleaned | ({PART: item.part} if item.part else {}) or None
 
 
-def _hits(page: Mapping[str, Any]) -> Iterator[Hit]:
-    for key, text, metadata in zip(page["ids"], page["documents"], page["metadatas"], strict=True):
-        yield Hit(key, text or "", dict(metadata or {}))
+def _hits(rows: Iterable[tuple[str, str | None, Mapping[str, Any] | None]]) -> Iterator[Hit]:
+    return (Hit(key, text or "", dict(metadata or {})) for key, text, metadata in rows)
 
 
-def _condition(where: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    if not where:
-        return None
-    return dict(where) if len(where) == 1 else {"$and": [{key: value} for key, value in where.items()]}
+def _read(hit: Hit, read: Callable[[Hit], Any] | None) -> tuple[str, Any]:
+    return hit.metadata.get(PART, ""), hit if read is None else read(hit)
+
+
+def _get(which: Mapping[str, Any], collection: Any) -> Any:
+    return collection.get(**which)

@@ -2,7 +2,7 @@
 
 As httpx does authentication. What is wanted is a model's answer (`Ask`), that the host goes on (`GoOn`), or that
 something under way is waited for (`Wait`). Between two of them the body may block: where it is awaited, it runs in a
-worker thread. What it waits for remote stores is counted over the whole body (`base.waits`).
+worker thread. What it waits for remote stores is counted over the whole body (`base.threads`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphBubbleUp
 
-from langgraph_toolmem.base.waits import Waits, step
+from langgraph_toolmem.base.threads import Waits, step
 
 R = TypeVar("R")
 

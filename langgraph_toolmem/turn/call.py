@@ -10,6 +10,7 @@ from langchain_core.messages import ToolMessage
 
 from langgraph_toolmem.runs.run import OWN_TOOLS
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.trajectory import History
 from langgraph_toolmem.turn.hints import left_out_now, selected_now
 from langgraph_toolmem.turn.shown import Block, Line
 
@@ -22,7 +23,7 @@ class Call:
     """A model call that comes now.
 
     Attributes:
-        messages: the history.
+        messages: the history; a list becomes a `History`.
         thread_id: the thread, if the host has a checkpointer.
         user_id: whose run it is, if anybody is named.
         state: the host's state.
@@ -56,6 +57,10 @@ class Call:
     selected: Mapping[str, str] | None = None
     held_out: bool = False
     foresight: Any = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.messages, History):
+            self.messages = History(self.messages)
 
     @property
     def context(self) -> Any:

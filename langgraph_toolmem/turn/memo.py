@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import HumanMessage
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.turn.call import Call
 from langgraph_toolmem.turn.hints import Scope
 from langgraph_toolmem.turn.points import point_of, turn_of
@@ -55,7 +55,7 @@ class Memo:
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
-        self._lock = locks.lock()
+        self._lock = threads.lock()
         self._kept: OrderedDict[Place, Kept] = OrderedDict()
 
     def get(self, call: Call, forgettings: int) -> Kept | None:

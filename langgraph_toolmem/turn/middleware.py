@@ -69,7 +69,8 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> None:
         super().__init__()
         self._inner = inner
-        self._passed: dict[int, list[Block]] = {}  # what stands further out has to say, by `id` of the state
+        # what stands further out has to say, and the history as it was read there, by `id` of the state
+        self._passed: dict[int, tuple[list[Block], list[Any]]] = {}
         self._core, self._steps, self._name = core, tuple(steps), name
         self._outermost = outermost
         self._own_errors = ErrorLog(name, logger)
@@ -119,9 +120,10 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
     def _around_model(self, request: ModelRequest[Any]) -> Asking[Any]:
         if switch.mode() == "off":
             return (yield GoOn(request))
-        call = self._call_of(request)
+        passed, history = self._passed.get(id(request.state), ((), []))
+        call = self._call_of(request, history)
         asked, update = request, dict[str, Any]()
-        blocks = list(self._passed.get(id(request.state), ()))
+        blocks = list(passed)
         for step in self._steps:
             said = yield from self._said(step, call)
             if said.answer is not None:
@@ -131,16 +133,16 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             blocks.append(said.block(step.role))
         plain = asked
         if self._inner is None:
-            asked = _hinted(plain, call, blocks)
+            asked = self._hinted(plain, call, blocks)
         else:
-            self._inner._passed[id(request.state)] = blocks
+            self._inner._passed[id(request.state)] = blocks, call.messages
         under_way = None if self._ahead is None or not switch.shows() else self._ahead.begin(call)
         try:
-            response = yield from self._asked(asked)
+            response = yield from self._asked(asked, call)
             for step in () if call.held_out or not switch.shows() else self._steps:
                 if step.reviews and (complaint := self._quietly(step, partial(step.review, call, _turn(response)))):
                     against = Block(step.role, (Line(complaint),), sure=1.0, must=True)
-                    again = _hinted(plain, call, [against, *blocks])
+                    again = self._hinted(plain, call, [against, *blocks])
                     response = yield from self._asked_again(step, call, again, response, update)
         except (*_NOT_OVER, GeneratorExit):
             if self._ahead is not None:
@@ -171,7 +173,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
                 call_id = request.tool_call["id"] or ""
                 messages = request.state["messages"]
                 self._tell(lambda: self._core.events.gave_up(messages, call_id, **who))
-                self._broke(Call(list(messages), **who), error, call_id)
+                self._broke(Call(messages, **who), error, call_id)
             raise
 
     def _said(self, step: Step[Any], call: Call) -> Asking[Said]:
@@ -200,11 +202,11 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             return NOTHING
         return said
 
-    def _asked(self, request: ModelRequest[Any]) -> Asking[Any]:
+    def _asked(self, request: ModelRequest[Any], call: Call) -> Asking[Any]:
         """The answer of what stands further in, which is learned."""
         response = yield GoOn(request)
         if self._recorder is not None:
-            self._tell(lambda: self._learn(request, response))
+            self._tell(lambda: self._learn(call, response))
         return response
 
     def _asked_again(
@@ -212,7 +214,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> Asking[Any]:
         second = None
         try:
-            second = yield from self._asked(asked)
+            second = yield from self._asked(asked, call)
         except GraphBubbleUp:
             raise
         except Exception:
@@ -229,12 +231,11 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
 
     # --- pieces ---
 
-    def _call_of(self, request: ModelRequest[Any]) -> Call:
-        config, messages = config_of(), list(request.state["messages"])
-        thread = thread_id_of(config, request.runtime)
-        return Call(
-            messages,
-            thread,
+    def _call_of(self, request: ModelRequest[Any], history: list[Any]) -> Call:
+        config, messages = config_of(), request.state["messages"]
+        call = Call(
+            history if history == messages else messages,
+            thread_id_of(config, request.runtime),
             user_id_of(config, request.runtime),
             request.state,
             "messages",
@@ -246,8 +247,9 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             settings=request.model_settings,
             tool_choice=request.tool_choice,
             recorded=True,  # what stands innermost of the memory records
-            held_out=switch.shows() and self._core.held_out(messages, thread),
         )
+        call.held_out = switch.shows() and self._core.held_out(call.messages, call.thread_id)
+        return call
 
     def _without(self, request: ModelRequest[Any], call: Call, said: Said) -> ModelRequest[Any]:
         """The request without the tools that a step took out; the call sees those that are left."""
@@ -258,12 +260,25 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
                 call.offered, call.tools = left, self._core.catalogue.offered(left)
         return request
 
-    def _learn(self, request: ModelRequest[Any], response: Any) -> None:
-        config, runtime = config_of(), request.runtime
-        who = {"thread_id": thread_id_of(config, runtime), "user_id": user_id_of(config, runtime)}
-        new = self._core.events.after_model(request.state["messages"], _turn(response), **who)
+    def _hinted(self, request: ModelRequest[Any], call: Call, blocks: Sequence[Block]) -> ModelRequest[Any]:
+        """The request with what the steps have to say, where this model takes it best."""
+        text = composed(blocks, call.messages, read=lambda: self._core.read(call.messages, call.thread_id))
+        if not text:
+            return request
+        system, messages, settings = placed(
+            text,
+            system=request.system_message,
+            messages=request.messages,
+            model=request.model,
+            settings=request.model_settings,
+        )
+        return request.override(system_message=system, messages=messages, model_settings=dict(settings))
+
+    def _learn(self, call: Call, response: Any) -> None:
+        who = {"thread_id": call.thread_id, "user_id": call.user_id}
+        new = self._core.events.after_model(call.messages, _turn(response), **who)
         annotate({"toolmem.node": RECORDER, "toolmem.learned_turns": new})
-        emit(request.runtime, {"node": RECORDER, "learned_turns": new})
+        emit(call.runtime, {"node": RECORDER, "learned_turns": new})
 
     def _paused(self, request: ToolCallRequest) -> None:
         if self._recorder is not None:
@@ -310,7 +325,7 @@ class EndingMiddleware(StepsMiddleware):
     def _over(self, state: Any, runtime: Runtime[Any]) -> Asking[Any]:
         config = config_of()
         call = Call(
-            list(state["messages"]), thread_id_of(config, runtime), user_id_of(config, runtime), state, runtime=runtime
+            state["messages"], thread_id_of(config, runtime), user_id_of(config, runtime), state, runtime=runtime
         )
         for step in self._steps:
             if step.ends and switch.mode() != "off":
@@ -338,21 +353,6 @@ def _insisted_on(request: ModelRequest[Any]) -> Iterator[str]:
         yield choice
     for spec in getattr(request.response_format, "schema_specs", None) or ():
         yield spec.name
-
-
-def _hinted(request: ModelRequest[Any], call: Call, blocks: Sequence[Block]) -> ModelRequest[Any]:
-    """The request with what the steps have to say, where this model takes it best."""
-    text = composed(blocks, call.messages)
-    if not text:
-        return request
-    system, messages, settings = placed(
-        text,
-        system=request.system_message,
-        messages=request.messages,
-        model=request.model,
-        settings=request.model_settings,
-    )
-    return request.override(system_message=system, messages=messages, model_settings=dict(settings))
 
 
 def _in_its_place(message: AIMessage, request: ModelRequest[Any]) -> ExtendedModelResponse[Any]:

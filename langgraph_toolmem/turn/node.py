@@ -104,7 +104,7 @@ class MemoryNode(Runnable[Any, Any]):
             )
         runtime = runtime_of(config)
         call = Call(
-            list(messages),
+            messages,
             thread_id_of(config, runtime),
             user_id_of(config, runtime),
             state,

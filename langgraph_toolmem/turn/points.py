@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 
 _USER: Final = ("human", "user", "HumanMessageChunk")
 

@@ -28,9 +28,9 @@ from langgraph_toolmem.cli.inputs import read_policy, read_tools_file
 from langgraph_toolmem.cli.tables import show_report
 from langgraph_toolmem.core.method import Section, TextTable
 from langgraph_toolmem.report.report import Report, ToolReport
-from langgraph_toolmem.stores import disk
 from langgraph_toolmem.stores.database import NAME
-from langgraph_toolmem.stores.job_queue import JobQueue
+from langgraph_toolmem.stores.events import EventLog
+from langgraph_toolmem.stores.job_queue import Job, JobQueue
 
 APART = ("toolmem", "{user_id}")
 MODEL = ("--summaries", "openai:gpt-4.1-mini")
@@ -377,11 +377,12 @@ def test_import_onto_a_full_disk_is_not_called_a_success(
     tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        try:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise StorageError("memory.db cannot be used") from error
 
-    monkeypatch.setattr(disk, "replace_file", full)
-    monkeypatch.setattr(disk.AppendFile, "append", full)
-    monkeypatch.setattr(disk.AppendFile, "start", full)
+    monkeypatch.setattr(EventLog, "writing", full)
     assert_refused(run("import", log, "--memory", tmp_path / "memory"), "0 of 80", "No space left")
 
 
@@ -591,15 +592,12 @@ def test_report_with_a_price(tmp_path: Path) -> None:
     assert (found["money_saved"], found["currency"], found["tokens_saved"]) == (7.0, "EUR", 2_200_000)
 
 
-def test_readers_do_not_disturb_a_writer_and_a_second_writer_is_refused(folder: Path, log: Path) -> None:
-    with ToolMemory(folder, tools=TOOLS):
-        before = {path: path.read_bytes() for path in folder.glob("graph*")}
+def test_commands_work_next_to_a_process_that_has_the_folder_open(folder: Path, log: Path) -> None:
+    with ToolMemory(folder, tools=TOOLS) as memory:
         assert answer("report", "--memory", folder)["turns"] == 120
         assert answer("explain", "Delete the mail", "--memory", folder)["runs"]
-        assert answer("doctor", "--memory", folder)["memory"]["holder"] == os.getpid()
-        assert_refused(run("import", log, "--memory", folder))
-        assert_refused(run("forget", "--thread", "run-1", "--memory", folder, "--yes"))
-        assert {path: path.read_bytes() for path in folder.glob("graph*")} == before
+        assert not answer("doctor", "--memory", folder)["problems"]
+        assert memory.report().turns == 120
 
 
 # --- explain ---
@@ -689,7 +687,7 @@ Packages
 1 extra not installed; to have some: pip install "langgraph-toolmem[NAME]"
 
 Memory: FOLDER
-On disk: SIZE (snapshot SIZE, readable; journal SIZE with 0 records, readable)
+On disk: SIZE (snapshot SIZE, readable; events SIZE with ROWS rows, readable)
 No problem found.
 """
 
@@ -697,7 +695,11 @@ No problem found.
 @pytest.mark.usefixtures("packages")
 def test_the_text_of_doctor(imported: Path) -> None:
     text = run("doctor", "--memory", imported).stdout.replace(str(imported), "FOLDER")
-    text = re.sub(r"\d+(\.\d+)? (bytes|kB|MB)", "SIZE", re.sub(r"(toolmem|Python) [\d.]+", r"\1 VERSION", text))
+    text = re.sub(
+        r"\d+ rows",
+        "ROWS rows",
+        re.sub(r"\d+(\.\d+)? (bytes|kB|MB)", "SIZE", re.sub(r"(toolmem|Python) [\d.]+", r"\1 VERSION", text)),
+    )
     assert text == GOLDEN_DOCTOR
 
 
@@ -749,8 +751,9 @@ def test_doctor_names_damaged_files_and_leaves_them(folder: Path) -> None:
     result = run("doctor", "--memory", folder, "--json")
     problems = json.loads(result.stdout)["problems"]
     assert result.exit_code == 1
-    assert [next(word for word in ("snapshot", "corrupt-1", NAME) if word in each) for each in problems] == [
-        "snapshot",
+    assert [next(word for word in ("corrupt-1", "graph.pickle", NAME) if word in each) for each in problems] == [
+        "graph.pickle",
+        NAME,
         "corrupt-1",
         NAME,
     ]
@@ -761,10 +764,10 @@ def test_doctor_names_damaged_files_and_leaves_them(folder: Path) -> None:
 def test_doctor_tells_what_waits_and_has_what_was_given_up_tried_again(folder: Path) -> None:
     with JobQueue(folder, now=time.time) as jobs:
         for number in range(5):
-            jobs.put(f"k{number}", {}, kind="critique")
+            jobs.put([Job(f"k{number}", "critique", {})])
         for number in range(3):
             [job] = jobs.take(["critique"])
-            jobs.retry(job, 60, limit=1 if number < 2 else None, error="TimeoutError at some.model:7")
+            jobs.retry(job, 60, "TimeoutError at some.model:7", give_up=number < 2)
         result = run("doctor", "--memory", folder, "--json")  # while the queue is open elsewhere
     found = json.loads(result.stdout)
     failed = {"kind": "critique", "error": "TimeoutError at some.model:7"}
@@ -807,10 +810,9 @@ def test_a_verdict_on_one_request_of_a_users_chat(tmp_path: Path) -> None:
     assert scores == {"1": 0.0, "2": None}
 
 
-def test_a_verdict_waits_while_another_memory_writes(folder: Path) -> None:
+def test_feedback_next_to_a_process_that_has_the_folder_open(folder: Path) -> None:
     with ToolMemory(folder) as memory:
-        assert answer("feedback", "run-3", "--score", 0, "--memory", folder)["queued"] is True
-        assert answer("doctor", "--memory", folder)["memory"]["jobs"]["pending"]
+        assert answer("feedback", "run-3", "--score", 0, "--memory", folder)["queued"] is False
         memory.flush()
     assert [each.score for each in entries(folder) if each.query.endswith("topic3")] == [0.0]
 

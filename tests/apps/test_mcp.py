@@ -22,8 +22,9 @@ from places import ROOT
 from pydantic import AnyUrl
 
 from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
-from langgraph_toolmem.runs.trajectory import Turn, parse_run
+from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

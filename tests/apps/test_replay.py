@@ -16,8 +16,9 @@ from langgraph_toolmem.inertia.budget import FIRST
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.offline.replay import is_right, replay
 from langgraph_toolmem.runs.logs import load_runs
+from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.runs.trajectory import Turn, parse_run
+from langgraph_toolmem.runs.trajectory import parse_run
 
 FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
 TOOLS = [reading("find", "name"), reading("open", "id")]

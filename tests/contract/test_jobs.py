@@ -10,6 +10,7 @@ import pytest
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage
 from plugs import NOW, memory_of, rows, run_of
+from queues import given_up
 from test_rows import Place, PlaceRows
 
 from langgraph_toolmem import Atoms, Entries, ToolMemory
@@ -55,7 +56,7 @@ class Places(Method):
 
     def keep(self, job: Any) -> None:
         user = self.core.users.of(job.payload["user_id"])
-        self.rows.put([Place(job.payload["run"], job.payload["request"], 1)], user)
+        self.rows.put([Place(job.run, job.payload["request"], 1)], user)
 
 
 class Case:
@@ -76,11 +77,12 @@ class Case:
     def work(self, after: float = 0.0) -> dict[str, Any]:
         """Does what is due so many seconds later; what is kept then."""
         self.now += after
-        self.memory.core.jobs.work()
+        while self.memory.core.jobs.work() == 0:
+            pass
         return rows(self.memory)
 
     def report(self) -> tuple[int, int, int]:
-        found = self.memory.core.jobs.report()
+        found = self.memory.core.jobs.queue.report()
         return found["pending"], found["failing"], found["given_up"]
 
 
@@ -155,7 +157,7 @@ class Slow(Places):
     def open(self, core: Core) -> None:
         Method.open(self, core)
         self.rows = core.rows(PlaceRows())
-        core.jobs.handle_slow("place", lambda _: self.model.invoke("How many?").text, lambda job, _: self.keep(job))
+        core.jobs.handle("place", self.keep_all, find=lambda _: self.model.invoke("How many?").text)
 
 
 def away(messages: Any, tools: Any) -> AIMessage:
@@ -187,7 +189,7 @@ def test_a_slow_job_is_given_up_after_six_failures_and_can_be_revived(name: str,
         case.work(after=700)
     assert len(asked) == 6 * first
     assert case.report() == (0, 0, 1)
-    assert [job.attempts for job in case.memory.core.jobs.queue.given_up()] == [6]
+    assert [attempts for _, attempts, _ in given_up(case.memory.core.jobs.queue)] == [6]
     assert case.memory.core.jobs.queue.revive() == 1
     case.work(after=1)
     assert len(asked) == 7 * first

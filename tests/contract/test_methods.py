@@ -50,9 +50,9 @@ async def live(memory: ToolMemory, way: str = "sync", *, until: str = "aclose") 
         await told("finish", run_of(0), thread_id="a", success=True, user_id="ann"),
         await told("finish", run_of(1), user_id="bob", wait=True, **bad),
         await told("feedback", "a", score=0.0, comment="It was late.", user_id="ann", wait=True),
-        await told("take_in", imported),
+        await told("import_runs", imported),
         await report(),
-        await told("take_in", imported),
+        await told("import_runs", imported),
         await told("flush"),
         (await told("report")).to_dict(),
         await told("view"),
@@ -332,7 +332,7 @@ async def test_a_closed_memory_learns_nothing_and_writes_nothing(kind: type[Meth
     with pytest.raises(StorageError, match="closed"):
         memory.feedback("late-30", score=0.0, comment="late")
     assert memory.report().turns == turns
-    assert memory.flush() == (not memory.core.jobs.any)
+    assert memory.flush() == memory.core.jobs.queue.empty
     memory.close()
     assert files(folder) == before
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from queues import pending, put, take
 
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.core.users import user_digest
@@ -36,7 +37,7 @@ def decision(step: int, text: str = "x") -> dict[str, Any]:
 def ids(jobs: JobQueue) -> list[str]:
     """Takes and does all jobs."""
     found = []
-    while taken := jobs.take():
+    while taken := take(jobs):
         found += [job.id for job in taken]
         jobs.done(taken)
     return found
@@ -51,18 +52,18 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_all_owners_are_in_one_file(tmp_path: Path) -> None:
     with queue(tmp_path) as jobs, DecisionLog(tmp_path) as log, BootstrapState(tmp_path, ("toolmem",)) as state:
-        jobs.put("1", {})
+        put(jobs, "1", {})
         log(decision(1))
         state.add("a request", ["a"], "one")
         with Database(tmp_path) as file:
             names = {name for (name,) in file.ask("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert names - {"sqlite_sequence"} == {"jobs", "places", "forgettings", "turns", "queries", "spent"}
+    assert names - {"sqlite_sequence"} == {"jobs", "places", "turns", "queries", "spent"}
     assert set(files(tmp_path)) == {NAME}
 
 
 def test_what_an_owner_forgets_leaves_the_others_as_they_are(tmp_path: Path) -> None:
     with queue(tmp_path) as jobs, DecisionLog(tmp_path) as log, BootstrapState(tmp_path, (), user="u") as state:
-        jobs.put("1", {}, user="u")
+        put(jobs, "1", {}, user="u")
         log({**decision(1), "user_id": "ann"})
         state.add("a request", [], "one")
         assert jobs.forget("u") == 1
@@ -71,7 +72,7 @@ def test_what_an_owner_forgets_leaves_the_others_as_they_are(tmp_path: Path) -> 
         assert len(state.all()) == 1
         assert forget_user(tmp_path, "u") == 1
         assert state.all() == []
-        jobs.put("2", {})
+        put(jobs, "2", {})
         log(decision(2))
         assert ids(jobs) == ["2"]
         assert [turn.step for turn in log.turns()] == [2]
@@ -89,7 +90,9 @@ def test_no_copy_of_what_is_forgotten_stays_in_a_page_or_the_log(tmp_path: Path,
                     text = f"{'private' if user == 'u' else 'common'}-{dice.random()}"
                     row = (text, dice.choice("abc") + text, user, text * dice.randrange(1, 30))
                     database.execute(
-                        "INSERT INTO jobs (id, kind, line, user, payload, due) VALUES (?, '', ?, ?, ?, 0)", row
+                        "INSERT INTO jobs (id, kind, run, namespace, line, user, payload, due) "
+                        "VALUES (?, '', '', '', ?, ?, ?, 0)",
+                        row,
                     )
                     database.execute("INSERT INTO places VALUES (?, ?, ?)", (f"{dice.random()}", text, user))
                     at = dice.randrange(3000)
@@ -97,10 +100,10 @@ def test_no_copy_of_what_is_forgotten_stays_in_a_page_or_the_log(tmp_path: Path,
                         database.execute("DELETE FROM jobs WHERE seq = ?", (at,))
                     answer = "private" * dice.randrange(1, 50)
                     database.execute("UPDATE jobs SET answer = ? WHERE seq = ? AND user = 'u'", (answer, at))
-        left = jobs.pending()
+        left = pending(jobs)
         assert 0 < jobs.forget("u") < left
         assert not [name for name, content in files(tmp_path).items() if b"private" in content]
-        assert jobs.pending() > 0
+        assert pending(jobs) > 0
 
 
 # --- what it is not ---
@@ -112,14 +115,14 @@ def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
             file.executescript(f"{mark}; {tables}")
         content = files(tmp_path)
         with queue(tmp_path) as jobs, pytest.raises(StorageError, match="another program; move it away"):
-            jobs.put("1", {})
+            put(jobs, "1", {})
         assert files(tmp_path) == content
         (tmp_path / NAME).unlink()
 
 
 def test_a_newer_file_is_left_alone_by_who_looks_too(tmp_path: Path) -> None:
     with queue(tmp_path) as jobs:
-        jobs.put("1", {})
+        put(jobs, "1", {})
     with closing(sqlite3.connect(tmp_path / NAME)) as file:
         file.execute("PRAGMA user_version = 99")
     content = files(tmp_path)
@@ -149,18 +152,18 @@ def root_of(folder: Path, table: str) -> int:
 def test_damage_that_is_found_in_use_is_set_aside_at_the_next(tmp_path: Path) -> None:
     with queue(tmp_path) as jobs, queue(tmp_path) as another:
         for number in range(100):
-            jobs.put(str(number), {"text": "x" * 1000})
-        another.put("x", {})
+            put(jobs, str(number), {"text": "x" * 1000})
+        put(another, "x", {})
         with another.opened() as database:
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         for page in range(1, (tmp_path / NAME).stat().st_size // 4096):
             spoil(tmp_path / NAME, page)
         with pytest.raises(StorageError, match="malformed"):
             jobs.revive()
-        jobs.put("1", {})
+        put(jobs, "1", {})
         assert ids(jobs) == ["1"]
-        assert another.pending() == 0
-        another.put("2", {})
+        assert pending(another) == 0
+        put(another, "2", {})
         assert ids(jobs) == ["2"]
     assert (tmp_path / f"{NAME}.corrupt-1").exists()
 
@@ -168,26 +171,26 @@ def test_damage_that_is_found_in_use_is_set_aside_at_the_next(tmp_path: Path) ->
 def test_damage_of_free_pages_is_set_aside_too(tmp_path: Path) -> None:
     with queue(tmp_path) as jobs:
         for number in range(100):
-            jobs.put(str(number), {"text": "x" * 9000})
+            put(jobs, str(number), {"text": "x" * 9000})
         ids(jobs)
     spoil(tmp_path / NAME, int.from_bytes(files(tmp_path)[NAME][32:36], "big") - 1)
     with queue(tmp_path) as jobs:
-        assert jobs.pending() == 0  # it is none of its tables
+        assert pending(jobs) == 0  # it is none of its tables
         with pytest.raises(StorageError, match="malformed"):
-            jobs.put("1", {"text": "x" * 90_000})
-        jobs.put("2", {"text": "x" * 90_000})
+            put(jobs, "1", {"text": "x" * 90_000})
+        put(jobs, "2", {"text": "x" * 90_000})
         assert ids(jobs) == ["2"]
     assert (tmp_path / f"{NAME}.corrupt-1").exists()
 
 
 def test_who_has_it_open_goes_on_in_the_new_file(tmp_path: Path) -> None:
     with queue(tmp_path) as jobs, queue(tmp_path) as another:
-        jobs.put("old", {})
+        put(jobs, "old", {})
         os.replace(tmp_path / NAME, tmp_path / "away")  # noqa: PTH105 - as the package does
         for ending in ("-wal", "-shm"):
             os.replace(tmp_path / f"{NAME}{ending}", tmp_path / f"away{ending}")  # noqa: PTH105
-        another.put("new", {})
-        jobs.put("newer", {})
-        assert jobs.pending() == another.pending() == 2
+        put(another, "new", {})
+        put(jobs, "newer", {})
+        assert pending(jobs) == pending(another) == 2
     with queue(tmp_path) as jobs:
         assert ids(jobs) == ["new", "newer"]

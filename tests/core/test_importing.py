@@ -33,7 +33,7 @@ class Imports:
     def learn(self, run: Run, score: float | None = 1.0) -> None:
         self.memory.core.events.learn(run, self.user, last_turn_too=True, sit={"write": False})
         if score is not None:
-            self.memory.core.verdicts.note(run.digest, score, None, self.user.id)
+            self.memory.core.events.note(run.digest, score, None, self.user.id)
 
     def write(self, run: Run, write: Any = None) -> int:
         return self.states.write_states(run, self.user, write=write)
@@ -139,7 +139,7 @@ def test_what_happens_while_states_are_stored_counts(what, monkeypatch):
 def test_states_are_personal_memory():
     with ToolMemory.ephemeral(namespace=("toolmem", "{user_id}")) as memory:
         with pytest.raises(NamespaceError):
-            memory.take_in([(a_run(), 1.0, None)])
+            memory.import_runs([(a_run(), 1.0, None)])
         assert memory.report().turns == 0
         mine = Imports(memory, "ann")
         mine.learn(a_run())
@@ -172,7 +172,7 @@ def test_runs_are_kept_for_recall_once_whatever_is_imported_again():
     with ToolMemory.ephemeral(namespace=("toolmem", "{user_id}")) as memory:
         runs = [(a_run(1), 1.0, "ann"), (a_run(2), 0.0, "ann"), (a_run(3), None, "ann")]
         for _ in range(2):
-            assert memory.take_in(runs)["entries"] == 3
+            assert memory.import_runs(runs)["entries"] == 3
         entries = entries_of(memory)
         assert {(each.query, each.score, each.made_by) for each in entries} == {
             ("Delete n1", 1.0, "import"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,11 @@ from children import Child
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+from queues import given_up, pending, put, take
 
-from langgraph_toolmem.base.errors import InputError, StorageError
+from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.stores import job_queue
-from langgraph_toolmem.stores.job_queue import Job, JobQueue, NewJob
+from langgraph_toolmem.stores.job_queue import Job, JobQueue
 
 
 class Clock:
@@ -35,12 +35,12 @@ def clock() -> Clock:
 
 @pytest.fixture(params=["disk", "ram"])
 def queue(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[JobQueue]:
-    with JobQueue(tmp_path if request.param == "disk" else None, now=clock, lease=60) as made:
+    with JobQueue(tmp_path if request.param == "disk" else None, now=clock) as made:
         yield made
 
 
 def taken(queue: JobQueue, *kinds: str) -> Job:
-    [job] = queue.take(kinds or None)
+    [job] = take(queue, *kinds)
     return job
 
 
@@ -48,111 +48,86 @@ def ids(jobs: list[Job]) -> list[str]:
     return [job.id for job in jobs]
 
 
-def test_jobs_come_in_order_and_go_when_done(queue: JobQueue) -> None:
-    assert queue.empty
-    assert queue.take() == []
-    assert queue.next_due() is None
-    assert queue.put("1", {"a": [1, "ü"]}, kind="k", user="u")
-    assert queue.put("2", {})
-    assert not queue.put("1", {"other": 1})
-    assert (queue.pending(), queue.last) == (2, 2)
-    first = taken(queue)
-    assert (first.id, first.payload, first.kind, first.user, first.takes) == ("1", {"a": [1, "ü"]}, "k", "u", 1)
-    assert taken(queue).id == "2"
-    assert queue.take() == []
-    assert queue.held([first]) == [first]
-    assert queue.done([first]) == []
-    assert queue.done([first]) == [first]
-    assert queue.held([first]) == []
-    assert queue.pending() == 1
-    assert queue.put("1", {})  # done and gone: a new one
-
-
 def test_kinds_are_taken_and_counted_apart(queue: JobQueue) -> None:
-    queue.put("1", {}, kind="x")
-    queue.put("2", {}, kind="y", after=5)
-    assert queue.take(["y"]) == []
+    assert queue.empty
+    assert queue.next_due(["x"]) is None
+    assert put(queue, "1", {"a": [1, "ü"]}, kind="x", user="u", run="r", namespace=("n", "u"))
+    put(queue, "2", kind="y", after=5)
+    assert queue.last == 2
+    assert not put(queue, "1", {"other": 1}, kind="x")
+    assert take(queue, "y") == []
     assert queue.next_due(["y"]) == 5
-    assert queue.pending(["x", "y"]) == 2
-    assert queue.pending(["z"]) == queue.pending([]) == 0
+    assert queue.next_due([]) is queue.next_due(["z"]) is None
     assert queue.unsettled(["x", "y"], 2)
     assert not queue.unsettled(["x", "y"], 0)
     assert not queue.unsettled(["y"], 2)
-    assert taken(queue, "x", "y").id == "1"
+    assert taken(queue, "x", "y") == Job("1", "x", {"a": [1, "ü"]}, "r", "u", ("n", "u"), takes=1)
     assert queue.unsettled(["x"], 1)
+    assert queue.place_of("r") == (("n", "u"), "u")
+    queue.note_places([("r", "", ("n", "v"))])
+    assert queue.place_of("r") == (("n", "v"), "u"), "whose it is stays known"
+    assert queue.place_of("s") == (None, "")
 
 
-def test_a_batch_is_of_one_kind_and_has_one_job_of_each_line(queue: JobQueue, clock: Clock) -> None:
-    jobs = [NewJob(f"{kind}{i}", {}, kind, line) for i, (kind, line) in enumerate(["xa", "xb", "ya", "xa", "xc"])]
-    jobs += [NewJob(f"x{i}", {}, "x") for i in (5, 6, 7)]
-    assert queue.put_all(jobs) == 8
-    assert ids(batch := queue.take(most=4, upto=7)) == ["x0", "x1", "x4", "x5"]
-    assert ids(queue.take(most=4, upto=7)) == ["x6"]
-    assert queue.take(most=4, upto=7) == []
+def test_a_batch_is_of_one_kind_and_has_one_job_of_each_line(queue: JobQueue) -> None:
+    jobs = [Job(f"{of}{i}", of, {}, line=line) for i, (of, line) in enumerate(["xa", "xb", "ya", "xa", "xc"])]
+    jobs += [Job(f"x{i}", "x", {}) for i in (5, 6, 7)]
+    assert queue.put(jobs) == 8
+    assert ids(batch := take(queue, "x", "y", most=4, upto=7)) == ["x0", "x1", "x4", "x5"]
+    assert ids(take(queue, "x", "y", most=4, upto=7)) == ["x6"]
+    assert take(queue, "x", "y", most=4, upto=7) == []
     assert queue.done(batch) == []
-    assert ids(queue.take(most=4)) == ["y2"], "the oldest that is free"
+    assert ids(take(queue, "x", "y", most=4)) == ["y2"], "the oldest that is free"
 
 
 def test_what_was_taken_before_is_taken_alone(queue: JobQueue, clock: Clock) -> None:
-    queue.put_all([NewJob(str(i), {}) for i in range(6)])
-    assert len(queue.take(most=3)) == 3  # by a process that dies
+    queue.put([Job(str(i), "k", {}) for i in range(6)])
+    assert len(take(queue, most=3, lease=60)) == 3  # by a process that dies
     clock.seconds += 60
-    assert [ids(queue.take(most=6)) for _ in range(5)] == [["0"], ["1"], ["2"], ["3", "4", "5"], []]
+    assert [ids(take(queue, most=6)) for _ in range(5)] == [["0"], ["1"], ["2"], ["3", "4", "5"], []]
 
 
-def test_jobs_of_one_line_wait_for_each_other(queue: JobQueue, clock: Clock) -> None:
+def test_jobs_of_one_line_wait_for_each_other(queue: JobQueue) -> None:
     for key in ("a1", "a2", "b1"):
-        queue.put(key, {}, line=key[0])
-    first = taken(queue)
+        put(queue, key, line=key[0])
+    queue.retry(taken(queue), 30)
     assert taken(queue).id == "b1"
-    assert queue.take() == []
-    queue.retry(first, 30)
-    assert queue.take() == []
-    assert queue.next_due() == 30  # not now: what is due waits for its line
-    clock.seconds += 30
-    first = taken(queue)
-    assert first.id == "a1"
-    assert not queue.retry(first, 0, limit=1, error="no")
-    assert taken(queue).id == "a2"  # a line goes on behind what was given up
+    assert take(queue) == []
+    assert queue.next_due(["k"]) == 30  # not now: what is due waits for its line
 
 
 def test_a_lease_ends_and_an_outdated_one_changes_nothing(queue: JobQueue, clock: Clock) -> None:
-    queue.put("1", {})
-    late = taken(queue)
+    put(queue, "1")
+    [late] = take(queue, lease=60)
     clock.seconds += 59
-    assert queue.take() == []
-    assert queue.next_due() == 1
-    queue.renew([late])
-    assert queue.next_due() == 60
-    clock.seconds += 60
+    assert take(queue) == []
+    assert queue.next_due(["k"]) == 1
+    clock.seconds += 1
     again = taken(queue)
     assert again.takes == 2
-    assert queue.held([late]) == []
-    queue.renew([late])
     assert not queue.save(late, "x")
-    assert not queue.retry(late, 0)
+    queue.retry(late, 0)
     assert queue.done([late]) == [late]
     assert queue.save(again, "y")
-    assert queue.retry(again, 0, error="E")
+    queue.retry(again, 0)
     third = taken(queue)
-    assert (third.answer, third.attempts, third.error) == ("y", 1, "E")
+    assert (third.answer, third.attempts) == ("y", 1)
 
 
 def test_what_fails_too_often_is_given_up_kept_and_can_be_revived(queue: JobQueue) -> None:
-    queue.put("1", {"a": 1}, kind="k")
-    assert queue.retry(taken(queue), 0, limit=2)
+    put(queue, "1", {"a": 1})
+    queue.retry(taken(queue), 0)
     assert queue.report() == {"pending": 1, "failing": 1, "given_up": 0}
-    assert not queue.retry(taken(queue), 0, limit=2, error="TimeoutError")
-    assert queue.take() == []
+    queue.retry(taken(queue), 0, "TimeoutError", give_up=True)
+    assert take(queue) == []
     assert queue.report() == {"pending": 0, "failing": 0, "given_up": 1}
     assert queue.troubles() == ["1 k jobs were given up (TimeoutError)"]
-    [kept] = queue.given_up()
-    assert (kept.id, kept.payload, kept.attempts, kept.error) == ("1", {"a": 1}, 2, "TimeoutError")
+    assert given_up(queue) == [("1", 2, "TimeoutError")]
     assert queue.revive() == 1
-    assert (taken(queue).attempts, queue.given_up()) == (0, [])
-    queue.put("2", {})
-    assert not queue.retry(taken(queue), 0, limit=1)
-    assert queue.put("2", {"new": 1})
+    assert (taken(queue).attempts, given_up(queue)) == (0, [])
+    put(queue, "2")
+    queue.retry(taken(queue), 0, give_up=True)
+    assert put(queue, "2", {"new": 1})
     assert taken(queue).payload == {"new": 1}
 
 
@@ -160,42 +135,31 @@ def test_what_never_ends_or_is_damaged_is_given_up(
     queue: JobQueue, clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_queue, "MAX_LOST", 5)
-    queue.put("1", {}, kind="k")
+    put(queue, "1")
     for _ in range(5):
-        assert queue.take()
+        assert take(queue, lease=60)
         clock.seconds += 60
-    queue.put_all([NewJob("2", {}), NewJob("3", {})])
+    queue.put([Job("2", "k", {}), Job("3", "k", {})])
     with queue.writing() as database:
         database.execute("UPDATE jobs SET payload = '{' WHERE id = '2'")
-    assert taken(queue).id == "3"
-    assert ids(queue.given_up()) == ["1", "2"]
+    assert take(queue) == []
+    assert ids(take(queue, most=2)) == ["3"]
+    assert [key for key, *_ in given_up(queue)] == ["1", "2"]
     assert "given up" in caplog.text
 
 
-def test_bad_input_is_refused(queue: JobQueue) -> None:
-    with pytest.raises(InputError, match="id"):
-        queue.put("", {})
-    with pytest.raises(InputError, match="JSON"):
-        queue.put_all([NewJob("0", {}), NewJob("1", {"a": {1}})])
-    with pytest.raises(InputError, match="Whose"):
-        queue.forget("")
-    assert queue.empty
-
-
-def test_jobs_survive_and_closing_gives_back(tmp_path: Path, clock: Clock) -> None:
+def test_closed_queues_say_so_and_jobs_survive(tmp_path: Path, clock: Clock) -> None:
     with JobQueue(tmp_path / "sub", now=clock) as queue:
-        assert queue.take() == []
-        assert queue.forget("u") == queue.pending() == 0
+        assert queue.report() == {"pending": 0, "failing": 0, "given_up": 0}
         assert not (tmp_path / "sub").exists()
-        queue.put("1", {"a": 1})
+        put(queue, "1", {"a": 1})
         queue.save(taken(queue), "answer")
     with pytest.raises(StorageError, match="closed"):
-        queue.put("2", {})
-    with JobQueue(tmp_path / "sub", now=clock) as queue, queue.opened() as database:
-        assert not queue.empty
+        put(queue, "2")
+    with JobQueue(tmp_path / "sub", now=clock) as queue:
+        queue.free()
         job = taken(queue)
         assert (job.payload, job.answer, job.takes) == ({"a": 1}, "answer", 2)
-        assert database.execute("PRAGMA synchronous").fetchone()[0] == 2, "a job that was put outlives a power cut"
 
 
 def on_disk(folder: Path) -> bytes:
@@ -205,19 +169,17 @@ def on_disk(folder: Path) -> bytes:
 def test_what_is_forgotten_is_gone_from_the_disk(tmp_path: Path, clock: Clock) -> None:
     with JobQueue(tmp_path, now=clock) as queue:
         for number in range(200):
-            queue.put(f"{number}", {"text": f"private-{number % 2} " * 50}, user=f"u{number % 2}")
+            put(queue, f"{number}", {"text": f"private-{number % 2} " * 50}, user=f"u{number % 2}")
         queue.save(taken(queue), "private-0 answered")
         queue.done([taken(queue)])
         assert b"private-0" in on_disk(tmp_path)
-        before = queue.forgettings
         assert queue.forget("u0") == 100
         assert b"private-0" not in on_disk(tmp_path)
         assert b"private-1" in on_disk(tmp_path)
-        assert queue.pending() == 99
+        assert pending(queue) == 99
         assert queue.forget("u1") == 99
         assert b"private-1" not in on_disk(tmp_path)  # of the one that was done, too
         assert queue.forget("u1") == 0
-        assert queue.forgettings == before + 3
 
 
 # --- several processes ---
@@ -225,12 +187,12 @@ def test_what_is_forgotten_is_gone_from_the_disk(tmp_path: Path, clock: Clock) -
 WORKER = """
 import sys, time
 from pathlib import Path
-from langgraph_toolmem.stores.job_queue import JobQueue
-with JobQueue(Path(sys.argv[1]), now=time.time, lease=float(sys.argv[2])) as queue:
+from langgraph_toolmem.stores.job_queue import Job, JobQueue
+with JobQueue(Path(sys.argv[1]), now=time.time) as queue:
     for number in range(50):
-        queue.put(f"{sys.argv[3]}-{number}", {"n": number}, line=str(number % 9))
+        queue.put([Job(f"{sys.argv[3]}-{number}", "k", {"n": number}, line=str(number % 9))])
     print("put", flush=True)
-    while jobs := queue.take(most=8):
+    while jobs := queue.take(["k"], most=8, lease=float(sys.argv[2])):
         print(*(job.id for job in jobs), flush=True)
         if sys.argv[3] == "dies":
             time.sleep(60)
@@ -251,7 +213,7 @@ def test_two_processes_share_the_jobs_and_those_of_a_killed_one_are_free_after_t
     assert not set(done) & set(held)
     with JobQueue(tmp_path, now=lambda: 4e9) as queue:
         left = []
-        while jobs := queue.take(most=64):
+        while jobs := take(queue, most=64):
             assert len(jobs) == 1 or not set(ids(jobs)) & set(held)
             left += ids(jobs)
             assert queue.done(jobs) == []
@@ -268,42 +230,18 @@ def iter_lines(child: Child) -> list[str]:
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_process_puts_jobs_and_leaves_those_of_its_parent(tmp_path: Path, clock: Clock) -> None:
     with JobQueue(tmp_path, now=clock) as queue:
-        queue.put("1", {})
+        put(queue, "1")
         held = taken(queue)
         if (child := os.fork()) == 0:
             try:
-                queue.forked()
-                queue.put("from the child", {})
+                put(queue, "from the child")
                 queue.close()
                 os._exit(0)
             finally:
                 os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert queue.held([held]) == [held]
         assert taken(queue).id == "from the child"
-
-
-def test_several_threads_and_connections_do_each_job_once(tmp_path: Path, clock: Clock) -> None:
-    done: list[str] = []
-
-    def work(me: int) -> None:
-        with JobQueue(tmp_path, now=clock) as mine:
-            for number in range(25):
-                mine.put(f"{me}-{number}", {}, line=str(number % 3))
-            while jobs := mine.take(most=4):
-                assert mine.done(jobs) == []
-                done.extend(ids(jobs))
-
-    threads = [threading.Thread(target=work, args=(me,)) for me in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    with JobQueue(tmp_path, now=clock) as rest:
-        while jobs := rest.take(most=4):  # a line may have been held by who came last
-            done += ids(jobs)
-            rest.done(jobs)
-    assert sorted(done) == sorted(f"{me}-{n}" for me in range(3) for n in range(25))
+        assert queue.done([held]) == []
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -321,7 +259,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.model: list[dict[str, Any]] = []
 
     def opened(self) -> JobQueue:
-        return JobQueue(Path(self.folder.name), now=self.clock, lease=10)
+        return JobQueue(Path(self.folder.name), now=self.clock)
 
     def teardown(self) -> None:
         self.queue.close()
@@ -338,7 +276,7 @@ class QueueMachine(RuleBasedStateMachine):
     def put(self, key: str, line: str, user: str) -> None:
         known = self.found(key)
         new = known is None or known["given_up"]
-        assert self.queue.put(key, {"of": user}, line=line, user=user) == new
+        assert put(self.queue, key, {"of": user}, line=line, user=user) == new
         if new:
             self.model = [job for job in self.model if job is not known]
             job = {"id": key, "line": line, "user": user, "due": self.clock(), "held": 0, "lease": 0.0, "takes": 0}
@@ -346,7 +284,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(target=jobs)
     def take(self) -> Any:
-        job, expected, lines = next(iter(self.queue.take()), None), None, set()
+        job, expected, lines = next(iter(take(self.queue, lease=10)), None), None, set()
         for each in self.model:
             if each["given_up"]:
                 continue
@@ -367,7 +305,6 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(job=jobs, text=st.text(max_size=5))
     def save(self, job: Job, text: str) -> None:
         known = self.held(job)
-        assert bool(self.queue.held([job])) == (known is not None)
         text = text.encode("utf-8", "ignore").decode()
         assert self.queue.save(job, text) == (known is not None)
         if known is not None:
@@ -379,11 +316,10 @@ class QueueMachine(RuleBasedStateMachine):
         assert (self.queue.done([job]) == []) == (known is not None)
         self.model = [each for each in self.model if each is not known]
 
-    @rule(job=consumes(jobs), after=st.integers(0, 20), limit=st.sampled_from([None, 1, 2]))
-    def retry(self, job: Job, after: int, limit: int | None) -> None:
+    @rule(job=consumes(jobs), after=st.integers(0, 20), gives_up=st.booleans())
+    def retry(self, job: Job, after: int, gives_up: bool) -> None:
         known = self.held(job)
-        gives_up = limit is not None and job.attempts + 1 >= limit
-        assert self.queue.retry(job, after, limit=limit) == (known is not None and not gives_up)
+        self.queue.retry(job, after, give_up=gives_up)
         if known is not None:
             known.update(held=0, due=self.clock() + after, attempts=job.attempts + 1, given_up=gives_up)
 
@@ -395,8 +331,6 @@ class QueueMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.queue.close()
         self.queue = self.opened()
-        for job in self.model:
-            job["held"] = 0
 
     @rule(user=st.sampled_from("uv"))
     def forget(self, user: str) -> None:
@@ -412,8 +346,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def counts(self) -> None:
-        assert self.queue.pending() == sum(not job["given_up"] for job in self.model)
-        assert {job.id for job in self.queue.given_up()} == {job["id"] for job in self.model if job["given_up"]}
+        assert pending(self.queue) == sum(not job["given_up"] for job in self.model)
+        assert {key for key, *_ in given_up(self.queue)} == {job["id"] for job in self.model if job["given_up"]}
 
 
 TestQueueMachine = QueueMachine.TestCase

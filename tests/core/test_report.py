@@ -138,15 +138,6 @@ def test_the_memory_counts_by_the_hour_what_it_counts_in_all():
     assert sum(period.wrong for period in report.periods) == report.wrong
 
 
-def test_a_report_says_how_it_went_over_time_if_there_is_more_than_one_period():
-    one = Report(turns=5, periods=(Period(MONDAY, turns=5),))
-    two = Report(turns=45, periods=(Period(MONDAY, turns=5), Period(MONDAY + 9 * HOUR, turns=40, skipped=10)))
-
-    assert "UTC" not in str(one)
-    assert all(part in str(two) for part in ("2026-03-02 00:00", "2026-03-02 10:00", "0 of 5", "10 of 40 (25.0 %)"))
-    assert "0 of 0" in str(Report(periods=(Period(MONDAY, right=1), Period(MONDAY + DAY, wrong=1))))
-
-
 # --- suggestions ---
 
 

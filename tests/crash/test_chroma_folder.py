@@ -174,9 +174,9 @@ def test_a_damaged_index_is_named_and_rebuilt(tmp_path: Path, damage: str) -> No
     assert inspect(tmp_path) == []
     assert (tmp_path / "chroma.corrupt-1").is_dir()
     with opened(tmp_path) as store:
-        assert store.size() == {"entries": 200, "atoms": 70}
+        assert {kind: store.count(kind) for kind in store.kinds()} == {"entries": 200, "atoms": 70}
         [best] = store.query("entries", "send order 7", k=1, part="p")
-        assert (best.id, best.metadata) == ("n7", {"n": 7, "of": ["ann"], "part": "p"})
+        assert (best.id, best.item.metadata) == ("n7", {"n": 7, "of": ["ann"], "part": "p"})
 
 
 def test_rows_of_a_damaged_database_are_salvaged(tmp_path: Path) -> None:

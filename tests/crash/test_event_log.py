@@ -22,8 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.base.errors import GraphFileError, StorageError
-from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.locks import rlock
+from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.threads import rlock
 from langgraph_toolmem.graph.operations import Count, Forgotten, Record, RunSeen, Verdict
 from langgraph_toolmem.stores import database, events, snapshot
 from langgraph_toolmem.stores.database import NAME, refuse_remote
@@ -561,7 +561,7 @@ def test_any_bytes_are_a_plain_value_or_refused(payload: bytes) -> None:
         snapshot.loads(enveloped(b"\x80\x04" + payload))
 
 
-@pytest.mark.parametrize("value", [object(), {"a": [Path()]}, [print]], ids=repr)
+@pytest.mark.parametrize("value", [object(), {"a": [Path()]}, [print]], ids=["object", "path", "function"])
 def test_what_is_not_plain_is_refused(value: Any) -> None:
     with pytest.raises(GraphFileError, match="no plain value"):
         snapshot.dumps(value)

@@ -12,25 +12,25 @@ import pytest
 from places import ROOT
 
 from benchmarks.exits import ENDS, ended
-from langgraph_toolmem.base import exits
+from langgraph_toolmem.base import threads
 
 STARTING, WRITING = (2, 0.0), (10, 1.0)
 """Runs, and seconds to wait: Chroma is being imported, and rows are being written."""
 MOMENTS = [("end", STARTING), *((end, WRITING) for end in ENDS)]
 THREADS = """
 import atexit, sys, threading, time
-from langgraph_toolmem.base import exits
-exits.STOP_SECONDS = 0.05
+from langgraph_toolmem.base import threads
+threads.STOP_SECONDS = 0.05
 
 def native():
-    with exits.native():
+    with threads.native():
         time.sleep(0.5)
         print("out", flush=True)
 
 def late():
     time.sleep(0.2)
     try:
-        with exits.native():
+        with threads.native():
             print("in", flush=True)
     except Exception as error:
         print(type(error).__name__, flush=True)
@@ -42,14 +42,14 @@ class Owner:
 
 @atexit.register
 def after():
-    with exits.native():  # the main thread may close what it likes
+    with threads.native():  # the main thread may close what it likes
         print("after", flush=True)
 
 owner = Owner()
-exits.tell(owner)
-exits.tell(owner)
+threads.at_exit(owner)
+threads.at_exit(owner)
 for do in (native, late):
-    exits.start(do.__name__, do)
+    threads.start(do.__name__, do)
 atexit.register(print, "before", flush=True)
 sys.exit(7)
 """
@@ -69,7 +69,7 @@ def test_a_program_that_does_not_close_its_memory(tmp_path: Path, end: str, mome
     assert len(found.acknowledged) == moment[0] or end == "signal"
     assert found.acknowledged
     assert not found.lost
-    assert found.seconds < exits.NATIVE_SECONDS
+    assert found.seconds < threads.NATIVE_SECONDS
 
 
 def test_native_code_is_awaited_and_only_the_main_thread_enters_it_later() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import campaign
 import pytest
 from langchain_core.messages import AIMessage
+from queues import given_up, put, take
 
-from benchmarks import faults
 from langgraph_toolmem import Entries, StorageError, ToolMemory
 from langgraph_toolmem.cli.health import examine
 from langgraph_toolmem.core.jobs import Jobs
@@ -28,13 +29,13 @@ RUN = [
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("faults")
-    faults.template(where / "template")
+    campaign.template(where / "template")
     return where
 
 
 @pytest.mark.parametrize("kind", ["kill", "full"])
 def test_a_sample_of_the_campaign(template: Path, kind: str) -> None:
-    trial = faults.one(template, faults.KINDS.index(kind))
+    trial = campaign.one(template, campaign.KINDS.index(kind))
     assert trial.is_good, trial
 
 
@@ -59,7 +60,6 @@ def test_a_closed_memory_does_not_claim_to_have_learned(tmp_path: Path, caplog: 
     assert memory.core.score_of(memory.core.read(RUN, "b").digest) is None
     with pytest.raises(StorageError, match="closed"):
         memory.feedback("a", score=1.0)
-    assert memory.flush()
     assert memory.inertia.predict(RUN[:1]) is None
     assert sum("closed" in record.message for record in caplog.records) == 1
     assert (tmp_path / NAME).read_bytes() == before
@@ -77,17 +77,17 @@ def test_what_waits_is_bounded_and_said(tmp_path: Path, monkeypatch: pytest.Monk
         assert any(each.startswith(said) for each in memory.report().problems)
         queue = memory.core.jobs.queue
         for _ in range(3):
-            [job] = queue.take()
-            queue.retry(job, 0.0, limit=1, error="OSError at somewhere")
-        assert len(queue.given_up()) == 2
+            [job] = queue.take(["write"])
+            queue.retry(job, 0.0, "OSError at somewhere", give_up=True)
+        assert len(given_up(queue)) == 2
         assert "2 write jobs were given up (OSError at somewhere)" in memory.report().problems
 
 
 def test_jobs_are_done_although_the_clock_was_set_back(tmp_path: Path) -> None:
     now = [1e9]
     with JobQueue(tmp_path, now=lambda: now[0]) as queue:
-        queue.put("a", {})
-        queue.put("b", {}, after=60)
+        put(queue, "a")
+        put(queue, "b", after=60)
         now[0] -= 1e6
-        assert queue.next_due() == 0
-        assert [job.id for job in queue.take(most=3)] == ["a", "b"]
+        assert queue.next_due(["k"]) == 0
+        assert [job.id for job in take(queue, most=3)] == ["a", "b"]

@@ -19,7 +19,7 @@ from langchain_core.messages import HumanMessage
 from places import ROOT, TESTS
 
 from langgraph_toolmem import StorageError, ToolMemory
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.stores.chroma import Gate
 from langgraph_toolmem.stores.vectors import VectorItem
 
@@ -64,7 +64,7 @@ def held_elsewhere() -> Iterator[None]:
 
     def hold() -> None:
         with ExitStack() as held:
-            for each in list(locks.every):
+            for each in list(threads.every):
                 if each.acquire(timeout=0.2):  # else somebody else holds it already
                     held.callback(each.release)
             inside.set()

@@ -93,7 +93,7 @@ def test_runs_go_on_while_both_servers_hang_and_all_of_them_is_there_afterwards(
             time.sleep(2.1)
             problems = " ".join(memory.report().problems)
             assert "The shared store (PostgresStore) has not answered" in problems
-            assert "records wait" in problems
+            assert "events wait" in problems
             assert "a step went on without" in problems
             assert "Chroma" in problems
             with pytest.raises(StorageError):

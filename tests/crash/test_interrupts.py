@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from desk import Desk, history, request
+from queues import pending, put, take
 
 from langgraph_toolmem import SIT, Inertia, ToolMemory
 from langgraph_toolmem.graph.cases import CaseIndex
@@ -69,17 +70,17 @@ def test_a_queue_goes_on_after_an_interrupt_at_any_statement(
     monkeypatch.setattr(Interrupted, "before", before)
     acknowledged = {"first"}
     with JobQueue(tmp_path, now=lambda: 0.0) as queue, JobQueue(tmp_path, now=lambda: 0.0) as other:
-        queue.put("first", {})
+        put(queue, "first")
         for number in range(1, 40):
             monkeypatch.setattr(Interrupted, "left", number)
             with contextlib.suppress(KeyboardInterrupt):
-                queue.put(f"job {number}", {}, place=("run", ["a"]))
-                queue.pending()
-                [job] = queue.take()
+                put(queue, f"job {number}", run="run", namespace=("a",))
+                pending(queue)
+                [job] = take(queue)
                 queue.retry(job, 0)
             monkeypatch.setattr(Interrupted, "left", 0)
             for each in (queue, other):  # another process is not kept out either
-                assert each.put(f"after {number} {id(each)}", {})
+                assert put(each, f"after {number} {id(each)}")
                 acknowledged.add(f"after {number} {id(each)}")
         kept = {key for (key,) in other.ask("SELECT id FROM jobs")}
     assert acknowledged <= kept
@@ -88,12 +89,12 @@ def test_a_queue_goes_on_after_an_interrupt_at_any_statement(
 
 def test_a_transaction_whose_end_was_interrupted_too_ends_at_the_next(tmp_path: Path) -> None:
     with JobQueue(tmp_path, now=lambda: 0.0) as queue:
-        queue.put("first", {})
+        put(queue, "first")
         with queue.opened() as database:
             database.execute("BEGIN IMMEDIATE")
             database.execute("DELETE FROM jobs")
-        assert queue.put("second", {})
-        assert queue.pending() == 2
+        assert put(queue, "second")
+        assert pending(queue) == 2
 
 
 @pytest.mark.parametrize("on_disk", [True, False])

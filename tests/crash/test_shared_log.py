@@ -1,11 +1,13 @@
-"""Several workers on one store: in memory, with threads, and on a real Postgres server."""
+"""Several workers on one store: in memory, with threads and processes, and on a real Postgres server."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
+import multiprocessing
+import os
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,77 +19,100 @@ from children import run
 from desk import Desk, history
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langgraph.store.base import BaseStore, Op, Result
+from langgraph.store.base import BaseStore, Result
 from langgraph.store.memory import InMemoryStore
-from langgraph_toolmem.stores.log_reader import Restart
-from langgraph_toolmem.stores.log_store import LogStore, decode_label, encode_label, encode_namespace
-from langgraph_toolmem.stores.shared_log import SharedLog
 
 from benchmarks.servers import MissingError, postgres_run
 from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.graph.operations import Forgotten
-from langgraph_toolmem.stores import compaction
-from langgraph_toolmem.stores.remote import Remote
+from langgraph_toolmem.base.threads import Waits, step
+from langgraph_toolmem.core.evidence import Evidence
+from langgraph_toolmem.core.users import Users
+from langgraph_toolmem.graph.operations import Count, Forgotten, Request, RunSeen
+from langgraph_toolmem.stores import shared as shared_log
+from langgraph_toolmem.stores.events import EventStore
+from langgraph_toolmem.stores.shared import SharedLog, encode_namespace
 
 NAMESPACE = ("toolmem", "graph")
-AWKWARD = {
-    "text": "nul \x00, lone \ud800, dots a.b, 雪",
-    "numbers": [0, -1, 1.5, 1e300, 2**70, True, None],
-    "nested": {"": {"k": []}},
-}
+ANN, BEN = "a" * 16, "b" * 16
+SECRET = "quetzalcoatl"
 
 
-Worker = Callable[..., SharedLog]
+class Worker(Evidence):
+    """One process with its graph."""
+
+    def __init__(
+        self, store: BaseStore, folder: Path | None = None, namespace: tuple[str, ...] = NAMESPACE, **how: Any
+    ) -> None:
+        events = EventStore(folder, lock=threads.rlock(), shared=True)
+        now = how.pop("now", time.time)
+        super().__init__(events, Users(("toolmem",)), now=now, read_only=False)
+        self.log = self.shared_log = SharedLog(
+            store, namespace, events, **{"now": now, "deadline": 5.0, "patience": 5.0, **how}
+        )
+
+    def learn(self, number: int, user: str = BEN, text: str = "a request") -> None:
+        """One observation with a key, and one without."""
+        name = f"{number:016x}"
+        with self.lock:
+            record = [Request(name, f"{text} {number}", user), Count("turns"), RunSeen(name, 1, user)]
+            self.apply(name, record, user=user, run=name)
+            self.apply(None, [Count("others")], user=user, run=name)
+
+    def content(self, *, at_once: bool = True) -> Any:
+        """All that the graph holds, whatever the order in which it came."""
+        self.refresh(at_once=at_once)
+        with self.lock:
+            state = self.graph.to_state()
+        cases = sorted(repr(each) for each in state["cases"]["cases"].items())
+        return dict(state["counters"]), dict(sorted(state["runs"].items())), cases
+
+    def turns(self) -> tuple[int, int]:
+        self.refresh(at_once=True)
+        return self.counter("turns"), self.counter("others")
+
+    def sent(self) -> bool:
+        return self.log.wait_sent(5.0)
+
+    def kill(self) -> None:
+        """End it as `kill -9` would."""
+        self.log.closed, self.log.thread = True, None
+        assert self.store.database is not None
+        self.store.database.close()
 
 
-class Heap:
-    """What records are folded into here: a list of them."""
-
-    def __init__(self, state: dict[str, Any] | None) -> None:
-        self.records: list[Any] = [] if state is None else list(state["records"])
-
-    def add(self, record: Any) -> None:
-        self.records.append(record)
-
-    def to_state(self) -> dict[str, Any]:
-        return {"records": self.records}
-
-
-def without_user(gone: Forgotten, record: Any) -> Any:
-    return {"gone": True} if isinstance(record, dict) and record.get("of") == gone.user else record
+Make = Callable[..., Worker]
 
 
 @pytest.fixture
-def log() -> Iterator[Worker]:
+def worker() -> Iterator[Make]:
     """Makes workers, which are closed at the end."""
-    made: list[SharedLog] = []
+    made: list[Worker] = []
 
-    def make(store: BaseStore, namespace: tuple[str, ...] = NAMESPACE, **how: Any) -> SharedLog:
-        made.append(SharedLog(store, namespace, fold=Heap, redact=without_user, **{"patience": 5.0, **how}))
+    def make(*args: Any, **how: Any) -> Worker:
+        made.append(Worker(*args, **how))
         return made[-1]
 
     yield make
     for each in made:
-        each.close()
+        if not each.log.closed:
+            each.close_store()
 
 
-def poll(worker: SharedLog, seconds: float = 5.0) -> list[Any]:
-    """What a worker does not know yet; of a snapshot what is in it."""
-    worker.look(seconds)
-    found: list[Any] = []
-    for each in worker.taken():
-        if isinstance(each, Restart):
-            found = [*each.state["records"], *each.records, *worker.unsent(each)]
-        else:
-            found.append(each)
-    return found
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_log, "POLL_SECONDS", 0.0)
 
 
-def append(worker: SharedLog, *records: Any) -> bool:
-    for record in records:
-        assert worker.append(record)
-    return worker.sync(5.0)
+def settled(*workers: Worker) -> Any:
+    """What all of them hold in the end."""
+    for _ in range(50):
+        contents = [each.content() for each in workers]
+        if all(each == contents[0] for each in contents) and all(each.sent() for each in workers):
+            return contents[0]
+        time.sleep(0.02)
+    raise AssertionError(contents)
 
 
 # -- behaviour that must be the same on every store --
@@ -115,113 +140,331 @@ def store(request: pytest.FixtureRequest) -> Iterator[BaseStore]:
         yield opened
 
 
-def test_a_worker_sees_the_others_records_once_and_in_order(store: BaseStore, log: Worker) -> None:
-    a, b = log(store), log(store)
-    assert poll(a) == poll(b) == []
-    assert append(a, *({"from": "a", "n": number} for number in range(40)))
-    assert append(b, ["b", 0])
-    assert poll(b) == [{"from": "a", "n": number} for number in range(40)]
-    assert poll(b) == []
-    assert poll(a) == [["b", 0]]
-    assert append(a, "later", AWKWARD)
-    assert poll(b) == ["later", AWKWARD]
-    assert poll(log(store)) in (
-        [*poll_all(40), "later", AWKWARD, ["b", 0]],
-        [["b", 0], *poll_all(40), "later", AWKWARD],
-    )
+def items(store: BaseStore, kind: str = "") -> list[Any]:
+    """What is in the store, below the namespace of these tests."""
+    found: list[Any] = []
+    while page := store.search((*NAMESPACE, *((kind,) if kind else ())), limit=500, offset=len(found)):
+        found += page
+    return found
 
 
-def poll_all(count: int) -> list[Any]:
-    return [{"from": "a", "n": number} for number in range(count)]
+def everything(store: BaseStore, *folders: Path) -> str:
+    held = [str(path.read_bytes()) for folder in folders for path in folder.rglob("*") if path.is_file()]
+    return " ".join([*(str(each.value) for each in items(store)), *held])
 
 
-def test_namespaces_do_not_leak_into_each_other(store: BaseStore, log: Worker) -> None:
+@pytest.mark.parametrize("every", [1, 30], ids=["many snapshots", "few"])
+@pytest.mark.parametrize("kept", [True, False], ids=["folder", "RAM"])
+def test_workers_converge_in_whatever_order_they_look(
+    store: BaseStore, worker: Make, kept: bool, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", every)
+    monkeypatch.setattr(shared_log, "CHARACTERS_EACH", 1e9)
+    workers = [worker(store, tmp_path / str(n) if kept else None) for n in range(3)]
+    draw = random.Random(every)
+    for number in range(60):
+        draw.choice(workers).learn(number // 2)  # half of them twice, by others
+        if draw.random() < 0.3:
+            draw.choice(workers).refresh(at_once=True)
+    assert all(each.sent() for each in workers)
+    contents = [each.content() for each in workers]
+    assert contents[0] == contents[1] == contents[2] == worker(store).content()
+    assert contents[0][0]["turns"] == 30
+    assert contents[0][0]["others"] == 60
+
+
+def test_namespaces_do_not_leak_into_each_other(store: BaseStore, worker: Make) -> None:
     names = [("u1",), ("u10",), ("u1", "x"), ("u_",), ("u%",), ("a.b",), ("a", "b"), ("",), ("langgraph",), ("u=2E",)]
-    for name in names:
-        assert append(log(store, name), list(name)), name
-    for name in names:
-        assert poll(log(store, name)) == [list(name)], name
+    for number, name in enumerate(names):
+        mine = worker(store, namespace=name)
+        for each in range(number + 1):
+            mine.learn(each)
+        assert mine.sent(), name
+    for number, name in enumerate(names):
+        assert worker(store, namespace=name).turns() == (number + 1, number + 1), name
 
 
-def test_four_threads_as_workers_lose_and_repeat_nothing(store: BaseStore, log: Worker) -> None:
-    seen: dict[str, list[Any]] = {}
-    ready = threading.Barrier(4)
-
-    def work(name: str) -> None:
-        mine = log(store)
-        seen[name] = []
-        ready.wait()
-        for number in range(50):
-            mine.append([name, number])
-            if number % 7 == 0:
-                seen[name] += poll(mine)
-        assert mine.sync(5.0)
-        ready.wait()
-        seen[name] += poll(mine)
-
-    _in_threads([lambda name=name: work(name) for name in "abcd"])
-    for reader in "abcd":
-        for writer in "abcd":
-            expected = [] if writer == reader else [[writer, number] for number in range(50)]
-            assert [record for record in seen[reader] if record[0] == writer] == expected
+def test_items_of_others_and_strange_ones_are_left_alone(worker: Make) -> None:
+    store = InMemoryStore()
+    store.put(("mine",), "key", {"value": 1})
+    store.put((*NAMESPACE, "workers"), "strange", {"worker": True})
+    one = worker(store)
+    one.learn(1, text="nul \x00, lone \ud800, dots a.b, 雪")
+    assert one.sent()
+    store.put((*NAMESPACE, "log", one.log.me()), "000000000001", {"nothing": "readable"})
+    assert worker(store).turns() == (1, 0)
+    assert store.get(("mine",), "key") is not None
 
 
-def test_threads_of_one_worker_share_its_log_without_gaps(store: BaseStore, log: Worker) -> None:
-    mine = log(store)
-    _in_threads([lambda n=n: append(mine, *([n, i] for i in range(25))) for n in range(4)])
-    records = poll(log(store))
-    for n in range(4):
-        assert [i for m, i in records if m == n] == list(range(25))
+def test_nothing_is_indexed(worker: Make) -> None:
+    def embed(texts: list[str]) -> list[list[float]]:
+        raise AssertionError(texts)
+
+    indexed = InMemoryStore(index={"dims": 1, "embed": embed})
+    mine = worker(indexed)
+    mine.learn(1)
+    assert mine.sent()
 
 
-async def test_an_async_store_is_called_from_a_thread(server: str, log: Worker) -> None:
+async def test_an_async_store_is_called_from_a_thread(server: str, worker: Make) -> None:
     aio = pytest.importorskip("langgraph.store.postgres.aio")
     async with aio.AsyncPostgresStore.from_conn_string(server) as store:
         await store.setup()
-        a, b = log(store, ("aio",)), log(store, ("aio",))
-        assert await asyncio.to_thread(append, a, {"x": 1})
-        assert await asyncio.to_thread(poll, b) == [{"x": 1}]
-        for each in (a, b):
-            await asyncio.to_thread(each.close)
+        one, two = (worker(store, namespace=("aio",)) for _ in range(2))
+        one.learn(1)
+        assert await asyncio.to_thread(one.sent)
+        assert await asyncio.to_thread(two.turns) == (1, 1)
+        for each in (one, two):
+            await asyncio.to_thread(each.close_store)
 
 
-def same(found: list[Any], expected: list[Any]) -> bool:
-    """Whatever the order."""
-    return sorted(map(str, found)) == sorted(map(str, expected))
+# -- folders --
 
 
-def test_a_snapshot_takes_the_place_of_logs_and_of_workers_that_ended(
-    store: BaseStore, log: Worker, monkeypatch: pytest.MonkeyPatch
+def test_a_folder_goes_on_where_it_was_and_fetches_only_what_is_new(worker: Make, tmp_path: Path) -> None:
+    store = FlakyStore()
+    one, two = worker(store), worker(store, tmp_path)
+    for number in range(5):
+        one.learn(number)
+    assert one.sent()
+    assert two.turns() == (5, 5)
+    two.learn(5)
+    two.kill()
+    one.learn(6)
+    assert one.sent()
+    store.got.clear()
+    again = worker(store, tmp_path)
+    assert again.turns() == (7, 7)
+    assert len([key for space, key in store.got if space[-2] == "log"]) == 2, "two events"
+    assert one.turns() == (7, 7)
+    assert worker(store).turns() == (7, 7)
+
+
+def test_what_a_folder_learned_alone_is_brought_into_an_empty_store(worker: Make, tmp_path: Path) -> None:
+    alone = EventStore(tmp_path, lock=threads.rlock())
+    for _ in range(3):
+        alone.append(None, [Count("turns")])
+        alone.snapshot()
+    assert alone.database is not None
+    assert alone.database.ask("SELECT count(*) FROM events") < [(3,)]
+    alone.close()
+    store = InMemoryStore()
+    one = worker(store, tmp_path)
+    one.learn(7)
+    assert one.turns() == worker(store).turns() == (4, 1)
+
+
+def test_a_copied_folder_becomes_a_worker_of_its_own(worker: Make, tmp_path: Path) -> None:
+    store = InMemoryStore()
+    one = worker(store, tmp_path / "one")
+    one.learn(1)
+    assert one.turns() == (1, 1)
+    one.close_store()
+    (tmp_path / "two").mkdir()
+    for path in (tmp_path / "one").iterdir():
+        (tmp_path / "two" / path.name).write_bytes(path.read_bytes())
+    one, two = (worker(store, tmp_path / name) for name in ("one", "two"))
+    one.learn(2)
+    assert one.turns() == (2, 2)
+    two.learn(3)
+    assert two.turns() == one.turns() == (3, 3)
+    assert one.log.me() != two.log.me()
+
+
+TWO = """
+import sys
+sys.path[:0] = ["tests", "tests/crash"]
+from pathlib import Path
+from test_shared_log import Worker
+class Away:
+    def batch(self, ops):
+        raise ConnectionError
+two = Worker(Away(), Path(sys.argv[1]), patience=0.0)
+for number in range(10, 20):
+    two.learn(number)
+two.store.refresh()
+print(two.graph.counters["turns"])
+"""
+
+
+def test_processes_of_one_folder_are_one_worker(worker: Make, tmp_path: Path) -> None:
+    store = InMemoryStore()
+    one, same = (worker(store, tmp_path) for _ in range(2))
+    one.learn(1)
+    same.learn(2)
+    assert one.turns() == same.turns() == (2, 2)
+    assert one.sent()
+    other = worker(store)
+    other.learn(3)
+    assert other.sent()
+    assert one.turns() == same.turns() == (3, 3)
+    done = run(TWO, tmp_path)
+    assert done.stdout.split() == ["13"], done.stderr
+    assert one.turns() == same.turns() == other.turns() == (13, 13)
+    assert len(items(store, "workers")) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.parametrize("kept", [True, False], ids=["folder", "RAM"])
+def test_a_forked_child_sends_and_fetches_by_itself(worker: Make, kept: bool, tmp_path: Path) -> None:
+    store = InMemoryStore()  # the child has a copy of it
+    one = worker(store, tmp_path if kept else None)
+    one.learn(1)
+    assert one.turns() == (1, 1)
+    name = one.log.me()
+
+    def child() -> None:
+        one.learn(2)
+        assert one.sent()
+        assert one.turns() == worker(store).turns() == (2, 2)
+        assert (one.log.me() == name) == kept, "without a folder it is another worker"
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join(20)
+    assert process.exitcode == 0
+    assert one.turns() == ((2, 2) if kept else (1, 1))
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["folder", "RAM"])
+def test_a_worker_that_lags_takes_the_snapshot_and_keeps_its_own(
+    worker: Make, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compaction, "AGREE_SECONDS", 0.0)
-    now = [1e9]
-    reader = log(store, now=lambda: now[0])
-    idle = log(store, now=lambda: now[0])
-    assert append(idle, ["idle", 0])
-    assert poll(idle) == []
-    every: list[Any] = [["idle", 0]]
-    for generation in range(5):
-        for number in range(3):
-            worker = log(store, now=lambda: now[0])
-            records = [[generation, number, i] for i in range(4)]
-            assert append(worker, *records)
-            every += records
-            worker.close()
-        now[0] += 10
-        there = LogStore(store, NAMESPACE, Remote("here"))
-        assert compaction.compact(there, "c", Heap, lambda: now[0])
-        assert same(poll(log(store)), every), "a fresh worker, from the snapshot"
-    seen = poll(reader)
-    assert same(seen, every)
-    left = there.look()
-    assert len(left.workers) <= 8, "of 15 that ended and some that read"
-    assert len(left.snapshots) == 2
-    # What an idle worker would have read is deleted: it begins anew, and nothing of its own is lost or doubled.
-    idle.append(["idle", 1])
-    assert same(poll(idle), [*every, ["idle", 1]])
-    assert poll(idle) == []
-    assert append(idle, ["idle", 2])
-    assert poll(reader) == [["idle", 1], ["idle", 2]]
+    monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 20)
+    monkeypatch.setattr(shared_log, "CHARACTERS_EACH", 1e9)
+    store = FlakyStore()
+    one, lags = worker(store), worker(store, tmp_path if kept else None)
+    beside = worker(store, tmp_path) if kept else lags
+    lags.learn(1000)
+    assert lags.turns() == beside.turns() == (1, 1)
+    if kept:
+        beside.log.close()  # it only looks into the folder
+    for number in range(100):
+        one.learn(number)
+        one.refresh(at_once=True)
+    log = [each for each in items(store, "log") if each.namespace[-1] == one.log.me()]
+    assert len(log) < 100, "logs are trimmed"
+    assert len({each.namespace for each in items(store, "snapshot")}) == 2
+    store.down = True
+    lags.learn(1001)
+    store.down = False
+    assert lags.turns() == beside.turns() == one.turns() == (102, 102)
+    assert lags.content() == beside.content() == one.content() == worker(store).content()
+    lags.learn(1002)
+    assert lags.sent()
+    assert beside.turns() == one.turns() == (103, 103)
+    if kept:
+        lags.kill()
+        assert worker(store, tmp_path).turns() == (103, 103)
+
+
+def test_workers_that_are_gone_are_taken_off_the_list_and_may_come_back(
+    worker: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 8)
+    monkeypatch.setattr(shared_log, "CHARACTERS_EACH", 1e9)
+    store, clock = InMemoryStore(), [1e9]
+    for number in range(5):
+        brief = worker(store, tmp_path if number == 0 else None, now=lambda: clock[0])
+        brief.learn(number)
+        brief.close_store()
+    clock[0] += 3 * shared_log.DEAD_SECONDS
+    one = worker(store, now=lambda: clock[0])
+    for number in range(10, 40):
+        one.learn(number)
+        one.refresh(at_once=True)
+    assert len(items(store, "workers")) == 1
+    back = worker(store, tmp_path, now=lambda: clock[0])
+    assert back.turns() == (35, 35)
+    back.learn(50)
+    assert back.sent()
+    assert back.turns() == one.turns() == worker(store, now=lambda: clock[0]).turns() == (36, 36)
+
+
+# -- forgetting --
+
+
+def test_what_is_forgotten_leaves_the_store_all_graphs_and_all_folders(worker: Make, tmp_path: Path) -> None:
+    store = InMemoryStore()
+    folders = [tmp_path / name for name in ("one", "two", "lost", "late")]
+    one, two, lost, late = (worker(store, folder) for folder in folders)
+    ram = worker(store)
+    for number, each in enumerate((one, two, lost, ram, late)):
+        each.learn(number, ANN, SECRET)
+        each.learn(number + 10)
+        assert each.sent()
+    for each in (one, two, ram):
+        assert each.turns() == (10, 10)
+    for each in (lost, late):
+        each.log.closed = True  # they learn on, and reach nobody
+        each.learn(100 + (each is late), ANN, SECRET)
+    lost.kill()
+    one.forget(Forgotten(ANN, frozenset(one.graph.belongings(ANN))))
+    assert SECRET not in everything(store, folders[0])
+    late.close_store()
+    late, lost = worker(store, folders[3]), worker(store, folders[2])
+    for each in (late, lost, two, ram, one, late):
+        each.refresh(at_once=True)
+        assert each.log.wait(lambda each=each: not each.log.erase, 5.0)
+    counts = {each.turns() for each in (one, two, ram, late, lost, worker(store))}
+    assert len(counts) == 1, "counts hold nothing of a person"
+    assert one.content() == two.content() == ram.content() == late.content() == lost.content()
+    assert len(one.content()[2]) == 5, "the others' requests"
+    for each in (one, two, lost, late):
+        each.close_store()
+    held = everything(store, *folders)
+    assert SECRET not in held
+    assert "request 11" in held or one.content()
+
+
+def test_what_was_sent_while_another_forgets_does_not_come_back(worker: Make) -> None:
+    store = InMemoryStore()
+    one, two, three = (worker(store) for _ in range(3))
+    assert one.turns() == two.turns() == (0, 0)
+    gate, real = threading.Event(), one.log.forget_there
+
+    def late(gone: Forgotten) -> None:
+        two.learn(2, ANN, SECRET)  # after `one` has looked, and before `two` reads the note
+        assert two.sent()
+        assert three.turns() == (1, 1)
+        real(gone)
+        gate.set()
+
+    one.log.forget_there = late  # type: ignore[method-assign]
+    one.forget(Forgotten(ANN))
+    assert gate.is_set()
+    assert settled(one, two, three)[1:] == ({}, [])
+    assert settled(one, two, worker(store))[1:] == ({}, [])
+    assert SECRET not in everything(store)
+
+
+def test_a_user_who_comes_back_is_learned_again(worker: Make, tmp_path: Path) -> None:
+    store = InMemoryStore()
+    one, two = worker(store, tmp_path), worker(store)
+    one.learn(1, ANN)
+    one.forget(Forgotten(ANN, frozenset(one.graph.belongings(ANN))))
+    assert two.turns() == (1, 1)
+    two.learn(2, ANN)
+    one.learn(3, ANN)
+    assert one.sent()
+    assert two.sent()
+    one.close_store()
+    for each in (worker(store, tmp_path), two, worker(store)):
+        assert len(each.content()[2]) == 2
+
+
+def test_runs_are_forgotten_elsewhere_too(worker: Make) -> None:
+    store = InMemoryStore()
+    one, two = worker(store), worker(store)
+    one.learn(1, "", SECRET)
+    two.learn(2, "")
+    assert one.sent()
+    assert two.sent()
+    assert one.turns() == two.turns() == (2, 2)
+    two.forget(Forgotten("", frozenset({f"{1:016x}"})))
+    assert one.content() == two.content() == worker(store).content()
+    assert len(one.content()[2]) == 1
+    assert SECRET not in everything(store)
 
 
 # -- a store that fails --
@@ -237,109 +480,78 @@ class FlakyStore(InMemoryStore):
         super().__init__(**how)
         self.open = threading.Event()
         self.open.set()
+        self.got: list[tuple[tuple[str, ...], str]] = []
 
     def batch(self, ops: Any) -> list[Result]:
-        done: list[Op] = list(ops)
+        done: list[Any] = list(ops)
         self.open.wait(60)
         self.left -= 1
         if (self.down and not self.late) or self.left < 0:
             raise ConnectionError("no store")
+        self.got += [(each.namespace, each.key) for each in done if type(each).__name__ == "GetOp"]
         result = super().batch(done)
         if self.down:
             raise ConnectionError("answer lost")
         return result
 
 
-def test_nothing_is_indexed(log: Worker) -> None:
-    def embed(texts: list[str]) -> list[list[float]]:
-        raise AssertionError(texts)
-
-    indexed = InMemoryStore(index={"dims": 1, "embed": embed})
-    assert append(log(indexed), "text")
-    assert poll(log(indexed)) == ["text"]
-
-
 @pytest.mark.parametrize("late", [False, True])
-def test_a_failing_store_is_logged_once_and_what_was_kept_is_sent_later_in_order(
-    late: bool, log: Worker, caplog: pytest.LogCaptureFixture
+def test_a_failing_store_is_logged_once_and_gets_all_later(
+    late: bool, worker: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = FlakyStore()
-    mine, reader = log(store), log(store)
-    assert append(mine, 0)
+    mine, reader = worker(store), worker(store)
+    mine.learn(0)
+    assert mine.turns() == reader.turns() == (1, 1)
     store.down, store.late = True, late
     with caplog.at_level(logging.WARNING):
-        assert not append(mine, *range(1, 1300))
-        assert not mine.look()
-    assert len([r for r in caplog.records if "the store failed" in r.getMessage()]) == 1
-    [problem] = mine.waiting()
-    assert "1,299 records wait" in problem
+        for number in range(1, 600):
+            mine.learn(number)
+        mine.refresh(at_once=True)
+        assert not mine.sent()
+    assert len([each for each in caplog.records if "the store failed" in each.getMessage()]) == 1
+    [problem] = mine.log.waiting()
+    assert "1,198 events wait" in problem
+    with pytest.raises(StorageError, match="call forget again"):
+        mine.forget(Forgotten(ANN))
     store.down = False
-    assert mine.sync(5.0)
-    assert not any("wait" in problem for problem in mine.waiting())
-    assert poll(reader) == list(range(1300))
+    assert mine.turns() == reader.turns() == (600, 600)
+    assert mine.log.wait(lambda: not mine.log.waiting(), 5.0)
 
 
-def test_a_store_that_hangs_holds_nobody_up_and_gets_all_when_it_goes_on(log: Worker) -> None:
+def test_a_store_that_hangs_holds_nobody_up_and_gets_all_when_it_goes_on(worker: Make) -> None:
     store = FlakyStore()
-    mine, reader = log(store, deadline=0.2, patience=0.05), log(store)
-    assert append(mine, 0)
+    mine, reader = worker(store, deadline=0.2, patience=0.05), worker(store)
+    mine.learn(0)
+    assert mine.turns() == (1, 1)
     store.open.clear()
     begun = time.monotonic()
     for number in range(1, 21):
-        mine.append(number)
-        mine.sync()
-        mine.look()
+        with step(Waits()):
+            mine.learn(number)
+            mine.refresh()
     assert time.monotonic() - begun < 1.0, "two moments of patience, and no more while it hangs"
     time.sleep(0.25)
-    [problem] = mine.waiting()
+    [problem] = mine.log.waiting()
     assert "has not answered" in problem
-    assert "20 records wait" in problem
-    with pytest.raises(StorageError, match="call again"):
-        mine.rewrite(lambda record: record)
+    assert "events wait in RAM" in problem
+    with pytest.raises(StorageError, match="call forget again"):
+        mine.forget(Forgotten(ANN))
     store.open.set()
-    assert mine.sync(5.0)
-    assert poll(reader) == list(range(21))
+    assert mine.sent()
+    assert reader.turns() == (21, 21)
 
 
-LEFT = """
-import os, sys
-from pathlib import Path
-from langgraph_toolmem.stores.shared_log import SharedLog
-
-class Away:
-    def batch(self, ops):
-        raise ConnectionError("no store")
-
-mine = SharedLog(Away(), ("toolmem", "graph"), folder=Path(sys.argv[1]), fold=None, redact=None)
-for number in range(30):
-    mine.append({"of": "ann" if number % 2 else "ben", "number": number})
-os._exit(0)
-"""
-
-
-def test_what_waits_outlives_the_process_in_the_folder_and_is_sent_without_who_was_forgotten(
-    log: Worker, tmp_path: Path
-) -> None:
+def test_a_step_without_a_folder_waits_until_the_store_has_what_it_learned(worker: Make, tmp_path: Path) -> None:
     store = InMemoryStore()
-    reader = log(store)
-    assert run(LEFT, tmp_path).returncode == 0
-    reader.tell_forgotten({"forget": "ann"}, Forgotten("ann"))
-    assert len(poll(log(store, folder=tmp_path))) == 31
-    assert b"ann" not in b"".join(each.read_bytes() for each in tmp_path.iterdir())
-    assert poll(reader) == [{"gone": True} if number % 2 else {"of": "ben", "number": number} for number in range(30)]
-
-
-def test_what_was_taken_out_while_it_waited_is_not_sent_and_closing_sends_the_rest(log: Worker) -> None:
-    store = FlakyStore()
-    mine, reader = log(store), log(store)
-    store.down = True
-    for number in range(30):
-        mine.append({"of": "ann" if number % 2 else "ben", "number": number})
-    with pytest.raises(StorageError):
-        mine.rewrite(lambda record: without_user(Forgotten("ann"), record))
-    store.down = False
-    assert mine.close()
-    assert poll(reader) == [{"gone": True} if n % 2 else {"of": "ben", "number": n} for n in range(30)]
+    ram, kept = worker(store), worker(store, tmp_path)
+    with step(Waits()):
+        ram.learn(1)
+    assert len(items(store, "log")) == 2
+    waits = Waits()
+    with step(waits):
+        kept.learn(2)
+    assert waits.waited == 0.0
 
 
 def test_a_memory_whose_store_was_away_for_a_while_sends_at_its_end() -> None:
@@ -351,111 +563,40 @@ def test_a_memory_whose_store_was_away_for_a_while_sends_at_its_end() -> None:
         assert any("wait" in problem for problem in memory.report().problems)
         store.down = False
     with ToolMemory(None, tools=Desk().tools, store=store) as fresh:
+        fresh.core.refresh(at_once=True)
         assert fresh.report().turns == 20
 
 
-def test_rewriting_is_done_or_says_that_it_is_not(log: Worker) -> None:
-    store = FlakyStore()
-    mine = log(store)
-    assert append(mine, *range(5))
-    store.put((*NAMESPACE, "log", encode_label(mine.worker)), "000000000002", {"nothing": "readable"})
-    assert mine.rewrite(lambda record: -1 if record == 3 else record) == 1
-    assert poll(log(store)) == [0, 1, -1, 4]
-    store.down = True
-    with pytest.raises(StorageError, match="could not be rewritten"):
-        mine.rewrite(lambda record: 7)
-    store.down = False
-    assert mine.rewrite(lambda record: 7) == 4
-    assert poll(log(store)) == [7] * 4
-
-
-def test_a_look_that_fails_half_way_neither_loses_nor_repeats(log: Worker) -> None:
-    store = FlakyStore()
-    reader = log(store)
-    assert poll(reader) == []
-    for worker in "abc":
-        assert append(log(store), *([worker, number] for number in range(1500)))
-    got: list[Any] = []
-    for number in range(40):
-        store.left = 1 + number % 3
-        got += poll(reader)
-    assert sorted(got) == [[worker, number] for worker in "abc" for number in range(1500)]
-    store.left = 1 << 30
-
-
-class Killed(BaseException):
-    """Ends a compaction as the end of its process would."""
-
-
-def test_a_compaction_that_is_killed_anywhere_loses_and_doubles_nothing(
-    log: Worker, monkeypatch: pytest.MonkeyPatch
+def test_a_store_that_fails_anywhere_loses_and_repeats_nothing(
+    worker: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compaction, "AGREE_SECONDS", 0.0)
-    now, every = [1e9], []
-    for at in itertools.count():
+    """Each call in turn fails: while sending, fetching, writing a snapshot, deleting, forgetting."""
+    monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 8)
+    monkeypatch.setattr(shared_log, "CHARACTERS_EACH", 1e9)
+    monkeypatch.setattr(shared_log, "FIRST_PAUSE", 0.001)
+    for at in itertools.count(0, 3):
         store = FlakyStore()
-        writer = log(store)
-        every = []
-        killed = False
-        for generation in range(4):  # the fourth deletes logs, takes a snapshot away, and a worker that ended
-            other = log(store)
-            assert append(other, ["other", generation])
-            assert append(writer, *([generation, number] for number in range(5)))
-            every += [["other", generation], *([generation, number] for number in range(5))]
-            other.close()
-            now[0] += 1000
-            there = LogStore(store, NAMESPACE, Remote("here"))
-            if generation == 3:
-                calls = itertools.count()
-                real = there.batch
-
-                def batch(ops: Any, calls: Any = calls, real: Any = real, at: int = at) -> Any:
-                    if ops and next(calls) == at:
-                        raise Killed
-                    return real(ops)
-
-                there.batch = batch  # type: ignore[method-assign]
-            try:
-                assert compaction.compact(there, "c", Heap, lambda: now[0])
-            except Killed:
-                killed = True
-        assert same(poll(log(store)), every), at
-        now[0] += 1000
-        assert compaction.compact(LogStore(store, NAMESPACE, Remote("here")), "d", Heap, lambda: now[0])
-        assert same(poll(log(store)), every), at
-        if not killed:
+        one, two = worker(store, tmp_path / f"one-{at}"), worker(store)
+        assert one.turns() == two.turns() == (0, 0)
+        store.left = at
+        for number in range(20):
+            each = (one, two)[number % 2]
+            each.learn(number, (ANN, BEN)[number % 4 == 0], SECRET if number % 4 else "words")
+            each.refresh(at_once=True)
+        failed, store.left = store.left < 0, 1 << 30
+        if at % 2:
+            one.kill()
+            one = worker(store, tmp_path / f"one-{at}")
+        assert settled(one, two)[0] == {"turns": 20, "others": 20}, at
+        two.forget(Forgotten(ANN, frozenset(two.graph.belongings(ANN))))
+        assert settled(one, two, worker(store))[0] == {"turns": 20, "others": 20}, at
+        assert one.log.wait(lambda one=one: not one.log.erase, 5.0)
+        one.close_store()
+        two.close_store()
+        assert SECRET not in everything(store, tmp_path / f"one-{at}"), at
+        if not failed:
             break
-    assert at > 10
-
-
-def test_two_that_compact_at_once_lose_and_double_nothing(log: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "AGREE_SECONDS", 0.0)
-    monkeypatch.setattr(compaction, "lease", lambda *_: contextlib.nullcontext(1e12))
-    store, every = InMemoryStore(), []
-    for generation in range(8):
-        worker = log(store)
-        records = [[generation, number] for number in range(30)]
-        assert append(worker, *records)
-        every += records
-        worker.close()
-
-        def work(name: str) -> None:
-            compaction.compact(LogStore(store, NAMESPACE, Remote("here")), name, Heap, lambda: 1e9)
-
-        _in_threads([lambda n=n, g=generation: work(f"{n}-{g}") for n in "ab"])
-        assert sorted(poll(log(store))) == sorted(every)
-
-
-@pytest.mark.parametrize("record", [{1, 2}, object(), b"bytes", {"x": {("tuple",): 1}}])
-def test_what_is_not_json_is_refused_and_stops_nothing(
-    record: Any, log: Worker, caplog: pytest.LogCaptureFixture
-) -> None:
-    store = InMemoryStore()
-    mine = log(store)
-    assert mine.append(record) is False
-    assert "not JSON" in caplog.text
-    assert append(mine, "fine")
-    assert poll(log(store)) == ["fine"]
+    assert at > 20
 
 
 # -- names --
@@ -464,30 +605,12 @@ def test_what_is_not_json_is_refused_and_stops_nothing(
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(st.sampled_from("a.=2E\0é"), max_size=4), min_size=2, max_size=2, unique=True))
 def test_labels_are_acceptable_and_stay_different(labels: list[str]) -> None:
-    one, two = (encode_label(label) for label in labels)
+    one, two = (encode_namespace(("x", label))[1] for label in labels)
     assert one != two
     assert one
-    assert [decode_label(each) for each in (one, two)] == labels
     assert not set(".\0") & set(one)
 
 
 def test_the_reserved_first_label_is_avoided() -> None:
     assert encode_namespace(("langgraph", "langgraph"))[0] != "langgraph"
     assert encode_namespace(("toolmem", "langgraph")) == ("toolmem", "langgraph")
-
-
-def _in_threads(works: list[Any]) -> None:
-    errors: list[BaseException] = []
-
-    def guarded(work: Any) -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 - shown by the assertion
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []

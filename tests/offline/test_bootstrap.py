@@ -24,7 +24,7 @@ from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.offline.coldstart import BOOTSTRAP, Bootstrap, Budget, Sandbox, drop
 from langgraph_toolmem.offline.coldstart.keeping import open_state
 from langgraph_toolmem.stores.cold_start import forget_user
-from langgraph_toolmem.stores.database import NAME, look
+from langgraph_toolmem.stores.database import NAME, query_readonly
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
 from langgraph_toolmem.testing.server import make_chat_model
 
@@ -521,7 +521,7 @@ def test_what_cannot_work_is_told_before_anything_is_done(tmp_path):
             Sandbox(Toy(), about="x" * 5000)
         with ToolMemory(tmp_path, read_only=True) as reader, pytest.raises(StorageError, match="read-only"):
             bootstrap(reader, Toy())
-    assert look(tmp_path / NAME, "SELECT * FROM queries") is None
+    assert query_readonly(tmp_path / NAME, "SELECT * FROM queries") is None
     (tmp_path / NAME).write_bytes(b"no database at all" * 100)
     with ToolMemory(tmp_path) as memory, bootstrap(memory, Toy()) as made:
         assert made.progress().invented == 0

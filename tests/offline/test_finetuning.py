@@ -14,7 +14,7 @@ from navi_script import Part, Shop, do, say
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.navigator.decide.decision import Decision, read
 from langgraph_toolmem.navigator.decide.recording import DeciderTurn, DecisionLog
 from langgraph_toolmem.nodes.navi import create_navi_subgraph

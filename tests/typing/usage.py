@@ -25,7 +25,7 @@ from langgraph_toolmem import (
     default_methods,
 )
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
-from langgraph_toolmem.runs.trajectory import ExecutedCall
+from langgraph_toolmem.runs.run import ExecutedCall
 from langgraph_toolmem.testing import ScriptedChatModel
 
 

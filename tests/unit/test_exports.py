@@ -110,7 +110,7 @@ def test_a_name_that_is_not_there_is_refused():
 
 
 TWINS = {
-    "ToolMemory": "observe finish feedback take_in report view forget flush close",
+    "ToolMemory": "observe finish feedback import_runs report view forget flush close",
     "Inertia": "predict explain",
     "SIT": "suggest",
     "Navigator": "search plan reroute prune pruned restore propagate",

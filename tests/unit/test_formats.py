@@ -24,7 +24,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from langgraph_toolmem import InputError, LogError, MissingExtraError
 from langgraph_toolmem.runs.logs import load_runs, without_password
-from langgraph_toolmem.runs.trajectory import Run, Turn, parse_run
+from langgraph_toolmem.runs.run import Run, Turn
+from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.testing import ScriptedChatModel
 
 ASKED = "Where is Ada's parcel?"
@@ -125,20 +126,6 @@ def parts(message: dict[str, Any]) -> dict[str, Any]:
     return {"role": message["role"], "parts": found}
 
 
-def numbered(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """Attributes as OpenLLMetry writes them."""
-    facts: dict[str, Any] = {}
-    for name, which in (("gen_ai.prompt", messages[:-1]), ("gen_ai.completion", messages[-1:])):
-        for n, message in enumerate(which):
-            facts |= {
-                f"{name}.{n}.{key}": message[key] for key in ("role", "content", "tool_call_id") if message.get(key)
-            }
-            for i, call in enumerate(message.get("tool_calls", ())):
-                facts |= {f"{name}.{n}.tool_calls.{i}.{key}": value for key, value in call["function"].items()}
-                facts[f"{name}.{n}.tool_calls.{i}.id"] = call["id"]
-    return facts
-
-
 def conventions(messages: list[dict[str, Any]]) -> dict[str, Any]:
     asked, answer = [[parts(each) for each in some] for some in (messages[:-1], messages[-1:])]
     return {"gen_ai.input.messages": json.dumps(asked), "gen_ai.output.messages": json.dumps(answer)}
@@ -167,10 +154,6 @@ def otlp(path: Path) -> None:
     path.write_text(json.dumps(MessageToDict(encode_spans(spans(conventions)))))
 
 
-def openllmetry(path: Path) -> None:
-    path.write_text(json.dumps(MessageToDict(encode_spans(spans(numbered)))) + "\n")
-
-
 def anthropic(path: Path) -> None:
     made: list[dict[str, Any]] = []
     for message in wire():
@@ -186,47 +169,7 @@ def anthropic(path: Path) -> None:
                     {"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": arguments}
                 )
             made.append({"role": message["role"], "content": content})
-    line = {"id": "t1", "user_id": "ada", "system": "Be kind.", "messages": made[:-1], "response": made[-1]}
-    path.write_text(json.dumps({**line, "response": {"type": "message", **line["response"]}}))
-
-
-def completions(path: Path) -> None:
-    request = {"model": "m", "messages": wire()[:-1]}
-    response = {"choices": [{"index": 0, "message": wire()[-1], "finish_reason": "stop"}]}
-    path.write_text(json.dumps({"thread_id": "t1", "user_id": "ada", "request": request, "response": response}))
-
-
-def responses(path: Path) -> None:
-    items: list[dict[str, Any]] = []
-    for message in wire():
-        for call in message.get("tool_calls", ()):
-            items += [{"type": "reasoning", "summary": []}]
-            items += [{"type": "function_call", "call_id": call["id"], **call["function"]}]
-        if message["role"] == "tool":
-            items.append(
-                {"type": "function_call_output", "call_id": message["tool_call_id"], "output": message["content"]}
-            )
-        elif message["content"]:
-            text = {"type": "output_text", "text": message["content"]}
-            items.append({"type": "message", "role": message["role"], "content": [text]})
-    path.write_text(json.dumps({"thread_id": "t1", "user_id": "ada", "input": items[:-1], "output": items[-1:]}))
-
-
-def tau2(path: Path) -> None:
-    messages = [{"role": "assistant", "content": "Hi!", "timestamp": "2026-01-01T10:00:00"}]
-    for n, message in enumerate(wire()):
-        calls = [{"id": c["id"], "name": c["function"]["name"], "arguments": json.loads(c["function"]["arguments"]),
-                  "requestor": "assistant"} for c in message.get("tool_calls", ())]  # fmt: skip
-        stamp = f"2026-01-01T10:00:{n + 1:02}"
-        messages.append({**message, "tool_calls": calls or None, "timestamp": stamp})
-        if message["role"] == "tool":
-            messages[-1] |= {"id": message["tool_call_id"], "requestor": "assistant", "error": False}
-        if message["role"] == "user":
-            own = {"id": "u", "name": "look", "arguments": {}, "requestor": "user"}
-            messages.append({"role": "user", "content": None, "tool_calls": [own], "timestamp": stamp})
-            messages.append({"role": "tool", "id": "u", "content": "dark", "requestor": "user", "timestamp": stamp})
-    run = {"id": "t1", "task_id": "7", "messages": messages, "reward_info": {"reward": 1.0}}
-    path.write_text(json.dumps({"info": {}, "tasks": [], "simulations": [run]}, indent=2))
+    path.write_text(json.dumps({"id": "t1", "user_id": "ada", "system": "Be kind.", "messages": made}))
 
 
 def sqlite(path: Path) -> None:
@@ -238,8 +181,7 @@ def only_models(path: Path) -> None:
     langsmith(path, kept=lambda run: run["run_type"] == "llm")
 
 
-WRITERS = [langsmith, only_models, console, otlp, openllmetry, anthropic, completions, responses, tau2, sqlite]
-ANONYMOUS = (tau2,)
+WRITERS = [langsmith, only_models, console, otlp, anthropic, sqlite]
 
 
 def steps(run: Run) -> list[tuple[str, Any, Any]]:
@@ -255,21 +197,16 @@ def test_the_conversation_is_one_run_with_its_steps(write, tmp_path):
     (logged,) = load_runs(path).runs
 
     assert logged.thread_id == "t1"
-    assert logged.user_id == (None if write in ANONYMOUS else "ada")
+    assert logged.user_id == "ada"
     run = parse_run(logged.messages, thread_id="t1")
     assert steps(run) == EXPECTED_STEPS
     assert all(step.status == "ok" for turn in run.events if isinstance(turn, Turn) for step in turn.steps)
     assert run.events[-1].text == "It is on its way."
 
 
-def test_verdicts_and_times_of_a_log_are_used(tmp_path):
-    tau2(tmp_path / "a")
-    langsmith(tmp_path / "b")
-
-    (first,), (second,) = (load_runs(tmp_path / name).runs for name in "ab")
-    assert first.success is second.success is True
-    assert first.times is not None
-    assert (first.times[0], first.times[-1]) == (0.0, 6.0)
+def test_verdicts_of_a_log_are_used(tmp_path):
+    langsmith(path := tmp_path / "log")
+    assert load_runs(path).runs[0].success is True
 
 
 def test_a_checkpointer_is_read_thread_by_thread_at_its_latest():
@@ -315,7 +252,7 @@ def test_a_failed_call_of_anthropics_is_known_as_failed(tmp_path):
 
 @pytest.mark.parametrize(
     "broken",
-    [{"simulations": [3]}, {"simulations": {"a": 1}}, {"resourceSpans": [3]}, {"traceId": "a", "attributes": [3]},
+    [{"resourceSpans": [3]}, {"traceId": "a", "attributes": [3]},
      {"inputs": {"messages": 3}, "outputs": {"messages": "x"}}, {"inputs": {}, "outputs": {"messages": [3]}}],
 )  # fmt: skip
 def test_a_record_that_cannot_be_is_a_log_error_or_no_run(tmp_path, broken):

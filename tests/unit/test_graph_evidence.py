@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem import Inertia, ToolMemory
-from langgraph_toolmem.base.locks import rlock
+from langgraph_toolmem.base.threads import rlock
 from langgraph_toolmem.graph import evidence
 from langgraph_toolmem.graph.evidence import OPEN, EvidenceGraph
 from langgraph_toolmem.graph.operations import Count, RunSeen, Verdict

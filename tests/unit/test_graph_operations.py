@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from langgraph_toolmem.base.errors import GraphFileError
-from langgraph_toolmem.base.locks import rlock
+from langgraph_toolmem.base.threads import rlock
 from langgraph_toolmem.core import ledger
 from langgraph_toolmem.graph import evidence, view
 from langgraph_toolmem.graph import operations as core

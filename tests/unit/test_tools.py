@@ -16,8 +16,9 @@ from places import DATA
 from pydantic import BaseModel, Field, field_validator
 
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
-from langgraph_toolmem.runs.trajectory import Turn, parse_run
+from langgraph_toolmem.runs.trajectory import parse_run
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -35,9 +35,10 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 
 from langgraph_toolmem.base.errors import MessageError
-from langgraph_toolmem.base.keys import canonical, digest, looks_unique
+from langgraph_toolmem.base.text import canonical, digest, looks_unique
 from langgraph_toolmem.runs.messages import output_of
-from langgraph_toolmem.runs.trajectory import ExecutedCall, Run, Turn, UserMessage, parse_run
+from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
+from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.testing import ScriptedChatModel
 
 

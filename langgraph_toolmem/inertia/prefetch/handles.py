@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool
 
-from langgraph_toolmem.base import exits, locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.inertia.prefetch.choice import Guess
 from langgraph_toolmem.inertia.prefetch.inside import Ran, arun_ahead, is_async, run_ahead
 from langgraph_toolmem.inertia.prefetch.surroundings import config_apart, context_apart
@@ -155,7 +155,7 @@ class Workers:
         self._reset()
 
     def _reset(self) -> None:
-        self._lock, self._process, self._busy = locks.lock(), os.getpid(), 0
+        self._lock, self._process, self._busy = threads.lock(), os.getpid(), 0
         self._idle: list[SimpleQueue[Callable[[], object]]] = []
 
     def begin(self, handle: Handle, host: Host) -> bool:
@@ -187,8 +187,8 @@ class Workers:
             return
         mine = SimpleQueue()
         mine.put(job)
-        exits.start("toolmem-prefetch", partial(self._work, mine))
-        exits.tell(self)
+        threads.start("toolmem-prefetch", partial(self._work, mine))
+        threads.at_exit(self)
 
     def stop(self, end: float) -> None:
         """End idle threads at the end of the interpreter, and begin nothing more."""
@@ -264,7 +264,7 @@ class Flights:
     """
 
     def __init__(self) -> None:
-        self._lock = locks.rlock()
+        self._lock = threads.rlock()
         self._hung: dict[int, tuple[weakref.ref[AIMessage], Flight]] = {}
         self._placed: OrderedDict[Place, Flight] = OrderedDict()
         self._kept: dict[int, tuple[Any, Flight]] = {}

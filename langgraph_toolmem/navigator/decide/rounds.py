@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from langgraph_toolmem.base.keys import canonical
-from langgraph_toolmem.base.text import shortened
+from langgraph_toolmem.base.text import canonical, shortened
 from langgraph_toolmem.navigator.decide.decision import Decision, SubIntent, due
 from langgraph_toolmem.navigator.decide.guards import never_ran, ran_instead
 from langgraph_toolmem.navigator.decide.prompt import call_line, indented

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.navigator.evidence import NavigatorSources, Outputs
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -40,7 +40,7 @@ class CurrentGraph:
     ) -> None:
         self._evidence, self._store, self._aliases = evidence, vectors, aliases
         self._vectors: ParameterVectors | None = None
-        self._lock = locks.lock()
+        self._lock = threads.lock()
         self._graph: ToolDependencyGraph | None = None
         self._outputs: int | None = None
         self._history: tuple[float, History] | None = None

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError, log_failure
 from langgraph_toolmem.search.embedders import Embedder
 from langgraph_toolmem.search.vectors import VectorRows
@@ -52,7 +52,7 @@ class ParameterVectors:
         self._rows = VectorRows()
         self._near: dict[int, list[tuple[float, int]]] = {}  # of a text, the cosines of others and their numbers
         self._failed = self._logged = False
-        self._lock = locks.lock()
+        self._lock = threads.lock()
 
     def prepare(self, ports: Iterable[Port], *, again: bool = True) -> None:
         """Embeds what is new, all in one go.

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import StorageError, log_failure
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import Section, TextTable
@@ -45,7 +45,7 @@ class TrainedLinks:
 
     def __init__(self, core: Core, graph: CurrentGraph) -> None:
         self._core, self._graph = core, graph
-        self._lock = locks.lock()
+        self._lock = threads.lock()
         self._in_ram: dict[str, bytes] = {}
         self._known: dict[str, tuple[object, Mapping[str, ToolSpec], LearnedLinks | None]] = {}
         self._told: set[str] = set()

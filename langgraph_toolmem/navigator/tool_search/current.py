@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, log_failure
 from langgraph_toolmem.core.method import PastRuns
 from langgraph_toolmem.navigator.evidence import NavigatorSources
@@ -49,7 +49,7 @@ class CurrentSearch:
         self._evidence, self._past_runs, self._vectors, self._scorer = evidence, past_runs, vectors, scorer
         self._made: PrerequisiteSearch | None = None
         self._precedents: PrecedentCache | None = None
-        self._lock = locks.lock()
+        self._lock = threads.lock()
         self._specs: Mapping[str, ToolSpec] | None = None
         self._outputs: int | None = None
         self._warned = False

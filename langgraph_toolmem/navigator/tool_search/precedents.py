@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.core.method import PastRuns
 from langgraph_toolmem.navigator.tool_search.index import K1, WordIndex
 from langgraph_toolmem.search.tool_words import Fields, stems
@@ -54,7 +54,7 @@ class Precedents:
     """Episodes, counted. Safe for threads."""
 
     def __init__(self) -> None:
-        self._lock = locks.lock()
+        self._lock = threads.lock()
         self._uses: Counter[str] = Counter()
         self._before: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._together: defaultdict[str, Counter[str]] = defaultdict(Counter)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.navigator.tool_search.hit import ToolHit, largest_first
 from langgraph_toolmem.navigator.tool_search.index import Floats
 from langgraph_toolmem.navigator.tool_search.precedents import Precedents, Rates
@@ -61,7 +61,7 @@ class PrerequisiteSearch:
         self.tools = search
         self.precedents = precedents if precedents is not None else Precedents()
         self._outputs = _Outputs()
-        self._lock = locks.lock()
+        self._lock = threads.lock()
 
     def note_outputs(self, paths: Mapping[str, Iterable[str]]) -> None:
         """What runs showed of results, beside what schemas declare: tool -> paths such as ``items[].order_id``.

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from langchain_core.embeddings import Embeddings
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError, log_failure
 from langgraph_toolmem.navigator.tool_search.hit import ToolHit, largest_first
 from langgraph_toolmem.navigator.tool_search.index import Floats, IndexAnswer, WordIndex
@@ -68,9 +68,9 @@ class ToolSearch:
         self._embedder = None if resolved.builtin else resolved
         self._source: VectorSource = vectors or Embedding(resolved)
         self._specs: dict[str, ToolSpec] = {}
-        self._lock = locks.rlock()  # guards what is in RAM, never held while an embedder works
+        self._lock = threads.rlock()  # guards what is in RAM, never held while an embedder works
         # Held by who has the tools embedded. Two: a thread that waits for a task of its own loop waits for ever.
-        self._embedding, self._aembedding = locks.lock(), locks.lock()
+        self._embedding, self._aembedding = threads.lock(), threads.lock()
         self._warned = False
         self._clear()
         self.add(tools)

@@ -139,7 +139,7 @@ class Bootstrap:
             model_calls=calls,
             tokens=tokens,
             left_out=dict(self._left_out),
-            unwritten=self._memory.core.jobs.report()["pending"],
+            unwritten=self._memory.core.jobs.queue.report()["pending"],
             stopped=self._stopped,
             errors=tuple(self._errors[-5:]),
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_toolmem.base import exits
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.turn.host import read_key
 
@@ -166,7 +166,7 @@ def in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, *told)
 
-    exits.start("toolmem-bootstrap", work)
+    threads.start("toolmem-bootstrap", work)
     return future
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from langchain_core.language_models import BaseChatModel
 
-from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.models import is_unreadable
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.entries.entry import entry_of
 from langgraph_toolmem.offline.coldstart.judge import Judgement, judge
 from langgraph_toolmem.offline.coldstart.meter import JUDGE

@@ -11,7 +11,7 @@ from langgraph_toolmem.atoms.atoms import Atom, merge_all
 from langgraph_toolmem.atoms.extract import Extracted, Extractor
 from langgraph_toolmem.atoms.known import leaves_of
 from langgraph_toolmem.atoms.mask import Habits
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.offline.discovery.environment import EnvironmentCall, Observation, Taken, Task
 from langgraph_toolmem.offline.discovery.states import told
 from langgraph_toolmem.runs.messages import Status

@@ -11,8 +11,8 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel
 
-from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.models import is_unreadable
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.offline.coldstart.budget import Budget
 from langgraph_toolmem.offline.coldstart.meter import Meter, RefusedError
 from langgraph_toolmem.offline.coldstart.state import Query

@@ -18,10 +18,9 @@ from langgraph_toolmem.atoms.abstract import Pattern, asked
 from langgraph_toolmem.atoms.atoms import Atom, merge_all
 from langgraph_toolmem.atoms.extract import Extracted
 from langgraph_toolmem.atoms.writer import worded
-from langgraph_toolmem.base import exits
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, ToolMemoryError, log_failure
-from langgraph_toolmem.base.keys import canonical, digest
-from langgraph_toolmem.base.text import shortened
+from langgraph_toolmem.base.text import canonical, digest, shortened
 from langgraph_toolmem.offline.coldstart.budget import Budget
 from langgraph_toolmem.offline.coldstart.meter import RefusedError
 from langgraph_toolmem.offline.coldstart.sandbox import Sandbox, in_thread
@@ -142,20 +141,20 @@ class Discovery:
             if query.stage == "waiting" and query.text in self._keys:
                 waiting.put(query)
         steps: SimpleQueue[None] = SimpleQueue()
-        threads: list[threading.Thread] = []
+        running: list[threading.Thread] = []
         tell = on_step or (lambda _: None)
         tell(self.progress())
         try:
             work = partial(self._work, waiting, steps)
             workers = range(min(self._workers, max(1, waiting.qsize())))
-            threads.extend(exits.start(f"toolmem-discovery-{number}", work) for number in workers)
-            while any(thread.is_alive() for thread in threads):
+            running.extend(threads.start(f"toolmem-discovery-{number}", work) for number in workers)
+            while any(thread.is_alive() for thread in running):
                 with contextlib.suppress(Empty):
                     steps.get(timeout=0.1)
                     tell(self.progress())
         finally:
             self._stop.set()
-            for thread in threads:
+            for thread in running:
                 thread.join(timeout=5.0)
         self._word()
         tell(self.progress())

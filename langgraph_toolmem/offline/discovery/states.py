@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from langgraph_toolmem.atoms.known import leaves_of
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.offline.discovery.environment import EnvironmentCall, Observation, Taken, Task
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon, flatten

@@ -132,7 +132,7 @@ def test_recorded_runs_become_atoms_in_one_go(tmp_path: Path) -> None:
         (parse_run(order(n), thread_id=f"r{n}"), score, None) for n, score in ((1, 1.0), (2, 1.0), (3, 0.0), (4, None))
     ]
     with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms()]) as memory:
-        assert memory.take_in(runs)["atoms"] == memory.take_in(runs)["atoms"] == 4
+        assert memory.import_runs(runs)["atoms"] == memory.import_runs(runs)["atoms"] == 4
         assert [hit.atom.visits for hit in found(memory)] == [2, 2]
         memory.feedback("r4", score=1.0)
         memory.feedback("r1", score=0.0)

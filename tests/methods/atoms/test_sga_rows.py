@@ -117,6 +117,7 @@ class Opened:
 
     def close(self) -> None:
         if self.memory is not None:
+            self.memory.core.store.snapshot()  # tests write records into the table
             self.memory.close()
 
 

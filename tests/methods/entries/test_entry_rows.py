@@ -12,7 +12,7 @@ from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.ledger import Track
 from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.core.users import User

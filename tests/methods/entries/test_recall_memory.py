@@ -18,7 +18,7 @@ from langgraph_toolmem import (
     StorageError,
     ToolMemory,
 )
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core import rows as core_rows
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.entries.critique import Critique
@@ -126,7 +126,7 @@ def test_recorded_runs_become_entries_in_one_go(tmp_path: Path) -> None:
     runs = [(parse_run(mail(f"N{i}"), thread_id=f"r{i}"), float(i % 2), None) for i in range(7)]
     runs.append((parse_run([h.words()], thread_id="nothing"), None, None))
     with ToolMemory(tmp_path, methods=[Entries()]) as memory:
-        assert memory.take_in(runs)["entries"] == memory.take_in(runs)["entries"] == 7
+        assert memory.import_runs(runs)["entries"] == memory.import_runs(runs)["entries"] == 7
         assert len(memory.entries.recall("send a mail to Bob")) == 7
         assert {entry.made_by for entry in memory.entries.recall("send a mail to Bob")} == {"import"}
         assert memory.report()["entries"]["kept"] == 7

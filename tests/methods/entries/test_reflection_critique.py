@@ -9,7 +9,7 @@ from httpx import AsyncClient
 from langchain_core.messages import AIMessage
 
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.entries import critique as critiques
 from langgraph_toolmem.entries.critique import Critique, bounded, critique
 from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, EntryCall, entry_id

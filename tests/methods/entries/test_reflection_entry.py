@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.text import shortened
+from langgraph_toolmem.base.text import digest, shortened
 from langgraph_toolmem.entries import entry as entries
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id, entry_of, joined
-from langgraph_toolmem.runs.trajectory import SUMMARY_TOOL, parse_run
+from langgraph_toolmem.runs.run import SUMMARY_TOOL
+from langgraph_toolmem.runs.trajectory import parse_run
 
 RUN = digest("run", "r1")
 

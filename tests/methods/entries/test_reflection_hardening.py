@@ -218,7 +218,7 @@ def test_closing_leaves_what_takes_too_long_to_the_next_opening(
             memory.finish(mail(f"N{i}"), thread_id=f"{i}")
         memory.close()
     with ToolMemory(tmp_path, methods=[Entries()], read_only=True) as memory:
-        assert 3 <= memory.core.jobs.report()["pending"] <= 5
+        assert 3 <= memory.core.jobs.queue.report()["pending"] <= 5
     with ToolMemory(tmp_path, methods=[Entries()]) as memory:
         assert len(memory.entries.recall("send a mail to me")) == 5
 

@@ -12,7 +12,7 @@ from kept import inertia
 from langchain_core.tools import InjectedToolArg, tool
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia import guards
 from langgraph_toolmem.inertia.budget import CAPACITY

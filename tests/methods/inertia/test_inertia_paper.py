@@ -11,7 +11,7 @@ from histories import FAILED, Learner, call, reading, shortcut, user, words
 from langgraph_toolmem.inertia import paper
 from langgraph_toolmem.inertia.budget import Checked
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.runs.trajectory import ExecutedCall
+from langgraph_toolmem.runs.run import ExecutedCall
 
 PAPER = InertiaPolicy.paper(max_share=None, max_in_a_row=None)
 PLAIN = [reading(name) for name in "abcd"]

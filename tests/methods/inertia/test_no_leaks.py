@@ -9,7 +9,7 @@ import pytest
 from histories import Learner, call, history, reading, user, words
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 
 FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
 PAPER = InertiaPolicy.paper(max_share=None, threshold=-1.0, window=1)

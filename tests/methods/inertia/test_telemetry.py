@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -425,7 +424,7 @@ def stored_record(desk: Desk, folder: Path, _: pytest.MonkeyPatch) -> None:
     with ToolMemory(folder, tools=desk.tools) as memory:
         warm(memory, 1)
     with EventLog(folder) as log, log.writing() as rows:
-        rows.execute("INSERT INTO events (user, run, body) VALUES ('', '', ?)", (json.dumps([[SECRET], SECRET]),))
+        rows.execute("INSERT INTO events (key, user, run, body) VALUES (?, '', '', '[]')", (SECRET,))
     ToolMemory(folder, tools=desk.tools).close()
 
 
@@ -433,7 +432,7 @@ def snapshot(desk: Desk, folder: Path, patch: pytest.MonkeyPatch) -> None:
     with ToolMemory(folder, tools=desk.tools) as memory:
         warm(memory, 2)
         memory.core.store.snapshot()
-    patch.setattr(EvidenceGraph, "load", quoting(RuntimeError))
+    patch.setattr("langgraph_toolmem.stores.snapshot.loads", quoting(RuntimeError))
     ToolMemory(folder, tools=desk.tools).close()
 
 
@@ -464,7 +463,7 @@ def stub(_: Desk, __: Path, ___: pytest.MonkeyPatch) -> None:
     ("place", "error"),
     [
         (shared_store, "RuntimeError"),
-        (full_folder, "RuntimeError"),
+        (full_folder, "StorageError"),
         (stored_record, "ValueError"),
         (snapshot, "RuntimeError"),
         (embedder, "StorageError"),

@@ -22,7 +22,7 @@ from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.navigator.decide.recording import REST_SECONDS, DecisionLog
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
-from langgraph_toolmem.stores.database import NAME
+from langgraph_toolmem.stores.database import NAME, query_readonly
 from langgraph_toolmem.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
@@ -115,7 +115,7 @@ def test_nothing_is_recorded_unless_it_is_asked_for(shop: Shop, store: ToolMemor
     create_navi_subgraph(ScriptedChatModel(script=script), shop.tools, store).invoke({"messages": [("user", "hello")]})
     assert store.navigator.decisions.turns() == []
     assert store.core.folder is not None
-    assert not (store.core.folder / NAME).exists()
+    assert query_readonly(store.core.folder / NAME, "SELECT * FROM decisions") is None
 
 
 def test_a_node_that_runs_again_replaces_what_it_recorded(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from langgraph_toolmem.navigator.tool_search.hit import ToolHit
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.search.tool_index import ToolIndex
+from langgraph_toolmem.stores.chroma_repair import rebuild
 from langgraph_toolmem.stores.text_vectors import TOOLS as KIND
 from langgraph_toolmem.stores.text_vectors import TextVectors
 from langgraph_toolmem.stores.vectors import VectorStore
@@ -201,7 +202,8 @@ async def test_a_changed_embedder_is_not_hidden_by_the_words(tmp_path: Path) -> 
             memory.navigator.search("lodging")
         with pytest.raises(EmbedderChangedError):
             await memory.navigator.asearch("lodging")
-        memory.core.vectors.reembed()
+    rebuild(tmp_path, resolve_embedder(Concepts("two")), keep=False)
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=Concepts("two")) as memory:
         assert names(memory.navigator.search("lodging", k=1)) == ["reserve_room"]
     with ToolMemory(tmp_path, tools=TOOLS) as memory:
         assert names(memory.navigator.search("room", k=1)) == ["reserve_room"]

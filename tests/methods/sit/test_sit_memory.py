@@ -45,7 +45,7 @@ from langgraph_toolmem import (
     ToolMemory,
     default_methods,
 )
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core import jobs
 from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.graph.state import START
@@ -457,7 +457,7 @@ def test_what_is_undone_for_one_user_leaves_the_others(memory: ToolMemory) -> No
         memory.finish(whole("router", user, summary=f"{user}s words"), thread_id=user, success=True, user_id=user)
     assert {"anns words", "bobs words"} <= set(kept(memory))
     ann = memory.core.users.of("ann", warn=False)
-    job = Job("a", "summaries", {"run": digest("run", "ann"), "namespace": ["toolmem"]}, str(ann.digest))
+    job = Job("a", "summaries", {}, digest("run", "ann"), str(ann.digest), ("toolmem",))
     memory.observe([*whole("router", "bob", summary="bobs words"), *before_cure("router", "bob")], thread_id="bob")
     memory.sit.states.do([job])
     memory.sit.states.undo(job)

@@ -150,6 +150,7 @@ def test_every_field_is_kept(tmp_path: Path) -> None:
         assert kept.add("<start>", "pay", "aabb", "2", run="r2") == key
         [bare] = kept.take(NewSummary("look", "pay", "ab", "1", made_by=""), now=7.0)
         kept.credit(key, shown=3, followed=2, right=1)
+        memory.core.store.snapshot()
     with ToolMemory(tmp_path, embeddings=Axes()) as memory:
         first, second = Kept(memory).all
         merged = (Merged(NewSummary("<start>", "pay", "", "2").id, "r2", ""),)

@@ -1,7 +1,6 @@
-"""Does a memory live through what machines do to it?
+"""Trials that break what machines break, and look what a memory lost by it.
 
-    python -m benchmarks.faults
-    python -m benchmarks.faults --trials 1000 --seed 7 --json faults.json
+    PYTHONPATH=.:tests/crash python -m campaign --trials 1000 --seed 7 --json faults.json
 
 Each trial breaks one thing, drawn by its seed, in a process of its own: a kill -9 while runs are learned; a byte
 flipped, cut off or overwritten in any file; a disk that is full; no file handles left; a clock that jumps; Ctrl-C at

@@ -1,0 +1,188 @@
+"""Threads: locks that a fork frees, background work that the exit awaits, waits of one step, and async variants.
+
+A forked process has one thread. A lock that another thread held at the fork would never be released there, so all
+locks of a memory are made here.
+
+CPython ends a daemon thread when it asks for the interpreter's lock after the teardown began. A thread that returns
+from Rust code, as Chroma's does, dies of SIGSEGV there. So `start` makes the package's threads, `native` marks code
+that must not be cut off, and one ``atexit`` function stops and awaits both: after a normal end, an uncaught exception
+and ``sys.exit``. A signal without a handler and ``os._exit`` end a process without a teardown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import update_wrapper
+from operator import methodcaller
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from weakref import WeakSet
+
+from langgraph_toolmem.base.errors import StorageError, log_failure
+
+logger = logging.getLogger("langgraph_toolmem.exits")
+
+S = TypeVar("S")
+T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# --- locks and forks ---
+
+every: Final[WeakSet[Any]] = WeakSet()
+"""All locks in use that were made here."""
+_renew: Final = methodcaller("_at_fork_reinit")  # as the standard library does with its own
+_at_fork: Final[WeakSet[Any]] = WeakSet()
+
+
+def lock() -> threading.Lock:
+    return _renewed(threading.Lock())
+
+
+def rlock() -> threading.RLock:
+    return _renewed(threading.RLock())
+
+
+def condition() -> threading.Condition:
+    return _renewed(threading.Condition())
+
+
+def at_fork(who: Any) -> None:
+    """Call `who.forked()` in a forked process, once all locks are free."""
+    _at_fork.add(who)
+
+
+def _renewed(made: T) -> T:
+    every.add(made)
+    return made
+
+
+# --- the end of the interpreter ---
+
+STOP_SECONDS: Final = 2.0  # for all threads together
+NATIVE_SECONDS: Final = 10.0  # for threads inside native code: cutting one off kills the process
+LOOK_SECONDS: Final = 0.005
+
+_at_exit: Final[WeakSet[Any]] = WeakSet()
+_threads: Final[WeakSet[threading.Thread]] = WeakSet()
+_inside: Final[Counter[threading.Thread]] = Counter()  # threads in native code, and how deep
+_over = threading.Event()
+
+
+def at_exit(who: Any) -> None:
+    """Call `who.stop(end)` at exit while it is referenced elsewhere; it may wait until `end` (``time.monotonic``)."""
+    _at_exit.add(who)
+    atexit.unregister(_stop)  # again each time: multiprocessing clears all functions in a child
+    atexit.register(_stop)
+
+
+def start(name: str, do: Callable[[], object]) -> threading.Thread:
+    """Start a daemon thread that the exit awaits. Raises RuntimeError if none can be started."""
+    thread = threading.Thread(target=do, name=name, daemon=True)
+    thread.start()
+    _threads.add(thread)
+    return thread
+
+
+@contextmanager
+def native() -> Iterator[None]:
+    """Mark code that returns from a native library: the exit awaits it.
+
+    Raises:
+        StorageError: the interpreter ends, and this is not its main thread.
+    """
+    me = threading.current_thread()
+    _inside[me] += 1  # before the check: the exit sees this thread, or this thread sees the exit
+    try:
+        if _over.is_set() and me is not threading.main_thread():
+            raise StorageError("The interpreter ends; nothing is begun any more.")
+        yield
+    finally:
+        _inside[me] -= 1
+        if not _inside[me]:
+            del _inside[me]
+
+
+def _stop() -> None:
+    end = time.monotonic() + STOP_SECONDS
+    for owner in list(_at_exit):
+        try:
+            owner.stop(end)
+        except Exception as error:  # noqa: BLE001 - the others are stopped too
+            log_failure(logger, logging.WARNING, "background work could not be stopped", error=error)
+    for thread in list(_threads):
+        thread.join(max(0.0, end - time.monotonic()))
+    _over.set()
+    end += NATIVE_SECONDS - STOP_SECONDS
+    while any(thread.is_alive() for thread in list(_inside)) and time.monotonic() < end:
+        time.sleep(LOOK_SECONDS)
+
+
+def _in_the_child() -> None:
+    for gone in (_at_exit, _threads, _inside):  # the parent's
+        gone.clear()
+    for each in list(every):
+        _renew(each)
+    for who in list(_at_fork):
+        who.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_the_child)
+
+
+# --- one step's waits for remote stores ---
+
+
+class Waits:
+    """Seconds that a step has waited, one budget for all stores, and functions to call before the host continues."""
+
+    def __init__(self) -> None:
+        self.waited = 0.0
+        self.last: dict[Callable[[], None], None] = {}
+
+
+_STEP: ContextVar[Waits | None] = ContextVar("toolmem_step", default=None)
+this_step = _STEP.get
+
+
+@contextmanager
+def step(waits: Waits) -> Iterator[None]:
+    """Count waits in the block for a step."""
+    token = _STEP.set(waits)
+    try:
+        yield
+    finally:
+        last, waits.last = waits.last, {}
+        for each in last:
+            each()
+        _STEP.reset(token)
+
+
+# --- async ---
+
+
+def twin(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
+    """Return the async variant of a method (``afinish = twin(finish)``): it runs the method in a worker thread.
+
+    The method is looked up by name at each call, so that an override is followed.
+    """
+    name = method.__name__
+
+    async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        found: R = await asyncio.to_thread(getattr(self, name), *args, **kwargs)
+        return found
+
+    update_wrapper(run, method, assigned=())  # the signature
+    run.__name__ = f"a{name}"
+    run.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.a{name}"
+    run.__doc__ = f"Async variant of `{name}`: the same arguments, result and errors, in a worker thread."
+    return run
