@@ -377,7 +377,8 @@ def test_a_shortcut_decision_touches_neither_chroma_nor_any_row(
     with memory_of(tmp_path / "memory", *everything) as memory:
         work(memory)
     with memory_of(tmp_path / "memory", *[make(kind) for kind in KINDS]) as memory:
-        for owner, name in ((ChromaConnection, "client"), (Rows, "_place"), (Jobs, "settle")):
-            monkeypatch.setattr(owner, name, lambda *_, **__: pytest.fail("it was asked"))
         begun = run_of(0)[:-1]
-        assert all(memory.inertia.explain(begun[:upto]).options for upto in (1, 3))  # it weighed what it knows
+        with monkeypatch.context() as patch:
+            for owner, name in ((ChromaConnection, "client"), (Rows, "_place"), (Jobs, "settle")):
+                patch.setattr(owner, name, lambda *_, **__: pytest.fail("it was asked"))
+            assert all(memory.inertia.explain(begun[:upto]).options for upto in (1, 3))  # it weighed what it knows
