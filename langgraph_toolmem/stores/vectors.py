@@ -423,7 +423,11 @@ class VectorStore:
                 which = {"ids": list(ids[offset : offset + size]), "include": list(include)}
             elif where is not None:
                 which["where"] = dict(where)
-            page = self._on(kind, "read", lambda collection, which=which: collection.get(**which), None)
+
+            def get(collection: Any, which: dict[str, Any] = which) -> Any:
+                return collection.get(**which)
+
+            page = self._on(kind, "read", get, None)
             if page is None or (ids is None and not page["ids"]):
                 return
             yield page
