@@ -30,7 +30,8 @@ from langgraph_toolmem.core.users import User, Users
 from langgraph_toolmem.search.embedders import clean
 from langgraph_toolmem.stores.chroma import REFRESH_SECONDS
 from langgraph_toolmem.stores.remote import NoAnswerError
-from langgraph_toolmem.stores.vectors import PART, Hit, Near, VectorItem, VectorStore
+from langgraph_toolmem.stores.vectors import PART, Hit, VectorItem, VectorStore
+from langgraph_toolmem.stores.vectors import Near as Near
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.ledger import Ledger

@@ -273,7 +273,7 @@ class EventStore:
         """Return the graph's table of a kind. What was stored for it in another shape is dropped, and said."""
         try:
             return self.graph.register(kind)
-        except GraphFileError as error:
+        except (GraphFileError, TypeError, ValueError, LookupError, AttributeError) as error:
             self.say(f"what was stored for {kind.name} cannot be used: {error}")
             return self.graph.register(kind)
 

@@ -65,7 +65,7 @@ class Worker(Evidence):
         self.refresh(at_once=at_once)
         with self.lock:
             state = self.graph.to_state()
-        cases = sorted(repr(each) for each in state["cases"]["cases"].items())
+        cases = sorted(repr(each) for each in state["cases"].items())
         return dict(state["counters"]), dict(sorted(state["runs"].items())), cases
 
     def turns(self) -> tuple[int, int]:

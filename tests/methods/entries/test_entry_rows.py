@@ -77,11 +77,11 @@ def test_the_same_run_again_changes_nothing_and_embeds_nothing() -> None:
     with ToolMemory.ephemeral(methods=[Entries()], embeddings=embeddings) as memory:
         rows, first = memory.entries.rows, entry("1", "ab", time=5.0)
         keep(rows, [first], ME)
-        version = rows.version(ME)
+        version = rows.written(ME)
         embeddings.asked.clear()
         assert keep(rows, [replace(first, time=9.0)], ME) == [first]
         assert keep(rows, [first, first], ME) == [first, first]
-        assert (rows.version(ME), rows.count(ME)) == (version, 1)
+        assert (rows.written(ME), rows.count(ME)) == (version, 1)
         [judged] = keep(rows, [replace(first, score=0.0, comment="no")], ME)
         assert judged is not None
         assert judged.failed
