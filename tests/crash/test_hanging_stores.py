@@ -102,7 +102,7 @@ def test_runs_go_on_while_both_servers_hang_and_all_of_them_is_there_afterwards(
             postgres.signal(signal.SIGCONT)
             server.send_signal(signal.SIGCONT)
         deadline = time.monotonic() + 20
-        while memory.core.jobs.queue.pending(("write",)) and time.monotonic() < deadline:
+        while memory.core.jobs.queue.report()["pending"] and time.monotonic() < deadline:
             memory.flush(timeout=0.5)
         memory.close()
         assert not any("lost" in problem for problem in memory.report().problems)

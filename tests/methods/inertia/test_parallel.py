@@ -58,30 +58,6 @@ def test_two_calls_at_once_are_foreseen_after_sixty_equal_runs(learner: Learner)
     assert "weather came next 60 of 60 times" in decision.reason
 
 
-def test_calls_for_all_who_are_listed_in_the_request_and_then_for_all_that_was_found():
-    tools = [reading("find", "name"), reading("share", "file", "mail")]
-    learner = Learner(tools, FREE)
-
-    def shared(first: str, second: str) -> list[list[Any]]:
-        found = [("find", {"name": name}, {"mail": f"{name.lower()}@x"}) for name in (first, second)]
-        made = [("share", {"file": "plan", "mail": output["mail"]}, "ok") for _, _, output in found]
-        return [history(user(f"Share the plan with {first} and {second}")), calls(found), calls(made), words()]
-
-    names = ("Ann", "Bo", "Cy", "Dan", "Eve", "Fay", "Gus")
-    for i in range(20):
-        learner.learn(history(*shared(names[i % 7], names[(i + 1) % 7])), thread_id=str(i))
-    new = shared("Ivo", "Jan")
-    first, second = learner.decide(history(*new[:1])), learner.decide(history(*new[:2]))
-
-    assert first.acts, first.reason
-    assert [dict(args) for args in first.proposal.calls] == [{"name": "Ivo"}, {"name": "Jan"}]
-    assert second.acts, second.reason
-    assert [dict(args) for args in second.proposal.calls] == [
-        {"file": "plan", "mail": "ivo@x"},
-        {"file": "plan", "mail": "jan@x"},
-    ]
-
-
 def test_what_changes_something_is_not_done_twice_in_one_turn():
     tools = [reading("late_orders", "day"), schema("notify_late", "customer")]
     learner = Learner(tools, FREE.with_(may_write={"notify_late"}))
