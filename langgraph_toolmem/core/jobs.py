@@ -180,7 +180,7 @@ class Jobs:
         """Take up what is on disk, once in a while; cheap enough for every model call."""
         self.at_look()
         now = time.monotonic()
-        if now >= self._look_again:
+        if self.queue.folder is not None and now >= self._look_again:
             self._look_again = now + LINGER_SECONDS
             if not self.queue.empty:
                 self.begin()
