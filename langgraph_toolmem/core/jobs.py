@@ -180,7 +180,7 @@ class Jobs:
         """Take up what is on disk, once in a while; cheap enough for every model call."""
         self.at_look()
         now = time.monotonic()
-        if now >= self._look_again:
+        if self.queue.folder is not None and now >= self._look_again:
             self._look_again = now + LINGER_SECONDS
             if not self.queue.empty:
                 self.begin()
@@ -376,7 +376,7 @@ class Jobs:
 
     def close(self) -> None:
         """Do what is quick and due, and end after the jobs that are being done; what is left stays in the queue."""
-        if self.queue.folder is not None:
+        if self.queue.folder is not None and self._thread is not None:
             try:
                 self.settle(timeout=CLOSE_SECONDS)
             except Exception as error:  # noqa: BLE001 - closing goes on
