@@ -9,8 +9,8 @@ from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Final
 
-from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.graph.operations import Count, Record
+from langgraph_toolmem.graph.events import Count, Record
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.budget import Budget, Checked
 from langgraph_toolmem.inertia.crediting import SURE
 from langgraph_toolmem.inertia.policy import InertiaPolicy
@@ -117,7 +117,7 @@ def with_budget(rows: Sequence[Row], policy: InertiaPolicy) -> list[bool | None]
     its confidence reaches `min_precision` and the policy's own rule does not hold it back. Every turn is checked, as
     in `replay`: the counters that the rule looks at are those that learning would have kept.
     """
-    graph = EvidenceGraph()
+    graph = ToolGraph()
     budget = graph.register(Budget)
     outcomes: list[bool | None] = []
     for row in rows:

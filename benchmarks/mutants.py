@@ -45,11 +45,13 @@ TESTS: Final[dict[str, str]] = {
     "inertia/cases.py": f"{INERTIA}cases.py",
     "inertia/calibrated.py": f"{INERTIA}inertia_calibrated.py",
     "core/catalogue.py": f"tests/unit/test_declarations.py tests/unit/test_policy.py {ARGUMENTS}",
-    "core/events.py": "tests/core/test_memory_idempotence.py tests/core/test_episodes.py tests/core/test_verdicts.py",
+    "core/lifecycle.py": " ".join(
+        f"tests/core/test_{name}.py" for name in ("memory_idempotence", "episodes", "verdicts")
+    ),
     "core/ledger.py": "tests/core/test_ledger.py tests/core/test_verdicts.py",
     "core/jobs.py": "tests/contract/test_jobs.py tests/core/test_reflection_worker.py",
     "core/forgetting.py": f"tests/core/test_forgetting.py tests/core/test_memory_users.py {ARGUMENTS}",
-    "graph/evidence.py": "tests/unit/test_graph_evidence.py tests/unit/test_graph_operations.py",
+    "graph/tool_graph.py": "tests/unit/test_tool_graph.py tests/unit/test_graph_events.py",
     "graph/cases.py": "tests/unit/test_graph_cases.py",
     "graph/learning.py": "tests/unit/test_graph_learning.py tests/unit/test_graph_values.py",
     "runs/trajectory.py": "tests/unit/test_trajectory.py",

@@ -111,7 +111,7 @@ def measure(memory: ToolMemory, begun: Sequence[Messages]) -> dict[str, list[flo
 
 def learn(memory: ToolMemory, run: Run, policy: InertiaPolicy) -> None:
     """A whole run, with the record of the policy's predictions."""
-    memory.core.events.learn(run, memory.core.users.of(None), last_turn_too=True, inertia={"policy": policy})
+    memory.core.lifecycle.learn(run, memory.core.users.of(None), last_turn_too=True, inertia={"policy": policy})
 
 
 def learning(memory: ToolMemory, runs: Sequence[tuple[str, Messages]]) -> dict[str, list[float]]:

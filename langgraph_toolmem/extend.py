@@ -9,8 +9,8 @@ from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, LearnedTurn, Method, Section, TextTable
 from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.graph.operations import Forgotten
-from langgraph_toolmem.stores.vectors import Hit, Near, VectorItem
+from langgraph_toolmem.graph.events import Forgotten
+from langgraph_toolmem.stores.vectors import Hit, SearchHit, VectorItem
 from langgraph_toolmem.turn.ask import Ask, Asking
 from langgraph_toolmem.turn.call import Call, Said
 from langgraph_toolmem.turn.node import StepNode
@@ -28,10 +28,10 @@ __all__ = [
     "JudgedRun",
     "LearnedTurn",
     "Method",
-    "Near",
     "RowKind",
     "Rows",
     "Said",
+    "SearchHit",
     "Section",
     "Step",
     "StepNode",

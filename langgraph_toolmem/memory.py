@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from langgraph_toolmem.base.checks import options_named
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.threads import twin
+from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.core import DEFAULT_NAMESPACE, Core
 from langgraph_toolmem.core.forgetting import Forgetting, seconds_of
 from langgraph_toolmem.core.jobs import FLUSH_SECONDS
@@ -121,7 +121,7 @@ class ToolMemory:
         for each in self._methods:
             each.open(self._core)
         if retention is not None:
-            self._core.quietly("what is too old cannot be looked for", self._core.jobs.look)
+            self._core.log_and_continue("what is too old cannot be looked for", self._core.jobs.look)
 
     @classmethod
     def ephemeral(cls: type[T], *, tools: Iterable[ToolLike] | None = None, **options: Any) -> T:
@@ -195,7 +195,7 @@ class ToolMemory:
             MessageError: `messages` cannot be read; nothing was learned.
             NamespaceError: the namespace needs a user id.
         """
-        return self._core.events.observe(messages, thread_id=thread_id, user_id=user_id)
+        return self._core.lifecycle.observe(messages, thread_id=thread_id, user_id=user_id)
 
     def finish(
         self,
@@ -225,7 +225,7 @@ class ToolMemory:
             NamespaceError: the namespace needs a user id.
         """
         who = {"thread_id": thread_id, "user_id": user_id}
-        new = self._core.events.finish(messages, success=success, comment=comment, **who)
+        new = self._core.lifecycle.finish(messages, success=success, comment=comment, **who)
         self._wait(wait)
         return new
 
@@ -258,7 +258,7 @@ class ToolMemory:
             NamespaceError: the namespace needs a user id, and the user of the run is not known.
             StorageError: the score could not be stored, or the memory is closed.
         """
-        self._core.events.feedback(thread_id, score=score, comment=comment, episode=episode, user_id=user_id)
+        self._core.lifecycle.feedback(thread_id, score=score, comment=comment, episode=episode, user_id=user_id)
         self._wait(wait)
 
     def import_runs(
@@ -280,7 +280,7 @@ class ToolMemory:
         given = [EndedRun(run, core.users.of(user_id), score) for run, score, user_id in runs]
         asked = {each.name: {} if options is None else options.get(each.name, {}) for each in self._methods}
         learning = {name: wanted for name, wanted in asked.items() if wanted}
-        ended = [episode for each in given for episode in core.events.import_run(each, **learning)]
+        ended = [episode for each in given for episode in core.lifecycle.import_run(each, **learning)]
         kept = ((each, asked[each.name]) for each in self._methods)
         return {each.name: each.imported(Import(ended, wanted)) for each, wanted in kept if wanted is not None}
 
@@ -293,10 +293,10 @@ class ToolMemory:
             price: of the model's tokens, for the money saved.
         """
         core = self._core
-        core.quietly("what other processes learned cannot be read", core.refresh)
+        core.log_and_continue("what other processes learned cannot be read", core.refresh)
         sections = {each.name: section for each in self._methods if (section := core.section_of(each))}
         waiting = dict[str, int]()
-        core.quietly("the queue of background work could not be read", lambda: waiting.update(core.jobs.queue.report()))
+        core.log_and_continue("could not read the job queue", lambda: waiting.update(core.jobs.queue.report()))
         problems = tuple(core.problems())
         with core.lock:
             held = list(core.holdout.episodes())
@@ -305,7 +305,7 @@ class ToolMemory:
 
     def view(self) -> GraphView:
         """Return a plain copy of the evidence graph: tools, edges, dataflow."""
-        self._core.quietly("what other processes learned cannot be read", self._core.refresh)
+        self._core.log_and_continue("what other processes learned cannot be read", self._core.refresh)
         with self._core.lock:
             return view_of(self._core.graph)
 
@@ -339,7 +339,7 @@ class ToolMemory:
         """
         done: list[bool] = []
         wait = lambda: done.append(self._core.jobs.flush(timeout=timeout))  # noqa: E731 - one line
-        self._core.quietly("what waits to be written cannot be waited for", wait)
+        self._core.log_and_continue("what waits to be written cannot be waited for", wait)
         return any(done)
 
     def close(self) -> None:
@@ -351,11 +351,11 @@ class ToolMemory:
 
     def _wait(self, wait: bool) -> None:
         if wait:
-            self._core.quietly("what waits to be written cannot be waited for", self._core.jobs.flush)
+            self._core.log_and_continue("what waits to be written cannot be waited for", self._core.jobs.flush)
 
-    aobserve, afinish, afeedback = twin(observe), twin(finish), twin(feedback)
-    aimport_runs, areport, aview = twin(import_runs), twin(report), twin(view)
-    aforget, aflush, aclose = twin(forget), twin(flush), twin(close)
+    aobserve, afinish, afeedback = async_variant(observe), async_variant(finish), async_variant(feedback)
+    aimport_runs, areport, aview = async_variant(import_runs), async_variant(report), async_variant(view)
+    aforget, aflush, aclose = async_variant(forget), async_variant(flush), async_variant(close)
 
     def __enter__(self: T) -> T:
         return self

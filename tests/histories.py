@@ -12,7 +12,7 @@ from langgraph_toolmem.atoms.extract import Extractor
 from langgraph_toolmem.atoms.known import Known
 from langgraph_toolmem.atoms.slots import Slots
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.graph.operations import Record
+from langgraph_toolmem.graph.events import Record
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia import OnTurn
 from langgraph_toolmem.runs.run import Run
@@ -132,7 +132,7 @@ class Learner:
         """Learns a whole run; how many turns were new."""
         run, whose = run_of(*parts, thread_id=thread_id), User(user, user, ("toolmem",))
         options = {"policy": self.policy, "on_turn": on_turn}
-        return self.core.events.learn(run, whose, last_turn_too=True, inertia=options)[1]
+        return self.core.lifecycle.learn(run, whose, last_turn_too=True, inertia=options)[1]
 
     def decide(
         self,

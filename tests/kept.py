@@ -6,8 +6,8 @@ from langgraph.store.base import BaseStore
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.core.ledger import ALL, LedgerTable, Track
-from langgraph_toolmem.graph.operations import Forgotten
+from langgraph_toolmem.core.ledger import ALL, ItemStats, LedgerTable
+from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.inertia.evidence import InertiaEvidence
 from langgraph_toolmem.navigator.evidence import NavigatorEvidence
 from langgraph_toolmem.sit.evidence import SITEvidence
@@ -34,12 +34,12 @@ def ledger(memory: ToolMemory) -> LedgerTable:
     return memory.core.graph.register(LedgerTable)
 
 
-def give_records(memory: ToolMemory, method: str, tracks: dict[str, Track]) -> None:
+def give_records(memory: ToolMemory, method: str, tracks: dict[str, ItemStats]) -> None:
     """Gives items of a method records, in a snapshot."""
-    records = ledger(memory).records.setdefault(method, {ALL: [0] * len(Track())})
+    records = ledger(memory).records.setdefault(method, {ALL: [0] * len(ItemStats())})
     for item, track in tracks.items():
         for key in (item, ALL):
-            records[key] = [a + b for a, b in zip(records.get(key, Track()), track, strict=True)]
+            records[key] = [a + b for a, b in zip(records.get(key, ItemStats()), track, strict=True)]
     memory.core.store.forget(Forgotten("nobody"))  # rewrites the snapshot
 
 

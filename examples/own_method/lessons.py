@@ -16,9 +16,9 @@ from langgraph_toolmem.extend import (
     Hit,
     JudgedRun,
     Method,
-    Near,
     RowKind,
     Said,
+    SearchHit,
     Section,
     Step,
     User,
@@ -81,7 +81,7 @@ class Lessons(Method):
         super().open(core)
         self.rows = core.rows(LessonRows())
 
-    def near(self, request: str, user: User) -> list[Near[Lesson]]:
+    def near(self, request: str, user: User) -> list[SearchHit[Lesson]]:
         """The three lessons nearest to a request."""
         found = self.rows.near(request, user)
         return [each for each in found if each.item.comment and each.similarity >= self.alike][:3]

@@ -32,10 +32,10 @@ from langgraph_toolmem.atoms.record import AtomRecord
 from langgraph_toolmem.base.checks import is_count, is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.base.threads import twin
+from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words, shown_in_words
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.graph.operations import GOOD
+from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.atoms.retrieve import AtomHit
     from langgraph_toolmem.atoms.writer import AtomWriter
     from langgraph_toolmem.core.core import Core
-    from langgraph_toolmem.graph.operations import Forgotten
+    from langgraph_toolmem.graph.events import Forgotten
 
 logger = logging.getLogger("langgraph_toolmem.atoms")
 
@@ -205,8 +205,8 @@ class Atoms(Method):
         self.keeping.store(user, [Support(each, "", user.digest or "", each.value, now) for each in made])
         return len(made)
 
-    asearch, arecords, akeep = twin(search), twin(records), twin(keep)
-    aall = twin(all)  # noqa: A003 - the method above
+    asearch, arecords, akeep = async_variant(search), async_variant(records), async_variant(keep)
+    aall = async_variant(all)  # noqa: A003 - the method above
 
     # --- what happens ---
 

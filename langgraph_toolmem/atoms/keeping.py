@@ -78,7 +78,7 @@ class AtomKeeping:
         """What a parameter was given: how often, and in how many runs."""
         graph = self._core.graph
         with self._core.lock:
-            witnesses = graph.value_witnesses.rows.get(slot, {})
+            witnesses = graph.value_contributors.rows.get(slot, {})
             return {
                 value: (cell[0], len(witnesses[value][0]) if value in witnesses else 0)
                 for value, cell in graph.values.row(slot).items()

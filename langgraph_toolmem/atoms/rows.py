@@ -27,7 +27,7 @@ from langgraph_toolmem.atoms.support import (
     without,
 )
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.core.ledger import NO_TRACK, Track
+from langgraph_toolmem.core.ledger import NO_TRACK, ItemStats
 from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.stores.vectors import Hit, VectorItem
@@ -123,7 +123,7 @@ class AtomKind(RowKind[StoredAtom]):
         left = tuple(each for each in item.supports if each.time >= before)
         return item if len(left) == len(item.supports) else stored(item.id, left) if left else None
 
-    def tracked(self, item: StoredAtom, track: Track, others: Track) -> StoredAtom:
+    def tracked(self, item: StoredAtom, track: ItemStats, others: ItemStats) -> StoredAtom:
         """See `RowKind`."""
         if track == NO_TRACK:
             return item
@@ -139,7 +139,7 @@ class AtomKind(RowKind[StoredAtom]):
         return item.atom is not None, round(said, 9), max(each.time for each in item.supports)
 
 
-def record_of(track: Track) -> AtomRecord:
+def record_of(track: ItemStats) -> AtomRecord:
     """The record of an atom's hints."""
     return AtomRecord(track.shown, track.followed, track.helped, track.hurt)
 

@@ -23,7 +23,7 @@ from langgraph_toolmem.atoms.atoms import (
     wordings_of,
 )
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.graph.operations import GOOD
+from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.search.embedders import clean
 
 MAX_SUPPORTS: Final = 32

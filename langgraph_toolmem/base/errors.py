@@ -77,7 +77,7 @@ class EmbedderChangedError(StorageError):
 
 
 def describe_error(error: BaseException) -> str:
-    """Return kind and place of an error, such as ``KeyError at langgraph_toolmem.graph.evidence:99``.
+    """Return kind and place of an error, such as ``KeyError at langgraph_toolmem.graph.tool_graph:99``.
 
     A `ConfigurationError` keeps its text: it concerns settings, and says what to do.
     """

@@ -142,7 +142,7 @@ if hasattr(os, "register_at_fork"):
 # --- one step's waits for remote stores ---
 
 
-class Waits:
+class StepBudget:
     """Seconds that a step has waited, one budget for all stores, and functions to call before the host continues."""
 
     def __init__(self) -> None:
@@ -150,12 +150,12 @@ class Waits:
         self.last: dict[Callable[[], None], None] = {}
 
 
-_STEP: ContextVar[Waits | None] = ContextVar("toolmem_step", default=None)
+_STEP: ContextVar[StepBudget | None] = ContextVar("toolmem_step", default=None)
 this_step = _STEP.get
 
 
 @contextmanager
-def step(waits: Waits) -> Iterator[None]:
+def step(waits: StepBudget) -> Iterator[None]:
     """Count waits in the block for a step."""
     token = _STEP.set(waits)
     try:
@@ -170,8 +170,8 @@ def step(waits: Waits) -> Iterator[None]:
 # --- async ---
 
 
-def twin(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
-    """Return the async variant of a method (``afinish = twin(finish)``): it runs the method in a worker thread.
+def async_variant(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
+    """Return the async variant of a method (``afinish = async_variant(finish)``), run in a worker thread.
 
     The method is looked up by name at each call, so that an override is followed.
     """

@@ -18,8 +18,8 @@ from typing import Any, Final
 from langchain_core.tools import BaseTool
 
 from langgraph_toolmem.base.checks import names_given, nearest
-from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.graph.operations import Record, ToolDescribed
+from langgraph_toolmem.graph.events import Record, ToolDescribed
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.runs.run import OWN_TOOLS
 from langgraph_toolmem.runs.tools import (
     EFFECTS,
@@ -102,7 +102,7 @@ class Catalogue:
 
     def __init__(
         self,
-        graph: EvidenceGraph,
+        graph: ToolGraph,
         given: Mapping[str, ToolSpec] | None,
         *,
         declarations: Declarations,

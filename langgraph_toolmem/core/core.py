@@ -15,18 +15,18 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.catalogue import Catalogue, Declarations, without_own
 from langgraph_toolmem.core.episodes import Episodes, EpisodesTable
-from langgraph_toolmem.core.events import Events
 from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.core.forgetting import Ages
 from langgraph_toolmem.core.holdout import Holdout
 from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.ledger import Ledger, LedgerTable
-from langgraph_toolmem.core.method import KeptRuns, Listener, Section
+from langgraph_toolmem.core.lifecycle import Lifecycle
+from langgraph_toolmem.core.method import Hooks, KeptRuns, Section
 from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import Users, check_namespace, keep_namespace
-from langgraph_toolmem.graph.evidence import Table
-from langgraph_toolmem.graph.operations import Forgotten
+from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.graph.state import Folds, RunState
+from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.graph.view import NewestRuns
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
@@ -76,14 +76,14 @@ class Core(Evidence):
         holdout: which of them run without the memory's say.
         ledger: what was shown to the model, whether it was followed, how that run ended.
         kept_runs: finished runs with their verdicts, from whichever method keeps them.
-        events: what happens to runs, and who is told.
+        lifecycle: learns from runs and calls the methods' hooks.
         listeners: the methods, in their order.
     """
 
     def __init__(
         self,
         path: str | Path | None,
-        listeners: Sequence[Listener],
+        listeners: Sequence[Hooks],
         *,
         tools: Iterable[ToolLike] | None,
         reads: Iterable[str],
@@ -125,7 +125,7 @@ class Core(Evidence):
         if store is not None:
             self.shared_log = SharedLog(store, self.graph_namespace, self.store, now=now, **limits)
         if self.folder is not None and not read_only and users.namespace != DEFAULT_NAMESPACE:
-            self.quietly(
+            self.log_and_continue(
                 "the namespace is not kept in the folder", partial(keep_namespace, self.folder, users.namespace)
             )
         what: dict[str, Any] = {"embedder": embedder, "client": chroma, "namespace": self.graph_namespace}
@@ -143,7 +143,7 @@ class Core(Evidence):
         self.kept_runs = KeptRuns()
         describe = None if read_only else lambda record: self.apply(None, record)
         self.catalogue = Catalogue(self.graph, specs, declarations=declarations, describe=describe, lock=self.lock)
-        self.events = Events(self, learned)
+        self.lifecycle = Lifecycle(self, learned)
         if self.folder is not None or store is not None:
             threads.at_fork(self)
 
@@ -162,7 +162,7 @@ class Core(Evidence):
         ]
         with ExitStack() as last:  # an interrupt leaves nothing open either
             for what, close in reversed(steps):
-                last.callback(self.quietly, f"{what} could not be closed", close)
+                last.callback(self.log_and_continue, f"{what} could not be closed", close)
 
     def forked(self) -> None:
         """Go on in a forked child: events are its own from here on; Chroma and the background are the parent's."""
@@ -201,7 +201,7 @@ class Core(Evidence):
         found: list[bool] = []
         if self.holdout.on:
             begins = lambda: found.append(self.holdout.begins(self.read(messages, thread_id)))  # noqa: E731 - one line
-            self.quietly("whether an episode is held out could not be told", begins)
+            self.log_and_continue("whether an episode is held out could not be told", begins)
         return any(found)
 
     def rows(self, kind: RowKind[T], method: str | None = None) -> Rows[T]:
@@ -222,13 +222,13 @@ class Core(Evidence):
         remote = self.vectors.remote
         problem = None if remote is None else remote.problem()
         found += [problem] if problem else []
-        self.quietly("the queue of background work could not be read", lambda: found.extend(self.jobs.queue.troubles()))
+        self.log_and_continue("could not read the job queue", lambda: found.extend(self.jobs.queue.troubles()))
         return found
 
-    def section_of(self, listener: Listener) -> Section | None:
+    def section_of(self, listener: Hooks) -> Section | None:
         """A method's part of the report; None if it has nothing to tell, or fails."""
         found: list[Section | None] = []
-        self.quietly(f"{listener.name} could not report", lambda: found.append(listener.report()))
+        self.log_and_continue(f"{listener.name} could not report", lambda: found.append(listener.report()))
         return found[0] if found else None
 
     def owner_of(self, run: str, user: str | None = None) -> str:

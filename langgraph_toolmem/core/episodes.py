@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import Forgotten, Operation, Record
+from langgraph_toolmem.graph.events import Event, Forgotten, Record
+from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.runs.run import Run, UserMessage
 
 MAX_THREADS: Final = 20_000
@@ -20,7 +20,7 @@ MAX_MESSAGES: Final = 1_000
 
 
 @dataclass(slots=True)
-class MessageSeen(Operation):
+class MessageSeen(Event):
     """A user message of a thread (digests), its episode, and the how manyth of the thread that is."""
 
     kind = "message_seen"
@@ -31,7 +31,7 @@ class MessageSeen(Operation):
 
 
 @dataclass(slots=True)
-class EpisodeOver(Operation):
+class EpisodeOver(Event):
     """An episode was answered, or reported as finished."""
 
     kind = "episode_over"
@@ -39,7 +39,7 @@ class EpisodeOver(Operation):
     episode: str
 
 
-def witness(thread_id: str, user: str | None) -> str:
+def contributor(thread_id: str, user: str | None) -> str:
     """A thread (digest) as a witness of values: users may have threads of one id."""
     return digest("run", thread_id, user) if user else digest("run", thread_id)
 
@@ -55,12 +55,12 @@ class EpisodesTable(Table):
     name = "episodes"
     parts = ("threads",)
 
-    def __init__(self, graph: EvidenceGraph) -> None:
+    def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.threads: dict[str, list[dict[str, Any]]] = {}
         self.at_forgetting: list[Callable[[], None]] = []
 
-    def handlers(self) -> Mapping[type[Operation], Handler]:
+    def handlers(self) -> Mapping[type[Event], Handler]:
         return {MessageSeen: self._see, EpisodeOver: self._end}
 
     def _thread(self, thread: str) -> list[dict[str, Any]]:
@@ -105,7 +105,7 @@ class Episodes:
         graph: its table is registered there.
     """
 
-    def __init__(self, graph: EvidenceGraph) -> None:
+    def __init__(self, graph: ToolGraph) -> None:
         self._table = graph.register(EpisodesTable)
 
     def at_forgetting(self, *what: Callable[[], None]) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from langgraph_toolmem.base.errors import NamespaceError, StorageError, log_failure
 from langgraph_toolmem.core.users import Users
-from langgraph_toolmem.graph.evidence import AUTHOR, COMMENT, SCORE, WEIGHT, Table
-from langgraph_toolmem.graph.operations import HOUR, Count, Forgotten, Record
+from langgraph_toolmem.graph.events import HOUR, Count, Forgotten, Record
+from langgraph_toolmem.graph.tool_graph import AUTHOR, COMMENT, SCORE, WEIGHT, Table
 from langgraph_toolmem.stores.events import EventStore
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Evidence:
         """Now, in hours since 1970."""
         return int(self.now() // HOUR)
 
-    def quietly(self, what: str, do: Callable[[], object]) -> Exception | None:
+    def log_and_continue(self, what: str, do: Callable[[], object]) -> Exception | None:
         """Does something that must not stop the caller; says once what failed, and returns the error."""
         try:
             do()
@@ -90,13 +90,13 @@ class Evidence:
             return error
         return None
 
-    def failed_quietly(self, what: str, error: Exception) -> None:
+    def log_failure_and_continue(self, what: str, error: Exception) -> None:
         """Says once that something failed that stops nobody."""
 
         def again() -> None:
             raise error
 
-        self.quietly(what, again)
+        self.log_and_continue(what, again)
 
     def refuse_if_closed(self) -> None:
         """Nothing is opened any more that nobody would close.

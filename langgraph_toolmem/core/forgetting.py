@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from langgraph_toolmem.base.checks import is_number
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError
-from langgraph_toolmem.core.episodes import Episodes, witness
+from langgraph_toolmem.core.episodes import Episodes, contributor
 from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.core.users import User, user_digest
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import HOUR, Forgotten, Operation, Record
+from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Record
+from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.stores.job_queue import Job
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ ANYBODY: Final = User(None, None, ())
 
 
 @dataclass(slots=True)
-class Heard(Operation):
+class LastSeen(Event):
     """Runs, requests and threads (digests) that were active in that hour since 1970; none to start keeping ages."""
 
     kind = "heard"
@@ -55,13 +55,13 @@ class AgesTable(Table):
         "began",
     )
 
-    def __init__(self, graph: EvidenceGraph) -> None:
+    def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.hours: dict[str, int] = {}
         self.began: int | None = None
 
-    def handlers(self) -> Mapping[type[Operation], Handler]:
-        return {Heard: self._hear}
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {LastSeen: self._hear}
 
     def _hear(self, names: list[str], hour: int) -> None:
         if self.began is None:
@@ -91,7 +91,7 @@ class Ages:
         known, hour = self._table.hours, learned.hour
         names = [learned.run, learned.thread, learned.state.user_key]
         new = [name for name in names if name and hour - known.get(name, hour - RENEWED) >= RENEWED]
-        return [Heard(new, hour)] if new else []
+        return [LastSeen(new, hour)] if new else []
 
     def older(self, before: float) -> set[str]:
         """Return the digests without activity since a time in seconds since 1970."""
@@ -100,10 +100,10 @@ class Ages:
             return set()
         with evidence.lock:
             if table.began is None:
-                evidence.apply(None, [Heard([], evidence.hour())])
+                evidence.apply(None, [LastSeen([], evidence.hour())])
             began, first = table.began or 0, int(before // HOUR)
             graph = evidence.graph
-            witnesses = (graph.value_witnesses, graph.pattern_witnesses)
+            witnesses = (graph.value_contributors, graph.pattern_contributors)
             threads = (cell[0] for each in witnesses for row in each.rows.values() for cell in row.values())
             names = {*graph.cases.cases, *graph.runs, *self._episodes.names(), *table.hours}.union(*threads)
             return {name for name in names if table.hours.get(name, began) < first}
@@ -154,7 +154,7 @@ class Forgetting:
     def thread(self, thread_id: str, user_id: str | None) -> int:
         core = self._core
         core.refresh(at_once=True)
-        others = core.events.others(thread_id, user_id)
+        others = core.lifecycle.others(thread_id, user_id)
         with core.lock:
             owners = {run: core.known_owner(run) for run in core.episodes.runs(thread_id)}
             mine = user_digest(user_id or None)
@@ -163,7 +163,7 @@ class Forgetting:
             whose = {mine, *(owner for run, owner in owners.items() if run not in others)}
             if not others:
                 whose.add(None)
-        gone = Forgotten(runs=known | {witness(thread_id, user or None) for user in whose})
+        gone = Forgotten(runs=known | {contributor(thread_id, user or None) for user in whose})
         places = {core.users.of(user_id).namespace} if user_id or not core.users.apart else set[tuple[str, ...]]()
         if not places:
             places = {place for run in known if (place := core.jobs.queue.place_of(run)[0]) is not None}

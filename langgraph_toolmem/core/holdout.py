@@ -13,8 +13,8 @@ from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.evidence import Evidence
-from langgraph_toolmem.graph.evidence import SCORE, EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import Forgotten, Operation, Record
+from langgraph_toolmem.graph.events import Event, Forgotten, Record
+from langgraph_toolmem.graph.tool_graph import SCORE, Handler, Table, ToolGraph
 from langgraph_toolmem.runs.run import Run, Turn
 
 MAX_EPISODES: Final = 20_000
@@ -23,7 +23,7 @@ HELD_OUT: Final = "this episode is held out, to see what the memory is worth: th
 
 
 @dataclass(slots=True)
-class EpisodeSpent(Operation):
+class EpisodeSpent(Event):
     """A model call of an episode with the memory (held: 0) or held out (1), and its tokens; calls is 0 as it begins."""
 
     kind = "episode_spent"
@@ -43,11 +43,11 @@ class HoldoutTable(Table):
     name = "holdout"
     parts = ("episodes",)
 
-    def __init__(self, graph: EvidenceGraph) -> None:
+    def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.episodes: dict[str, list[int]] = {}
 
-    def handlers(self) -> Mapping[type[Operation], Handler]:
+    def handlers(self) -> Mapping[type[Event], Handler]:
         return {EpisodeSpent: self._spend}
 
     def _spend(self, run: str, held: int, calls: int, tokens: int) -> None:

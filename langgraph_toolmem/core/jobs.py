@@ -27,7 +27,7 @@ from langgraph_toolmem.base.errors import InputError, StorageError, describe_err
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import this_step
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.graph.operations import Forgotten
+from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.stores.job_queue import Job, JobQueue
 from langgraph_toolmem.stores.remote import Remote
 
@@ -47,7 +47,7 @@ IDLE_SECONDS: Final = 2.0
 LINGER_SECONDS: Final = 30.0
 """… until none waited for so long: then it ends, and the next job or `Jobs.look` begins another."""
 CLOSE_SECONDS, FLUSH_SECONDS, BEFORE_FORGETTING = 5.0, 60.0, 1.0
-"""Waits for what is due; what is left after closing is done at the next opening."""
+"""StepBudget for what is due; what is left after closing is done at the next opening."""
 
 
 Do = Callable[[Sequence[Job]], object]

@@ -13,8 +13,8 @@ from threading import RLock
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.core.users import user_digest
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import GOOD, Forgotten, Operation, Record, Verdict
+from langgraph_toolmem.graph.events import GOOD, Event, Forgotten, Record, Verdict
+from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.runs.run import Turn
 
 MAX_TURNS: Final = 4_096
@@ -26,7 +26,7 @@ MAX_RECORDS: Final = 200_000
 FIGURES: Final = ("shown", "followed", "right", "runs", "helped", "hurt")
 
 
-class Track(NamedTuple):
+class ItemStats(NamedTuple):
     """The record of an item.
 
     Attributes:
@@ -43,14 +43,14 @@ class Track(NamedTuple):
     hurt: int = 0
 
 
-NO_TRACK: Final = Track()
+NO_TRACK: Final = ItemStats()
 _SHOWN, _FOLLOWED, _RIGHT, _HELPED, _HURT = range(5)
 ALL: Final = ""
 """The key of the sums over all items of a method."""
 
 
 @dataclass(slots=True)
-class Shown(Operation):
+class Shown(Event):
     """Items (by id) were shown to the model, each with the tool that it suggests, or None.
 
     `turn` is the key of the coming model turn; None if they were shown for the whole run.
@@ -65,7 +65,7 @@ class Shown(Operation):
 
 
 @dataclass(slots=True)
-class Followed(Operation):
+class Followed(Event):
     """The model followed these items of a method in a turn; right is 1 if that went well, otherwise 0."""
 
     kind = "followed"
@@ -78,7 +78,7 @@ class Followed(Operation):
 
 
 @dataclass(slots=True)
-class TracksDropped(Operation):
+class TracksDropped(Event):
     """Items that were deleted."""
 
     kind = "tracks_dropped"
@@ -94,7 +94,7 @@ class LedgerTable(Table):
         runs: run -> [user or "", {method: {id: counted feedback: None, its weight if good, minus its weight if bad}}].
         figures: method -> FIGURES: model turns with shown items, those in which an item was followed, in which that
             went well; runs whose feedback counts for items, good and bad ones.
-        records: method -> item -> the numbers of its `Track`; ALL: their sums.
+        records: method -> item -> the numbers of its `ItemStats`; ALL: their sums.
     """
 
     name = "ledger"
@@ -105,14 +105,14 @@ class LedgerTable(Table):
         "records",
     )
 
-    def __init__(self, graph: EvidenceGraph) -> None:
+    def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.turns: dict[str, dict[str, list[Any]]] = {}
         self.runs: dict[str, list[Any]] = {}
         self.figures: dict[str, dict[str, float]] = {}
         self.records: dict[str, dict[str, list[float]]] = {}
 
-    def handlers(self) -> Mapping[type[Operation], Handler]:
+    def handlers(self) -> Mapping[type[Event], Handler]:
         return {
             Shown: self._show,
             Followed: self._follow,
@@ -120,10 +120,10 @@ class LedgerTable(Table):
             TracksDropped: self._drop_tracks,
         }
 
-    def track(self, method: str, item: str) -> Track:
+    def track(self, method: str, item: str) -> ItemStats:
         """Return the record of an item in whole numbers >= 0: fractions of feedback count once they add up to one."""
         found = self.records.get(method, {}).get(item)
-        return NO_TRACK if found is None else Track(*(max(0, int(count + 1e-6)) for count in found))
+        return NO_TRACK if found is None else ItemStats(*(max(0, int(count + 1e-6)) for count in found))
 
     def figures_of(self, method: str) -> dict[str, float]:
         return self.figures.get(method) or dict.fromkeys(FIGURES, 0)
@@ -137,9 +137,9 @@ class LedgerTable(Table):
         self.figures.setdefault(method, dict.fromkeys(FIGURES, 0))[figure] += amount
 
     def _add(self, method: str, item: str, place: int, amount: float = 1) -> None:
-        records = self.records.setdefault(method, {ALL: [0] * len(Track._fields)})
+        records = self.records.setdefault(method, {ALL: [0] * len(ItemStats._fields)})
         for key in (item, ALL):
-            records.setdefault(key, [0] * len(Track._fields))[place] += amount
+            records.setdefault(key, [0] * len(ItemStats._fields))[place] += amount
         if len(records) > MAX_RECORDS:
             self._drop_tracks(method, [next(key for key in records if key != ALL)])
 
@@ -222,7 +222,7 @@ class LedgerTable(Table):
 class Ledger:
     """Records shown items and their outcome in the graph by `apply`. Safe to use from several threads."""
 
-    def __init__(self, graph: EvidenceGraph, apply: Callable[..., bool], lock: RLock) -> None:
+    def __init__(self, graph: ToolGraph, apply: Callable[..., bool], lock: RLock) -> None:
         self._graph = graph
         self._table = graph.register(LedgerTable)
         self._apply = apply
@@ -274,7 +274,7 @@ class Ledger:
     def tracked(self, method: str) -> bool:
         return bool(self._table.records.get(method))
 
-    def tracks(self, method: str, items: Iterable[str]) -> list[Track]:
+    def tracks(self, method: str, items: Iterable[str]) -> list[ItemStats]:
         """Return the records of items; for ALL the sums over the items of the method."""
         with self._lock:
             return [self._table.track(method, item) for item in items]

@@ -1,6 +1,6 @@
 """The protocol of a method: its hooks, the values that they get, and its part of the report.
 
-The core calls the hooks in the order of the memory's list (`Listener`). The five built-in methods use nothing that a
+The core calls the hooks in the order of the memory's list (`Hooks`). The five built-in methods use nothing that a
 method of your own could not use.
 
 =============  =============================================================================================
@@ -32,9 +32,9 @@ from langgraph_toolmem.runs.run import Run, Turn
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
     from langgraph_toolmem.graph.cases import Neighbour
-    from langgraph_toolmem.graph.evidence import Table
-    from langgraph_toolmem.graph.operations import Forgotten, Record
+    from langgraph_toolmem.graph.events import Forgotten, Record
     from langgraph_toolmem.graph.state import RunState
+    from langgraph_toolmem.graph.tool_graph import Table
     from langgraph_toolmem.runs.tools import ToolSpec
 
 logger = logging.getLogger("langgraph_toolmem.core.method")
@@ -229,7 +229,7 @@ class KeptRuns:
 # --- methods ---
 
 
-class Listener:
+class Hooks:
     """Hooks, called in the order of the memory's list. Override what you need; every default does nothing.
 
     `learned`, `ended`, `judged`, `close` and `report` run without the lock, and an error in one of them stops nobody.
@@ -295,8 +295,8 @@ class Listener:
         return None
 
 
-class Method(Listener):
-    """One idea on a memory. Override what you need of it and of `Listener`; every default does nothing.
+class Method(Hooks):
+    """One idea on a memory. Override what you need of it and of `Hooks`; every default does nothing.
 
     Attributes:
         name: attribute of the memory; prefix of what it keeps.

@@ -25,17 +25,17 @@ from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import InputError, StorageError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import this_step
-from langgraph_toolmem.core.ledger import ALL, Track
+from langgraph_toolmem.core.ledger import ALL, ItemStats
 from langgraph_toolmem.core.users import User, Users
 from langgraph_toolmem.search.embedders import clean
 from langgraph_toolmem.stores.chroma import REFRESH_SECONDS
 from langgraph_toolmem.stores.remote import NoAnswerError
 from langgraph_toolmem.stores.vectors import PART, Hit, VectorItem, VectorStore
-from langgraph_toolmem.stores.vectors import Near as Near
+from langgraph_toolmem.stores.vectors import SearchHit as SearchHit
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.ledger import Ledger
-    from langgraph_toolmem.graph.operations import Forgotten
+    from langgraph_toolmem.graph.events import Forgotten
 
 logger = logging.getLogger("langgraph_toolmem.rows")
 
@@ -103,7 +103,7 @@ class RowKind(ABC, Generic[T]):
         None: nothing."""
         return item if getattr(item, "time", before) >= before else None
 
-    def tracked(self, item: T, track: Track, others: Track) -> T:
+    def tracked(self, item: T, track: ItemStats, others: ItemStats) -> T:
         """The item with its record.
 
         Args:
@@ -317,7 +317,7 @@ class Rows(Generic[T]):
         part: str = "",
         fits: Callable[[T], bool] | None = None,
         enough: int | None = None,
-    ) -> list[Near[T]]:
+    ) -> list[SearchHit[T]]:
         """Return the `k` items whose texts are most similar to `query`, best first; retired ones are left out.
 
         Args:
@@ -338,7 +338,7 @@ class Rows(Generic[T]):
             rows = place.store.query(name, vector, k=count, part=part, read=self._read_row)
             tracked = self._tracked([(each.id, each.item) for each in rows], user)
             found = [
-                Near(item, key, each.similarity)
+                SearchHit(item, key, each.similarity)
                 for each, (key, item) in zip(rows, tracked, strict=True)
                 if not self.kind.retired(item) and (fits is None or fits(item))
             ]
@@ -450,7 +450,7 @@ class Rows(Generic[T]):
             return batch
         whole, *tracks = self._ledger.tracks(self.method, [ALL, *(self.key(key, user) for key, _ in batch)])
         return [
-            (key, self.kind.tracked(item, track, Track(*(a - b for a, b in zip(whole, track, strict=True)))))
+            (key, self.kind.tracked(item, track, ItemStats(*(a - b for a, b in zip(whole, track, strict=True)))))
             for (key, item), track in zip(batch, tracks, strict=True)
         ]
 

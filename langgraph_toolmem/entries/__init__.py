@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.base.threads import twin
+from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.policy import RecallPolicy
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.entries.recollection import RecalledEntry, Recollection
     from langgraph_toolmem.entries.rows import EntryRows
-    from langgraph_toolmem.graph.operations import Forgotten
+    from langgraph_toolmem.graph.events import Forgotten
     from langgraph_toolmem.turn.ask import Asking
 
 logger = logging.getLogger("langgraph_toolmem.entries")
@@ -243,7 +243,7 @@ class Entries(Method):
         try:
             found = self.keeping.recall(query, user, **how)
         except StorageError as error:
-            self.core.failed_quietly("entries could not be read", error)
+            self.core.log_failure_and_continue("entries could not be read", error)
             return Recollection(missing=f"past runs could not be read ({describe_error(error)})")
         recollection = Recollection(tuple(grouped(found)))
         if seen := recollection.entries[: fitting(recollection, budget)]:
@@ -251,7 +251,12 @@ class Entries(Method):
             self.core.ledger.shown(self.name, items, run=run.digest, user_id=user_id)
         return recollection
 
-    arecall, aranked, apreferences, arecollect = twin(recall), twin(ranked), twin(preferences), twin(recollect)
+    arecall, aranked, apreferences, arecollect = (
+        async_variant(recall),
+        async_variant(ranked),
+        async_variant(preferences),
+        async_variant(recollect),
+    )
 
     # --- what happens ---
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import as_text, digest, shortened
-from langgraph_toolmem.graph.operations import GOOD
+from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.runs.messages import Status
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn
 from langgraph_toolmem.search.embedders import clean

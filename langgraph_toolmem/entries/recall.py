@@ -15,7 +15,7 @@ from langgraph_toolmem.entries.ranker import Candidate
 from langgraph_toolmem.entries.recollection import RecalledEntry
 from langgraph_toolmem.entries.rows import JUDGED, UNJUDGED, EntryRows
 from langgraph_toolmem.entries.weights import Weights
-from langgraph_toolmem.stores.vectors import Near
+from langgraph_toolmem.stores.vectors import SearchHit
 from langgraph_toolmem.words import wording
 
 LONGLIST: Final = 32
@@ -132,7 +132,7 @@ def _weights(sample: Sequence[Entry]) -> Weights:
     return Weights([wording.terms(entry.query) for entry in sample], signatures)
 
 
-def _candidate(near: Near[Entry]) -> Candidate:
+def _candidate(near: SearchHit[Entry]) -> Candidate:
     entry = near.item
     tools = tuple(call.tool for call in entry.calls)
     return Candidate(entry.id, entry.query, tools, "good" if entry.good else "", near.similarity)

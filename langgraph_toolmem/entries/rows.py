@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import shortened
-from langgraph_toolmem.core.ledger import NO_TRACK, Track
+from langgraph_toolmem.core.ledger import NO_TRACK, ItemStats
 from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, entry_id, joined, judged, settled
@@ -55,7 +55,7 @@ class EntryKind(RowKind[Entry]):
             return None
         return joined(old, new)
 
-    def tracked(self, item: Entry, track: Track, others: Track) -> Entry:
+    def tracked(self, item: Entry, track: ItemStats, others: ItemStats) -> Entry:
         """See `RowKind`."""
         if track == NO_TRACK:
             return item

@@ -164,9 +164,9 @@ class Reflection(Step[Entries]):
             except Exception as error:  # noqa: BLE001 - the run is kept all the same
                 self.failed(error)
         core = self.core
-        new = core.events.finish(call.messages, thread_id=call.thread_id, success=score, user_id=call.user_id)
+        new = core.lifecycle.finish(call.messages, thread_id=call.thread_id, success=score, user_id=call.user_id)
         if self._wait:
-            core.quietly("what waits to be written cannot be waited for", core.jobs.flush)
+            core.log_and_continue("what waits to be written cannot be waited for", core.jobs.flush)
         notes: dict[str, Any] = {"toolmem.learned_turns": new}
         notes |= {} if score is None else {"toolmem.score": score}
         return Said(event={"score": score, "learned_turns": new}, notes=notes)

@@ -9,12 +9,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.graph import operations as op
+from langgraph_toolmem.graph import events as op
 from langgraph_toolmem.graph.cases import MAX_CALLS, Neighbour
-from langgraph_toolmem.graph.evidence import COLUMNS, MAX_SOURCES, EvidenceGraph
-from langgraph_toolmem.graph.operations import Record
+from langgraph_toolmem.graph.events import Record
 from langgraph_toolmem.graph.sources import MISSING, discover, evaluate
 from langgraph_toolmem.graph.state import WORDS, RunState, paper_window, parallel, slot_key, windows
+from langgraph_toolmem.graph.tool_graph import COLUMNS, MAX_SOURCES, ToolGraph
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit
@@ -81,7 +81,7 @@ def turn_digest(turn: Turn) -> str:
 
 
 def learn_turn(
-    graph: EvidenceGraph,
+    graph: ToolGraph,
     state: RunState,
     turn: Turn,
     *,
@@ -175,7 +175,7 @@ def _learn_outcome(tools: list[str], step: ExecutedCall) -> Record:
 
 
 def _learn_arguments(
-    graph: EvidenceGraph,
+    graph: ToolGraph,
     state: RunState,
     step: ExecutedCall,
     properties: Mapping[str, Any],
@@ -227,7 +227,7 @@ def varying(steps: Sequence[ExecutedCall]) -> str:
     return differ[0] if len(differ) == 1 else ""
 
 
-def _learn_group(graph: EvidenceGraph, state: RunState, steps: Sequence[ExecutedCall], user: str | None) -> Record:
+def _learn_group(graph: ToolGraph, state: RunState, steps: Sequence[ExecutedCall], user: str | None) -> Record:
     # sources of the values of parallel calls of one tool
     parameter = varying(steps)
     if not parameter:
@@ -267,7 +267,7 @@ def may_be_from_output(value: Any, text: str, state: RunState) -> bool:
 
 
 def _judge_dynamic(
-    graph: EvidenceGraph, parameter: str, slot: str, previous: str, same_tool: list[Neighbour], truth: str
+    graph: ToolGraph, parameter: str, slot: str, previous: str, same_tool: list[Neighbour], truth: str
 ) -> dict[str, int]:
     # sources whose content changes as the memory grows: constants, and the nearest past request
     judged = {name: int(canon(value) == truth) for name, value in constants(graph, slot, previous).items()}
@@ -276,7 +276,7 @@ def _judge_dynamic(
     return judged
 
 
-def constants(graph: EvidenceGraph, slot: str, previous: str) -> dict[str, Any]:
+def constants(graph: ToolGraph, slot: str, previous: str) -> dict[str, Any]:
     """Return the most frequent value of a slot: overall (``c``) and after the previous symbol (``cp``)."""
     found: dict[str, Any] = {}
     for name, key in (("c", slot), ("cp", f"{slot}\x1e{previous}")):

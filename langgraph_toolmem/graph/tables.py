@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Callable
 from typing import Final
 
-from langgraph_toolmem.graph.operations import Forgotten
+from langgraph_toolmem.graph.events import Forgotten
 
 MAX_SUCCESSORS: Final = 12
 """Successors kept per context; a new one replaces the rarest."""
@@ -55,7 +55,7 @@ class CountTable:
             del self.rows[key]
 
 
-class WitnessTable:
+class ContributorTable:
     """``key -> item -> contributors``: up to `enough` different runs and users each.
 
     The smallest digests stay, so that the result does not depend on the order of arrival.

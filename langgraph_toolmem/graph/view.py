@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from langgraph_toolmem.graph.evidence import HIT, MISS, OPEN, EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import Count, Forgotten, Operation, Record
+from langgraph_toolmem.graph.events import Count, Event, Forgotten, Record
 from langgraph_toolmem.graph.state import PARALLEL, SEPARATOR, WORDS
+from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, Handler, Table, ToolGraph
 
 START = "<start>"
 """Source of an edge to the first tool of a run."""
@@ -77,7 +77,7 @@ class GraphView:
         return sum(counts.calls for counts in self.tools.values())
 
 
-def view_of(graph: EvidenceGraph) -> GraphView:
+def view_of(graph: ToolGraph) -> GraphView:
     """Copy tools, edges between consecutive calls (and from the start), and sources of arguments."""
     tools = {
         name: ToolCounts(int(entry.get("ok", 0)), int(entry.get("failed", 0)))
@@ -99,7 +99,7 @@ def view_of(graph: EvidenceGraph) -> GraphView:
     return GraphView(tools=tools, edges=edges, dataflow=_flows(graph))
 
 
-def _flows(graph: EvidenceGraph) -> list[FlowView]:
+def _flows(graph: ToolGraph) -> list[FlowView]:
     flows = []
     for slot, sources in graph.sources.rows.items():
         if "\x1e" in slot:
@@ -124,7 +124,7 @@ MAX_NEWEST: Final = 100
 
 
 @dataclass(slots=True)
-class RunCounted(Operation):
+class RunCounted(Event):
     """Amounts that a turn of a run, at a time in seconds since 1970, added to the hourly counters."""
 
     kind = "run_counted"
@@ -152,11 +152,11 @@ class NewestRuns(Table):
     name = "newest_runs"
     parts = ("runs",)
 
-    def __init__(self, graph: EvidenceGraph) -> None:
+    def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.runs: dict[str, list[Any]] = {}
 
-    def handlers(self) -> Mapping[type[Operation], Handler]:
+    def handlers(self) -> Mapping[type[Event], Handler]:
         return {RunCounted: self._count}
 
     def _count(self, run: str, when: float, counted: dict[str, float]) -> None:

@@ -35,12 +35,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.base.threads import twin
+from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.catalogue import suggested, undeclared_line
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section
-from langgraph_toolmem.graph.evidence import Table
-from langgraph_toolmem.graph.operations import Count, ToolCount
+from langgraph_toolmem.graph.events import Count, ToolCount
 from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.inertia import calibrated, guards, paper
 from langgraph_toolmem.inertia.budget import SHADOWED, Budget, Checked
 from langgraph_toolmem.inertia.candidates import NEIGHBOURS
@@ -62,7 +62,7 @@ from langgraph_toolmem.search.similarity import DescriptionSimilarity
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
     from langgraph_toolmem.graph.cases import Neighbour
-    from langgraph_toolmem.graph.operations import Record
+    from langgraph_toolmem.graph.events import Record
     from langgraph_toolmem.runs.tools import ToolSpec
 
 REVIEWED: Final = 0.9
@@ -148,7 +148,7 @@ class Inertia(Method):
             state, thought = core.state_of(run), run.thought
             return self.decide(state, thought=thought, policy=policy or self.policy, user=user.digest)[0]
 
-    apredict, aexplain = twin(predict), twin(explain)
+    apredict, aexplain = async_variant(predict), async_variant(explain)
 
     def begin_turn(
         self,
@@ -186,7 +186,7 @@ class Inertia(Method):
         with core.lock:
             if tools is not None:
                 core.catalogue.adopt(tools)
-            state, _ = core.events.learn(run, user, specs=tools, inertia={"policy": chosen})
+            state, _ = core.lifecycle.learn(run, user, specs=tools, inertia={"policy": chosen})
             if not run.awaiting_model or run.next_key is None:
                 return Decision(None, _not_our_turn(run))
             self._log_declarations(chosen, tools)

@@ -8,10 +8,10 @@ from itertools import compress
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.graph.cases import Neighbour
-from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
 from langgraph_toolmem.graph.learning import constants, decode_value, may_be_from_output, pattern_of
 from langgraph_toolmem.graph.sources import MISSING, evaluate, is_template
 from langgraph_toolmem.graph.state import PARALLEL, RunState, slot_key
+from langgraph_toolmem.graph.tool_graph import HIT, MISS, ToolGraph
 from langgraph_toolmem.runs.values import ABSENT, canon, fit
 from langgraph_toolmem.words.text import shape_of
 
@@ -40,7 +40,7 @@ class Filled(NamedTuple):
 
 
 def fill(
-    graph: EvidenceGraph,
+    graph: ToolGraph,
     state: RunState,
     tool: str,
     properties: Mapping[str, Any],
@@ -78,7 +78,7 @@ def fill(
 
 
 def _offers(
-    graph: EvidenceGraph,
+    graph: ToolGraph,
     state: RunState,
     tool: str,
     parameter: str,
@@ -131,9 +131,7 @@ def _offers(
     return [_filled(value, backing, parameter, same_tool, texts) for value, backing in ranked[:FILLINGS]]
 
 
-def fill_each(
-    graph: EvidenceGraph, state: RunState, group: str, properties: Mapping[str, Any]
-) -> list[tuple[str, Filled]]:
+def fill_each(graph: ToolGraph, state: RunState, group: str, properties: Mapping[str, Any]) -> list[tuple[str, Filled]]:
     """The values with which one tool is called several times at once, likeliest parameter first.
 
     Args:
@@ -165,7 +163,7 @@ def fill_each(
 
 
 def may_offer(
-    graph: EvidenceGraph, state: RunState, tool: str, parameter: str, value: Any, schema: Any, user: str | None
+    graph: ToolGraph, state: RunState, tool: str, parameter: str, value: Any, schema: Any, user: str | None
 ) -> bool:
     """Whether a value of another run may stand in a call of this one: it is shown in this run, or a constant of the
     tool, not of somebody (see `_may_use`)."""
@@ -240,7 +238,7 @@ def _precision(overall: list[float] | None, here: list[float] | None) -> float:
     return p
 
 
-def _may_use(graph: EvidenceGraph, state: RunState, slot: str, value: Any, schema: Any, user: str | None) -> bool:
+def _may_use(graph: ToolGraph, state: RunState, slot: str, value: Any, schema: Any, user: str | None) -> bool:
     """No leaks: a value that is not this run's own must be a constant of the tool or of enough other runs."""
     if value is ABSENT or isinstance(value, bool):
         return True
@@ -249,4 +247,4 @@ def _may_use(graph: EvidenceGraph, state: RunState, slot: str, value: Any, schem
     pattern = pattern_of(value, state)
     if pattern.isdigit() and len(pattern) >= ID_DIGITS:
         return False  # an id that nothing in this run shows, whoever had it before
-    return not pattern or graph.pattern_witnesses.is_public(slot, pattern, user)
+    return not pattern or graph.pattern_contributors.is_public(slot, pattern, user)

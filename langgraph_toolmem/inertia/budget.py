@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from langgraph_toolmem.base.intervals import interval, lower_limit
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import Operation
+from langgraph_toolmem.graph.events import Event
+from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 
 CAPACITY: Final = 3.0
@@ -66,7 +66,7 @@ SHADOWED, AUDITED = 1, 2
 
 
 @dataclass(slots=True)
-class Checked(Operation):
+class Checked(Event):
     """A call that would have been made was held against what the model did.
 
     Attributes:
@@ -90,7 +90,7 @@ class Checked(Operation):
 
 
 @dataclass(slots=True)
-class Acted(Operation):
+class Acted(Event):
     """A call was made without the model.
 
     Attributes:
@@ -125,7 +125,7 @@ class Budget(Table):
         "checks",
     )
 
-    def __init__(self, graph: EvidenceGraph) -> None:
+    def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.blocks: dict[str, dict[str, list[float]]] = {READS: {}, WRITES: {}}
         self.record: dict[str, list[float]] = {READS: [0] * 5, WRITES: [0] * 5}
@@ -133,7 +133,7 @@ class Budget(Table):
         self._folded: dict[tuple[tuple[str, ...], float], tuple[int, float, int]] = {}  # until a cell or block is new
         self._drifts: dict[str, float] = {}  # until a check is
 
-    def handlers(self) -> Mapping[type[Operation], Handler]:
+    def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
         return {Checked: self._check, Acted: self._act}
 

@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 from langgraph_toolmem.base.intervals import percentage
 from langgraph_toolmem.core.method import TextTable
 from langgraph_toolmem.graph.cases import Neighbour
-from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
 from langgraph_toolmem.graph.sources import describe
 from langgraph_toolmem.graph.state import CUT, PARALLEL, SEPARATOR, START, USER, WORDS, RunState
 from langgraph_toolmem.graph.tables import CountTable
+from langgraph_toolmem.graph.tool_graph import HIT, MISS, ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.candidates import Candidate, candidates
 from langgraph_toolmem.inertia.cases import ASKED, Cases
@@ -43,7 +43,7 @@ class Tables(NamedTuple):
 
 
 def decide(
-    graph: EvidenceGraph,
+    graph: ToolGraph,
     state: RunState,
     neighbours: Sequence[Neighbour],
     *,
@@ -159,7 +159,7 @@ def _refused(
     *,
     specs: Mapping[str, ToolSpec],
     policy: InertiaPolicy,
-    graph: EvidenceGraph,
+    graph: ToolGraph,
     state: RunState,
 ) -> str:
     """Why a candidate is not proposed; "" if it is."""
@@ -212,7 +212,7 @@ def tool_in_words(name: str) -> str:
 
 
 def _evidence(
-    graph: EvidenceGraph,
+    graph: ToolGraph,
     rules: CountTable,
     state: RunState,
     candidate: Candidate,

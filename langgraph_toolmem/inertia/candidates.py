@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any, Final
 
 from langgraph_toolmem.graph.cases import Neighbour
-from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, windows
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.arguments import Filled, fill, fill_each, may_offer
 from langgraph_toolmem.inertia.contexts import CallContexts, call_key
 from langgraph_toolmem.inertia.proposal import calls_text
@@ -94,7 +94,7 @@ def _following(tool: str, each: str) -> str | None:
 
 
 def next_tools(
-    graph: EvidenceGraph, state: RunState, neighbours: Sequence[Neighbour]
+    graph: ToolGraph, state: RunState, neighbours: Sequence[Neighbour]
 ) -> tuple[dict[str, float], float, str]:
     """The distribution of what comes next: tools, WORDS, PARALLEL.
 
@@ -131,7 +131,7 @@ def next_tools(
 
 
 def candidates(
-    graph: EvidenceGraph,
+    graph: ToolGraph,
     contexts: CallContexts,
     state: RunState,
     neighbours: Sequence[Neighbour],

@@ -30,9 +30,9 @@ from typing import Any, Final
 from langgraph_toolmem.base.intervals import at_most, lower_limit
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.method import LearnedTurn
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import Forgotten, Operation, Record
+from langgraph_toolmem.graph.events import Event, Forgotten, Record
 from langgraph_toolmem.graph.state import SEPARATOR, WORDS, RunState
+from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.runs.run import ExecutedCall
 
 LOOKBACK: Final = 4
@@ -78,7 +78,7 @@ _EPOCH: Final = date(1970, 1, 1).toordinal()
 
 
 @dataclass(slots=True)
-class CaseSeen(Operation):
+class CaseSeen(Event):
     """The model was asked where a tool was the best guess.
 
     Attributes:
@@ -108,7 +108,7 @@ class CaseSeen(Operation):
 
 
 @dataclass(slots=True)
-class OutputSeen(Operation):
+class OutputSeen(Event):
     """Categorical facts of one output: each place counts how many values it takes."""
 
     kind = "output_seen"
@@ -241,14 +241,14 @@ class Cases(Table):
         "places",
     )
 
-    def __init__(self, graph: EvidenceGraph) -> None:
+    def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self._pairs: dict[str, _Pair] = {}
         self.places: dict[str, list[Any]] = {}
         self._kinds: dict[str, bool] = {}
         self._version = 0
 
-    def handlers(self) -> Mapping[type[Operation], Handler]:
+    def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
         return {CaseSeen: self._add, OutputSeen: self._see}
 

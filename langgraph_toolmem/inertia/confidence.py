@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from langgraph_toolmem.base import threads
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import Operation
+from langgraph_toolmem.graph.events import Event
+from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +44,7 @@ def log_odds(p: float) -> float:
 
 
 @dataclass(slots=True)
-class Weighed(Operation):
+class Weighed(Event):
     """Candidates were weighed, and what the model did is known.
 
     Attributes:
@@ -71,12 +71,12 @@ class Examples(Table):
         "seen",
     )
 
-    def __init__(self, graph: EvidenceGraph) -> None:
+    def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.examples: list[list[Any]] = []
         self.seen = 0
 
-    def handlers(self) -> Mapping[type[Operation], Handler]:
+    def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
         return {Weighed: self._add}
 

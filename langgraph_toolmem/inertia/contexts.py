@@ -1,7 +1,7 @@
 """Whole calls, tool and arguments, by the concrete calls before them: what loops, devices and menus repeat.
 
 A back-off n-gram over calls as they stand, beside the counts of tools (`graph.state.windows`) and the sources of single
-arguments. What one user's call held is offered to others only once enough of them made it (`WitnessTable`).
+arguments. What one user's call held is offered to others only once enough of them made it (`ContributorTable`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import Forgotten, Operation
+from langgraph_toolmem.graph.events import Event, Forgotten
 from langgraph_toolmem.graph.state import START, WORDS, RunState, parallel
-from langgraph_toolmem.graph.tables import CountTable, WitnessTable
+from langgraph_toolmem.graph.tables import ContributorTable, CountTable
+from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.values import canon_args
 
@@ -38,7 +38,7 @@ MAX_NOISE: Final = 0.75
 
 
 @dataclass(slots=True)
-class CallFollowed(Operation):
+class CallFollowed(Event):
     """A call was made after these contexts.
 
     Attributes:
@@ -82,12 +82,12 @@ class CallContexts(Table):
         "known",
     )
 
-    def __init__(self, graph: EvidenceGraph) -> None:
+    def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.followed = CountTable(MAX_CONTEXTS)
-        self.known = WitnessTable(MAX_KNOWN, max_items=1)
+        self.known = ContributorTable(MAX_KNOWN, max_items=1)
 
-    def handlers(self) -> Mapping[type[Operation], Handler]:
+    def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
         return {CallFollowed: self._add}
 
@@ -147,7 +147,7 @@ def call_key(tool: str, args: str) -> str:
     return digest("followed", tool, args)
 
 
-def followed(state: RunState, turn: Turn, thread: str, user: str | None) -> list[Operation]:
+def followed(state: RunState, turn: Turn, thread: str, user: str | None) -> list[Event]:
     """The operations that teach what a turn of the model did after the calls before it."""
     if turn.chosen_by != "model":
         return []

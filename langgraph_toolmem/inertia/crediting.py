@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.graph.operations import Count, Record, ToolCount
+from langgraph_toolmem.graph.events import Count, Record, ToolCount
 from langgraph_toolmem.graph.state import WORDS, RunState, windows
 from langgraph_toolmem.inertia.budget import AUDITED, SHADOWED, Acted, Checked
 from langgraph_toolmem.inertia.confidence import Weighed

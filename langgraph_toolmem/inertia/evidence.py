@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from langgraph_toolmem.graph.evidence import HIT, MISS, OPEN, TURNS_OPEN, EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import Forgotten, Operation
+from langgraph_toolmem.graph.events import Event, Forgotten
 from langgraph_toolmem.graph.state import SEPARATOR
 from langgraph_toolmem.graph.tables import CountTable
+from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, TURNS_OPEN, Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX
 
 MAX_RULES: Final = 40_000
@@ -17,7 +17,7 @@ MAX_OPEN: Final = 4_096
 
 
 @dataclass(slots=True)
-class RulesJudged(Operation):
+class RulesJudged(Event):
     """A predicted call was exactly what the model did (1) or not (0), for each of its rules, coarse to fine."""
 
     kind = "rules_judged"
@@ -26,7 +26,7 @@ class RulesJudged(Operation):
 
 
 @dataclass(slots=True)
-class TurnOpened(Operation):
+class TurnOpened(Event):
     """A model turn begins that nobody may ever report the end of.
 
     Attributes:
@@ -50,7 +50,7 @@ class TurnOpened(Operation):
 
 
 @dataclass(slots=True)
-class TurnClosed(Operation):
+class TurnClosed(Event):
     """The end of a turn was seen, or nobody waits for it any more."""
 
     kind = "turn_closed"
@@ -110,13 +110,13 @@ class InertiaEvidence(Table):
         "closed_turns",
     )
 
-    def __init__(self, graph: EvidenceGraph) -> None:
+    def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.rules = CountTable(MAX_RULES, width=2, max_items=1)
         self.open_turns: dict[str, TurnOpened] = {}
         self.closed_turns: dict[str, None] = {}
 
-    def handlers(self) -> Mapping[type[Operation], Handler]:
+    def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
         return {RulesJudged: self._judge, TurnOpened: self._open, TurnClosed: self._close}
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from langgraph_toolmem.graph.cases import Neighbour
-from langgraph_toolmem.graph.evidence import HIT, MISS
 from langgraph_toolmem.graph.sources import MARKS
 from langgraph_toolmem.graph.state import WORDS, RunState
 from langgraph_toolmem.graph.tables import CountTable
+from langgraph_toolmem.graph.tool_graph import HIT, MISS
 from langgraph_toolmem.inertia.candidates import Candidate
 from langgraph_toolmem.inertia.confidence import Floats, log_odds
 from langgraph_toolmem.runs.values import ABSENT, canon

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from langgraph_toolmem.base.checks import nearest
-from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.policy import NAMES_OF_TOOLS, InertiaPolicy
 from langgraph_toolmem.runs.tools import SideEffects, ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon_args
@@ -28,7 +28,7 @@ def refusal(
     *,
     specs: Mapping[str, ToolSpec],
     policy: InertiaPolicy,
-    graph: EvidenceGraph,
+    graph: ToolGraph,
     state: RunState,
 ) -> str:
     """Why a call must not be made by a shortcut; "" if it may."""

@@ -24,9 +24,9 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.graph.cases import CaseIndex, Neighbour
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import Operation
+from langgraph_toolmem.graph.events import Event
 from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.candidates import Candidate
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.words.split import STOP_WORDS, words
@@ -76,7 +76,7 @@ SAME: Final = Unlike(0.0)
 
 
 @dataclass(slots=True)
-class RequestCompared(Operation):
+class RequestCompared(Event):
     """A prediction of a tool was right in a model turn, before a request that was so unlike those before (`Unlike`)."""
 
     kind = "request_compared"
@@ -95,11 +95,11 @@ class NoveltyRecord(Table):
     name = "novelty"
     parts = ("spread",)
 
-    def __init__(self, graph: EvidenceGraph) -> None:
+    def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.spread: dict[str, list[list[float]]] = {}
 
-    def handlers(self) -> Mapping[type[Operation], Handler]:
+    def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
         return {RequestCompared: self._add}
 

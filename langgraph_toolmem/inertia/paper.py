@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from langgraph_toolmem.base.errors import log_failure
-from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
 from langgraph_toolmem.graph.sources import MISSING, describe, evaluate
 from langgraph_toolmem.graph.state import SEPARATOR, RunState, paper_window, slot_key
 from langgraph_toolmem.graph.tables import CountTable
+from langgraph_toolmem.graph.tool_graph import HIT, MISS, ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.guards import may_write, refusal
 from langgraph_toolmem.inertia.policy import EnvironmentAdapter, PaperPolicy
@@ -41,7 +41,7 @@ MAX_SAID: Final = 100
 failures_logged: set[tuple[str, str]] = set()
 
 
-def weights(graph: EvidenceGraph, tools: list[str], k: int) -> dict[str, float]:
+def weights(graph: ToolGraph, tools: list[str], k: int) -> dict[str, float]:
     """w(c) per tool seen after the last k tools.
 
     What the model chose counts +1. What the shortcut chose is feedback: its failures lower the weight, its
@@ -66,7 +66,7 @@ def weights(graph: EvidenceGraph, tools: list[str], k: int) -> dict[str, float]:
 
 
 def scores(
-    graph: EvidenceGraph, tools: list[str], intuition: str, similarity: Similarity, policy: PaperPolicy
+    graph: ToolGraph, tools: list[str], intuition: str, similarity: Similarity, policy: PaperPolicy
 ) -> list[tuple[float, str]]:
     """CIPS of every candidate, best first. Tools with equal scores are in alphabetical order."""
     found = weights(graph, tools, policy.window)
@@ -83,7 +83,7 @@ def scores(
 
 
 def fill(
-    graph: EvidenceGraph, state: RunState, spec: ToolSpec, policy: PaperPolicy
+    graph: ToolGraph, state: RunState, spec: ToolSpec, policy: PaperPolicy
 ) -> tuple[dict[str, Any], dict[str, str]] | str:
     """Arguments in the paper's order of trust: dataflow, environment, heuristic.
 
@@ -161,7 +161,7 @@ def _from_goal(parameter: str, schema: Mapping[str, Any], state: RunState) -> An
 
 
 def decide(
-    graph: EvidenceGraph,
+    graph: ToolGraph,
     state: RunState,
     *,
     rules: CountTable,
@@ -239,7 +239,7 @@ def pace(policy: PaperPolicy, chosen_by: Sequence[str]) -> str:
 
 
 def _recovery(
-    graph: EvidenceGraph,
+    graph: ToolGraph,
     rules: CountTable,
     budget: Budget,
     state: RunState,

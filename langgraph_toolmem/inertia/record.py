@@ -12,9 +12,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final
 
-from langgraph_toolmem.graph.evidence import HIT, MISS
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tables import CountTable
+from langgraph_toolmem.graph.tool_graph import HIT, MISS
 from langgraph_toolmem.inertia.candidates import Candidate
 
 STRENGTH: Final = 4.0

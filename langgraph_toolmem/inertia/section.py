@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.core.catalogue import suggested, undeclared_line
 from langgraph_toolmem.core.method import Section, TextTable
-from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.budget import Budget, figures_in_words
 from langgraph_toolmem.inertia.calibrated import rules_table
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, RuleRecord
@@ -45,7 +45,7 @@ class Unskipped(NamedTuple):
 
 
 def unskipped(
-    graph: EvidenceGraph,
+    graph: ToolGraph,
     budget: Budget,
     rules: Iterable[RuleRecord],
     policy: InertiaPolicy,
@@ -113,7 +113,7 @@ def _why(
 
 
 def section_of(
-    graph: EvidenceGraph,
+    graph: ToolGraph,
     evidence: InertiaEvidence,
     budget: Budget,
     policy: InertiaPolicy,

@@ -26,11 +26,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.threads import twin
+from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.graph.evidence import Table
+from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.navigator.arguments import check_aliases, check_names, check_plan, check_search
 from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.links import check_scorer
@@ -43,7 +43,7 @@ from langgraph_toolmem.navigator.tool_search.hit import TARGETS, ToolHit, target
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.method import PastRuns
-    from langgraph_toolmem.graph.operations import Forgotten, Record
+    from langgraph_toolmem.graph.events import Forgotten, Record
     from langgraph_toolmem.navigator.decide.recording import DecisionLog
     from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
     from langgraph_toolmem.navigator.plan.chains import Chain, Plan
@@ -144,7 +144,7 @@ class Navigator(GraphEvolution, Method):
         target: str | None = None,
         user_id: str | None = None,
     ) -> list[ToolHit]:
-        """Async twin of `search`; an embedder is asked by its async methods."""
+        """Async variant of `search`; an embedder is asked by its async methods."""
         check_search(query, k, available, target)
         return await self.tool_search.asearch(query, k, available=available, target=target, user_id=user_id)
 
@@ -277,9 +277,9 @@ class Navigator(GraphEvolution, Method):
                 budget=budget,
             )
 
-    aplan, areroute, aprune = twin(plan), twin(reroute), twin(GraphEvolution.prune)
-    arestore, apruned = twin(GraphEvolution.restore), twin(GraphEvolution.pruned)
-    apropagate = twin(GraphEvolution.propagate)
+    aplan, areroute, aprune = async_variant(plan), async_variant(reroute), async_variant(GraphEvolution.prune)
+    arestore, apruned = async_variant(GraphEvolution.restore), async_variant(GraphEvolution.pruned)
+    apropagate = async_variant(GraphEvolution.propagate)
 
     @property
     def decisions(self) -> DecisionLog:

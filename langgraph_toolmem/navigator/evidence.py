@@ -7,7 +7,7 @@ from typing import Final
 
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import LearnedTurn
-from langgraph_toolmem.graph.operations import Operation, Record
+from langgraph_toolmem.graph.events import Event, Record
 from langgraph_toolmem.graph.view import view_of
 from langgraph_toolmem.navigator import fields
 from langgraph_toolmem.navigator.history import History
@@ -130,7 +130,7 @@ class NavigatorSources:
         """Weights of links; see `evolution.shifts_of`."""
         self._decide(lambda now: LinksShifted(shifts, now))
 
-    def _decide(self, operation: Callable[[float], Operation]) -> None:
+    def _decide(self, operation: Callable[[float], Event]) -> None:
         with self.lock:
             self._core.apply(None, [operation(self._core.now())])
         self._core.acknowledge()

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final
 
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import HOUR, Forgotten, Operation, Outcome
+from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Outcome
+from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.navigator import fields
 
 MAX_DAYS: Final = 32
@@ -27,7 +27,7 @@ DAY: Final = HOURS * HOUR
 
 
 @dataclass(slots=True)
-class OutputsSeen(Operation):
+class OutputsSeen(Event):
     """What a result showed that was not known of the tool's results yet: path -> JSON types (`navigator.fields`)."""
 
     kind = "outputs_seen"
@@ -37,7 +37,7 @@ class OutputsSeen(Operation):
 
 
 @dataclass(slots=True)
-class PrunedTool(Operation):
+class PrunedTool(Event):
     """These tools are left out from now on, each until it has more good calls than these."""
 
     kind = "left_out"
@@ -46,7 +46,7 @@ class PrunedTool(Operation):
 
 
 @dataclass(slots=True)
-class PutBack(Operation):
+class PutBack(Event):
     """These tools are there again."""
 
     kind = "put_back"
@@ -55,7 +55,7 @@ class PutBack(Operation):
 
 
 @dataclass(slots=True)
-class LinksShifted(Operation):
+class LinksShifted(Event):
     """What links count more or less than they were used, {target: {source: uses}}, in place of what was said before."""
 
     kind = "links_shifted"
@@ -81,7 +81,7 @@ class NavigatorEvidence(Table):
         "outputs",
     )
 
-    def __init__(self, graph: EvidenceGraph) -> None:
+    def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.days: dict[str, dict[str, list[Any]]] = {}
         self.left: dict[str, list[Any]] = {}
@@ -91,7 +91,7 @@ class NavigatorEvidence(Table):
         self._changed: dict[str, int] = {}
         self._changes = 0
 
-    def handlers(self) -> Mapping[type[Operation], Handler]:
+    def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
         return {
             Outcome: self._add_use,

@@ -61,7 +61,7 @@ class Recorder(MemoryNode):
     def body(self, state: Any, config: RunnableConfig | None) -> Any:
         """Learns."""
         call = self.call_of(state, config)
-        new = self._core.events.observe(call.messages, thread_id=call.thread_id, user_id=call.user_id)
+        new = self._core.lifecycle.observe(call.messages, thread_id=call.thread_id, user_id=call.user_id)
         self.tell(Said(event={"learned_turns": new}, notes={"toolmem.learned_turns": new}), call.runtime)
 
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.graph.operations import GOOD
+from langgraph_toolmem.graph.events import GOOD
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator.decide.recording import DeciderTurn, DecisionLog

@@ -174,7 +174,7 @@ def replay(
                 seconds = model_seconds(parsed, run.messages, getattr(run, "times", None))
             core = memory.core
             user = core.users.of(run.user_id, warn=False)  # in a replay nobody shares by accident
-            core.events.learn(parsed, user, last_turn_too=True, inertia=how)
+            core.lifecycle.learn(parsed, user, last_turn_too=True, inertia=how)
             names = [step.tool for event in parsed.events if isinstance(event, Turn) for step in event.steps]
             meter.add(names)
             for length in _CHAIN_LENGTHS:

@@ -31,7 +31,7 @@ from bokeh.models import (
 from bokeh.models.glyphs import MultiLine, Patches, Scatter, Text
 from bokeh.plotting import figure
 
-from langgraph_toolmem.graph.operations import HOUR
+from langgraph_toolmem.graph.events import HOUR
 from langgraph_toolmem.page.series import DAY, NAMES, RUN, Bucket
 
 _DASH = (5, 4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from langgraph_toolmem.graph.operations import HOUR
+from langgraph_toolmem.graph.events import HOUR
 from langgraph_toolmem.report.report import Period, Report
 
 DAY = 24 * HOUR

@@ -14,8 +14,8 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.intervals import lower_limit
 from langgraph_toolmem.core.holdout import Episode
 from langgraph_toolmem.core.method import Section
-from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.graph.operations import GOOD, HOUR
+from langgraph_toolmem.graph.events import GOOD, HOUR
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.graph.view import NewestRuns
 
 _SKIPPED: Final = ("acted_ok", "acted_failed", "acted_stopped")
@@ -313,7 +313,7 @@ class Report:
 
 
 def make_report(
-    graph: EvidenceGraph,
+    graph: ToolGraph,
     sections: Mapping[str, Section],
     jobs: Mapping[str, int],
     problems: tuple[str, ...],
@@ -375,12 +375,12 @@ def _periods(counted: Iterable[Sequence[Any]]) -> tuple[Period, ...]:
     return tuple(period(*each) for each in sorted(counted, key=itemgetter(0)))
 
 
-def _known(graph: EvidenceGraph, name: str) -> bool:
+def _known(graph: ToolGraph, name: str) -> bool:
     entry = graph.tools.get(name, {})
     return bool(entry.get("ok") or entry.get("failed") or name in graph.by_tool)
 
 
-def _tool(graph: EvidenceGraph, name: str) -> ToolReport:
+def _tool(graph: ToolGraph, name: str) -> ToolReport:
     entry, record = graph.tools.get(name, {}), graph.by_tool.get(name, {})
     return ToolReport(
         calls=int(entry.get("ok", 0) + entry.get("failed", 0)),

@@ -79,7 +79,7 @@ class Embedder:
         return self._checked(self._ask(lambda: [self._ready().embed_query(given)]), 1)[0]
 
     async def aembed_documents(self, texts: Sequence[str]) -> list[list[float]]:
-        """Async twin of `embed_documents`; loading happens in a thread."""
+        """Async variant of `embed_documents`; loading happens in a thread."""
         if not texts:
             return []
         given = [clean(text) for text in texts]
@@ -91,7 +91,7 @@ class Embedder:
         return self._checked(answer, len(given))
 
     async def aembed_query(self, text: str) -> list[float]:
-        """Async twin of `embed_query`; loading happens in a thread."""
+        """Async variant of `embed_query`; loading happens in a thread."""
         embeddings = await self._aready()
         try:
             answer = await embeddings.aembed_query(clean(text))

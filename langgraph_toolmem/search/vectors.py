@@ -23,7 +23,7 @@ class VectorSource(Protocol):
         ...
 
     def aof(self, texts: Mapping[str, str]) -> Awaitable[Vectors]:
-        """Async twin of `of`."""
+        """Async variant of `of`."""
         ...
 
 
@@ -38,7 +38,7 @@ class Embedding:
         return dict(zip(texts, self._embedder.embed_documents(list(texts.values())), strict=True))
 
     async def aof(self, texts: Mapping[str, str]) -> Vectors:
-        """Async twin of `of`."""
+        """Async variant of `of`."""
         return dict(zip(texts, await self._embedder.aembed_documents(list(texts.values())), strict=True))
 
 

@@ -29,10 +29,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
-from langgraph_toolmem.base.threads import twin
+from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, LearnedTurn, Method, Section
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.graph.operations import GOOD
+from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen
@@ -46,8 +46,8 @@ from langgraph_toolmem.sit.walks import Edge
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
-    from langgraph_toolmem.graph.evidence import Table
-    from langgraph_toolmem.graph.operations import Forgotten, Record
+    from langgraph_toolmem.graph.events import Forgotten, Record
+    from langgraph_toolmem.graph.tool_graph import Table
     from langgraph_toolmem.runs.tools import ToolSpec
     from langgraph_toolmem.sit.rows import Summaries
 
@@ -179,7 +179,7 @@ class SIT(Method):
             found = weigh(run, edges, self._stored(user), **rest)
         except StorageError as error:
             missing = f"the stored summaries could not be read ({describe_error(error)})"
-            core.failed_quietly("summaries could not be read", error)
+            core.log_failure_and_continue("summaries could not be read", error)
             found = weigh(run, edges, None, **rest)
         if shown and run.next_key is not None and not core.read_only:
             self._show(run, run.next_key, found, user)
@@ -213,7 +213,7 @@ class SIT(Method):
         self.states.policy, self.states.used = policy, True
         self.states.remembers |= policy.recall == "extractive"
 
-    asuggest = twin(suggest)
+    asuggest = async_variant(suggest)
 
     # --- what happens ---
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import Forgotten, Operation, Verdict
+from langgraph_toolmem.graph.events import Event, Forgotten, Verdict
+from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.sit.walks import Walks
 
 MAX_DRAFTS: Final = 5_000
@@ -15,7 +15,7 @@ MAX_DRAFTS: Final = 5_000
 
 
 @dataclass(slots=True)
-class TransitionSeen(Operation):
+class TransitionSeen(Event):
     """In a run, `target` was called right after `source`; step: the key of its call."""
 
     kind = "transition"
@@ -26,7 +26,7 @@ class TransitionSeen(Operation):
 
 
 @dataclass(slots=True)
-class Draft(Operation):
+class Draft(Event):
     """A state's summary, until its run has a verdict.
 
     Attributes:
@@ -47,7 +47,7 @@ class Draft(Operation):
 
 
 @dataclass(slots=True)
-class DraftsTaken(Operation):
+class DraftsTaken(Event):
     """Summaries of a run are stored elsewhere, or dropped."""
 
     kind = "drafts_taken"
@@ -66,12 +66,12 @@ class SITEvidence(Table):
     name = "sit"
     parts = ("drafts",)
 
-    def __init__(self, graph: EvidenceGraph) -> None:
+    def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.walks = Walks()
         self.drafts: dict[str, dict[str, list[str]]] = {}
 
-    def handlers(self) -> Mapping[type[Operation], Handler]:
+    def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
         return {
             TransitionSeen: self._add_transition,

@@ -16,12 +16,12 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
-from langgraph_toolmem.core.ledger import NO_TRACK, Track
+from langgraph_toolmem.core.ledger import NO_TRACK, ItemStats
 from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.search.lexical import LexicalEmbedder
 from langgraph_toolmem.sit.summary import MAX_CHARS, Match, Merged, NewSummary, StoredSummary, cut
-from langgraph_toolmem.stores.vectors import Hit, Near, VectorItem
+from langgraph_toolmem.stores.vectors import Hit, SearchHit, VectorItem
 from langgraph_toolmem.words.features import similarity
 
 RETIRE_AFTER: Final = 20
@@ -89,7 +89,7 @@ class SummaryKind(RowKind[StoredSummary]):
         kept = tuple(each for each in item.merged if owner not in each)
         return replace(item, merged=kept, seen=max(1, item.seen - len(item.merged) + len(kept)))
 
-    def tracked(self, item: StoredSummary, track: Track, others: Track) -> StoredSummary:
+    def tracked(self, item: StoredSummary, track: ItemStats, others: ItemStats) -> StoredSummary:
         """See `RowKind`."""
         if track == NO_TRACK:
             return item
@@ -154,7 +154,7 @@ class Summaries:
         matches = [Match(self._cosine(query.text, near), near.item) for near in found]
         return sorted(matches, key=lambda match: (-round(match.similarity, DIGITS), *_preference(match.summary)))
 
-    def _cosine(self, text: str, near: Near[StoredSummary]) -> float:
+    def _cosine(self, text: str, near: SearchHit[StoredSummary]) -> float:
         return similarity(_words(text), _words(near.item.text)) if self._builtin else near.similarity
 
 

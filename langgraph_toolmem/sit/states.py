@@ -11,7 +11,7 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.jobs import by_namespace
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.graph.operations import GOOD, Count, Record
+from langgraph_toolmem.graph.events import GOOD, Count, Record
 from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.search.embedders import clean
@@ -152,7 +152,7 @@ class WaitingStates:
             runs = [run for run in self._evidence.drafts if run in over and self._mine(run, user)]
         if runs:
             where: dict[str, Any] = {"run": runs[0], "user": user.digest or "", "namespace": user.namespace}
-            core.quietly("states could not be stored", lambda: core.jobs.put(SETTLE, {"also": runs}, **where))
+            core.log_and_continue("states could not be stored", lambda: core.jobs.put(SETTLE, {"also": runs}, **where))
 
     def do(self, jobs: Sequence[Job]) -> None:
         """Store the summaries of runs, and what was left of others in their namespaces, all of a namespace at once."""

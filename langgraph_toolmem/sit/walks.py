@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from langgraph_toolmem.graph.operations import GOOD
+from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.graph.tables import CountTable
 
 MAX_WALKS: Final = 10_000

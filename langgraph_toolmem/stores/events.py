@@ -21,8 +21,8 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import GraphFileError, StorageError, describe_error
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Table
-from langgraph_toolmem.graph.operations import Forgotten, Record, RunsForgotten, UserForgotten
+from langgraph_toolmem.graph.events import Forgotten, Record, RunsForgotten, UserForgotten
+from langgraph_toolmem.graph.tool_graph import Table, ToolGraph
 from langgraph_toolmem.stores import snapshot
 from langgraph_toolmem.stores.database import NAME, Database, damage, query_readonly, refuse_remote
 
@@ -113,7 +113,7 @@ class EventStore:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.folder, self.read_only, self.lock = folder, read_only, lock
-        self.graph = EvidenceGraph(tables)
+        self.graph = ToolGraph(tables)
         self.problems: list[str] = []
         self.at_reload: list[Callable[[], object]] = []
         self.database: EventLog | None = None
@@ -184,7 +184,7 @@ class EventStore:
 
     def _reset_graph(self) -> None:
         """Empty the graph in place: others hold on to it."""
-        empty = EvidenceGraph(type(table) for table in self.graph.tables)
+        empty = ToolGraph(type(table) for table in self.graph.tables)
         self.graph.load(empty.to_state())
 
     def _quarantine(self, path: Path, error: Exception) -> None:

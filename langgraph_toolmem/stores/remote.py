@@ -101,7 +101,7 @@ class Remote:
         seconds: float | None = None,
         stop: Callable[[], bool] = lambda: False,
     ) -> bool:
-        """Waits for what the background does; whether it is done.
+        """StepBudget for what the background does; whether it is done.
 
         Args:
             done: asked under `changed`.

@@ -38,7 +38,7 @@ from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import GraphFileError, StorageError, describe_error
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import this_step
-from langgraph_toolmem.graph.operations import Forgotten
+from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.stores import snapshot
 from langgraph_toolmem.stores.events import INSERT, RETRY_SECONDS, EventStore
 

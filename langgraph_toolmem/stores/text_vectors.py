@@ -50,7 +50,7 @@ class TextVectors:
         return found
 
     async def aof(self, texts: Mapping[str, str]) -> dict[str, Sequence[float]]:
-        """Async twin of `of`."""
+        """Async variant of `of`."""
         found = await asyncio.to_thread(self._stored, texts)
         for batch in _batches(texts, found):
             made = await self._vectors.embedder.aembed_documents(list(batch.values()))

@@ -91,7 +91,7 @@ class Hit:
     metadata: dict[str, Any]
 
 
-class Near(NamedTuple, Generic[T]):
+class SearchHit(NamedTuple, Generic[T]):
     """An item that was found.
 
     Attributes:
@@ -342,7 +342,7 @@ class VectorStore:
         k: int,
         part: str = "",
         read: Callable[[Hit], T | None] | None = None,
-    ) -> list[Near[T]]:
+    ) -> list[SearchHit[T]]:
         """Return the k texts of a part that are most similar to `text`, or to its vector, best first.
 
         `read`: makes an item of a row, None of a damaged one, which is left out. Items are kept in RAM: Chroma takes
@@ -356,7 +356,7 @@ class VectorStore:
         asked = _asked(vector, part)
         keeps = read is not None and not self.given  # a server is asked once
 
-        def ask(collection: Any, where: Mapping[str, Any] | None) -> tuple[list[Near[T]], bool]:
+        def ask(collection: Any, where: Mapping[str, Any] | None) -> tuple[list[SearchHit[T]], bool]:
             include = ["distances"] if keeps else ["documents", "metadatas", "distances"]
             answer = collection.query(query_embeddings=[asked], n_results=k, where=where, include=include)
             [keys], [distances] = answer["ids"], answer["distances"]
@@ -366,13 +366,13 @@ class VectorStore:
                 texts = zip(keys, answer["documents"][0], answer["metadatas"][0], strict=True)
                 rows = {hit.id: _read(hit, read) for hit in _hits(texts)}
             found = [
-                Near(rows[key][1], key, _cosine(1.0 - distance))
+                SearchHit(rows[key][1], key, _cosine(1.0 - distance))
                 for key, distance in zip(keys, distances, strict=True)
                 if key in rows and rows[key][0] == part and rows[key][1] is not None
             ]
             return found, len(keys) == k  # others crowd it out, or it has as many
 
-        nothing: tuple[list[Near[T]], bool] = [], False
+        nothing: tuple[list[SearchHit[T]], bool] = [], False
         found, is_full = self._on(kind, "search", lambda collection: ask(collection, None), nothing)
         if part and is_full and len(found) < k:
             found, _ = self._on(kind, "search", lambda collection: ask(collection, {PART: part}), nothing)

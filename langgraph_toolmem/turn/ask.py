@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphBubbleUp
 
-from langgraph_toolmem.base.threads import Waits, step
+from langgraph_toolmem.base.threads import StepBudget, step
 
 R = TypeVar("R")
 
@@ -71,7 +71,7 @@ def drive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Any] | Non
         body: a function, or one that makes a generator.
         handler: of the host, for `GoOn`.
     """
-    waits = Waits()
+    waits = StepBudget()
     with step(waits):
         found = body()
     if not isinstance(found, Generator):
@@ -103,7 +103,7 @@ def drive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Any] | Non
 
 async def adrive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Awaitable[Any]] | None = None) -> R:
     """Runs a body, what blocks in it in a worker thread."""
-    loop, waits = asyncio.get_running_loop(), Waits()
+    loop, waits = asyncio.get_running_loop(), StepBudget()
     found, wanted = await asyncio.to_thread(_on, loop, waits, partial(_begun, body))
     while found is not None:
         try:
@@ -140,14 +140,14 @@ def _moved(found: Generator[Any, Any, Any], move: Callable[[], Any]) -> tuple[Ge
         return None, end.value
 
 
-def _on(loop: asyncio.AbstractEventLoop, waits: Waits, do: Callable[[], R]) -> R:
+def _on(loop: asyncio.AbstractEventLoop, waits: StepBudget, do: Callable[[], R]) -> R:
     _LOOP.set(loop)  # in the copy of the context that the thread works in
     with step(waits):
         return do()
 
 
 def _waited(wanted: Wait) -> None:
-    """Waits, but never where that would stop an event loop: a sync hook in an async run."""
+    """StepBudget, but never where that would stop an event loop: a sync hook in an async run."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

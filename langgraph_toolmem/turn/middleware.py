@@ -172,7 +172,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
                 who: dict[str, Any] = identity_of(request)
                 call_id = request.tool_call["id"] or ""
                 messages = request.state["messages"]
-                self._tell(lambda: self._core.events.gave_up(messages, call_id, **who))
+                self._tell(lambda: self._core.lifecycle.gave_up(messages, call_id, **who))
                 self._broke(Call(messages, **who), error, call_id)
             raise
 
@@ -276,7 +276,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _learn(self, call: Call, response: Any) -> None:
         who = {"thread_id": call.thread_id, "user_id": call.user_id}
-        new = self._core.events.after_model(call.messages, _turn(response), **who)
+        new = self._core.lifecycle.after_model(call.messages, _turn(response), **who)
         annotate({"toolmem.node": RECORDER, "toolmem.learned_turns": new})
         emit(call.runtime, {"node": RECORDER, "learned_turns": new})
 

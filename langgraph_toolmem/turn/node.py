@@ -151,7 +151,9 @@ class StepNode(MemoryNode):
         said = step.say(call, found)
         if said.text or said.lines:  # a verdict on what was shown finds its episode, also where nobody records
             core = step.core
-            core.quietly("a thread could not be noted", lambda: core.know(core.read(call.messages, call.thread_id)))
+            core.log_and_continue(
+                "could not note a thread", lambda: core.know(core.read(call.messages, call.thread_id))
+            )
         self.tell(said, call.runtime)
         return self.update(call, said)
 

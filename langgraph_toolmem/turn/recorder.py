@@ -64,7 +64,7 @@ class CallRecorder:
             return
         call = request.tool_call
         try:
-            self._core.events.executed(
+            self._core.lifecycle.executed(
                 list(read_key(request.state, self._messages_key) or ()),
                 call["id"] or "",
                 tool=call["name"],

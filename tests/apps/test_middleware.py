@@ -214,7 +214,7 @@ METHODS = ("begin_turn", "after_model", "executed")
 
 
 def owner(memory: ToolMemory, name: str) -> Any:
-    return memory.inertia if name == "begin_turn" else memory.core.events
+    return memory.inertia if name == "begin_turn" else memory.core.lifecycle
 
 
 async def test_nothing_of_the_memory_runs_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,7 +187,7 @@ def test_a_memory_and_a_judge_that_fail_stop_nothing(
 
     for part, name in (
         *((store.navigator, name) for name in ("plan", "reroute", "search")),
-        *((store.core.events, name) for name in ("observe", "executed")),
+        *((store.core.lifecycle, name) for name in ("observe", "executed")),
     ):
         monkeypatch.setattr(part, name, broken)
     shop.broken = {"find_customer"}

@@ -114,7 +114,7 @@ def plain(messages: list[BaseMessage]) -> list[Any]:
     ]
 
 
-class Heard(BaseCallbackHandler):
+class LastSeen(BaseCallbackHandler):
     """What a host's callbacks hear of tools and models."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ async def test_the_run_is_as_without_and_each_look_up_is_made_once(memory: ToolM
 
     without, ahead = agent_of(None, Faulty(writes)), agent_of(memory, Faulty(writes), LIKELY)
     for number in range(3):
-        heard, found = [Heard(), Heard()], []
+        heard, found = [LastSeen(), LastSeen()], []
         for agent, ear in zip((without, ahead), heard, strict=True):
             config: Any = {**thread(f"t{number}"), "callbacks": [ear]}
             modes = ["custom", "values"]
@@ -170,7 +170,7 @@ async def test_what_the_model_does_not_ask_for_is_thrown_away_unheard(memory: To
         GenericFakeChatModel(messages=iter([AIMessage("inner words")])).invoke("think")
 
     model = ScriptedChatModel(script=lambda *_: AIMessage("I would rather not."))
-    agent, heard = agent_of(memory, Faulty(happens), model=model), Heard()
+    agent, heard = agent_of(memory, Faulty(happens), model=model), LastSeen()
     config: Any = {**thread("t"), "callbacks": [heard]}
     found = [chunk async for chunk in agent.graph.astream(asked(1), config, stream_mode=["custom", "messages"])]
     assert heard.events == ["model"]

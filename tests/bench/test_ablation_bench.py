@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.ablation import WITHOUT, calibration_error, reliability
 from benchmarks.measures import Row
-from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia import arguments, candidates
 from langgraph_toolmem.inertia.confidence import Confidence
 from langgraph_toolmem.inertia.contexts import CallContexts
@@ -26,7 +26,7 @@ def test_reliability_and_calibration_error_by_hand():
 
 
 def test_each_part_is_taken_out_and_put_back():
-    graph = EvidenceGraph()
+    graph = ToolGraph()
     whole = (candidates.MAX_TOOLS, arguments.FILLINGS, candidates.fill_each, Confidence.look, NoveltyRecord.refusal)
     with WITHOUT["second and third tool"](), WITHOUT["second and third filling"](), WITHOUT["several calls at once"]():
         assert (candidates.MAX_TOOLS, arguments.FILLINGS) == (1, 1)

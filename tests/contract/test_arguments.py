@@ -93,10 +93,10 @@ def called(find: Callable[[ToolMemory], Callable[..., Any]], **more: Any) -> Mak
 
     def both(memory: ToolMemory, **given: Any) -> None:
         function: Any = find(memory)
-        twin = getattr(function.__self__, f"a{function.__name__}", None)
-        if twin is not None:
+        variant = getattr(function.__self__, f"a{function.__name__}", None)
+        if variant is not None:
             with pytest.raises(ConfigurationError):
-                asyncio.run(twin(**{**more, **given}))
+                asyncio.run(variant(**{**more, **given}))
         function(**{**more, **given})
 
     return lambda memory: partial(both, memory)

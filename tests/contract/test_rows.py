@@ -18,9 +18,9 @@ from plugs import APART, NOW, files, memory_of
 
 from examples.own_method.lessons import Lesson, LessonRows
 from langgraph_toolmem import EmbedderChangedError, InputError, StorageError, ToolMemory
-from langgraph_toolmem.core.ledger import Track
+from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.core.rows import Learned
-from langgraph_toolmem.extend import Hit, Near, RowKind, VectorItem
+from langgraph_toolmem.extend import Hit, RowKind, SearchHit, VectorItem
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.search.lexical import LexicalEmbedder
 from langgraph_toolmem.stores import chroma
@@ -67,7 +67,7 @@ def test_what_is_put_is_got_found_counted_and_removed(kind: Any, make: Make, on_
         found = rows.near("the order to the warehouse", user)
         assert [(each.item, each.id) for each in found] == [(order, "a"), (mail, "b")]
         assert 1 >= found[0].similarity > found[1].similarity >= -1
-        assert isinstance(found[0], Near)
+        assert isinstance(found[0], SearchHit)
         assert len(rows.near(ORDER, user, k=1)) == 1
         rows.put([again], user)  # in the place of the one with its id
         assert (rows.count(user), rows.get(["a"], user)) == (2, [again])
@@ -183,7 +183,7 @@ class NoteRows(RowKind[Note]):
         left = tuple(each for each in item.by if each != owner)
         return replace(item, by=left) if left else None
 
-    def tracked(self, item: Note, track: Track, others: Track) -> Note:
+    def tracked(self, item: Note, track: ItemStats, others: ItemStats) -> Note:
         return replace(item, shown=track.shown)
 
     def retired(self, item: Note) -> bool:
@@ -278,7 +278,7 @@ def test_the_least_worth_leaves_retired_ones_first() -> None:
     with memory_of(None) as memory:
         rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
         rows.put([Note(letter, ORDER) for letter in "cdefgh"], user)
-        give_records(memory, "note", {"h": Track(shown=3)})
+        give_records(memory, "note", {"h": ItemStats(shown=3)})
         rows.put([Note("b", ORDER)], user)
         assert {each.id for each in rows.all(user, retired=True)} == set("bcdefg")
         rows.put([Note("z", ORDER)], user)
@@ -308,7 +308,7 @@ def test_a_sample_is_of_the_latest_and_beyond_retired_rows_others_are_found() ->
         assert len(rows.latest(user, 300)) == 300
         assert [int(each.id) for each in rows.latest(user, 40)] == list(range(260, 300))
         near = [each.id for each in rows.near(ORDER, user, part="hall", k=40)]
-        give_records(memory, "note", {key: Track(shown=3) for key in near[:35]})
+        give_records(memory, "note", {key: ItemStats(shown=3) for key in near[:35]})
         found_now = [each.id for each in rows.near(ORDER, user, part="hall", k=20)]
         assert len({*found_now[:5]} & {*near[35:]}) >= 4  # Chroma's index is approximate
         assert not {*found_now} & {*near[:35]}

@@ -447,7 +447,7 @@ async def test_an_error_of_a_tool_goes_its_way_though_the_memory_breaks_and_each
     for way in WAYS:
         with memory_of(None, make(Inertia)) as memory:
             for point in ("executed", "after_model", "gave_up", "observe", "finish"):
-                monkeypatch.setattr(memory.core.events, point, broken)
+                monkeypatch.setattr(memory.core.lifecycle, point, broken)
             app = (agent_of if build == "agent" else graph_of)(memory, Away(), script)
             caplog.clear()
             for thread in "ab":

@@ -176,7 +176,7 @@ def test_argument_names_that_only_one_user_s_calls_showed_go_with_the_user(tmp_p
         call = {"name": "note", "args": args, "id": f"{user}-{number}"}
         result = {"role": "tool", "tool_call_id": call["id"], "content": "{}"}
         messages = [("user", f"{user} {number}"), AIMessage("", tool_calls=[call]), result, ("assistant", "done")]
-        memory.core.events.finish(messages, thread_id=f"{user}-{number}", user_id=user)
+        memory.core.lifecycle.finish(messages, thread_id=f"{user}-{number}", user_id=user)
 
     store = InMemoryStore()
     for kept_with in ({"path": tmp_path}, {"path": None, "store": store}):

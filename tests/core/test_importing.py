@@ -31,9 +31,9 @@ class Imports:
         self.memory, self.user, self.states = memory, memory.core.users.of(user_id), memory.sit.states
 
     def learn(self, run: Run, score: float | None = 1.0) -> None:
-        self.memory.core.events.learn(run, self.user, last_turn_too=True, sit={"write": False})
+        self.memory.core.lifecycle.learn(run, self.user, last_turn_too=True, sit={"write": False})
         if score is not None:
-            self.memory.core.events.note(run.digest, score, None, self.user.id)
+            self.memory.core.lifecycle.note(run.digest, score, None, self.user.id)
 
     def write(self, run: Run, write: Any = None) -> int:
         return self.states.write_states(run, self.user, write=write)

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.core import ledger
-from langgraph_toolmem.core.ledger import FIGURES, Followed, Ledger, LedgerTable, Shown, Track
+from langgraph_toolmem.core.ledger import FIGURES, Followed, ItemStats, Ledger, LedgerTable, Shown
 from langgraph_toolmem.core.users import user_digest
-from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.graph.operations import RunSeen, Verdict
+from langgraph_toolmem.graph.events import RunSeen, Verdict
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.runs.run import Turn
 
 
@@ -23,7 +23,7 @@ class Kept:
     """A ledger on a graph."""
 
     def __init__(self) -> None:
-        self.graph = EvidenceGraph()
+        self.graph = ToolGraph()
         self.ledger = Ledger(self.graph, lambda key, record, **_: self.graph.apply(key, record), threading.RLock())
         self.table = self.graph.register(LedgerTable)
         self.times = itertools.count(1.0)
@@ -183,7 +183,11 @@ def test_records_are_bounded_and_dropped(kept, monkeypatch):
     kept.ledger.shown("entries", {"first": None}, run="q")
     kept.ledger.shown("entries", {"e": None, "f": None}, run="r")
     assert kept.ledger.tracks("entries", ["first", "e", ledger.ALL]) == [
-        Track(), Track(shown=1), Track(shown=2),
+        ItemStats(), ItemStats(shown=1), ItemStats(shown=2),
     ]  # fmt: skip
     kept.ledger.drop("entries", ["e", "nobody"])
-    assert kept.ledger.tracks("entries", ["e", "f", ledger.ALL]) == [Track(), Track(shown=1), Track(shown=1)]
+    assert kept.ledger.tracks("entries", ["e", "f", ledger.ALL]) == [
+        ItemStats(),
+        ItemStats(shown=1),
+        ItemStats(shown=1),
+    ]

@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langgraph_toolmem import InertiaPolicy, InputError, MessageError, ToolMemory
-from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed, TurnOpened
 
 SHADOW = InertiaPolicy(shadow=True)
@@ -318,7 +318,7 @@ def test_the_end_of_a_turn_may_be_told_before_its_beginning() -> None:
     records: list[Any] = [begun, TurnClosed("t"), begun]
     states = []
     for order in ([0, 1], [1, 0], [0, 2, 1], [0, 1, 2], [1, 0, 2]):
-        graph = EvidenceGraph()
+        graph = ToolGraph()
         table = graph.register(InertiaEvidence)
         for position in order:
             graph.apply(None, [records[position]])

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 from langgraph_toolmem import InertiaPolicy, InputError, NamespaceError, StorageError, ToolMemory
 from langgraph_toolmem.core.users import user_digest
-from langgraph_toolmem.graph.evidence import AUTHOR, COMMENT, OWNER, SCORE
+from langgraph_toolmem.graph.tool_graph import AUTHOR, COMMENT, OWNER, SCORE
 from langgraph_toolmem.stores import shared as shared_log
 from langgraph_toolmem.stores import snapshot
 from langgraph_toolmem.turn.host import user_id_of

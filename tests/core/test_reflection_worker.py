@@ -20,7 +20,7 @@ from langgraph_toolmem.core import jobs
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
-from langgraph_toolmem.graph.operations import Forgotten
+from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.stores.job_queue import Job, JobQueue
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 

@@ -11,8 +11,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_toolmem import SIT, Inertia, InertiaPolicy, SITPolicy, ToolMemory, default_methods
 from langgraph_toolmem.core.method import Section
-from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.graph.operations import HOUR
+from langgraph_toolmem.graph.events import HOUR
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.report.report import Period, Report, TokenPrice, make_report, money_in_words
 
@@ -20,8 +20,8 @@ DAY = 24 * HOUR
 MONDAY = 1_772_409_600  # 2026-03-02 00:00 UTC
 
 
-def graph_with(periods: dict[int, dict[str, float]] | None = None, **counters: float) -> EvidenceGraph:
-    graph = EvidenceGraph()
+def graph_with(periods: dict[int, dict[str, float]] | None = None, **counters: float) -> ToolGraph:
+    graph = ToolGraph()
     graph.counters.update(counters)
     graph.periods.update({str(hour): amounts for hour, amounts in (periods or {}).items()})
     return graph

@@ -16,8 +16,8 @@ from langgraph.store.memory import InMemoryStore
 
 from langgraph_toolmem import SIT, Atoms, Entries, ToolMemory
 from langgraph_toolmem.core.ledger import LedgerTable, Shown
-from langgraph_toolmem.graph.evidence import AUTHOR, SCORE, WEIGHT, EvidenceGraph
-from langgraph_toolmem.graph.operations import Operation, RunSeen, Verdict
+from langgraph_toolmem.graph.events import Event, RunSeen, Verdict
+from langgraph_toolmem.graph.tool_graph import AUTHOR, SCORE, WEIGHT, ToolGraph
 from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen
 
 RUNS = ("r", "s")
@@ -30,7 +30,7 @@ VERDICTS = st.builds(
     weight=st.sampled_from([0.5, 1.0]),  # their sums are exact
     when=st.sampled_from([1.0, 2.0, 3.0]),
 )
-SEEN: list[Operation] = [
+SEEN: list[Event] = [
     operation
     for run in RUNS
     for operation in (
@@ -42,8 +42,8 @@ SEEN: list[Operation] = [
 ]
 
 
-def state_after(operations: list[Operation]) -> dict[str, Any]:
-    graph = EvidenceGraph([SITEvidence, LedgerTable])
+def state_after(operations: list[Event]) -> dict[str, Any]:
+    graph = ToolGraph([SITEvidence, LedgerTable])
     for each in operations:
         graph.apply(None, [copy.deepcopy(each)])
     return graph.to_state()
@@ -71,7 +71,7 @@ def test_permuted_and_repeated_verdicts_make_the_same_graph(data: st.DataObject)
 )
 def test_the_verdict_that_stands(verdicts: list[Verdict], stands: int) -> None:
     for order in itertools.permutations(verdicts):
-        graph = EvidenceGraph()
+        graph = ToolGraph()
         graph.apply(None, list(order))
         found, expected = graph.runs["r"], verdicts[stands]
         assert (found[SCORE], found[AUTHOR], found[WEIGHT]) == (expected.score, expected.user, expected.weight)
@@ -82,7 +82,7 @@ def test_here_a_later_verdict_stands_whatever_the_clock_says(now: float) -> None
     clock = [1e9]
     with ToolMemory.ephemeral(methods=[], now=lambda: clock[0]) as memory:
         memory.finish(history(4), thread_id="t", success=True)
-        run = memory.core.events.feedback("t", score=1.0)
+        run = memory.core.lifecycle.feedback("t", score=1.0)
         for score in (0.0, 1.0, 0.0):
             clock[0] = 1e9 + now
             memory.feedback("t", score=score)
@@ -143,7 +143,7 @@ def test_workers_that_judge_the_same_runs_agree_once_they_have_exchanged(acts: l
         runs = [next(iter(one.core.episodes.runs(thread))) for thread in threads]
         for worker, run, score, seconds in acts:
             workers.clocks[worker] += seconds
-            (one, two)[worker].core.events.judge(runs[run], score, None, f"user {worker}")
+            (one, two)[worker].core.lifecycle.judge(runs[run], score, None, f"user {worker}")
         workers.exchange()
         assert one.core.graph.runs == two.core.graph.runs
         assert sit(one).walks.runs == sit(two).walks.runs
@@ -155,7 +155,7 @@ def test_a_verdict_that_comes_while_methods_are_told_of_the_end_reaches_all() ->
         name = "hasty"
 
         def ended(self, ended: Any) -> None:
-            memory.core.events.note(ended.run.digest, 1.0, "fine", None)
+            memory.core.lifecycle.note(ended.run.digest, 1.0, "fine", None)
 
         def judged(self, judged: Any) -> None:
             pass

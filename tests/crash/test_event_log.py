@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from langgraph_toolmem.base.errors import GraphFileError, StorageError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import rlock
-from langgraph_toolmem.graph.operations import Count, Forgotten, Record, RunSeen, Verdict
+from langgraph_toolmem.graph.events import Count, Forgotten, Record, RunSeen, Verdict
 from langgraph_toolmem.stores import database, events, snapshot
 from langgraph_toolmem.stores.database import NAME, refuse_remote
 from langgraph_toolmem.stores.events import BEFORE, SNAPSHOT, EventStore, inspect_folder

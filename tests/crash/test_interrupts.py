@@ -107,7 +107,7 @@ def test_finish_interrupted_anywhere_and_done_again_is_as_if_it_had_not_been(tmp
         for number in range(12):
             messages, thread = history(number), f"thread {number}"
             line = 1 + number * 47 % (400 if number % 3 else 40)
-            where = "graph/evidence.py" if number % 3 else "stores/events.py"
+            where = "graph/tool_graph.py" if number % 3 else "stores/events.py"
             interrupts += interrupt_at(line, where, lambda m=messages, t=thread: memory.finish(m, thread_id=t))  # type: ignore[misc]
             memory.finish(messages, thread_id=thread)
             twin.finish(messages, thread_id=thread)

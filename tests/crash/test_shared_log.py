@@ -26,10 +26,10 @@ from benchmarks.servers import MissingError, postgres_run
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.base.threads import Waits, step
+from langgraph_toolmem.base.threads import StepBudget, step
 from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.core.users import Users
-from langgraph_toolmem.graph.operations import Count, Forgotten, Request, RunSeen
+from langgraph_toolmem.graph.events import Count, Forgotten, Request, RunSeen
 from langgraph_toolmem.stores import shared as shared_log
 from langgraph_toolmem.stores.events import EventStore
 from langgraph_toolmem.stores.shared import SharedLog, encode_namespace
@@ -527,7 +527,7 @@ def test_a_store_that_hangs_holds_nobody_up_and_gets_all_when_it_goes_on(worker:
     store.open.clear()
     begun = time.monotonic()
     for number in range(1, 21):
-        with step(Waits()):
+        with step(StepBudget()):
             mine.learn(number)
             mine.refresh()
     assert time.monotonic() - begun < 1.0, "two moments of patience, and no more while it hangs"
@@ -545,10 +545,10 @@ def test_a_store_that_hangs_holds_nobody_up_and_gets_all_when_it_goes_on(worker:
 def test_a_step_without_a_folder_waits_until_the_store_has_what_it_learned(worker: Make, tmp_path: Path) -> None:
     store = InMemoryStore()
     ram, kept = worker(store), worker(store, tmp_path)
-    with step(Waits()):
+    with step(StepBudget()):
         ram.learn(1)
     assert len(items(store, "log")) == 2
-    waits = Waits()
+    waits = StepBudget()
     with step(waits):
         kept.learn(2)
     assert waits.waited == 0.0

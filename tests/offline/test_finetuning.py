@@ -51,8 +51,8 @@ def folder(tmp_path: Path) -> Path:
             if thread_id != "broken":
                 store.navigator.decisions(event(thread_id, 2))
             if thread_id in "abcdef":
-                store.core.events.judge(digest("run", thread_id), 1.0, None, None)
-        store.core.events.judge(digest("run", "bad"), 0.0, None, None)
+                store.core.lifecycle.judge(digest("run", thread_id), 1.0, None, None)
+        store.core.lifecycle.judge(digest("run", "bad"), 0.0, None, None)
     return tmp_path / "memory"
 
 

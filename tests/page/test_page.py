@@ -275,7 +275,7 @@ def names(page: Page) -> set[str]:
 
 
 def until(page: Page, script: str, *, arg: Any = None) -> None:
-    """Waits for what a script says; Playwright's own waiting needs `eval`, which the page forbids."""
+    """StepBudget for what a script says; Playwright's own waiting needs `eval`, which the page forbids."""
     for _ in range(200):
         if page.evaluate(script, arg):
             return

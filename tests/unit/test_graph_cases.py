@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from langgraph_toolmem.graph.cases import MAX_CALLS, MAX_POSTINGS, CaseIndex, carry_over
-from langgraph_toolmem.graph.operations import Forgotten
+from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.graph.state import PARALLEL
 from langgraph_toolmem.runs.values import ABSENT
 from langgraph_toolmem.stores.snapshot import dumps, loads

@@ -7,9 +7,9 @@ from histories import FAILED, Learner, call, calls, schema, shortcut, state_of, 
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 
-from langgraph_toolmem.graph.evidence import HIT, MISS
 from langgraph_toolmem.graph.learning import decode_value, pattern_of
 from langgraph_toolmem.graph.state import CUT, PARALLEL, START, USER, WORDS, paper_window, slot_key, windows
+from langgraph_toolmem.graph.tool_graph import HIT, MISS
 from langgraph_toolmem.graph.view import START as VIEW_START
 from langgraph_toolmem.graph.view import view_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.graph.operations import Forgotten
-from langgraph_toolmem.graph.tables import CountTable, WitnessTable
+from langgraph_toolmem.graph.events import Forgotten
+from langgraph_toolmem.graph.tables import ContributorTable, CountTable
 
 
 def test_counts_by_column():
@@ -72,7 +72,7 @@ def test_counts_commute(adds, random):
 @given(st.lists(st.tuples(st.sampled_from("rstuv"), st.none() | st.sampled_from("ABCDE")), max_size=20), st.randoms())
 @settings(max_examples=50, deadline=None)
 def test_witnesses_commute_and_are_bounded(seen, random):
-    first, second = WitnessTable(10), WitnessTable(10)
+    first, second = ContributorTable(10), ContributorTable(10)
     for run, user in seen:
         first.add("k", "v", run, user)
     random.shuffle(seen)
@@ -84,7 +84,7 @@ def test_witnesses_commute_and_are_bounded(seen, random):
 
 
 def test_an_item_is_public_after_three_runs_of_three_users():
-    table = WitnessTable(10)
+    table = ContributorTable(10)
     for i in range(3):
         assert not table.is_public("k", "v", "Z")
         table.add("k", "v", f"run{i}", f"user{i}")
@@ -94,7 +94,7 @@ def test_an_item_is_public_after_three_runs_of_three_users():
 
 
 def test_three_runs_of_one_user_are_public_to_this_user_only():
-    table = WitnessTable(10)
+    table = ContributorTable(10)
     for i in range(3):
         table.add("k", "v", f"run{i}", "A")
 
@@ -104,7 +104,7 @@ def test_three_runs_of_one_user_are_public_to_this_user_only():
 
 
 def test_where_no_user_is_known_three_runs_are_enough():
-    table = WitnessTable(10)
+    table = ContributorTable(10)
     table.add("k", "v", "run1", None)
     table.add("k", "v", "run1", None)
     table.add("k", "v", "run2", None)
@@ -115,7 +115,7 @@ def test_where_no_user_is_known_three_runs_are_enough():
 
 
 def test_a_forgotten_user_is_no_witness():
-    table = WitnessTable(10)
+    table = ContributorTable(10)
     table.add("k", "mine", "run1", "A")
     for i, who in enumerate("ABC"):
         table.add("k", "ours", f"run{i}", who)
@@ -126,7 +126,7 @@ def test_a_forgotten_user_is_no_witness():
 
 
 def test_witness_rows_and_items_are_bounded():
-    table = WitnessTable(2, max_items=2)
+    table = ContributorTable(2, max_items=2)
     table.add("k", "twice", "r1", None)
     table.add("k", "twice", "r2", None)
     table.add("k", "once", "r1", None)

@@ -23,7 +23,7 @@ from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedErr
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.chroma import Gate, collection_name
 from langgraph_toolmem.stores.chroma_repair import rebuild
-from langgraph_toolmem.stores.vectors import Hit, Near, VectorItem, VectorStore
+from langgraph_toolmem.stores.vectors import Hit, SearchHit, VectorItem, VectorStore
 
 LEXICAL = resolve_embedder(None)
 ME = ("toolmem", "me")
@@ -71,7 +71,7 @@ def embedded(folder: Path | None) -> Any:
     return closing(chromadb.PersistentClient(folder / "chroma", settings=own))
 
 
-def ids(hits: Sequence[Hit | Near[Hit]]) -> list[str]:
+def ids(hits: Sequence[Hit | SearchHit[Hit]]) -> list[str]:
     return [hit.id for hit in hits]
 
 

@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.graph.operations import Count, Record, ToolCount
+from langgraph_toolmem.graph.events import Count, Record, ToolCount
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch.choice import Guess, choose, least_probability

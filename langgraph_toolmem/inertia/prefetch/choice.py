@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.graph.operations import Record, ToolCount
+from langgraph_toolmem.graph.events import Record, ToolCount
 from langgraph_toolmem.graph.state import WORDS
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.crediting import call_digest
 from langgraph_toolmem.inertia.prefetch.record import REVIEWED
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch
@@ -64,7 +64,7 @@ def choose(
     settings: Prefetch,
     least: float,
     may: Callable[[str, Mapping[str, Any]], bool],
-    graph: EvidenceGraph,
+    graph: ToolGraph,
 ) -> list[Guess]:
     """The likeliest of the calls that may be run ahead.
 
@@ -90,7 +90,7 @@ def choose(
     return list(found.values())
 
 
-def left_alone(graph: EvidenceGraph, tool: str) -> bool:
+def left_alone(graph: ToolGraph, tool: str) -> bool:
     """Whether guesses of a tool mostly miss. They go on being counted, so that it comes back when they improve."""
     record = graph.by_tool.get(tool)
     return record is not None and record.get(WRONG, 0.0) > MOSTLY * (record.get(RIGHT, 0.0) + GIVEN)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from langgraph_toolmem.core.method import TextTable
-from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 
 STARTED: Final = "ahead_started"
 SERVED: Final = "ahead_served"
@@ -25,7 +25,7 @@ RARE: Final = 20
 _FIGURES: Final = {"started": STARTED, "served": SERVED, "in_time": IN_TIME, "wasted": WASTED, "seconds_saved": SECONDS}
 
 
-def held_back(graph: EvidenceGraph, tool: str, *, named: bool = False) -> bool:
+def held_back(graph: ToolGraph, tool: str, *, named: bool = False) -> bool:
     """Whether somebody stands between the model's call of a tool and its execution.
 
     Args:
@@ -39,7 +39,7 @@ def held_back(graph: EvidenceGraph, tool: str, *, named: bool = False) -> bool:
     return not named and record.get(UNCLAIMED, 0.0) * RARE > record.get(SERVED, 0.0)
 
 
-def figures(graph: EvidenceGraph) -> dict[str, Any]:
+def figures(graph: ToolGraph) -> dict[str, Any]:
     """What was run ahead, in all and by tool, under "prefetch"; {} if nothing ever was."""
     by_tool = {
         tool: {name: _plain(record.get(counter, 0.0)) for name, counter in _FIGURES.items()}

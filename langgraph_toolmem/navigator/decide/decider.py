@@ -96,7 +96,7 @@ class Decider:
                 return end.value  # type: ignore[no-any-return]
 
     async def adecide(self, messages: Sequence[BaseMessage], config: RunnableConfig | None) -> DeciderOutcome:
-        """Async twin of `decide`."""
+        """Async variant of `decide`."""
         asking = _asking(messages)
         prompt = next(asking)
         while True:

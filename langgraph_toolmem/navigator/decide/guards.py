@@ -34,7 +34,7 @@ class RoundRecorder(Protocol):
         ...
 
     async def awrap_tool_call(self, request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Async twin of `wrap_tool_call`."""
+        """Async variant of `wrap_tool_call`."""
         ...
 
 

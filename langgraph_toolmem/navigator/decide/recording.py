@@ -26,7 +26,7 @@ from langgraph_toolmem.base.checks import is_count
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError, log_failure
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.users import user_digest
-from langgraph_toolmem.graph.operations import Forgotten
+from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.stores.database import Database
 
 logger = logging.getLogger("langgraph_toolmem.navigator.decide.recording")

@@ -82,7 +82,7 @@ class CurrentSearch:
         target: str | None = None,
         user_id: str | None = None,
     ) -> list[ToolHit]:
-        """Async twin of `search`; the embedder is asked by its async methods."""
+        """Async variant of `search`; the embedder is asked by its async methods."""
         search = await asyncio.to_thread(self.current)
         precedents = await asyncio.to_thread(self.precedents, user_id)
         if target is None:

@@ -103,7 +103,7 @@ class PrerequisiteSearch:
         precedents: Precedents | None = None,
         likely: Mapping[str, float] | None = None,
     ) -> list[ToolHit]:
-        """Async twin of `search`."""
+        """Async variant of `search`."""
         return self._ranked(query, target, await self.tools.asums(query), k, exclude, precedents, likely or {})
 
     def signals(self, query: str, target: str, likely: Mapping[str, float] | None = None) -> tuple[list[str], Floats]:

@@ -175,7 +175,7 @@ class ToolSearch:
         exclude: Collection[str] = (),
         lift: Mapping[str, float] | None = None,
     ) -> list[ToolHit]:
-        """Async twin of `search`."""
+        """Async variant of `search`."""
         asked = read(query)
         if k <= 0 or not asked.texts:
             return []
@@ -190,7 +190,7 @@ class ToolSearch:
         return self._sums(asked, self._cosines(asked) if asked.texts else None)
 
     async def asums(self, query: str) -> tuple[list[str], Floats]:
-        """Async twin of `sums`."""
+        """Async variant of `sums`."""
         asked = read(query)
         return self._sums(asked, await self._acosines(asked) if asked.texts else None)
 

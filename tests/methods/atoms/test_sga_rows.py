@@ -30,10 +30,10 @@ from langgraph_toolmem.atoms.support import (
     without,
 )
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.core.ledger import Track
+from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.stores.vectors import Hit
 
-NEVER_FOLLOWED = Track(shown=60)
+NEVER_FOLLOWED = ItemStats(shown=60)
 
 
 class Letters(Embeddings):
@@ -80,7 +80,7 @@ class Kept:
     def judge(self, run: str, score: float) -> int:
         return judge(self.rows, run, score, self.user)
 
-    def note(self, of: Atom, track: Track) -> None:
+    def note(self, of: Atom, track: ItemStats) -> None:
         give_records(self.memory, "atoms", {self.rows.key(of.id, self.user): track})
 
     def record(self, of: Atom) -> AtomRecord:
@@ -260,18 +260,18 @@ def test_a_run_is_worded_anew_and_what_others_gave_stays(kept: Kept) -> None:
 def test_what_misleads_is_found_no_longer_and_not_brought_back(opened: Opened) -> None:
     kept = opened()
     kept.put(support(), support(atom("cancel the order", "stop_order"), run="b"))
-    kept.note(atom(), Track(shown=2, followed=1))
-    kept.note(atom(), Track(1, 1, 1, helped=1))
+    kept.note(atom(), ItemStats(shown=2, followed=1))
+    kept.note(atom(), ItemStats(1, 1, 1, helped=1))
     assert kept.record(atom()) == AtomRecord(3, 2, 1, 0)
     kept = opened()
-    kept.note(atom(), Track(hurt=2 * FAILED_AFTER))
+    kept.note(atom(), ItemStats(hurt=2 * FAILED_AFTER))
     assert kept.record(atom()) == AtomRecord(3, 2, 1, 2 * FAILED_AFTER)
     assert kept.tools() == ["stop_order"]
     kept = opened()
     kept.put(support(run="new"))
     assert kept.tools() == ["stop_order"]
     assert len(kept.all()) == 2
-    kept.note(atom(), Track(helped=9))
+    kept.note(atom(), ItemStats(helped=9))
     assert sorted(kept.tools()) == ["cancel_order", "stop_order"]
 
 

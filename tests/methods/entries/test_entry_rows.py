@@ -13,7 +13,7 @@ from langchain_core.embeddings import Embeddings
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.core.ledger import Track
+from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
@@ -61,7 +61,7 @@ def rows(memory: ToolMemory) -> Rows[Entry]:
 
 @pytest.fixture
 def credit(memory: ToolMemory) -> Callable[..., None]:
-    return lambda key, **counts: give_records(memory, "entries", {key: Track(**counts)})
+    return lambda key, **counts: give_records(memory, "entries", {key: ItemStats(**counts)})
 
 
 def test_an_entry_is_kept_whole(rows: Rows[Entry]) -> None:

@@ -18,7 +18,7 @@ from parcels import past_run, rate, request
 
 from langgraph_toolmem import ConfigurationError, Entries, MissingExtraError, RecallPolicy, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.core.ledger import Track
+from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.entries.langmem import ENTRIES, EntryBaseStore, memory_tools
 from langgraph_toolmem.testing import ScriptedChatModel
 
@@ -104,7 +104,7 @@ def test_what_a_search_finds(memory: ToolMemory) -> None:
     assert store.get((*OF_ANN, ENTRIES), first.key) == first
     for namespace in ((*OF_BOB, ENTRIES), OF_ANN, ("memories",)):
         assert store.get(namespace, first.key) is None
-    give_records(memory, "entries", {memory.entries.rows.key(first.key, memory.core.users.of(ANN)): Track(hurt=6)})
+    give_records(memory, "entries", {memory.entries.rows.key(first.key, memory.core.users.of(ANN)): ItemStats(hurt=6)})
     assert [item.key for item in store.search(OF_ANN)] == [second.key]  # the other one is retired
     assert store.get((*OF_ANN, ENTRIES), first.key) is None
 

@@ -244,6 +244,6 @@ def test_where_no_thread_is_to_be_had_verdicts_find_their_run_all_the_same(
 
 
 def until(happened: Callable[[], bool]) -> None:
-    """Waits, up to the test's time limit."""
+    """StepBudget, up to the test's time limit."""
     while not happened():
         time.sleep(0.01)

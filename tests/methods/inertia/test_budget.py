@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from langgraph_toolmem import Bound, InertiaPolicy
-from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia import budget as of
 from langgraph_toolmem.inertia.budget import Acted, Budget, Checked, figures_in_words
 
 POLICY = InertiaPolicy(audit_rate=0.0)
 
 
-def kept(turns: int = 0) -> tuple[EvidenceGraph, Budget]:
-    graph = EvidenceGraph()
+def kept(turns: int = 0) -> tuple[ToolGraph, Budget]:
+    graph = ToolGraph()
     graph.counters["turns"] = turns
     return graph, graph.register(Budget)
 

@@ -12,9 +12,9 @@ from histories import call, run_of, shortcut, user
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.graph.operations import Forgotten, Operation
+from langgraph_toolmem.graph.events import Event, Forgotten
 from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.cases import (
     MAX_CASES,
     Cases,
@@ -38,10 +38,10 @@ class Desk:
     """A table that is taught whether a refund followed outputs."""
 
     def __init__(self) -> None:
-        self.graph = EvidenceGraph()
+        self.graph = ToolGraph()
         self.cases = self.graph.register(Cases)
         self.number = 0
-        self.applied: list[Operation] = []
+        self.applied: list[Event] = []
 
     def saw(self, *outputs: Any, hit: int = 1, times: int = 1, confidence: float = 0.9, **how: Any) -> Desk:
         """Learn so many cases."""
@@ -172,7 +172,7 @@ def test_a_condition_may_stand_on_an_earlier_output_or_an_earlier_message():
 
     talk = [user("Hello, I am back."), call("greet", {}, "hi"), user("Refund it")]
     hacked = [user("Hello, I was hacked."), *talk[1:]]
-    table = Cases(EvidenceGraph())
+    table = Cases(ToolGraph())
     plain, odd = (
         table.facts_of(RunState.of(run_of(*each, thread_id="t")), TODAY, changes=True).facts for each in (talk, hacked)
     )
@@ -212,7 +212,7 @@ def test_whatever_the_order_the_same_is_known(draw: random.Random):
         desk.saw({"status": "abcdefgh"[i % 8], "name": f"n{i}"}, hit=i % 3 > 0, times=1)
     shuffled = [*desk.applied]
     draw.shuffle(shuffled)
-    other = EvidenceGraph().register(Cases)
+    other = ToolGraph().register(Cases)
     other.graph.apply(None, shuffled)
 
     def known(table: Cases) -> Any:
@@ -228,7 +228,7 @@ def test_the_oldest_cases_leave_and_a_user_is_forgotten(desk: Desk):
     assert len(cases) == MAX_CASES
     assert "t1" not in cases
 
-    again = EvidenceGraph().register(Cases)
+    again = ToolGraph().register(Cases)
     again.load(desk.cases.to_state())
     assert again.to_state() == desk.cases.to_state()
     assert desk.cases.forget(Forgotten("ann")) == MAX_CASES

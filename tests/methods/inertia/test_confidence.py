@@ -11,7 +11,7 @@ import pytest
 from histories import call, history, reading, user, words
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
-from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia import confidence as of
 from langgraph_toolmem.inertia.confidence import Confidence, Examples, Trees, Weighed, at_once, log_odds, pack, unpack
 
@@ -28,7 +28,7 @@ def examples(count: int, seed: int = 0) -> tuple[Any, Any]:
 
 
 def table(count: int, seed: int = 0) -> Examples:
-    graph = EvidenceGraph()
+    graph = ToolGraph()
     kept = graph.register(Examples)
     rows, hits = examples(count, seed)
     graph.apply(
@@ -115,7 +115,7 @@ def test_features_survive_packing_and_another_width_is_left_out():
 
 def test_the_latest_examples_are_kept_in_the_order_of_turns(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(of, "MAX_EXAMPLES", 5)
-    graph = EvidenceGraph()
+    graph = ToolGraph()
     kept = graph.register(Examples)
     for turn in (8, 3, 1, 5, 9, 2, 7):
         graph.apply(None, [Weighed(turn, [["AAAA", 1]])])

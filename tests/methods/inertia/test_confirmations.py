@@ -11,8 +11,8 @@ import pytest
 from histories import Learner, call, schema, user, words
 
 from langgraph_toolmem import InertiaPolicy
-from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.graph.operations import Request
+from langgraph_toolmem.graph.events import Request
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.novelty import SAME, NoveltyRecord, RequestCompared, Unlike
 from langgraph_toolmem.stores.snapshot import dumps, loads
 
@@ -307,7 +307,7 @@ def test_a_look_up_is_made_after_other_words_too():
 
 
 def test_words_before_a_request_have_a_spread_of_their_own():
-    graph = EvidenceGraph()
+    graph = ToolGraph()
     record = graph.register(NoveltyRecord)
     graph.apply(None, [RequestCompared(i, "pay", Unlike(0.0, 0.0, 0.1 * (i % 2))) for i in range(20)])
 
@@ -394,7 +394,7 @@ def test_what_a_request_answers_is_kept_with_it(usual: Learner):
     [request] = [op for _, record in usual.records for op in record if isinstance(op, Request) and op.asked][:1]
     assert (request.text, request.asked) == ("Yes please", SHALL.format("O-1000"))
 
-    again = EvidenceGraph()
+    again = ToolGraph()
     again.load(loads(dumps(usual.graph.to_state())))
     assert again.cases.cases[request.request] == usual.graph.cases.cases[request.request]
     near = again.cases.nearest("Yes please", [], look="", asked=SHALL.format("O-1"))[0]

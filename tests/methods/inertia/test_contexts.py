@@ -9,7 +9,7 @@ from histories import Learner, call, calls, reading, state_of, user, words
 
 from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.graph.operations import Forgotten
+from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.inertia import contexts as of
 from langgraph_toolmem.inertia.candidates import FROM_CONTEXT, WHOLE, candidates
 from langgraph_toolmem.inertia.contexts import CallContexts, call_key, contexts_of

@@ -8,7 +8,7 @@ import pytest
 from histories import Learner, call, reading, schema, user, words
 
 from langgraph_toolmem import InertiaPolicy
-from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia import novelty
 from langgraph_toolmem.inertia.novelty import NoveltyRecord, RequestCompared, Unlike
 
@@ -219,7 +219,7 @@ def test_a_request_turned_round_is_unfamiliar_in_any_language(language: str):
 
 
 def spread(*values: float) -> NoveltyRecord:
-    graph = EvidenceGraph()
+    graph = ToolGraph()
     record = graph.register(NoveltyRecord)
     graph.apply(None, [RequestCompared(i, "find", Unlike(value)) for i, value in enumerate(values)])
     return record
@@ -285,7 +285,7 @@ def test_a_few_right_predictions_are_not_enough_to_know_how_unlike_requests_are(
 
 
 def test_the_latest_are_kept_in_any_order():
-    there, back = EvidenceGraph(), EvidenceGraph()
+    there, back = ToolGraph(), ToolGraph()
     records = [RequestCompared(i, "find", Unlike(i / 1000)) for i in range(novelty.KEPT + 9)]
     there.register(NoveltyRecord)
     back.register(NoveltyRecord)

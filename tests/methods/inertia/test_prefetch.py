@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from langgraph_toolmem import Inertia, Prefetch, ToolMemory
 from langgraph_toolmem.cli.app import app
-from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.graph.operations import ToolCount
+from langgraph_toolmem.graph.events import ToolCount
 from langgraph_toolmem.graph.state import WORDS
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.prefetch.choice import RIGHT, WRONG, choose, least_probability, left_alone
 from langgraph_toolmem.inertia.prefetch.record import REVIEWED, SERVED, UNCLAIMED, held_back
 from langgraph_toolmem.inertia.proposal import Foreseen
@@ -34,13 +34,13 @@ FORESEEN = (
 )
 
 
-def chosen(settings: Prefetch, graph: EvidenceGraph | None = None, least: float = 0.1) -> list[tuple[str, str]]:
-    found = choose(FORESEEN, settings, least, lambda *_: True, graph or EvidenceGraph())
+def chosen(settings: Prefetch, graph: ToolGraph | None = None, least: float = 0.1) -> list[tuple[str, str]]:
+    found = choose(FORESEEN, settings, least, lambda *_: True, graph or ToolGraph())
     return [(guess.tool, guess.text) for guess in found]
 
 
-def counted(**counts: float) -> EvidenceGraph:
-    graph = EvidenceGraph()
+def counted(**counts: float) -> ToolGraph:
+    graph = ToolGraph()
     graph.apply(None, [ToolCount("find", counter, amount) for counter, amount in counts.items()])
     return graph
 
@@ -71,7 +71,7 @@ def test_the_more_is_thrown_away_the_likelier_a_call_must_be():
 
 
 def test_a_tool_that_somebody_stands_before_is_held_back():
-    assert not held_back(EvidenceGraph(), "find")
+    assert not held_back(ToolGraph(), "find")
     assert held_back(counted(**{REVIEWED: 1, SERVED: 1000}), "find", named=True)
     assert held_back(counted(**{UNCLAIMED: 1, SERVED: 19}), "find")
     assert not held_back(counted(**{UNCLAIMED: 1, SERVED: 20}), "find")

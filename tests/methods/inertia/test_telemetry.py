@@ -28,8 +28,8 @@ from opentelemetry.trace import INVALID_SPAN, NonRecordingSpan, use_span
 
 from langgraph_toolmem import Decision, Inertia, InertiaPolicy, Proposal, ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
-from langgraph_toolmem.core.events import Events
-from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.core.lifecycle import Lifecycle
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia import calibrated, guards, paper
 from langgraph_toolmem.inertia.budget import Budget, Checked
 from langgraph_toolmem.inertia.novelty import NoveltyRecord, Unlike
@@ -157,7 +157,7 @@ def repeated(*answers: Any) -> Decision:
 
 
 def held(missed: int, p: float, *, counts: int = 1) -> Decision:
-    graph = EvidenceGraph()
+    graph = ToolGraph()
     graph.counters["turns"] = 300
     budget = graph.register(Budget)
     graph.apply(None, [Checked(300, "open", 0, 1, 0.3, counts, 0.0)] * missed)
@@ -166,7 +166,7 @@ def held(missed: int, p: float, *, counts: int = 1) -> Decision:
 
 
 def strange(spread: int) -> Decision:
-    novelty = EvidenceGraph().register(NoveltyRecord)
+    novelty = ToolGraph().register(NoveltyRecord)
     return refused(novelty.refusal("open", Unlike(0.5) if spread else None))
 
 
@@ -297,7 +297,7 @@ class BrokenSpan(NonRecordingSpan):
 def test_tracers_that_fail_stop_nothing(desk: Desk, memory: ToolMemory, monkeypatch: pytest.MonkeyPatch):
     graph = eager_graph(desk, memory)
     monkeypatch.setattr(RunTree, "add_metadata", quoting(RuntimeError))
-    problems, span = Listener("langgraph_toolmem.turn.telemetry"), BrokenSpan(INVALID_SPAN.get_span_context())
+    problems, span = Hooks("langgraph_toolmem.turn.telemetry"), BrokenSpan(INVALID_SPAN.get_span_context())
     with problems.listening(), use_span(span), tracing_context(enabled=True, client=Mock(spec=Client)):
         run(graph, 0)
         note_decision("inertia", Decision(proposal(confidence="high"), "cannot be told of"))
@@ -310,7 +310,7 @@ def test_tracers_that_fail_stop_nothing(desk: Desk, memory: ToolMemory, monkeypa
 # --- logs ---
 
 
-class Listener(logging.Handler):
+class Hooks(logging.Handler):
     """Hears everything of a logger, DEBUG included."""
 
     def __init__(self, name: str = "langgraph_toolmem") -> None:
@@ -322,7 +322,7 @@ class Listener(logging.Handler):
         self.records.append(record)
 
     @contextmanager
-    def listening(self) -> Iterator[Listener]:
+    def listening(self) -> Iterator[Hooks]:
         level = self._logger.level
         self._logger.setLevel(logging.DEBUG)
         self._logger.addHandler(self)
@@ -339,12 +339,12 @@ class Listener(logging.Handler):
 
 
 @pytest.fixture
-def heard() -> Iterator[Listener]:
-    with Listener().listening() as listener:
+def heard() -> Iterator[Hooks]:
+    with Hooks().listening() as listener:
         yield listener
 
 
-def assert_discreet(heard: Listener, *, warned: str) -> None:
+def assert_discreet(heard: Hooks, *, warned: str) -> None:
     """The failure is told of, without the secret; at DEBUG with it."""
     assert warned in heard.text(at_least=logging.WARNING)
     assert SECRET not in heard.text(at_least=logging.INFO)
@@ -366,9 +366,9 @@ def quoting(kind: type[Exception]) -> Callable[..., Any]:
 PIECES = [
     (Inertia, "begin_turn", RuntimeError),
     (Inertia, "decide", KeyError),
-    (Events, "observe", StorageError),
-    (Events, "learn", RuntimeError),
-    (EvidenceGraph, "apply", KeyError),
+    (Lifecycle, "observe", StorageError),
+    (Lifecycle, "learn", RuntimeError),
+    (ToolGraph, "apply", KeyError),
     (calibrated, "decide", StorageError),
     (Decision, "to_event", RuntimeError),
     (MemoryNode, "call_of", KeyError),
@@ -377,7 +377,7 @@ PIECES = [
 
 @pytest.mark.parametrize(("owner", "piece", "kind"), PIECES, ids=[piece for _, piece, _ in PIECES])
 def test_a_piece_that_fails_is_told_of_without_the_users_words(
-    desk: Desk, memory: ToolMemory, heard: Listener, monkeypatch: pytest.MonkeyPatch, owner: Any, piece: str, kind: Any
+    desk: Desk, memory: ToolMemory, heard: Hooks, monkeypatch: pytest.MonkeyPatch, owner: Any, piece: str, kind: Any
 ):
     graph, spans = eager_graph(desk, memory), Spans()
     monkeypatch.setattr(owner, piece, quoting(kind))
@@ -474,7 +474,7 @@ def stub(_: Desk, __: Path, ___: pytest.MonkeyPatch) -> None:
     ids=lambda each: getattr(each, "__name__", ""),
 )
 def test_what_fails_beside_the_run_is_told_of_without_the_users_words(
-    desk: Desk, tmp_path: Path, heard: Listener, monkeypatch: pytest.MonkeyPatch, place: Any, error: str
+    desk: Desk, tmp_path: Path, heard: Hooks, monkeypatch: pytest.MonkeyPatch, place: Any, error: str
 ):
     place(desk, tmp_path, monkeypatch)
 

@@ -11,8 +11,8 @@ import pytest
 from langgraph.store.memory import InMemoryStore
 
 from langgraph_toolmem import ConfigurationError, Navigator, StorageError, ToolMemory
-from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.graph.operations import Operation, Outcome
+from langgraph_toolmem.graph.events import Event, Outcome
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Known, Link, RecordScorer
 from langgraph_toolmem.navigator.table import (
     LinksShifted,
@@ -115,7 +115,7 @@ def test_decisions_and_fields_of_results_reach_other_workers_and_the_next_proces
 
 def test_a_recorder_that_learns_a_call_before_its_answer_is_seen_does_not_miss_it(memory: ToolMemory) -> None:
     messages = mail(0)
-    memory.core.events.executed(messages[:2], "call_0", tool="look_up", args={"q": "N0"}, status="ok", thread_id="r")
+    memory.core.lifecycle.executed(messages[:2], "call_0", tool="look_up", args={"q": "N0"}, status="ok", thread_id="r")
     assert outputs(memory) == {}
     memory.inertia.begin_turn(messages[:3], thread_id="r")
     assert outputs(memory) == {"look_up": {"person.email": ["string"]}}
@@ -236,7 +236,7 @@ def test_recent_is_the_last_days() -> None:
 
 
 def test_old_days_leave_and_nothing_grows_without_end() -> None:
-    graph = EvidenceGraph()
+    graph = ToolGraph()
     days = graph.register(NavigatorEvidence).days
     for day in range(100):
         graph.apply(None, [Outcome(f"t{i}", "ok", "a" if i == 1 else None, day * 24) for i in range(3)])
@@ -249,7 +249,7 @@ def test_old_days_leave_and_nothing_grows_without_end() -> None:
 
 
 def test_the_order_of_records_does_not_matter() -> None:
-    decisions: list[Operation] = [
+    decisions: list[Event] = [
         PrunedTool({"a": 1, "b": 0}, 10.0),
         PutBack(["a"], 20.0),
         PrunedTool({"a": 3}, 30.0),
@@ -259,7 +259,7 @@ def test_the_order_of_records_does_not_matter() -> None:
     ]
     states = []
     for operations in (decisions, decisions[::-1], decisions[3:] + decisions[:3]):
-        graph = EvidenceGraph()
+        graph = ToolGraph()
         table = graph.register(NavigatorEvidence)
         for operation in operations:
             graph.apply(None, [operation])

@@ -174,10 +174,10 @@ def test_a_run_with_the_summary_tool_counts_as_one_without() -> None:
                 memory.inertia.begin_turn(messages, thread_id="r")
                 if text is not None and number == 1:
                     asking, answer = summarised(text)
-                    memory.core.events.after_model(messages, [asking], thread_id="r")
+                    memory.core.lifecycle.after_model(messages, [asking], thread_id="r")
                     messages = [*messages, asking, answer]
                     memory.inertia.begin_turn(messages, thread_id="r")
-                memory.core.events.after_model(messages, [step[0]], thread_id="r")
+                memory.core.lifecycle.after_model(messages, [step[0]], thread_id="r")
                 messages = [*messages, *step]
             memory.finish(messages, thread_id="r", success=True, wait=True)
             assert not inertia(memory).open_turns
@@ -197,7 +197,7 @@ def test_a_summary_is_of_the_state_before_the_user_spoke_again(memory: ToolMemor
 def test_a_call_beside_the_summary_tool_is_learned_when_it_is_executed(memory: ToolMemory) -> None:
     """The summary tool's answer is not waited for: the process may end before it."""
     both = h.calls([("read_logs", {"name": "Zoe"}, "ok"), (SUMMARY_TOOL, {"summary": "beside"}, "ok")])
-    new = memory.core.events.executed(
+    new = memory.core.lifecycle.executed(
         [asked("Zoe"), both[0]], "call_0", tool="read_logs", args={"name": "Zoe"}, status="ok", thread_id="r"
     )
     assert new == 1
@@ -221,7 +221,7 @@ def test_a_recorder_that_tells_of_the_summary_tool_changes_no_step(memory: ToolM
     before = before_cure("router")
     asking, _ = summarised("where I stand")
     for step, name, status in ((before[:2], "read_logs", "ok"), ([*before, asking], SUMMARY_TOOL, "ok")):
-        memory.core.events.executed(step, "call_0", tool=name, args={}, status=status, thread_id="r")  # type: ignore[arg-type]
+        memory.core.lifecycle.executed(step, "call_0", tool=name, args={}, status=status, thread_id="r")  # type: ignore[arg-type]
     memory.finish(whole("router", "Zoe", summary="where I stand"), thread_id="r", success=True)
     assert set(memory.view().tools) == {"read_logs", "restart_router", "close_ticket"}
 
@@ -412,7 +412,7 @@ def test_a_verdict_of_nobody_reaches_the_user_whose_run_was_finished_here() -> N
 def test_runs_of_nobody_are_not_put_to_somebody() -> None:
     with made(namespace=PER_USER) as memory:
         nobodys = parse_run(whole("router", "Zoe", summary="nobodys words"), thread_id="r")
-        memory.core.events.learn(nobodys, User(None, None, ("toolmem",)))
+        memory.core.lifecycle.learn(nobodys, User(None, None, ("toolmem",)))
         assert waiting(memory) == {}
         memory.feedback("r", score=1.0, user_id="ann")
         memory.finish(whole("router", "Ida"), thread_id="s", success=True, user_id="ann")

@@ -14,7 +14,7 @@ from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.core.ledger import Track
+from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.sit.rows import MAX_MERGED, RETIRE_AFTER, Summaries, SummaryKind, add
 from langgraph_toolmem.sit.summary import MAX_CHARS, Merged, NewSummary, StoredSummary
 
@@ -73,7 +73,7 @@ class Kept:
         return [] if query is None else [each.summary for each in self.asked.nearest(source, query, k=k)]
 
     def credit(self, *ids: str, **counts: int) -> None:
-        give_records(self.memory, "sit", {self.rows.key(each, self.user): Track(**counts) for each in ids})
+        give_records(self.memory, "sit", {self.rows.key(each, self.user): ItemStats(**counts) for each in ids})
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ so learning live, recovering after a crash, merging other workers and replaying 
 commute: in whatever order records arrive, they make the same graph.
 
 Here are those of the evidence that all methods share. A method has operations of its own beside its table
-(`graph.evidence.Table`).
+(`graph.tool_graph.Table`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Plain: TypeAlias = "list[Any]"
 
 
 @dataclass(slots=True)
-class Operation:
+class Event:
     """One change of the evidence graph. Its fields are plain values, in the order in which they are written.
 
     A field called `user` is the digest of the user it comes from, if that is known. The row of the event log
@@ -39,18 +39,18 @@ class Operation:
         return reader(type(self))(self)
 
     def plain(self) -> Plain:
-        """For files and logs; `EvidenceGraph.operation` reads it."""
+        """For files and logs; `ToolGraph.operation` reads it."""
         return [self.kind, *reader(type(self))(self)]
 
 
-Record: TypeAlias = list[Operation]
+Record: TypeAlias = list[Event]
 """One observation's operations."""
 
 
-_READERS: Final[dict[type[Operation], Callable[[Any], tuple[Any, ...]]]] = {}
+_READERS: Final[dict[type[Event], Callable[[Any], tuple[Any, ...]]]] = {}
 
 
-def reader(kind: type[Operation]) -> Callable[[Any], tuple[Any, ...]]:
+def reader(kind: type[Event]) -> Callable[[Any], tuple[Any, ...]]:
     read = _READERS.get(kind)
     if read is None:
         names = [each.name for each in fields(kind)]
@@ -96,7 +96,7 @@ def _mentions(plain: Any, names: Collection[str]) -> bool:
 
 
 @dataclass(slots=True)
-class Unknown(Operation):
+class Unknown(Event):
     """An operation of a table that is not registered here, as it was read."""
 
     kind = ""
@@ -111,8 +111,8 @@ class Unknown(Operation):
 
 
 @dataclass(slots=True)
-class Successor(Operation):
-    """What came after contexts (`graph.contexts`); the column is one of `graph.evidence.COLUMNS`."""
+class Successor(Event):
+    """What came after contexts (`graph.contexts`); the column is one of `graph.tool_graph.COLUMNS`."""
 
     kind = "successor"
     contexts: list[str]
@@ -121,7 +121,7 @@ class Successor(Operation):
 
 
 @dataclass(slots=True)
-class Outcome(Operation):
+class Outcome(Event):
     """How a call ended: "ok", "failed", "rejected"…, the tool called before it, and the hour, where they are known."""
 
     kind = "outcome"
@@ -132,7 +132,7 @@ class Outcome(Operation):
 
 
 @dataclass(slots=True)
-class Repeat(Operation):
+class Repeat(Event):
     """Whether an identical call had been made in the run (1) or not (0)."""
 
     kind = "repeat"
@@ -141,7 +141,7 @@ class Repeat(Operation):
 
 
 @dataclass(slots=True)
-class Arguments(Operation):
+class Arguments(Event):
     """JSON types of a call's arguments; `given`: parameters whose value no earlier output of the run had."""
 
     kind = "arguments"
@@ -152,7 +152,7 @@ class Arguments(Operation):
 
 
 @dataclass(slots=True)
-class ToolDescribed(Operation):
+class ToolDescribed(Event):
     """What is known of a tool itself (`runs.tool_note`)."""
 
     kind = "tool_described"
@@ -161,7 +161,7 @@ class ToolDescribed(Operation):
 
 
 @dataclass(slots=True)
-class Sources(Operation):
+class Sources(Event):
     """Argument sources (`graph.sources`) that were right (1) or wrong (0) for a slot, and who was seen with them.
 
     Those with a ``|`` are places with words of a text or a path, which may be a person's.
@@ -175,7 +175,7 @@ class Sources(Operation):
 
 
 @dataclass(slots=True)
-class Value(Operation):
+class Value(Event):
     """A value that a slot took, and what remains of it without the user's own words; `run`: the thread, a witness."""
 
     kind = "value"
@@ -191,7 +191,7 @@ class Value(Operation):
 
 
 @dataclass(slots=True)
-class Request(Operation):
+class Request(Event):
     """What a user asked for, and the words that it answers (`RunState.asked`)."""
 
     kind = "request"
@@ -202,7 +202,7 @@ class Request(Operation):
 
 
 @dataclass(slots=True)
-class RequestCall(Operation):
+class RequestCall(Event):
     """The call at a position after a request; see `CaseIndex.add_call`."""
 
     kind = "request_call"
@@ -217,7 +217,7 @@ class RequestCall(Operation):
 
 
 @dataclass(slots=True)
-class RequestEnd(Operation):
+class RequestEnd(Event):
     """The model answered in words after so many calls."""
 
     kind = "request_end"
@@ -230,7 +230,7 @@ class RequestEnd(Operation):
 
 
 @dataclass(slots=True)
-class Count(Operation):
+class Count(Event):
     """A counter, in all and, if an hour is given, in that hour."""
 
     kind = "count"
@@ -240,7 +240,7 @@ class Count(Operation):
 
 
 @dataclass(slots=True)
-class ToolCount(Operation):
+class ToolCount(Event):
     """A counter of one tool."""
 
     kind = "tool_count"
@@ -250,7 +250,7 @@ class ToolCount(Operation):
 
 
 @dataclass(slots=True)
-class RunSeen(Operation):
+class RunSeen(Event):
     """Shortcuts taken in a run, and whose run it is."""
 
     kind = "run_seen"
@@ -260,7 +260,7 @@ class RunSeen(Operation):
 
 
 @dataclass(slots=True)
-class Verdict(Operation):
+class Verdict(Event):
     """A verdict on a run, from 0 (bad) to 1 (good), the user who gave it, how much it counts, up to 1, and when it was
     given, in seconds since 1970.
 
@@ -288,7 +288,7 @@ def precedence(
 
 
 @dataclass(slots=True)
-class UserForgotten(Operation):
+class UserForgotten(Event):
     """A user (digest) is forgotten, at a time in seconds since 1970."""
 
     kind = "user_forgotten"
@@ -297,7 +297,7 @@ class UserForgotten(Operation):
 
 
 @dataclass(slots=True)
-class RunsForgotten(Operation):
+class RunsForgotten(Event):
     """Runs, with their requests and threads (digests), are forgotten, at a time in seconds since 1970."""
 
     kind = "runs_forgotten"

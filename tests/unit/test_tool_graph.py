@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from langgraph_toolmem import Inertia, ToolMemory
 from langgraph_toolmem.base.threads import rlock
-from langgraph_toolmem.graph import evidence
-from langgraph_toolmem.graph.evidence import OPEN, EvidenceGraph
-from langgraph_toolmem.graph.operations import Count, RunSeen, Verdict
+from langgraph_toolmem.graph import tool_graph
+from langgraph_toolmem.graph.events import Count, RunSeen, Verdict
+from langgraph_toolmem.graph.tool_graph import OPEN, ToolGraph
 from langgraph_toolmem.graph.view import NewestRuns, view_of
 from langgraph_toolmem.inertia import evidence as inertia
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed, TurnOpened
@@ -62,7 +62,7 @@ def learned(made: list[list[Message]]) -> Learner:
     return learner
 
 
-def content(graph: EvidenceGraph) -> dict[str, Any]:
+def content(graph: ToolGraph) -> dict[str, Any]:
     """The state without what the order of arrival may change: the order of keys, and a thread's messages, which come in
     records of their own."""
     state = graph.to_state()
@@ -100,7 +100,7 @@ def test_applying_twice_changes_nothing(made: list[list[Message]]):
 @settings(max_examples=20, deadline=None)
 def test_a_graph_survives_storage(made: list[list[Message]]):
     graph = learned(made).graph
-    again = EvidenceGraph([InertiaEvidence])
+    again = ToolGraph([InertiaEvidence])
     again.load(loads(dumps(graph.to_state())))
 
     assert again.to_state() == graph.to_state()
@@ -150,7 +150,7 @@ def test_a_memory_opened_again_has_the_same_report(tmp_path: Path):
 
 
 def test_an_open_turn_counts_until_its_end_is_seen():
-    graph = EvidenceGraph()
+    graph = ToolGraph()
     table = graph.register(InertiaEvidence)
     begun = TurnOpened("t1", ["w0\x1f"], [["A1"]], [], True, None, 7)
     graph.apply(None, [begun])
@@ -167,9 +167,9 @@ def test_an_open_turn_counts_until_its_end_is_seen():
 
 
 def test_open_turns_runs_and_keys_are_bounded(monkeypatch: pytest.MonkeyPatch):
-    for module, name in ((inertia, "MAX_OPEN"), (evidence, "MAX_RUNS"), (evidence, "MAX_SEEN")):
+    for module, name in ((inertia, "MAX_OPEN"), (tool_graph, "MAX_RUNS"), (tool_graph, "MAX_SEEN")):
         monkeypatch.setattr(module, name, 3)
-    graph = EvidenceGraph()
+    graph = ToolGraph()
     table = graph.register(InertiaEvidence)
     for i in range(5):
         graph.apply(f"{i:016x}", [TurnOpened(f"t{i}", [], [], [], False, None), RunSeen(f"r{i}", 1, None)])

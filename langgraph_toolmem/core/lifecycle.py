@@ -1,4 +1,4 @@
-"""Events of runs: turns are learned, runs end, feedback comes; and the methods that handle them."""
+"""Life of a run: its turns are learned, it ends, feedback arrives; at each point the methods' hooks are called."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.core.episodes import witness
+from langgraph_toolmem.core.episodes import contributor
 from langgraph_toolmem.core.method import EndedRun, JudgedRun, LearnedTurn
 from langgraph_toolmem.core.users import User, user_digest
+from langgraph_toolmem.graph.events import Outcome, Record, Verdict, precedence
 from langgraph_toolmem.graph.learning import attempt_digest, learn_turn, turn_digest
-from langgraph_toolmem.graph.operations import Outcome, Record, Verdict, precedence
 from langgraph_toolmem.graph.state import Folds, RunState, latest_turn
 from langgraph_toolmem.graph.view import counted
 from langgraph_toolmem.runs.messages import entries_of
@@ -37,12 +37,12 @@ VERDICT: Final = "verdict"
 MAX_COMMENT: Final = 500
 
 
-class Events:
-    """Takes in what was done, and feedback on it; tells the methods.
+class Lifecycle:
+    """Learns from runs and feedback, and calls the methods' hooks.
 
     Args:
         core: of the memory.
-        folds: the states of threads up to what was learned of them.
+        folds: state of each thread up to its last learned turn.
     """
 
     def __init__(self, core: Core, folds: Folds) -> None:
@@ -212,7 +212,7 @@ class Events:
             last = latest_turn(run)
             at_hand = self._core.catalogue.specs if specs is None else specs
             new, thought, scratch = 0, _thought_before(run, start), dict[str, Any]()
-            thread = witness(run.thread_id or run.scope, user.digest)
+            thread = contributor(run.thread_id or run.scope, user.digest)
             for index in range(start, len(run.events)):
                 event = run.events[index]
                 if index == last > start:
@@ -291,8 +291,8 @@ class Events:
         if core.store.closed:
             return
         for each in self._core.listeners:
-            core.quietly(f"{each.name} could not take in what was learned", partial(each.learned, run, user))
-        core.quietly("what waits to be written cannot be looked for", self._core.jobs.look)
+            core.log_and_continue(f"{each.name} could not take in what was learned", partial(each.learned, run, user))
+        core.log_and_continue("what waits to be written cannot be looked for", self._core.jobs.look)
         core.acknowledge()
 
     def _tell(self, hook: Literal["ended", "judged"], what: EndedRun | JudgedRun) -> None:
@@ -300,7 +300,7 @@ class Events:
         if core.store.closed:
             return
         for each in self._core.listeners:
-            error = core.quietly(f"{each.name} could not take in a run", partial(getattr(each, hook), what))
+            error = core.log_and_continue(f"{each.name} could not take in a run", partial(getattr(each, hook), what))
             if isinstance(error, StorageError):
                 core.store.say(f"{each.name} kept nothing of a finished run: {error}")
 

@@ -13,10 +13,10 @@ import pytest
 from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.base.threads import rlock
 from langgraph_toolmem.core import ledger
-from langgraph_toolmem.graph import evidence, view
-from langgraph_toolmem.graph import operations as core
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import Operation, Unknown
+from langgraph_toolmem.graph import events as core
+from langgraph_toolmem.graph import tool_graph, view
+from langgraph_toolmem.graph.events import Event, Unknown
+from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia import evidence as inertia
 from langgraph_toolmem.navigator import evidence as navigator
 from langgraph_toolmem.sit import evidence as sit
@@ -26,7 +26,7 @@ from langgraph_toolmem.stores.snapshot import dumps, loads
 TABLES = (inertia.InertiaEvidence, sit.SITEvidence, navigator.NavigatorEvidence, ledger.LedgerTable, view.NewestRuns)
 ANN, RUN = "a" * 16, "b" * 16
 SECRET = "Zebedee"
-OPERATIONS: dict[str, Operation] = {
+OPERATIONS: dict[str, Event] = {
     each.kind: each
     for each in (
         core.Successor(["w1\x1fa"], "b", 0),
@@ -64,9 +64,9 @@ OPERATIONS: dict[str, Operation] = {
 every = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=list(OPERATIONS))
 
 
-def full() -> EvidenceGraph:
+def full() -> ToolGraph:
     """A graph to which every operation was applied."""
-    graph = EvidenceGraph(TABLES)
+    graph = ToolGraph(TABLES)
     graph.apply(RUN, copy.deepcopy(list(OPERATIONS.values())))
     return graph
 
@@ -75,7 +75,7 @@ def kinds() -> set[str]:
     """The operations that are defined."""
     modules = (core, inertia, sit, navigator, ledger, view)
     found = {each for module in modules for each in vars(module).values() if isinstance(each, type)}
-    return {each.kind for each in found if issubclass(each, Operation) and each not in (Operation, Unknown)}
+    return {each.kind for each in found if issubclass(each, Event) and each not in (Event, Unknown)}
 
 
 def test_there_is_an_example_of_each() -> None:
@@ -83,11 +83,11 @@ def test_there_is_an_example_of_each() -> None:
 
 
 @every
-def test_an_operation_comes_back_from_the_log(operation: Operation) -> None:
+def test_an_operation_comes_back_from_the_log(operation: Event) -> None:
     written = operation.plain()
 
     assert written[0] == operation.kind
-    assert EvidenceGraph(TABLES).operation(json.loads(json.dumps(written))) == operation
+    assert ToolGraph(TABLES).operation(json.loads(json.dumps(written))) == operation
 
 
 def test_forgetting_reaches_every_table() -> None:
@@ -102,7 +102,7 @@ def test_forgetting_reaches_every_table() -> None:
 
 def test_a_snapshot_of_every_table_comes_back() -> None:
     state = loads(dumps(full().to_state()))
-    again = EvidenceGraph(TABLES)
+    again = ToolGraph(TABLES)
     again.load(copy.deepcopy(state))
 
     assert again.to_state() == state
@@ -114,13 +114,13 @@ def test_a_snapshot_of_every_table_comes_back() -> None:
 
 @pytest.mark.parametrize("absent", TABLES, ids=lambda table: table.name)
 def test_what_belongs_to_a_table_that_is_not_there_waits_for_it(absent: type[Table]) -> None:
-    graph = EvidenceGraph([table for table in TABLES if table is not absent])
+    graph = ToolGraph([table for table in TABLES if table is not absent])
     for operation in OPERATIONS.values():
         graph.apply(None, [graph.operation(copy.deepcopy(operation.plain()))])
     state = loads(dumps(graph.to_state()))
-    later = EvidenceGraph([table for table in TABLES if table is not absent])
+    later = ToolGraph([table for table in TABLES if table is not absent])
     later.load(state)
-    before = EvidenceGraph(TABLES)
+    before = ToolGraph(TABLES)
     before.load(loads(dumps(graph.to_state())))
     for registered in (graph, later):
         registered.register(absent)
@@ -136,7 +136,7 @@ def test_what_belongs_to_a_table_that_is_not_there_waits_for_it(absent: type[Tab
 @pytest.mark.parametrize("absent", TABLES, ids=lambda table: table.name)
 def test_the_state_of_a_table_that_is_not_there_is_written_back_unchanged(absent: type[Table]) -> None:
     state = loads(dumps(full().to_state()))
-    without = EvidenceGraph([table for table in TABLES if table is not absent])
+    without = ToolGraph([table for table in TABLES if table is not absent])
     without.load(copy.deepcopy(state))
     assert without.to_state() == state
 
@@ -146,7 +146,7 @@ def test_the_state_of_a_table_that_is_not_there_is_written_back_unchanged(absent
 
 @pytest.mark.parametrize("absent", TABLES, ids=lambda table: table.name)
 def test_a_user_is_forgotten_where_the_table_is_not_there_too(absent: type[Table]) -> None:
-    graph = EvidenceGraph([table for table in TABLES if table is not absent])
+    graph = ToolGraph([table for table in TABLES if table is not absent])
     graph.load(loads(dumps(full().to_state())))
     for operation in OPERATIONS.values():
         graph.apply(None, [graph.operation(operation.plain())])
@@ -158,8 +158,8 @@ def test_a_user_is_forgotten_where_the_table_is_not_there_too(absent: type[Table
 
 
 def test_what_waits_is_bounded_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence, "MAX_WAITING", 3)
-    graph = EvidenceGraph()
+    monkeypatch.setattr(tool_graph, "MAX_WAITING", 3)
+    graph = ToolGraph()
     for i in range(5):
         graph.apply(None, [graph.operation(["of the future", i])])
 
@@ -167,7 +167,7 @@ def test_what_waits_is_bounded_and_in_order(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_verdict_that_came_before_the_table_counts_for_its_walks() -> None:
-    graph = EvidenceGraph()
+    graph = ToolGraph()
     record = [core.Verdict(RUN, 1.0, None, None), sit.TransitionSeen(RUN, "s", "a", "b")]
     graph.apply(None, [graph.operation(operation.plain()) for operation in record])
 
@@ -178,7 +178,7 @@ def test_a_verdict_that_came_before_the_table_counts_for_its_walks() -> None:
 
 
 @dataclass(slots=True)
-class Reminded(Operation):
+class Reminded(Event):
     """A test's own."""
 
     kind = "reminded"
@@ -191,11 +191,11 @@ class Reminders(Table):
     name = "reminders"
     parts = ("counts",)
 
-    def __init__(self, graph: EvidenceGraph) -> None:
+    def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.counts: dict[str, int] = {}
 
-    def handlers(self) -> Mapping[type[Operation], Handler]:
+    def handlers(self) -> Mapping[type[Event], Handler]:
         return {Reminded: self._remind}
 
     def _remind(self, text: str, user: str | None) -> None:
@@ -242,7 +242,7 @@ def test_a_table_whose_state_cannot_be_used_is_dropped_and_the_rest_is_kept(tmp_
 
 
 @dataclass(slots=True)
-class Count(Operation):
+class Count(Event):
     """Not the core's."""
 
     kind = "count"
@@ -256,12 +256,12 @@ class Other(Table):
 class Taken(Table):
     name = "taken"
 
-    def handlers(self) -> Mapping[type[Operation], Handler]:
+    def handlers(self) -> Mapping[type[Event], Handler]:
         return {Count: print}
 
 
 def test_two_of_one_name_are_the_developers_error() -> None:
-    graph = EvidenceGraph([Reminders])
+    graph = ToolGraph([Reminders])
     with pytest.raises(ValueError, match="two tables are called 'reminders'"):
         graph.register(Other)
     with pytest.raises(ValueError, match="two operations are called 'count'"):
@@ -272,7 +272,7 @@ def test_a_part_that_is_missing_is_named() -> None:
     state = full().to_state()
     del state["tables"]["sit"]["drafts"]
     with pytest.raises(GraphFileError, match=r"sit\.drafts has not the shape"):
-        EvidenceGraph(TABLES).load(state)
+        ToolGraph(TABLES).load(state)
 
 
 # --- the newest runs ---
@@ -285,7 +285,7 @@ def test_a_run_is_counted_in_whatever_order_its_turns_come() -> None:
         view.RunCounted("r2", 15.0, {"turns": 1, "wrong": 1}),
     ]
     for order in (turns, turns[::-1]):
-        graph = EvidenceGraph([view.NewestRuns])
+        graph = ToolGraph([view.NewestRuns])
         graph.apply(None, copy.deepcopy(order))
         assert graph.register(view.NewestRuns).runs == {
             "r1": [10.5, {"turns": 2, "acted_ok": 1}],
@@ -295,7 +295,7 @@ def test_a_run_is_counted_in_whatever_order_its_turns_come() -> None:
 
 def test_of_many_runs_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view, "MAX_NEWEST", 2)
-    graph = EvidenceGraph([view.NewestRuns])
+    graph = ToolGraph([view.NewestRuns])
     graph.apply(None, [view.RunCounted(f"r{when}", when, {"turns": 1}) for when in (3, 1, 2)])
     assert set(graph.register(view.NewestRuns).runs) == {"r3", "r2"}
 

@@ -1,4 +1,4 @@
-"""The evidence graph: everything the memory has learned, and the increments by which it learns (`graph.operations`).
+"""The evidence graph: everything the memory has learned, and the increments by which it learns (`graph.events`).
 
 The graph itself holds what all methods share: tools, what followed what, where arguments came from, past requests,
 counters, runs and their verdicts. What one method keeps beside that is a `Table`, registered under a name of its own.
@@ -13,11 +13,11 @@ from contextlib import suppress
 from typing import Any, ClassVar, Final, TypeVar
 
 from langgraph_toolmem.base.errors import GraphFileError
-from langgraph_toolmem.graph import operations as op
+from langgraph_toolmem.graph import events as op
 from langgraph_toolmem.graph.cases import CaseIndex
-from langgraph_toolmem.graph.operations import Forgotten, Operation, Plain, Record, reader, without
+from langgraph_toolmem.graph.events import Event, Forgotten, Plain, Record, reader, without
 from langgraph_toolmem.graph.state import slot_key
-from langgraph_toolmem.graph.tables import CountTable, WitnessTable
+from langgraph_toolmem.graph.tables import ContributorTable, CountTable
 
 COLUMNS: Final = ("model_ok", "model_failed", "shortcut_ok", "shortcut_failed")
 HIT, MISS = 0, 1
@@ -57,7 +57,7 @@ class _Parts:
         """Replace the parts; the inverse of `to_state`."""
         for name in self.parts:
             part = getattr(self, name)
-            if isinstance(part, (CountTable, WitnessTable)):
+            if isinstance(part, (CountTable, ContributorTable)):
                 part.rows = state[name]
             else:
                 setattr(self, name, state[name])
@@ -82,10 +82,10 @@ class Table(_Parts):
 
     name: ClassVar[str]
 
-    def __init__(self, graph: EvidenceGraph) -> None:
+    def __init__(self, graph: ToolGraph) -> None:
         self.graph = graph
 
-    def handlers(self) -> Mapping[type[Operation], Handler]:
+    def handlers(self) -> Mapping[type[Event], Handler]:
         """Return what applies its operations; it may look at those of others too, after they were applied there."""
         return {}
 
@@ -94,7 +94,7 @@ class Table(_Parts):
         return 0
 
 
-class EvidenceGraph(_Parts):
+class ToolGraph(_Parts):
     """Tools, successor statistics, argument sources, past requests, counters and runs; and tables of others.
 
     What belongs to a table that is not registered is kept: its state as it was read, its operations in their order
@@ -107,7 +107,7 @@ class EvidenceGraph(_Parts):
 
     parts = (
         *("tools", "counters", "by_tool", "runs", "periods", "successors", "sources", "values"),
-        *("value_witnesses", "pattern_witnesses", "descriptor_witnesses"),
+        *("value_contributors", "pattern_contributors", "descriptor_contributors"),
     )
 
     def __init__(self, tables: Iterable[type[Table]] = ()) -> None:
@@ -115,9 +115,9 @@ class EvidenceGraph(_Parts):
         self.successors = CountTable(MAX_CONTEXTS, width=len(COLUMNS))
         self.sources = CountTable(MAX_SLOTS, width=2, max_items=MAX_SOURCES)
         self.values = CountTable(MAX_SLOTS, max_items=12)
-        self.value_witnesses = WitnessTable(MAX_SLOTS)
-        self.pattern_witnesses = WitnessTable(MAX_SLOTS)
-        self.descriptor_witnesses = WitnessTable(MAX_SLOTS)
+        self.value_contributors = ContributorTable(MAX_SLOTS)
+        self.pattern_contributors = ContributorTable(MAX_SLOTS)
+        self.descriptor_contributors = ContributorTable(MAX_SLOTS)
         self.cases = CaseIndex()
         self.counters: dict[str, float] = {}
         self.by_tool: dict[str, dict[str, float]] = {}
@@ -127,8 +127,8 @@ class EvidenceGraph(_Parts):
         self._tables: dict[str, Table] = {}
         self._unclaimed: dict[str, Any] = {}
         self._waiting: deque[Plain] = deque(maxlen=MAX_WAITING)
-        self._kinds: dict[str, type[Operation]] = {}
-        self._handlers: dict[type[Operation], list[Handler]] = {op.Unknown: [self._waiting.append]}
+        self._kinds: dict[str, type[Event]] = {}
+        self._handlers: dict[type[Event], list[Handler]] = {op.Unknown: [self._waiting.append]}
         self._handle(
             {
                 op.Successor: self._add_successor,
@@ -172,7 +172,7 @@ class EvidenceGraph(_Parts):
         self._fill(table)
         return table
 
-    def _handle(self, handlers: Mapping[type[Operation], Handler]) -> None:
+    def _handle(self, handlers: Mapping[type[Event], Handler]) -> None:
         for kind, handler in handlers.items():
             if self._kinds.setdefault(kind.kind, kind) is not kind:
                 raise ValueError(f"two operations are called {kind.kind!r}")
@@ -196,7 +196,7 @@ class EvidenceGraph(_Parts):
 
     # --- what has been seen ---
 
-    def operation(self, plain: Any) -> Operation:
+    def operation(self, plain: Any) -> Event:
         """Return the operation that was written as plain values.
 
         Raises:
@@ -264,15 +264,15 @@ class EvidenceGraph(_Parts):
             self.sources.add(slot, descriptor, column)
             self.sources.add(narrow, descriptor, column)
             if user is not None and "|" in descriptor:
-                self.descriptor_witnesses.add(slot, descriptor, "", user)
+                self.descriptor_contributors.add(slot, descriptor, "", user)
 
     def _add_value(self, slot: str, previous: str, value: str | None, pattern: str, run: str, user: str | None) -> None:
         if value is not None:
             self.values.add(slot, value)
             self.values.add(f"{slot}\x1e{previous}", value)
-            self.value_witnesses.add(slot, value, run, user)
+            self.value_contributors.add(slot, value, run, user)
         if pattern:
-            self.pattern_witnesses.add(slot, pattern, run, user)
+            self.pattern_contributors.add(slot, pattern, run, user)
 
     def count(self, counter: str, amount: float = 1, hour: int | None = None) -> None:
         self.counters[counter] = self.counters.get(counter, 0) + amount
@@ -340,10 +340,10 @@ class EvidenceGraph(_Parts):
         Return the number of removed pieces. Pure counts (which tool follows which) stay.
         """
         removed = self.cases.forget(gone)
-        removed += self.value_witnesses.forget_items(gone, self.values)
+        removed += self.value_contributors.forget_items(gone, self.values)
         # Sources without a place (constants, the nearest request) have no witnesses: they are nobody's.
-        removed += self.descriptor_witnesses.forget_items(gone, self.sources, witnessed=lambda source: "|" in source)
-        removed += self.pattern_witnesses.forget(gone)
+        removed += self.descriptor_contributors.forget_items(gone, self.sources, witnessed=lambda source: "|" in source)
+        removed += self.pattern_contributors.forget(gone)
         if gone.user:
             removed += self._forget_parameters(gone.user)
         mine = [run for run, entry in self.runs.items() if gone.has(run, entry[OWNER])]
@@ -371,7 +371,9 @@ class EvidenceGraph(_Parts):
                     gone.add(slot_key(tool, parameter))
                     for name in ("parameters_seen", "given"):
                         entry.get(name, {}).pop(parameter, None)
-        for table in [part for part in vars(self).values() if gone and isinstance(part, (CountTable, WitnessTable))]:
+        for table in [
+            part for part in vars(self).values() if gone and isinstance(part, (CountTable, ContributorTable))
+        ]:
             for key in [key for key in table.rows if key.partition("\x1e")[0] in gone]:
                 del table.rows[key]
         return len(gone)
@@ -393,7 +395,7 @@ class EvidenceGraph(_Parts):
         Raises:
             GraphFileError: something is missing or of another type; the message says what.
         """
-        _check(state, EvidenceGraph().to_state())
+        _check(state, ToolGraph().to_state())
         super().load(state)
         self.cases.load(state["cases"])
         self._seen = dict.fromkeys(each for (each,) in struct.iter_unpack("<Q", state["seen"]))
