@@ -126,11 +126,10 @@ class Lifecycle:
     ) -> int:
         """Learn what is new up to the model's answer; return the number of new turns. A recorder reports its calls."""
         history = messages if isinstance(messages, History) else History(messages)
-        turn = self._core.executions.read(history, thread_id).next_key
         run, user = self._begun(history.plus(answer), thread_id, user_id)
         with self._core.lock:
-            if turn is not None:
-                self._core.executions.begins(turn)
+            if isinstance(last := run.events[-1], Turn) and not last.settled:
+                self._core.executions.begins(last.key)
             _, new = self.learn(run, user)
         self._learned(run, user)
         return new

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
-from operator import attrgetter, is_
+from operator import is_, itemgetter
 from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import (
@@ -129,50 +129,41 @@ class Prefix:
     keys: set[str]
 
     def of(self, entries: Sequence[Any], known: Mapping[str, str]) -> Prefix | None:
-        """The prefix for a history that begins with these messages, or equal ones; None if it does not."""
-        messages = self.parts.messages
-        if len(messages) > len(entries):
+        """Return the prefix for a history that begins with these messages, or equal ones; None if it does not."""
+        asked, head = self.events.asked, list(entries[: len(self.parts.messages)])
+        if head != self.parts.messages or asked | known != known | asked or not self.parts.are_there():
             return None
-        if any(known.get(key, episode) != episode for key, episode in self.events.asked.items()):
-            return None
-        if all(map(is_, messages, entries)):
-            return self if self.parts.are_there() else None
-        head = list(entries[: len(messages)])
-        if any(list(map(of, messages)) != list(map(of, head)) for of in (type, vars)):
-            return None
-        parts = _Parts.of(head)
-        equal = self.parts.contents == parts.contents and self.parts.calls == parts.calls
-        return replace(self, parts=parts) if equal else None  # from a checkpoint
+        loaded = not all(map(is_, head, self.parts.messages))  # from a checkpoint
+        return replace(self, parts=_Parts.of(head)) if loaded else self
 
 
 class _Parts(NamedTuple):
     """The contents of some messages and the tool calls of the answers among them: each may be replaced in its place."""
 
     messages: list[BaseMessage]
+    fields: list[dict[str, Any]]
     contents: list[Any]
-    answers: list[AIMessage]
+    answers: list[dict[str, Any]]
     calls: list[Any]
 
     @classmethod
     def of(cls, messages: list[BaseMessage]) -> _Parts:
-        answers = [each for each in messages if isinstance(each, AIMessage)]
-        return cls(messages, list(map(_content, messages)), answers, list(_calls_of(answers)))
+        fields, answers = list(map(vars, messages)), [vars(each) for each in messages if isinstance(each, AIMessage)]
+        return cls(messages, fields, list(map(_content, fields)), answers, _calls_of(answers))
 
     def are_there(self) -> bool:
         """Return True if the messages have these very parts still."""
-        return all(map(is_, self.contents, map(_content, self.messages))) and all(
-            map(is_, [*self.calls, None], chain(_calls_of(self.answers), (None,)))
-        )
+        return self.contents == list(map(_content, self.fields)) and self.calls == _calls_of(self.answers)
 
     def and_of(self, messages: list[BaseMessage]) -> _Parts:
         return _Parts(*(one + more for one, more in zip(self, _Parts.of(messages), strict=True)))
 
 
-_content = attrgetter("content")
+_content = itemgetter("content")
 
 
-def _calls_of(answers: Iterable[AIMessage]) -> Iterator[Any]:
-    return chain.from_iterable(map(attrgetter("tool_calls"), answers))
+def _calls_of(answers: Iterable[dict[str, Any]]) -> list[Any]:
+    return list(chain.from_iterable(map(itemgetter("tool_calls"), answers)))
 
 
 def read_on(
@@ -540,7 +531,7 @@ class _Events:
         self.new.append(made)
 
 
-_NOTHING: Final = Prefix(_Parts([], [], [], []), _Reader(None, ""), _Events({}), set())
+_NOTHING: Final = Prefix(_Parts([], [], [], [], []), _Reader(None, ""), _Events({}), set())
 
 
 def _finish(draft: _Draft, executions: Mapping[str, Execution], watched: Container[str], *, gone_on: bool) -> Turn:
@@ -670,8 +661,8 @@ class ExecutionLog:
 
     def _drop_prefixes_with(self, key: str) -> None:
         with self._lock:
-            self._changes += 1
             for thread in [thread for thread, prefix in self.prefixes.items() if key in prefix.keys]:
+                self._changes += 1
                 del self.prefixes[thread]
 
     def _note_heads(self, run: Run) -> None:
@@ -687,13 +678,14 @@ class ExecutionLog:
 
     def saw(self, step: str, execution: Execution) -> None:
         """Record the latest attempt of a call."""
+        self._changes += 1
         self._drop_prefixes_with(step)
         self.executions.pop(step, None)
         self.executions[step] = execution
         _bound(self.executions)
 
     def begins(self, turn: str) -> None:
-        """Note that a recorder watches this turn from its beginning."""
+        """Note that a recorder watches this turn from its beginning: no history that is being read has it yet."""
         if turn not in self.turns:
             self._drop_prefixes_with(turn)
             self.turns[turn] = None
