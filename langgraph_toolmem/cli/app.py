@@ -111,7 +111,7 @@ def replay(
     chosen = read_policy(policy)
     schemas = read_tools_file(tools)
     kept: list[Any] = []
-    log = load_log(file, lenient=lenient, limit=limit, quiet=as_json)
+    log = load_log(file, lenient=lenient, limit=limit)
     with progress("replaying", len(log.runs), show=not as_json) as update:
         done = itertools.count(1)
         report = run_replay(
@@ -191,7 +191,7 @@ def import_(
         from langgraph_toolmem.atoms.writer import AtomWriter
 
         writer = AtomWriter(resolve_model(atom_model, name="--atom-model"), most=max_model_calls)
-    log = load_log(file, lenient=lenient, quiet=as_json)
+    log = load_log(file, lenient=lenient)
     wanted = Wanted(summaries, model, max_model_calls, unlabelled, entries, atoms, writer)
     with open_memory(memory, tools=schemas, namespace=namespace, embeddings=embeddings) as opened:
         before = opened.view().calls

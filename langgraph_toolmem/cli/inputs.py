@@ -13,7 +13,7 @@ import typer
 
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.text import count
-from langgraph_toolmem.cli.terminal import note, progress
+from langgraph_toolmem.cli.terminal import note
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.method import Method
@@ -188,13 +188,11 @@ def check_folder(folder: Path) -> None:
         raise InputError(f"there is no memory at {folder}")
 
 
-def load_log(file: str, *, lenient: bool, limit: int | None = None, quiet: bool) -> RunLog:
+def load_log(file: str, *, lenient: bool, limit: int | None = None) -> RunLog:
     """Read the runs of a log file, or of a checkpointer's database; remark on what was left out."""
     from langgraph_toolmem.runs.logs import load_runs, without_password
 
-    size = Path(file).stat().st_size if Path(file).is_file() else 0
-    with progress("reading", size, show=not quiet) as update:
-        log = load_runs(file, lenient=lenient, limit=limit, on_line=update)
+    log = load_runs(file, lenient=lenient, limit=limit)
     for error in log.skipped[:PROBLEMS_SHOWN]:
         note(f"left out: {error}")
     if (more := len(log.skipped) - PROBLEMS_SHOWN) > 0:

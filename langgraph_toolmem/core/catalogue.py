@@ -297,12 +297,6 @@ def infer_spec(name: str, entry: Mapping[str, Any]) -> ToolSpec:
 
 # --- suggestions ---
 
-_WELL_KNOWN: Final = word_set("""
-tavily_search tavily_search_results_json tavily_extract internet_search web_search google_search brave_search
-duckduckgo_search duckduckgo_results_json wikipedia arxiv pubmed ls glob grep read_file list_directory file_search
-sql_db_query sql_db_query_checker sql_db_schema sql_db_list_tables
-""")
-"""Tools of LangChain's packages and of deepagents that read."""
 _HEADS: Final = word_set("""
 get fetch read retrieve list search find lookup look query view show describe count check browse inspect preview
 calculate compute estimate compare summarize explain detect is has exists grep
@@ -321,10 +315,6 @@ release transfer deposit purchase upload import export invite drop clear empty f
 _STEMS: Final = frozenset(map(stem, _CHANGES)) | word_set("sent written paid bought sold withdrawn made kept")
 _THINGS: Final = word_set("order orders post posts book books change changes update updates schedule schedules process")
 """Verbs that are nouns as well: ``get_order``."""
-_ORDERS: Final = word_set("""
-new confirm overwrite commit sql statement command mutation script body payload action operation method
-""")
-"""Words in parameters of tools that do more than read."""
 
 
 def suggested(specs: Iterable[ToolSpec]) -> list[str]:
@@ -333,15 +323,10 @@ def suggested(specs: Iterable[ToolSpec]) -> list[str]:
 
 
 def _seems_to_read(spec: ToolSpec) -> bool:
-    # Name, description and parameters mention no change, and the name says that it reads.
-    if spec.read_only is False:
-        return False
-    if spec.name in _WELL_KNOWN:  # their descriptions are long, and the first sentence says what they do
-        return not _tells_of_change(re.split(r"[.\n]", spec.description)[0])
+    # Its name says that it reads, and neither name nor description mentions a change.
     last = words(re.split(r"[./:]|__", spec.name)[-1]) or [""]
-    if not (last[0] in _HEADS or last[-1] in _ENDS) or any(_ORDERS & set(words(each)) for each in spec.properties):
-        return False
-    return not (_tells_of_change(spec.name) or _tells_of_change(spec.description))
+    reads = spec.read_only is not False and (last[0] in _HEADS or last[-1] in _ENDS)
+    return reads and not (_tells_of_change(spec.name) or _tells_of_change(spec.description))
 
 
 def _tells_of_change(text: str) -> bool:

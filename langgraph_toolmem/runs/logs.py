@@ -3,9 +3,9 @@
 Plain: one run a line (JSONL), an object with `messages` and, if known, `thread_id` (or `run_id`, or `id`), `task`,
 `success`, `user_id` and `times` (seconds since the start, one per message); other keys are ignored. A bare list of
 messages is a run as well. Messages are OpenAI's, LangChain's or Anthropic's. The text is UTF-8 with or without a byte
-order mark, gzip is recognised by its first bytes, and a file may also be one JSON text. Other programs' records: runs
-of LangSmith (``client.list_runs()``, an export of a project), or examples of a data set; OpenTelemetry spans with GenAI
-attributes (OTLP JSON, or the console exporter's).
+order mark, gzip is recognised by its first bytes, and a file may also be JSON texts of many lines. Other programs'
+records: runs of LangSmith (``client.list_runs()``, an export of a project); OpenTelemetry spans with GenAI attributes
+(OTLP JSON, or the console exporter's).
 
 Lines that share an id are one run, seen at different moments: the memory learns each turn once. Lines without an id get
 one from their content and line number, so that reading the same file again teaches nothing. Many records of other
@@ -15,21 +15,21 @@ programs describe one conversation; a history with which a later one of the thre
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import logging
 import re
 import sqlite3
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias, Union, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 from langgraph_toolmem.base.errors import InputError, LogError, MessageError, MissingExtraError
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.runs.trajectory import parse_run
 
 if TYPE_CHECKING:
@@ -38,14 +38,12 @@ if TYPE_CHECKING:
 Source: TypeAlias = Union[str, Path, "BaseCheckpointSaver[Any]"]
 Fields = dict[str, Any]
 Value = tuple[int, Any]
-"""Line number and record."""
-OnLine: TypeAlias = Callable[[int], object]
+"""Line number and record; a `LogError` in place of one that cannot be read."""
 
 logger = logging.getLogger("langgraph_toolmem.runs.logs")
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
-_OTHER_ENCODINGS = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,51 +84,35 @@ class RunLog:
     shared_ids: int
 
 
-def load_runs(
-    source: Source, *, lenient: bool = False, limit: int | None = None, on_line: OnLine | None = None
-) -> RunLog:
+def load_runs(source: Source, *, lenient: bool = False, limit: int | None = None) -> RunLog:
     """Read and check a log before anything is learned from it, so that nothing is ever half-imported.
 
     Args:
         source: the file, a checkpointer that works without ``await``, or a database of one (``sqlite:///FILE``,
             ``postgresql://…``).
         lenient: leave malformed lines out instead of raising.
-        limit: stop after so many runs; lines behind them are neither read nor checked.
-        on_line: called with the number of bytes read so far, for a progress bar (compressed bytes for gzip).
+        limit: stop after so many runs; lines behind them are not checked.
 
     Raises:
         LogError: a line is malformed and `lenient` is off.
         InputError: the file cannot be read.
         MissingExtraError: the checkpointer's package is not installed.
     """
-    name, skipped = _name(source), list[LogError]()
+    skipped = list[LogError]()
 
-    def left_out(error: LogError) -> None:
-        problem = LogError(f"{name}, line {error.line}: {error}", line=error.line)
-        if not lenient:
-            raise problem from error
-        logger.debug("left out: %s", problem)
-        skipped.append(problem)
-
-    runs = tuple(islice(_read(source, on_line, left_out), limit))
-    return RunLog(runs, tuple(skipped), len(runs) - len({run.thread_id for run in runs}))
-
-
-def _read(source: Source, on_line: OnLine | None, left_out: Callable[[LogError], object]) -> Iterator[LoggedRun]:
-    number = 0
-    try:
-        for number, record in _records(source, on_line):
+    def read() -> Iterator[LoggedRun]:
+        for number, record in _records(source):
             try:
-                run = _run(record, number)
+                yield _run(record, number)
             except LogError as error:
-                left_out(error)
-                continue
-            if run is not None:
-                yield run
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        left_out(LogError(f"the gzip file is damaged ({error})", line=number + 1))
-    except OSError as error:
-        raise InputError(f"{source} cannot be read: {error.strerror or error}") from error
+                problem = LogError(f"{_name(source)}, line {number}: {error}", line=number)
+                if not lenient:
+                    raise problem from error
+                logger.debug("left out: %s", problem)
+                skipped.append(problem)
+
+    runs = tuple(islice(read(), limit))
+    return RunLog(runs, tuple(skipped), len(runs) - len({run.thread_id for run in runs}))
 
 
 def _name(source: Source) -> str:
@@ -139,42 +121,37 @@ def _name(source: Source) -> str:
     return without_password(source) if "://" in str(source) else Path(source).name
 
 
-def _records(source: Source, on_line: OnLine | None) -> Iterator[tuple[int, bytes | LogError | Any]]:
-    """Yield each record with its line number: bytes in a plain log, otherwise the parsed value."""
-    kept = uri_of(source) if isinstance(source, (str, Path)) else source
-    if kept is not None:
-        yield from enumerate(_threads(kept), start=1)
-        return
-    with Path(cast("str | Path", source)).open("rb") as raw:
-        lines = _lines(raw, on_line)
-        first = next(((n, line) for n, line in enumerate(lines, start=1) if line.strip()), None)
-        if first is None:
-            return
-        number, text = first
-        try:
-            value = _json(text.removeprefix(_BOM), number)
-        except LogError:
-            rest = b"".join(lines)
-            values = _documents(text.removeprefix(_BOM) + rest)
-            yield from _converted(values) if values else enumerate([text, *rest.split(b"\n")], start=number)
-            return
-        following = enumerate(lines, start=number + 1)
-        if _writer(value) == "plain":
-            yield from chain([first], following)
-        else:
-            yield from _converted(chain([(number, value)], _parsed(following)))
+def _records(source: Source) -> Iterable[Value]:
+    if not isinstance(source, (str, Path)):
+        return enumerate(_threads(source), start=1)
+    try:
+        if uri := _uri_of(source):
+            return enumerate(_threads(uri), start=1)
+        text = Path(source).read_bytes()
+        text = gzip.decompress(text) if text.startswith(_GZIP_MAGIC) else text
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{source} cannot be read: the gzip file is damaged ({error})") from error
+    except OSError as error:
+        raise InputError(f"{source} cannot be read: {error.strerror or error}") from error
+    text = text.removeprefix(_BOM)
+    lines = [(number, _json(line)) for number, line in enumerate(text.split(b"\n"), start=1) if line.strip()]
+    if lines and isinstance(lines[0][1], LogError):
+        lines = _documents(text) or lines
+    return _converted(lines)
 
 
-def _parsed(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]:
-    for number, line in lines:
-        if line.strip():
-            try:
-                yield number, _json(line, number)
-            except LogError as error:
-                yield number, error
+def _json(text: bytes) -> Any:
+    try:
+        return json.loads(text.decode())
+    except RecursionError:
+        return LogError("nested too deeply", line=0)
+    except UnicodeDecodeError as error:
+        return LogError(f"not UTF-8 (byte {error.start + 1} of the line)", line=0)
+    except ValueError as error:
+        return LogError(f"not JSON ({error}); write one run a line", line=0)
 
 
-def _documents(text: bytes) -> list[tuple[int, Any]]:
+def _documents(text: bytes) -> list[Value]:
     """Return the records of a file that is one JSON text, or several of many lines; [] if it is not."""
     found, at, decoder = list[Any](), 0, json.JSONDecoder()
     try:
@@ -194,53 +171,28 @@ def _is_message(value: Any) -> bool:
     return isinstance(value, dict) and bool({"role", "type"} & value.keys()) and "messages" not in value
 
 
-def _converted(values: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-    records = list(values)
-    yield from ((number, error) for number, error in records if isinstance(error, LogError))
-    records = [(number, value) for number, value in records if not isinstance(value, LogError)]
-    kind = _writer(records[0][1])
+def _converted(records: list[Value]) -> Iterable[Value]:
+    kind = _writer(records[0][1]) if records else "plain"
     if kind == "plain":
-        yield from records
-        return
+        return records
+    broken = [(number, value) for number, value in records if isinstance(value, LogError)]
     try:
-        yield from list(_READERS[kind]([(line, value) for line, value in records if isinstance(value, dict)]))
+        return broken + list(_READERS[kind]([(line, value) for line, value in records if isinstance(value, dict)]))
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         line = records[0][0]
-        yield line, LogError(f"not what {kind} writes ({type(error).__name__}: {error})", line=line)
+        return [*broken, (line, LogError(f"not what {kind} writes ({type(error).__name__}: {error})", line=line))]
 
 
-def _lines(raw: BinaryIO, on_line: OnLine | None) -> Iterator[bytes]:
-    zipped = raw.read(3).startswith(_GZIP_MAGIC)
-    raw.seek(0)
-    with gzip.open(raw, "rb") if zipped else nullcontext(raw) as lines:
-        for line in lines:
-            if on_line is not None:
-                on_line(raw.tell())
-            yield line
-
-
-def _run(record: bytes | LogError | Any, number: int) -> LoggedRun | None:
-    if isinstance(record, LogError):
-        raise record
-    if isinstance(record, bytes):
-        if number == 1:
-            if record.startswith(_OTHER_ENCODINGS):
-                raise LogError("the file is UTF-16; save it as UTF-8", line=number)
-            record = record.removeprefix(_BOM)
-        text = record.strip()
-        if not text:
-            return None
-        value = _json(text, number)
-    else:
-        value, text = record, json.dumps(record, default=str).encode()
+def _run(value: Any, number: int) -> LoggedRun:
+    if isinstance(value, LogError):
+        raise value
     fields: dict[str, Any] = {"messages": value} if isinstance(value, list) else value
     if not isinstance(fields, dict):
         raise LogError(f"expected an object with 'messages' or a list of messages, found {_type(value)}", line=number)
     messages = _plain_messages(_messages(fields, number))
     given = next((fields[key] for key in ("thread_id", "run_id", "id") if fields.get(key) not in (None, "")), None)
     try:
-        own = hashlib.blake2b(b"%d\n%s" % (number, text), digest_size=8).hexdigest()
-        thread_id = _identifier(given, "id", number) or own
+        thread_id = _identifier(given, "id", number) or digest(number, json.dumps(value, default=str))
         parse_run(messages, thread_id=thread_id)
     except MessageError as error:
         raise LogError(str(error), line=number) from error
@@ -255,20 +207,6 @@ def _run(record: bytes | LogError | Any, number: int) -> LoggedRun | None:
         task=fields["task"] if isinstance(fields.get("task"), str) else None,
         times=_times(fields.get("times"), messages),
     )
-
-
-def _json(text: bytes, number: int) -> Any:
-    try:
-        return json.loads(text.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise LogError(f"not UTF-8 (byte {error.start + 1} of the line)", line=number) from error
-    except json.JSONDecodeError as error:
-        hint = "; write one run a line" if text in (b"[", b"{") else ""
-        raise LogError(f"not JSON ({error.msg} at character {error.colno}){hint}", line=number) from error
-    except RecursionError as error:
-        raise LogError("nested too deeply", line=number) from error
-    except ValueError as error:  # an integer of thousands of digits
-        raise LogError(f"not JSON ({error})", line=number) from error
 
 
 def _messages(fields: dict[str, Any], number: int) -> list[Any]:
@@ -552,8 +490,7 @@ _ROOT = "SELECT DISTINCT thread_id FROM checkpoints WHERE checkpoint_ns = ''"
 _MAGIC = b"SQLite format 3\0"
 
 
-def uri_of(source: str | Path) -> str | None:
-    """Return the URI of a checkpointer's database if the source is one, a file of SQLite's too."""
+def _uri_of(source: str | Path) -> str | None:
     if re.match(r"(sqlite|postgres(ql)?)://", str(source)):
         return str(source)
     path = Path(source)

@@ -188,8 +188,7 @@ def suggestion(name: str, about: str = "", *params: str, **marks: Any) -> bool:
     get_order list_orders search_emails findUserById mcp__shop__get_order shop/orders/list_open describe_table
     has_access
     lookup_account look_up_account order_search customer_lookup check_availability get_post is_open calculate_total
-    tavily_search internet_search sql_db_query sql_db_schema sql_db_list_tables ls grep glob read_file wikipedia
-    duckduckgo_search
+    tavily_search sql_db_query grep read_file
     """.split(),  # noqa: SIM905
 )
 def test_what_seems_to_read_is_suggested(name: str) -> None:
@@ -200,29 +199,26 @@ def test_what_seems_to_read_is_suggested(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "about", "params"),
+    ("name", "about"),
     [
-        ("get_refund", "", ""),
-        ("get_or_create_cart", "", ""),
-        ("fetch_and_clear", "", ""),
-        ("search_and_replace", "", ""),
-        ("retry_job", "", ""),
-        ("capture_payment", "", ""),
-        ("pay", "", ""),
-        ("think", "", ""),
-        ("latest_order", "", ""),
-        ("fetch_payment", "Captures the authorized payment.", ""),
-        ("get_job", "Retries a failed job.", ""),
-        ("get_cart", "The cart of a user; makes one if there is none.", ""),
-        ("get_mail", "Fetches the next message and marks it as read.", ""),
-        ("read_file", "Reads a file and deletes it.", ""),
-        ("get_thing", "", "confirm"),
-        ("get_thing", "", "new_value"),
-        ("query_table", "", "sql"),
+        ("get_refund", ""),
+        ("get_or_create_cart", ""),
+        ("fetch_and_clear", ""),
+        ("search_and_replace", ""),
+        ("retry_job", ""),
+        ("capture_payment", ""),
+        ("pay", ""),
+        ("think", ""),
+        ("latest_order", ""),
+        ("fetch_payment", "Captures the authorized payment."),
+        ("get_job", "Retries a failed job."),
+        ("get_cart", "The cart of a user; makes one if there is none."),
+        ("get_mail", "Fetches the next message and marks it as read."),
+        ("read_file", "Reads a file and deletes it."),
     ],
 )
-def test_what_tells_of_a_change_is_not_suggested(name: str, about: str, params: str) -> None:
-    assert not suggestion(name, about, *params.split())
+def test_what_tells_of_a_change_is_not_suggested(name: str, about: str) -> None:
+    assert not suggestion(name, about)
 
 
 @pytest.mark.parametrize(

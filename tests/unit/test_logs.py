@@ -156,11 +156,6 @@ def test_lenient_leaves_it_out_and_counts_it(write, line, said):
     assert [error.line for error in log.skipped] == [3]
 
 
-def test_utf16_is_recognised(write):
-    with pytest.raises(LogError, match="UTF-16"):
-        load_runs(write(LINE.encode("utf-16")))
-
-
 def test_limit_stops_before_a_bad_line(write):
     assert len(load_runs(write(LINE, LINE, "oops"), limit=2).runs) == 2
 
@@ -169,11 +164,8 @@ def test_damaged_gzip(tmp_path):
     path = tmp_path / "runs.jsonl.gz"
     path.write_bytes(gzip.compress("\n".join([LINE] * 2000).encode())[:-20])
 
-    with pytest.raises(LogError, match="gzip file is damaged"):
+    with pytest.raises(InputError, match="gzip file is damaged"):
         load_runs(path)
-    log = load_runs(path, lenient=True)
-    assert len(log.skipped) == 1
-    assert log.runs
 
 
 def test_a_missing_file_and_a_folder_are_input_errors(tmp_path):
@@ -185,15 +177,6 @@ def test_a_missing_file_and_a_folder_are_input_errors(tmp_path):
 
 def test_an_empty_file_has_no_runs(write):
     assert load_runs(write(b"")).runs == ()
-
-
-def test_progress_reaches_the_end_of_the_file(write):
-    path = write(LINE, LINE)
-    seen: list[int] = []
-    load_runs(path, on_line=seen.append)
-
-    assert seen == sorted(seen)
-    assert seen[-1] == path.stat().st_size
 
 
 @settings(max_examples=80, deadline=None)
