@@ -112,16 +112,28 @@ class ToolMemory:
     ) -> None:
         self._methods = default_methods() if methods is None else check_methods(methods)
         kept_for = seconds_of(retention)
-        given: dict[str, Any] = {"tools": tools, "reads": reads, "embeddings": embeddings, "chroma": chroma}
-        given |= {"namespace": namespace, "graph_namespace": graph_namespace, "store": store, "read_only": read_only}
-        given["fsync"] = fsync
-        given |= {"now": now, "holdout": holdout, "ages": retention is not None, "step_timeout": step_timeout}
-        self._core = Core(path, self._methods, **given)
+        self._core = Core(
+            path,
+            self._methods,
+            tools=tools,
+            reads=reads,
+            embeddings=embeddings,
+            chroma=chroma,
+            store=store,
+            namespace=namespace,
+            graph_namespace=graph_namespace,
+            fsync=fsync,
+            read_only=read_only,
+            now=now,
+            holdout=holdout,
+            ages=retention is not None,
+            step_timeout=step_timeout,
+        )
         self._forgetting = Forgetting(self._core, kept_for)
         for each in self._methods:
             each.open(self._core)
         if retention is not None:
-            self._core.log_and_continue("what is too old cannot be looked for", self._core.jobs.look)
+            self._core.log_and_continue("could not look for data older than the retention", self._core.jobs.look)
 
     @classmethod
     def ephemeral(cls: type[T], *, tools: Iterable[ToolLike] | None = None, **options: Any) -> T:
@@ -258,7 +270,7 @@ class ToolMemory:
             NamespaceError: the namespace needs a user id, and the user of the run is not known.
             StorageError: the score could not be stored, or the memory is closed.
         """
-        self._core.lifecycle.feedback(thread_id, score=score, comment=comment, episode=episode, user_id=user_id)
+        self._core.lifecycle.feedback(thread_id, score, comment, episode, user_id)
         self._wait(wait)
 
     def import_runs(
@@ -293,7 +305,7 @@ class ToolMemory:
             price: of the model's tokens, for the money saved.
         """
         core = self._core
-        core.log_and_continue("what other processes learned cannot be read", core.refresh)
+        core.log_and_continue("could not read what other processes learned", core.refresh)
         sections = {each.name: section for each in self._methods if (section := core.section_of(each))}
         waiting = dict[str, int]()
         core.log_and_continue("could not read the job queue", lambda: waiting.update(core.jobs.queue.report()))
@@ -305,7 +317,7 @@ class ToolMemory:
 
     def view(self) -> GraphView:
         """Return a plain copy of the evidence graph: tools, edges, dataflow."""
-        self._core.log_and_continue("what other processes learned cannot be read", self._core.refresh)
+        self._core.log_and_continue("could not read what other processes learned", self._core.refresh)
         with self._core.lock:
             return view_of(self._core.graph)
 
@@ -339,7 +351,7 @@ class ToolMemory:
         """
         done: list[bool] = []
         wait = lambda: done.append(self._core.jobs.flush(timeout=timeout))  # noqa: E731 - one line
-        self._core.log_and_continue("what waits to be written cannot be waited for", wait)
+        self._core.log_and_continue("could not wait for background work", wait)
         return any(done)
 
     def close(self) -> None:
@@ -351,7 +363,7 @@ class ToolMemory:
 
     def _wait(self, wait: bool) -> None:
         if wait:
-            self._core.log_and_continue("what waits to be written cannot be waited for", self._core.jobs.flush)
+            self._core.log_and_continue("could not wait for background work", self._core.jobs.flush)
 
     aobserve, afinish, afeedback = async_variant(observe), async_variant(finish), async_variant(feedback)
     aimport_runs, areport, aview = async_variant(import_runs), async_variant(report), async_variant(view)

@@ -1,5 +1,4 @@
-"""The core: what all methods stand on. It reads messages, keeps evidence, rows, jobs, users and tools, and knows no
-method."""
+"""The core: it reads messages, keeps evidence, rows, jobs, users and tools, and knows no method."""
 
 from __future__ import annotations
 
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.checks import check_seconds
-from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.catalogue import Catalogue, Declarations, without_own
 from langgraph_toolmem.core.episodes import Episodes, EpisodesTable
@@ -45,20 +43,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def folder_of(path: str | Path) -> Path:
-    """Return the folder that a path names, with the user's home for ``~``.
-
-    Raises:
-        ConfigurationError: it begins with the home of a user who is not known.
-    """
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as error:
-        raise ConfigurationError(
-            f"`path` is {str(path)!r}: {error} Write './{path}' for a folder of that name."
-        ) from error
-
-
 DEFAULT_NAMESPACE: Final = ("toolmem",)
 
 
@@ -67,14 +51,14 @@ class Core(Evidence):
 
     Attributes:
         folder: of the memory; None: nothing is on disk.
-        home: of the evidence graph and what is made of it; the folder, or one in it; None likewise.
+        home: of the evidence graph and its derivatives; the folder, or one in it; None likewise.
         catalogue: the tools.
         vectors: Chroma.
         jobs: work in the background.
-        episodes: which episodes each thread has.
-        ages: when each was heard of, where there is a retention.
-        holdout: which of them run without the memory's say.
-        ledger: what was shown to the model, whether it was followed, how that run ended.
+        episodes: the episodes of each thread.
+        ages: the last activity of each, where there is a retention.
+        holdout: the draw of episodes that run without hints and shortcuts.
+        ledger: items shown to the model, and their outcome.
         kept_runs: finished runs with their verdicts, from whichever method keeps them.
         lifecycle: learns from runs and calls the methods' hooks.
         listeners: the methods, in their order.
@@ -99,14 +83,13 @@ class Core(Evidence):
         step_timeout: float,
         ages: bool,
     ) -> None:
-        limits: dict[str, Any] = {"deadline": DEADLINE}
-        limits["patience"] = check_seconds("step_timeout", step_timeout)
+        limits = {"deadline": DEADLINE, "patience": check_seconds("step_timeout", step_timeout)}
         users = Users(check_namespace(namespace, name="namespace", user_allowed=True))
         self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
         specs = None if tools is None else without_own(read_tools(tools))
         declarations = Declarations(reads)
         embedder = resolve_embedder(embeddings)
-        self.folder = None if path is None else folder_of(path)
+        self.folder = None if path is None else Path(path).expanduser()
         self.listeners = tuple(listeners)
         home = self.folder
         if home is not None and self.graph_namespace != DEFAULT_NAMESPACE:
@@ -118,9 +101,9 @@ class Core(Evidence):
             NewestRuns,
             *(table for each in self.listeners for table in each.tables),
         ]
-        how: dict[str, Any] = {"fsync": fsync, "read_only": read_only, "shared": store is not None}
         where = None if store is not None and read_only else home  # else it would look at a log that lags behind
-        log = EventStore(where, lock=threads.rlock(), tables=tables, **how)
+        shared = store is not None
+        log = EventStore(where, lock=threads.rlock(), tables=tables, fsync=fsync, read_only=read_only, shared=shared)
         super().__init__(log, users, now=now, read_only=read_only)
         if store is not None:
             self.shared_log = SharedLog(store, self.graph_namespace, self.store, now=now, **limits)
@@ -128,10 +111,22 @@ class Core(Evidence):
             self.log_and_continue(
                 "the namespace is not kept in the folder", partial(keep_namespace, self.folder, users.namespace)
             )
-        what: dict[str, Any] = {"embedder": embedder, "client": chroma, "namespace": self.graph_namespace}
-        self.vectors = VectorStore(self.folder, read_only=read_only, **what, **limits)
-        working: dict[str, Any] = {"may_work": self.vectors.may_write, "alone": chroma is None}
-        self.jobs = Jobs(self.folder, now=now, read_only=read_only, remote=self.vectors.remote, **working)
+        self.vectors = VectorStore(
+            self.folder,
+            read_only=read_only,
+            embedder=embedder,
+            client=chroma,
+            namespace=self.graph_namespace,
+            **limits,
+        )
+        self.jobs = Jobs(
+            self.folder,
+            now=now,
+            read_only=read_only,
+            remote=self.vectors.remote,
+            may_work=self.vectors.may_write,
+            alone=chroma is None,
+        )
         self.episodes = Episodes(self.graph)
         self.ages = Ages(self, self.episodes, on=ages)
         self.holdout = Holdout(self, holdout)
@@ -165,27 +160,22 @@ class Core(Evidence):
                 last.callback(self.log_and_continue, f"{what} could not be closed", close)
 
     def forked(self) -> None:
-        """Go on in a forked child: events are its own from here on; Chroma and the background are the parent's."""
+        """Continue in a forked child: events are its own; Chroma and the background are the parent's."""
         self.store.forked()
 
     def forget(self, gone: Forgotten) -> int:
-        """Takes a user out of the evidence graph, and out of what a cold start left in the folder; or runs. How many
-        pieces.
-
-        Raises:
-            StorageError: what is kept could not be rewritten.
-        """
+        """See `Evidence.forget`; a user is deleted from the records of cold starts too."""
         removed = super().forget(gone)
         return removed + forget_user(self.folder, gone.user) if self.folder is not None and gone.user else removed
 
     def know(self, run: Run) -> None:
-        """Notes the episodes of a thread before anything is learned of it: a verdict finds what it is on."""
+        """Record the episodes of a thread before anything is learned from it, so that feedback finds them."""
         with self.lock:
             if not self.read_only and (new := self.episodes.new(run)):
                 self.apply(None, new, run=run.digest)
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
-        """Messages as a run, calls as recorders saw them executed.
+        """Read messages into a run, with calls as recorders saw them executed.
 
         Raises:
             MessageError: they cannot be read.
@@ -193,29 +183,31 @@ class Core(Evidence):
         return self.executions.read(messages, thread_id)
 
     def state_of(self, run: Run) -> RunState:
-        """A run's state. Of a thread that was read before only what is new is folded."""
+        """Return a run's state. Only events that are new in the thread are folded."""
         return self._states.of(run)
 
     def held_out(self, messages: Any, thread_id: str | None = None) -> bool:
-        """Whether the episode that a history ends with runs without the memory's say. What fails says no."""
+        """Return True if the last episode of a history is held out; False on any error."""
         found: list[bool] = []
         if self.holdout.on:
             begins = lambda: found.append(self.holdout.begins(self.read(messages, thread_id)))  # noqa: E731 - one line
-            self.log_and_continue("whether an episode is held out could not be told", begins)
+            self.log_and_continue("could not read whether an episode is held out", begins)
         return any(found)
 
     def rows(self, kind: RowKind[T], method: str | None = None) -> Rows[T]:
-        """Rows of a kind; nothing is made or read before they are used.
+        """Return the rows of a kind; nothing is made or read before they are used.
 
         Args:
             kind: of the items.
-            method: whose items they are in the ledger; the kind's name if None.
+            method: name of their method in the ledger; the kind's name if None.
         """
-        how: dict[str, Any] = {"users": self.users, "read_only": self.read_only, "now": self.now}
-        return Rows(kind, self.vectors, self.ledger, method=method or kind.name, **how)
+        name = method or kind.name
+        return Rows(
+            kind, self.vectors, self.ledger, method=name, users=self.users, read_only=self.read_only, now=self.now
+        )
 
     def problems(self) -> list[str]:
-        """What is wrong with what is kept, one sentence each."""
+        """Return the storage problems, one sentence each."""
         with self.lock:
             waiting = [] if self.shared_log is None else self.shared_log.waiting()
             found = [*self.store.problems, *waiting, *self.vectors.problems]
@@ -226,25 +218,17 @@ class Core(Evidence):
         return found
 
     def section_of(self, listener: Hooks) -> Section | None:
-        """A method's part of the report; None if it has nothing to tell, or fails."""
+        """Return a method's part of the report; None if it has none, or fails."""
         found: list[Section | None] = []
         self.log_and_continue(f"{listener.name} could not report", lambda: found.append(listener.report()))
         return found[0] if found else None
 
     def owner_of(self, run: str, user: str | None = None) -> str:
-        """Digest of the user whose run it is, so that `forget` finds what is said about it; "" if that is unknown.
-
-        Args:
-            run: digest of the run.
-            user: digest of the user who is named now, if anybody is.
-        """
+        """Return the digest of a run's user, `user` if given, so that `forget` finds the run; "" if it is unknown."""
         return user or self.jobs.queue.place_of(run)[1] or self.known_owner(run)
 
     def place_of(self, run: str, user_id: str | None) -> tuple[str, ...] | None:
-        """The namespace of what is kept of a run; without a user id as it was noted when the run was finished.
-
-        None: nobody is named, and the run was finished elsewhere.
-        """
+        """Return the namespace of a run; without a user id the one noted when the run was finished here, or None."""
         if user_id or not self.users.apart:
             return self.users.of(user_id).namespace
         return self.jobs.queue.place_of(run)[0]

@@ -1,5 +1,5 @@
-"""Which episodes each thread has: so that a verdict finds the one it is on, later and from another process, and a
-history without its head still belongs to what it belonged to."""
+"""The episodes of each thread: feedback finds its episode later and from another process, and so does a history
+whose head was trimmed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.runs.run import Run, UserMessage
 
 MAX_THREADS: Final = 20_000
-"""Threads whose episodes are remembered; those that were heard of least lately leave."""
+"""Threads whose episodes are remembered; the least recently active leave."""
 MAX_MESSAGES: Final = 1_000
 """User messages of a thread that are remembered; the oldest leave."""
 
 
 @dataclass(slots=True)
 class MessageSeen(Event):
-    """A user message of a thread (digests), its episode, and the how manyth of the thread that is."""
+    """A user message of a thread (digests), its episode, and the number of that episode in the thread."""
 
     kind = "message_seen"
     thread: str
@@ -40,7 +40,7 @@ class EpisodeOver(Event):
 
 
 def contributor(thread_id: str, user: str | None) -> str:
-    """A thread (digest) as a witness of values: users may have threads of one id."""
+    """Return the digest of a thread and user as one contributor of values: users may share a thread id."""
     return digest("run", thread_id, user) if user else digest("run", thread_id)
 
 
@@ -84,7 +84,7 @@ class EpisodesTable(Table):
             del over[next(iter(over))]
 
     def forget(self, gone: Forgotten) -> int:
-        """Threads with an episode of the user go whole: a thread is one user's."""
+        """Delete threads with an episode of the user, and episodes that are forgotten."""
         for forget in self.at_forgetting:
             forget()
         own = set(gone.runs)
@@ -99,26 +99,22 @@ class EpisodesTable(Table):
 
 
 class Episodes:
-    """Reads and extends the table. What it is asked is answered under the graph's lock by the caller, or a moment old.
-
-    Args:
-        graph: its table is registered there.
-    """
+    """Reads and extends the table; without the graph's lock an answer may be a moment old."""
 
     def __init__(self, graph: ToolGraph) -> None:
         self._table = graph.register(EpisodesTable)
 
     def at_forgetting(self, *what: Callable[[], None]) -> None:
-        """Has what others keep of threads forgotten with them."""
+        """Call these functions whenever a user or runs are forgotten."""
         self._table.at_forgetting += what
 
     def of(self, thread_id: str | None) -> dict[str, str]:
-        """The user messages of a thread that were read before (their keys), each with its episode, in order."""
+        """Return the known user messages of a thread (their keys), each with its episode, in order."""
         found = None if thread_id is None else self._table.threads.get(digest("run", thread_id))
         return {} if found is None else {message: episode for message, (episode, _) in list(found[0].items())}
 
     def new(self, run: Run, start: int = 0) -> Record:
-        """What a run shows of its thread that was not known; `start` events at its head were seen before."""
+        """Return the record of a run's unknown user messages; the first `start` events were read before."""
         if run.thread_id is None:
             return []
         thread = digest("run", run.thread_id)
@@ -147,14 +143,14 @@ class Episodes:
         return [] if latest == run.digest else [EpisodeOver(thread, run.digest)]
 
     def over_now(self) -> frozenset[str]:
-        return frozenset(each_ for _, over in self._table.threads.values() for each_ in over)
+        return frozenset(episode for _, over in self._table.threads.values() for episode in over)
 
     def runs(self, thread_id: str) -> set[str]:
         messages, over = self._table.threads.get(digest("run", thread_id)) or ({}, {})
         return {episode for episode, _ in messages.values()} | over.keys()
 
     def names(self, thread_id: str | None = None, others: Collection[str] = ()) -> set[str]:
-        """Digests of the episodes and requests of a thread, or of all, but for others' episodes."""
+        """Return the digests of the episodes and requests of a thread, or of all, without the episodes of others."""
         of = None if thread_id is None else digest("run", thread_id)
         found = self._table.threads if of is None else {of: self._table.threads.get(of, [{}, {}])}
         names = {episode for _, over in found.values() for episode in over if episode not in others}
@@ -163,13 +159,13 @@ class Episodes:
         return names
 
     def named(self, thread_id: str, episode: str | int | None, others: Collection[str] = ()) -> str:
-        """Digest of an episode.
+        """Return the digest of an episode.
 
         Args:
             thread_id: the thread.
             episode: its number, counted from 1 (in a forked thread the latest of that number), or the id of one of its
                 user messages; None: the latest that was finished.
-            others: episodes that are not meant.
+            others: episodes to leave out.
 
         Raises:
             InputError: the thread is not known, or has no such episode.

@@ -1,4 +1,4 @@
-"""The evidence of a memory as all parts see it: one lock, one graph, and one way in for records."""
+"""The evidence of a memory: one lock, one graph, and one way to add records."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Evidence:
 
     Args:
         store: the event log, with the graph; it has the lock.
-        users: whose memory is meant.
-        now: seconds since 1970.
-        read_only: nothing is written.
+        users: the namespaces of users.
+        now: returns seconds since 1970.
+        read_only: write nothing.
 
     Attributes:
-        lock: over the graph.
+        lock: guards the graph.
         graph: the graph; to be read under the lock.
-        forgettings: how often something was forgotten in this process.
-        closed: nothing is opened any more.
+        forgettings: number of `forget` calls in this process.
+        closed: True if nothing may be opened any more.
     """
 
     def __init__(self, store: EventStore, users: Users, *, now: Callable[[], float], read_only: bool) -> None:
@@ -73,11 +73,11 @@ class Evidence:
             self.shared_log.acknowledge()
 
     def hour(self) -> int:
-        """Now, in hours since 1970."""
+        """Return the current time in hours since 1970."""
         return int(self.now() // HOUR)
 
     def log_and_continue(self, what: str, do: Callable[[], object]) -> Exception | None:
-        """Does something that must not stop the caller; says once what failed, and returns the error."""
+        """Call a function whose errors must not stop the caller; log each failure once, and return the error."""
         try:
             do()
         except NamespaceError as error:
@@ -91,7 +91,7 @@ class Evidence:
         return None
 
     def log_failure_and_continue(self, what: str, error: Exception) -> None:
-        """Says once that something failed that stops nobody."""
+        """Log once an error that must not stop the caller."""
 
         def again() -> None:
             raise error
@@ -99,23 +99,18 @@ class Evidence:
         self.log_and_continue(what, again)
 
     def refuse_if_closed(self) -> None:
-        """Nothing is opened any more that nobody would close.
-
-        Raises:
-            StorageError: the memory is closed.
-        """
+        """Raise StorageError if the memory is closed."""
         if self.closed:
             raise StorageError("The memory is closed. Make a new one to go on.")
 
     def refuse_if_read_only(self) -> None:
-        """Raises StorageError if the memory only looks."""
+        """Raise StorageError if the memory was opened with read_only=True."""
         if self.read_only:
             raise StorageError("A memory opened with read_only=True keeps nothing: do this where it is written.")
 
     # --- counting ---
 
     def has_seen(self, key: str) -> bool:
-        """Whether a record with this key was applied."""
         with self.lock:
             return self.graph.has_seen(key)
 
@@ -124,7 +119,7 @@ class Evidence:
             self.apply(None, [Count(counter, amount)])
 
     def count_once(self, key: str, counter: str) -> None:
-        """Adds one to a counter, once for each key."""
+        """Add one to a counter, once for each key."""
         with self.lock:
             self.apply(key, [Count(counter, 1)])
 
@@ -139,13 +134,13 @@ class Evidence:
             return self.graph.score(run)
 
     def weight_of(self, run: str) -> float:
-        """How much the verdict on a run counts; 0 if there is none."""
+        """Return the weight of a run's feedback; 0 if there is none."""
         with self.lock:
             entry = self.graph.runs.get(run)
             return 0.0 if entry is None or entry[SCORE] is None else float(entry[WEIGHT])
 
     def verdict_of(self, run: str, user: str | None) -> tuple[float | None, str | None]:
-        """Score and comment of a run, unless it is another user's run with the same id that was judged."""
+        """Return score and comment of a run, unless another user's run with the same id was scored."""
         with self.lock:
             entry = self.graph.runs.get(run)
         if entry is None or entry[SCORE] is None or entry[AUTHOR] not in (None, user):
@@ -153,13 +148,13 @@ class Evidence:
         return entry[SCORE], entry[COMMENT]
 
     def known_owner(self, run: str) -> str:
-        """Digest of the user whose run it is, or who judged it; "" if that is unknown."""
+        """Return the digest of a run's user, or of the author of its feedback; "" if both are unknown."""
         with self.lock:
             entry = self.graph.runs.get(run)
             return self.graph.owner(run) or (entry is not None and entry[AUTHOR]) or ""
 
     def close_store(self) -> None:
-        """Send what waits for a shared store, write a snapshot, and let go of the folder."""
+        """Send waiting events to a shared store, write a snapshot, and release the folder."""
         if self.shared_log is not None:
             self.shared_log.close()
         self.store.close()

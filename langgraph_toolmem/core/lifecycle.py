@@ -88,7 +88,7 @@ class Lifecycle:
         return new
 
     def import_run(self, given: EndedRun, **options: Any) -> list[EndedRun]:
-        """Learns a recorded thread (options as for `learn`) and its verdict; returns its episodes."""
+        """Learn a recorded thread (options as for `learn`) and its score; return its episodes."""
         self._core.refresh()
         self.learn(given.run, given.user, last_turn_too=True, **options)
         parts = given.run.episodes()
@@ -101,7 +101,7 @@ class Lifecycle:
         return [given._replace(run=each) for each in parts]
 
     def end(self, episode: Run, user: User) -> None:
-        """An episode is over: the methods are told, with its verdict."""
+        """Call the methods' hooks for an ended episode, with its feedback."""
         core, name = self._core, episode.digest
         owner = core.owner_of(name, user.digest)
         score, said = core.verdict_of(name, owner)
@@ -146,10 +146,10 @@ class Lifecycle:
         thread_id: str | None = None,
         user_id: str | None = None,
     ) -> int:
-        """Report what was executed for a call of the last model turn; return the number of learned turns.
+        """Report the execution of a call of the last model turn; return the number of learned turns.
 
-        It goes before what the messages say: a person may have edited the call. Once all calls of the turn are
-        answered, in the messages or told here, the turn is learned.
+        It takes precedence over the messages: a person may have edited the call. The turn is learned once all of its
+        calls are answered, in the messages or here.
         """
         core, messages = self._core, History(entries_of(messages))
         run, user = self._begun(messages, thread_id, user_id)
@@ -275,11 +275,11 @@ class Lifecycle:
         return 0 if run.next_key is None else self.learn(run, user)[1]
 
     def _begun_elsewhere(self, turn: Turn) -> bool:
-        """Whether another process saw one of the turn's calls fail: then this one did not watch it all."""
+        """Return True if another process saw one of the turn's calls fail: this one did not watch it all."""
         core, known = self._core, self._core.executions.executions
         return any(step.key not in known and core.graph.has_seen(attempt_digest(step, 1)) for step in turn.steps)
 
-    # --- telling ---
+    # --- hooks ---
 
     def _learned(self, run: Run, user: User) -> None:
         core = self._core
@@ -317,13 +317,12 @@ class Lifecycle:
     def feedback(
         self,
         thread_id: str,
-        *,
         score: float,
-        comment: str | None = None,
-        episode: str | int | None = None,
-        user_id: str | None = None,
-    ) -> str:
-        """See `ToolMemory.feedback`; returns the digest of the episode that was judged."""
+        comment: str | None,
+        episode: str | int | None,
+        user_id: str | None,
+    ) -> None:
+        """See `ToolMemory.feedback`."""
         if not is_share(score) and not isinstance(score, bool):
             raise ConfigurationError(f"score is from 0 (bad) to 1 (good), not {score!r}.")
         core = self._core
@@ -338,12 +337,16 @@ class Lifecycle:
                 f"The namespace {core.users.namespace!r} needs a user id, and whose run {thread_id!r} is was not "
                 "kept in this folder. Pass user_id=…"
             )
-        self._judge_or_leave(run, score, comment, user_id)
+        if core.read_only:
+            said = {"score": float(score), "comment": comment or "", "user_id": user_id or ""}
+            user = core.owner_of(run, user_digest(user_id or None))
+            core.jobs.put(VERDICT, said, run=run, user=user, line=digest(run))
+        else:
+            self.judge(run, float(score), comment, user_id)
         core.acknowledge()
-        return run
 
     def others(self, thread_id: str, user_id: str | None) -> set[str]:
-        """The episodes of a thread that are other users', where several have a thread of that id."""
+        """Return the episodes of other users in a thread, where several users have a thread of that id."""
         owners = {run: self._core.known_owner(run) for run in self._core.episodes.runs(thread_id)}
         users = set(owners.values()) - {""}
         if len(users) < 2:  # whoever looks at it may judge it
@@ -352,25 +355,15 @@ class Lifecycle:
             raise NamespaceError(f"{len(users)} users have a thread {thread_id!r}. Pass user_id=…")
         return {run for run, owner in owners.items() if owner not in ("", user_digest(user_id))}
 
-    def _judge_or_leave(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
-        core = self._core
-        if not core.read_only:
-            self.judge(run, float(score), comment, user_id)
-            return
-        said = {"score": float(score), "comment": comment or "", "user_id": user_id or ""}
-        user = core.owner_of(run, user_digest(user_id or None))
-        self._core.jobs.put(VERDICT, said, run=run, user=user, line=digest(run))
-
     def judge(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
         """Record feedback on a run (its digest) and tell the methods."""
         self.note(run, score, comment, user_id or None)
         self._tell("judged", JudgedRun(run, score, comment, user_id or None))
 
     def note(self, run: str, score: float, comment: str | None, user_id: str | None, *, weight: float = 1.0) -> None:
-        """A verdict for the graph. Nobody named: it is by the one whose run it is, so that `forget`
-        finds it.
+        """Record feedback in the graph, by the run's user if nobody is named, so that `forget` finds it.
 
-        It is later than any that is known here, whatever the clocks say; `precedence` decides whether it stands.
+        Its time is later than that of any known feedback, whatever the clocks say; `precedence` decides if it stands.
         """
         core = self._core
         with core.lock:
@@ -390,7 +383,7 @@ class Lifecycle:
 
 
 def _thought_before(run: Run, index: int) -> str:
-    """The model's latest words in the user turn that an event stands in."""
+    """Return the model's latest words since the user message before an event."""
     for event in reversed(run.events[:index]):
         if not isinstance(event, Turn):
             return ""

@@ -1,4 +1,4 @@
-"""Users: whose memory a run or a piece of text belongs to, found out once."""
+"""Users, and the namespaces of their personal memory."""
 
 from __future__ import annotations
 
@@ -19,13 +19,8 @@ NAMESPACE_FILE = "namespace.json"
 
 
 class User(NamedTuple):
-    """Whose a run is.
-
-    Attributes:
-        id: as the host names the user; None if nobody is named.
-        digest: how the user appears in what is kept; None if nobody is named.
-        namespace: of the user's personal memory.
-    """
+    """The user of a run: id as the host gives it and the digest that is stored, both None if nobody is named, and the
+    namespace of their personal memory."""
 
     id: str | None
     digest: str | None
@@ -33,11 +28,7 @@ class User(NamedTuple):
 
 
 class Users:
-    """Finds out whose memory is meant.
-
-    Args:
-        namespace: of personal memory, with or without a place for a user's id.
-    """
+    """Users of a memory, given the namespace of personal memory, with or without a place for a user's id."""
 
     def __init__(self, namespace: tuple[str, ...]) -> None:
         self.namespace = namespace
@@ -45,11 +36,7 @@ class Users:
         self._warned = False
 
     def of(self, user_id: str | None, *, warn: bool = True) -> User:
-        """A user.
-
-        Args:
-            user_id: the id, if anybody is named.
-            warn: say so, once, where the namespace has no place for the id.
+        """Return a user; warn once if the namespace has no place for the id.
 
         Raises:
             NamespaceError: the namespace needs a user id and there is none.
@@ -65,7 +52,7 @@ class Users:
         return User(user_id, user_digest(user_id), namespace)
 
     def has(self, namespace: tuple[str, ...]) -> bool:
-        """Whether a namespace is that of some user."""
+        """Return True if a namespace is that of some user."""
         pairs = zip(self.namespace, namespace, strict=False)
         same = all(has_user((mine,)) or mine.format() == other for mine, other in pairs)
         return same and len(self.namespace) == len(namespace)
@@ -76,11 +63,7 @@ class Users:
 
 
 def check_namespace(namespace: Any, *, name: str, user_allowed: bool) -> tuple[str, ...]:
-    """A namespace as given, checked.
-
-    Raises:
-        ConfigurationError: it is no tuple of non-empty texts, or has a placeholder that cannot be filled.
-    """
+    """Return a namespace; raise ConfigurationError if it is no tuple of texts, or a placeholder is unknown."""
     if not isinstance(namespace, tuple) or not namespace or not all(isinstance(n, str) and n for n in namespace):
         raise ConfigurationError(f'{name} is a tuple of texts such as ("toolmem", "{{user_id}}"), not {namespace!r}.')
     try:
@@ -96,11 +79,7 @@ def check_namespace(namespace: Any, *, name: str, user_allowed: bool) -> tuple[s
 
 
 def keep_namespace(folder: Path, namespace: tuple[str, ...]) -> None:
-    """Keeps the template of the namespace in the memory's folder, so that the command line need not be told it.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Store the template of the namespace in the memory's folder, for the command line. May raise OSError."""
     if namespace_kept(folder) != namespace:
         text = json.dumps({"namespace": list(namespace)})
         made = folder / f"{NAMESPACE_FILE}.{os.getpid()}"
@@ -109,7 +88,7 @@ def keep_namespace(folder: Path, namespace: tuple[str, ...]) -> None:
 
 
 def namespace_kept(folder: Path) -> tuple[str, ...] | None:
-    """The namespace that was used in a folder last; None if that was not kept."""
+    """Return the namespace last used in a folder; None if none was stored."""
     try:
         found = json.loads((folder / NAMESPACE_FILE).read_text(encoding="utf-8"))["namespace"]
         return check_namespace(tuple(found), name="namespace", user_allowed=True)
@@ -122,11 +101,7 @@ def has_user(namespace: tuple[str, ...]) -> bool:
 
 
 def resolve(namespace: tuple[str, ...], user_id: str | None) -> tuple[str, ...]:
-    """The namespace of one user.
-
-    Raises:
-        NamespaceError: it needs a user id and there is none. Nothing is shared by accident.
-    """
+    """Return the namespace of one user; raise NamespaceError if it needs a user id and there is none."""
     if not has_user(namespace):
         return namespace
     if not user_id:
@@ -138,5 +113,5 @@ def resolve(namespace: tuple[str, ...], user_id: str | None) -> tuple[str, ...]:
 
 
 def user_digest(user_id: str | None) -> str | None:
-    """How a user appears in the evidence graph."""
+    """Return the digest of a user in the evidence graph."""
     return None if user_id is None else digest("user", user_id)

@@ -227,7 +227,7 @@ class Database:
         database.execute("COMMIT")
 
     def _begin_log(self, database: sqlite3.Connection) -> None:
-        """SQLite itself does not wait for another process that makes the same file at this moment."""
+        """Switch to WAL; SQLite does not wait for another process that creates the file at this moment."""
         for left in range(int(self._busy / POLL_SECONDS), -1, -1):
             try:
                 database.execute("PRAGMA journal_mode = WAL")
@@ -240,7 +240,7 @@ class Database:
 
 
 def _before_fork() -> None:
-    """No transaction is under way while a process forks: SQLite would take its lock for the child's own, for ever."""
+    """Wait for transactions before a fork: SQLite would take their lock for the child's own, for ever."""
     end = time.monotonic() + FORK_SECONDS
     locks_ = [each.lock for each in list(_every)]
     _held.extend(each for each in locks_ if each.acquire(timeout=max(0.0, end - time.monotonic())))
@@ -262,10 +262,9 @@ def held_in(folder: Path | None) -> Path | None:
 
 
 def query_readonly(path: Path, sql: str, values: Values = ()) -> list[tuple[Any, ...]] | None:
-    """Return the rows that a query finds, None if its table is not there. No file is made or changed.
+    """Return the rows that a query finds, None if there is no such table; raise StorageError if it cannot be read.
 
-    Raises:
-        StorageError: the file cannot be read.
+    No file is made or changed.
     """
     if _file(path) is None:
         return None
@@ -351,7 +350,7 @@ def _quarantine(path: Path) -> None:
 
 
 def _copy_rows(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> int:
-    """From both ends up to the damage."""
+    """Copy the rows from both ends up to the damage; return their number."""
     before = new.total_changes
     for order in ("ASC", "DESC"):
         with suppress(sqlite3.DatabaseError):

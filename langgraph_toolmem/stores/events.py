@@ -16,6 +16,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -66,7 +67,7 @@ class Row(NamedTuple):
 
 
 class EventLog(Database):
-    """The table of events. ``origin`` and ``number`` are of a shared store (`stores.shared`): "" is this folder."""
+    """The table of events; ``origin`` and ``number`` identify a row in a shared store ("" is this folder)."""
 
     tables: ClassVar = {
         "events": """
@@ -78,24 +79,24 @@ class EventLog(Database):
 
 
 class EventStore:
-    """The graph in RAM, and the log that it is made of.
-
-    Callers hold `lock` around every method but `snapshot` and `close`.
+    """The graph in RAM and its event log. Callers hold `lock` around every method but `snapshot`, `erase`, `close`.
 
     Args:
         folder: of ``memory.db`` and ``graph.pickle``. None: nothing on disk.
         lock: guards the graph.
         tables: registered in the graph before anything is read; `register` takes others later.
-        fsync: "always": an acknowledged event survives the end of the machine; "snapshot": of the process; "never":
-            nothing waits for the disk.
+        fsync: see `ToolMemory`.
         read_only: write nothing.
         shared: keep the log without a folder too, in RAM, for a shared store.
         clock: seconds, for pauses.
 
     Attributes:
         graph: the graph.
-        problems: one sentence on each thing that went wrong, for a person.
-        at_reload: called when the graph was read anew: others' rows were forgotten, or an interrupt left it half made.
+        problems: one sentence on each failure.
+        at_reload: functions to call after the graph was read anew.
+        upto: all rows up to this one are in the graph.
+        keep: SQL of the rows that no snapshot of this folder deletes.
+        news: set by whoever inserted rows through `database`.
 
     Raises:
         StorageError: the folder is another program's, of a newer release, on a network file system, or no folder.
@@ -119,12 +120,9 @@ class EventStore:
         self.database: EventLog | None = None
         self.closed = False
         self.upto = 0
-        """All rows up to this one are in the graph."""
         self._snapshot_upto = self._snapshot_bytes = 0
         self.keep = "0"
-        """SQL: rows that no snapshot of this folder deletes."""
         self.news = False
-        """Set by who inserted rows through `database`."""
         self._fsync, self._clock = fsync, clock
         self._broken = False  # an interrupt left the graph half made
         self._version: tuple[int, int] | None = None
@@ -152,6 +150,7 @@ class EventStore:
 
     def _load(self) -> None:
         """Fill an empty graph from the newest snapshot that can be used and the rows behind it."""
+        assert self.database is not None
         rows: list[Any] = []
         for left in range(LOADS, 0, -1):
             self._load_snapshot()
@@ -160,8 +159,9 @@ class EventStore:
             except StorageError as error:
                 if error.__cause__ is None:  # another program's, or a newer release's
                     raise
-                rows = self._rows_readonly()
                 self._degrade(error)
+                with suppress(StorageError):
+                    rows = query_readonly(self.database.path, _BEHIND, (self.upto,)) or [] if self.database.path else []
             if left == 1 or not rows or rows[-1][0] == self.upto + len(rows):
                 break  # else another process wrote snapshots in between, and deleted rows that this one lacks
             self._reset_graph()
@@ -201,14 +201,6 @@ class EventStore:
     def _rows_behind(self) -> list[Any]:
         assert self.database is not None
         return self.database.ask(_BEHIND, (self.upto,))
-
-    def _rows_readonly(self) -> list[Any]:
-        if self.database is None or self.database.path is None:
-            return []
-        try:
-            return query_readonly(self.database.path, _BEHIND, (self.upto,)) or []
-        except StorageError:
-            return []
 
     def _apply_rows(self, rows: Sequence[Any]) -> None:
         for seq, key, body in rows:
@@ -285,8 +277,7 @@ class EventStore:
         Args:
             key: of its turn (16 hex digits); None: applied each time.
             record: its events.
-            user: digest of the user it comes from, "" if nobody is named.
-            run: digest of the run it comes from.
+            user, run: digests of the user and the run it comes from, "" if unknown.
 
         Returns:
             True if it was applied, False if its key was seen before or the memory is closed.
@@ -330,7 +321,7 @@ class EventStore:
         return new
 
     def _insert(self, rows: Sequence[Row]) -> tuple[list[Any], int, bool, bool]:
-        """Others' rows behind those that were applied; the last number; if one is missing; if the last row is new."""
+        """Insert rows; return unapplied rows of others, the last number, if one is missing, if the last row is new."""
         assert self.database is not None
         with self.database.writing() as database:
             others = database.execute(_BEHIND, (self.upto,)).fetchall()
@@ -360,7 +351,7 @@ class EventStore:
 
     @property
     def waits(self) -> int:
-        """How many events wait in RAM for the disk."""
+        """The number of events that wait in RAM for the disk."""
         return len(self._unsaved)
 
     @property
@@ -484,11 +475,11 @@ class EventStore:
             self.say(f"damaged files that were renamed may hold what was forgotten: {', '.join(aside)}")
 
     def forked(self) -> None:
-        """In a forked child: what waits in RAM is the parent's to store."""
+        """In a forked child: drop waiting events, which the parent stores."""
         self._unsaved.clear()
 
     def close(self) -> None:
-        """Write what waits, and a snapshot where many rows are behind the last. Not under the lock."""
+        """Write waiting events, and a snapshot where many rows are behind the last. Not under the lock."""
         if self.database is None or self.closed:
             self.closed = True
             return

@@ -42,16 +42,9 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str, /) -> NoReturn:
         raise GraphFileError(f"refused: the file asks for {module_name}.{global_name}")
 
-    def persistent_load(self, pid: Any) -> NoReturn:
-        raise GraphFileError("refused: the file asks for an object by persistent id")
-
 
 def dumps(value: Any) -> bytes:
-    """Return the bytes of a file.
-
-    Raises:
-        GraphFileError: an object in it is not plain, or it is nested too deeply.
-    """
+    """Return the bytes of a file; raise GraphFileError if an object in it is not plain, or nested too deeply."""
     out = io.BytesIO(bytes(_HEAD.size))
     out.seek(_HEAD.size)
     try:
@@ -65,11 +58,7 @@ def dumps(value: Any) -> bytes:
 
 
 def loads(data: bytes) -> Any:
-    """Return the value of a file.
-
-    Raises:
-        GraphFileError: it is damaged, hostile, or of another format.
-    """
+    """Return the value of a file; raise GraphFileError if it is damaged, hostile, or of another format."""
     if len(data) < _HEAD.size:
         raise GraphFileError(f"truncated: {len(data)} bytes, the header alone has {_HEAD.size}")
     mark, version, length, checksum = _HEAD.unpack_from(data)
@@ -95,28 +84,14 @@ def loads(data: bytes) -> Any:
 
 
 def read_file(path: Path) -> Any:
-    """Return the value of a file.
-
-    Raises:
-        FileNotFoundError: there is none.
-        GraphFileError: it cannot be read or used.
-    """
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise GraphFileError(f"larger than {MAX_BYTES:,} bytes, more than is ever read")
-        return loads(path.read_bytes())
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise GraphFileError(f"it cannot be read: {error.strerror or error}") from error
+    """Return the value of a file. May raise OSError, or GraphFileError if it cannot be used."""
+    if path.stat().st_size > MAX_BYTES:
+        raise GraphFileError(f"larger than {MAX_BYTES:,} bytes, more than is ever read")
+    return loads(path.read_bytes())
 
 
 def replace_file(path: Path, data: bytes, *, fsync: bool) -> None:
-    """Give a file this content in one step: a reader, or a crash, finds the old bytes or the new ones.
-
-    Raises:
-        OSError: the old file is still there, untouched.
-    """
+    """Replace a file in one step: a reader, or a crash, finds the old bytes or the new ones. May raise OSError."""
     os.replace(write_draft(path, data, fsync=fsync), path)  # noqa: PTH105 - the tests make this very call fail
     if fsync:
         _sync_folder(path.parent)

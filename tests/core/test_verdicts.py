@@ -82,7 +82,7 @@ def test_here_a_later_verdict_stands_whatever_the_clock_says(now: float) -> None
     clock = [1e9]
     with ToolMemory.ephemeral(methods=[], now=lambda: clock[0]) as memory:
         memory.finish(history(4), thread_id="t", success=True)
-        run = memory.core.lifecycle.feedback("t", score=1.0)
+        run = memory.core.episodes.named("t", None)
         for score in (0.0, 1.0, 0.0):
             clock[0] = 1e9 + now
             memory.feedback("t", score=score)
