@@ -36,7 +36,7 @@ T = TypeVar("T", bound="ToolMemory")
 
 
 def default_methods(*own: Method) -> list[Method]:
-    """The five methods of the package with their defaults, but for those whose extra is not installed.
+    """Return the five built-in methods with their defaults, without those whose extra is not installed.
 
     Args:
         own: methods in place of those that have their name, and others after them.
@@ -137,7 +137,7 @@ class ToolMemory:
 
     @classmethod
     def ephemeral(cls: type[T], *, tools: Iterable[ToolLike] | None = None, **options: Any) -> T:
-        """A memory with nothing on disk. Two of them share nothing. Options as for the constructor."""
+        """Make a memory with nothing on disk; options as for the constructor."""
         return cls(None, tools=tools, **options)
 
     # --- the methods ---

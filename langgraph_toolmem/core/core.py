@@ -19,9 +19,9 @@ from langgraph_toolmem.core.holdout import Holdout
 from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.ledger import Ledger, LedgerTable
 from langgraph_toolmem.core.lifecycle import Lifecycle
-from langgraph_toolmem.core.method import Hooks, KeptRuns, Section
+from langgraph_toolmem.core.method import Hooks, PastRuns, Section
 from langgraph_toolmem.core.rows import RowKind, Rows
-from langgraph_toolmem.core.users import Users, check_namespace, keep_namespace
+from langgraph_toolmem.core.users import User, Users, check_namespace, keep_namespace
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.graph.state import Folds, RunState
 from langgraph_toolmem.graph.tool_graph import Table
@@ -59,7 +59,7 @@ class Core(Evidence):
         ages: the last activity of each, where there is a retention.
         holdout: the draw of episodes that run without hints and shortcuts.
         ledger: items shown to the model, and their outcome.
-        kept_runs: finished runs with their verdicts, from whichever method keeps them.
+        past_runs: returns the finished runs of a user; a method that keeps them sets it.
         lifecycle: learns from runs and calls the methods' hooks.
         listeners: the methods, in their order.
     """
@@ -135,7 +135,7 @@ class Core(Evidence):
         self.episodes.at_forgetting(self.executions.forget, self._states.forget, learned.forget)
         self.store.at_reload += [self.executions.forget, self._states.forget, learned.forget]
         self.ledger = Ledger(self.graph, self.apply, self.lock)
-        self.kept_runs = KeptRuns()
+        self.past_runs: Callable[[User], PastRuns | None] = lambda _: None
         describe = None if read_only else lambda record: self.apply(None, record)
         self.catalogue = Catalogue(self.graph, specs, declarations=declarations, describe=describe, lock=self.lock)
         self.lifecycle = Lifecycle(self, learned)

@@ -263,7 +263,7 @@ class Lifecycle:
         return record + counted(learned.run, self._core.now(), record)
 
     def _again(self, learned: LearnedTurn) -> Record:
-        """The model was asked again at a known point (a fork) and did the same again."""
+        """Return the record of a turn that was learned before: a fork took the same turn again."""
         record: Record = []
         for each in self._core.listeners:
             record += each.repeated(learned)

@@ -2,19 +2,6 @@
 
 The core calls the hooks in the order of the memory's list (`Hooks`). The five built-in methods use nothing that a
 method of your own could not use.
-
-=============  =============================================================================================
-``open``       the memory starts: register tables, rows and kinds of jobs; nothing is read from disk here
-``turn``       a model turn is being learned; the returned record joins the turn's, under the memory's lock
-``repeated``   a turn that was learned before was read again; likewise
-``learned``    turns of a run were learned
-``ended``      a run is over
-``judged``     a run got feedback, or other feedback than before
-``imported``   recorded runs are imported, many at once
-``forget``     data of a user, of runs or of a time must be deleted
-``close``      the memory closes
-``report``     somebody asks for the report
-=============  =============================================================================================
 """
 
 from __future__ import annotations
@@ -202,28 +189,6 @@ class PastRuns(Protocol):
     def changes(self, since: int, most: int) -> PastRunChanges:
         """Return the changes since a version; the latest `most` runs if that was too long ago, or 0."""
         ...
-
-
-class PastRunSource(Protocol):
-    """A method that keeps finished runs."""
-
-    def past_runs(self, user: User) -> PastRuns | None:
-        """Return those of a user; None if there are none."""
-
-
-class KeptRuns:
-    """The finished runs that a method of this memory keeps, if any does."""
-
-    def __init__(self) -> None:
-        self._source: PastRunSource | None = None
-
-    def provide(self, source: PastRunSource) -> None:
-        """Register the method that keeps finished runs."""
-        self._source = source
-
-    def of(self, user: User) -> PastRuns | None:
-        """Return the finished runs of a user; None if no method keeps any."""
-        return None if self._source is None else self._source.past_runs(user)
 
 
 # --- methods ---

@@ -91,7 +91,7 @@ class Entries(Method):
                 find=lambda job: self.keeping.criticise(job),
                 undo=lambda job: self.keeping.unwrite(job),
             )
-        core.kept_runs.provide(self)
+        core.past_runs = self.past_runs
 
     # --- asking ---
 

@@ -79,7 +79,7 @@ class Neighbour:
 
     @cached_property
     def carried(self) -> dict[str, Any]:
-        """Its arguments in the terms of the new request (`carry_over`)."""
+        """The arguments in the terms of the new request (`carry_over`)."""
         return {name: carry_over(value, self.text, self.request)[0] for name, value in self.args.items()}
 
 
@@ -92,15 +92,12 @@ def _terms(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _asked_terms(asked: str) -> tuple[str, ...]:
-    """The words that a request answers, told apart from its own."""
+    """Return the words that a request answers, distinct from its own."""
     return tuple(dict.fromkeys(f"\x1f{word}" for word in words(asked)[-ASKED_WORDS:]))
 
 
 class _Weights(dict[int, float]):
-    """How often a term was seen -> its weight among so many requests.
-
-    One seen once at most is a name or a number more often than not.
-    """
+    """Number of requests with a term -> its weight. A term seen once at most is usually a name or a number."""
 
     def __init__(self, requests: int) -> None:
         super().__init__({0: UNSEEN, 1: UNSEEN})
@@ -127,7 +124,7 @@ class CaseIndex:
     # --- writing ---
 
     def open(self, case_id: str, text: str, user: str | None, asked: str = "") -> None:
-        """Adds a request and the words that it answers; nothing happens if it is there already."""
+        """Add a request and the words that it answers, unless it is known."""
         if not text or self.knows(case_id):
             return
         case = self._case(case_id)
@@ -158,9 +155,9 @@ class CaseIndex:
         look: str,
         beside: int,
     ) -> None:
-        """Adds the call at `position` after the request; `beside` further calls were made in the same turn.
+        """Add the call at `position` after the request; `beside` further calls were made in the same turn.
 
-        In a forked history two calls have the same position; which one stays does not depend on their order.
+        Of two calls at one position (a fork), the same one stays in any order.
         """
         if position < MAX_CALLS:
             calls = self._case(case_id)[2]
@@ -187,7 +184,7 @@ class CaseIndex:
             self._rebuild()
 
     def forget(self, gone: Forgotten) -> int:
-        """Takes out requests of a user, or of runs; returns how many."""
+        """Delete requests of a user, or of runs; return their number."""
         mine = [case_id for case_id, case in self.cases.items() if gone.has(case_id, case[1])]
         for case_id in mine:
             del self.cases[case_id]
@@ -220,17 +217,13 @@ class CaseIndex:
         return {term: weights[seen.get(term, 0)] for term in terms}
 
     def _similarity(self, own: Mapping[str, float], norm: float, terms: tuple[str, ...]) -> float:
-        """Weighted Dice coefficient of two requests' words and word pairs: 0 (nothing shared) to 1.
-
-        Words that only the old request has count against it as much as words that only this one has: "… and Wei
-        Xu" is not "… and mail the link".
-        """
+        """Return the weighted Dice coefficient of two requests' words and word pairs, from 0 to 1."""
         weights, seen = self._weights, self._seen
         shared = sum([weights[seen[term]] for term in terms if term in own])
         return 2 * shared / (norm + sum([weights[seen[term]] for term in terms]))
 
     def near(self, state: RunState, *, k: int) -> list[Neighbour]:
-        """The nearest past requests that went the same way so far as a run, most similar first."""
+        """Return the nearest past requests with the same calls so far as a run, most similar first."""
         if not state.user_key or not state.user.raw.strip():
             return []
         prefix: list[tuple[str, str]] = [(step.tool, step.status) for step in state.since_user]
@@ -240,7 +233,7 @@ class CaseIndex:
     def nearest(
         self, text: str, prefix: list[tuple[str, str]], *, look: str, k: int = 3, exclude: str = "", asked: str = ""
     ) -> list[Neighbour]:
-        """The nearest past requests whose calls so far (tool, status) equal `prefix`, most similar first.
+        """Return the nearest past requests whose calls so far (tool, status) equal `prefix`, most similar first.
 
         A request whose latest output looked otherwise than `look` (`RunState.signature`), or that answered other words
         than `asked`, counts less.
@@ -304,7 +297,7 @@ class CaseIndex:
         return Neighbour(similarity, case_id, text, tool, args, sources, request, made, seen == look, asked)
 
     def arguments(self, case_id: str, last: int = MAX_CALLS) -> tuple[str, ...]:
-        """The arguments of the calls that followed a request, up to the one at position `last`, as JSON."""
+        """Return the arguments of a request's calls, up to position `last`, as JSON."""
         return tuple(call[1] for at, call in self.cases[case_id][2].items() if at <= last)
 
     def load(self, cases: dict[str, list[Any]]) -> None:
@@ -318,7 +311,7 @@ class CaseIndex:
 
 @lru_cache(maxsize=2048)
 def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
-    """The wording that differs: (old part, new part) pairs, longest old part first."""
+    """Return the differing wording: (old part, new part) pairs, longest old part first."""
     a, b = read_text(old), read_text(new)
     pairs: list[tuple[str, str]] = []
     matcher = difflib.SequenceMatcher(None, a.words, b.words, autojunk=False)
@@ -344,12 +337,7 @@ def _forms(old: str, new: str) -> list[tuple[str, str]]:
 
 
 def carry_over(value: Any, old: str, new: str) -> tuple[Any, bool]:
-    """An old argument value in the new request's terms.
-
-    Returns:
-        The value, and whether anything in it was replaced. A value that mentions nothing of the differing
-        wording comes back as it was.
-    """
+    """Return an old argument value in the new request's terms, and True if anything in it was replaced."""
     if value is ABSENT or isinstance(value, bool) or value is None:
         return value, False
     if isinstance(value, list):

@@ -1,11 +1,8 @@
-"""The operations of the evidence graph: what one observation adds to it, each by name and with its fields.
+"""The events of the evidence graph.
 
-An observation is turned into a *record*, a list of operations. Applying a record is the only way the graph changes,
-so learning live, recovering after a crash, merging other workers and replaying logs are one mechanism. Operations
-commute: in whatever order records arrive, they make the same graph.
-
-Here are those of the evidence that all methods share. A method has operations of its own beside its table
-(`graph.tool_graph.Table`).
+An observation becomes a *record*, a list of events. Applying a record is the only way the graph changes, so learning
+live, recovering after a crash, merging other workers and replaying logs are one mechanism. Events commute: records
+make the same graph in any order. A method defines events of its own next to its table (`graph.tool_graph.Table`).
 """
 
 from __future__ import annotations
@@ -39,7 +36,7 @@ class Event:
         return reader(type(self))(self)
 
     def plain(self) -> Plain:
-        """For files and logs; `ToolGraph.operation` reads it."""
+        """Return its kind and fields; the inverse of `ToolGraph.operation`."""
         return [self.kind, *reader(type(self))(self)]
 
 
@@ -61,12 +58,12 @@ def reader(kind: type[Event]) -> Callable[[Any], tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class Forgotten:
-    """What is forgotten: a user with all their runs, runs alone, or what is older than a time.
+    """Data to delete: a user with all their runs, runs alone, or everything older than a time.
 
     Attributes:
-        user: digest of the user; "": the runs go, whosever they are.
+        user: digest of the user; "": delete the runs of any user.
         runs: digests of runs, and of their requests and threads.
-        before: what has a time of its own goes by that (seconds since 1970) instead; None: nothing does.
+        before: seconds since 1970; older items that have a time of their own are deleted.
     """
 
     user: str = ""
@@ -74,14 +71,14 @@ class Forgotten:
     before: float | None = None
 
     def has(self, run: str, user: str | None) -> bool:
-        """Whether what comes from a run goes, and from a user if one is known."""
+        """Return True if data of a run, and of a user if known, is to be deleted."""
         if not self.user:
             return run in self.runs
         return user == self.user or (not user and run in self.runs)
 
 
 def without(plain: Any, names: Collection[str]) -> Any:
-    """Plain containers without the rows that name one of these: what is forgotten where nobody knows the rows."""
+    """Return plain containers of an unknown table without the rows that contain one of the names."""
     if isinstance(plain, dict):
         return {
             key: without(row, names) for key, row in plain.items() if key not in names and not _mentions(row, names)
@@ -90,7 +87,7 @@ def without(plain: Any, names: Collection[str]) -> Any:
 
 
 def _mentions(plain: Any, names: Collection[str]) -> bool:
-    """Whether a row of plain values names one of these itself, not only in a row in it."""
+    # in the row itself, not only in a row in it
     leaves = plain.values() if isinstance(plain, dict) else plain if isinstance(plain, (list, tuple)) else (plain,)
     return any(isinstance(leaf, str) and leaf in names for leaf in leaves)
 
@@ -103,7 +100,6 @@ class Unknown(Event):
     content: Plain
 
     def plain(self) -> Plain:
-        """As it was read."""
         return self.content
 
 
@@ -112,7 +108,7 @@ class Unknown(Event):
 
 @dataclass(slots=True)
 class Successor(Event):
-    """What came after contexts (`graph.contexts`); the column is one of `graph.tool_graph.COLUMNS`."""
+    """The successor of contexts (`graph.state.windows`); the column is one of `graph.tool_graph.COLUMNS`."""
 
     kind = "successor"
     contexts: list[str]
@@ -122,7 +118,7 @@ class Successor(Event):
 
 @dataclass(slots=True)
 class Outcome(Event):
-    """How a call ended: "ok", "failed", "rejected"…, the tool called before it, and the hour, where they are known."""
+    """The end of a call: "ok", "failed", "rejected"…, the tool called before it, and the hour, if known."""
 
     kind = "outcome"
     tool: str
@@ -133,7 +129,7 @@ class Outcome(Event):
 
 @dataclass(slots=True)
 class Repeat(Event):
-    """Whether an identical call had been made in the run (1) or not (0)."""
+    """A call of a tool; `repeated` is 1 if the run had an identical call before, else 0."""
 
     kind = "repeat"
     tool: str
@@ -153,7 +149,7 @@ class Arguments(Event):
 
 @dataclass(slots=True)
 class ToolDescribed(Event):
-    """What is known of a tool itself (`runs.tool_note`)."""
+    """A note on a tool (`runs.tools.changes_of`)."""
 
     kind = "tool_described"
     tool: str
@@ -162,9 +158,9 @@ class ToolDescribed(Event):
 
 @dataclass(slots=True)
 class Sources(Event):
-    """Argument sources (`graph.sources`) that were right (1) or wrong (0) for a slot, and who was seen with them.
+    """Argument sources (`graph.sources`) that were right (1) or wrong (0) for a slot, and their user.
 
-    Those with a ``|`` are places with words of a text or a path, which may be a person's.
+    Those with a ``|`` contain words of a text or a path, which may be a person's.
     """
 
     kind = "sources"
@@ -176,7 +172,7 @@ class Sources(Event):
 
 @dataclass(slots=True)
 class Value(Event):
-    """A value that a slot took, and what remains of it without the user's own words; `run`: the thread, a witness."""
+    """A value of a slot, and its pattern without the user's own words; `run` is the thread, one contributor."""
 
     kind = "value"
     slot: str
@@ -192,7 +188,7 @@ class Value(Event):
 
 @dataclass(slots=True)
 class Request(Event):
-    """What a user asked for, and the words that it answers (`RunState.asked`)."""
+    """A user's request, and the words that it answers (`RunState.asked`)."""
 
     kind = "request"
     request: str
@@ -231,7 +227,7 @@ class RequestEnd(Event):
 
 @dataclass(slots=True)
 class Count(Event):
-    """A counter, in all and, if an hour is given, in that hour."""
+    """An increment of a counter, and of the counter of an hour if given."""
 
     kind = "count"
     counter: str
@@ -251,7 +247,7 @@ class ToolCount(Event):
 
 @dataclass(slots=True)
 class RunSeen(Event):
-    """Shortcuts taken in a run, and whose run it is."""
+    """Shortcuts taken in a run, and its user."""
 
     kind = "run_seen"
     run: str

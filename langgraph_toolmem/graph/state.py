@@ -59,12 +59,12 @@ def _how_many(values: list[Any]) -> str:
 
 @lru_cache(maxsize=2048)
 def _key(name: Any) -> str:
-    """A key of an output, for comparing only: it may be a person's name."""
+    """Return a digest of an output's key, which may be a person's name."""
     return digest(str(name))[:6]
 
 
 class RunState:
-    """What has happened in a run so far.
+    """The state of a run after some of its events.
 
     Attributes:
         symbols: the run as a sequence: START (CUT if the head of the history is missing), tools (``name`` or
@@ -188,16 +188,16 @@ class RunState:
             self.outputs[step.tool] = index
 
     def observation(self, index: int) -> Observation:
-        """The addressed output of call `index`; read once, when something first asks for it."""
+        """Return the addressed output of call `index`, read at the first use."""
         found = self._observations.get(index)
         if found is None:
             found = self._observations[index] = read_output(self.steps[index].output)
         return found
 
     def signature(self) -> str:
-        """What the latest output looks like: its flags, how long its lists are, whether a loop has more to do.
+        """Return the flags of the latest output, the lengths of its lists, and if a loop has unused elements.
 
-        Empty right after a user message. Branches and ends of loops hang on this, not on which tool was called.
+        Branches and ends of loops depend on them, not on the tool. "" right after a user message.
         """
         if self.last_is_user or not self.steps:
             return ""
@@ -217,7 +217,7 @@ class RunState:
         return ";".join([*parts, self._loop(step)])
 
     def _loop(self, step: ExecutedCall) -> str:
-        """ "+" if the latest call took its value from a list with unused elements, "-" if none is left."""
+        """Return "+" if the latest call took its value from a list with unused elements, "-" if none is left."""
         for name, value in step.args.items():
             value = value[0] if isinstance(value, list) and len(value) == 1 else value
             if isinstance(value, (list, dict, bool)) or value is None:
@@ -244,14 +244,14 @@ class Folds:
         self._lock = threads.lock()
 
     def begin(self, run: Run) -> tuple[RunState, int]:
-        """A state to go on with, and how many of the run's events are in it."""
+        """Return a state to continue, and the number of the run's events in it."""
         events, state = self._kept.get(run.thread_id or run.scope, ((), None))
         if state is None or len(events) > len(run.events) or not all(map(is_, events, run.events)):
             return RunState(cut=run.truncated), 0
         return state.copy(), len(events)
 
     def keep(self, run: Run, count: int, state: RunState) -> None:
-        """Remembers the state after so many of the run's events, all of them before its latest turn."""
+        """Keep the state after `count` events of the run, all of them before its latest turn."""
         with self._lock:
             thread = run.thread_id or run.scope
             self._kept.pop(thread, None)
@@ -274,12 +274,12 @@ class Folds:
 
 
 def latest_turn(run: Run) -> int:
-    """The place of a run's latest model turn; 0 if it has none."""
+    """Return the index of a run's latest model turn; 0 if it has none."""
     return next((i for i in range(len(run.events) - 1, 0, -1) if isinstance(run.events[i], Turn)), 0)
 
 
 def windows(state: RunState) -> list[str]:
-    """Context keys of every window length up to the longest, shortest first."""
+    """Return the context keys of every window length, shortest first."""
     symbols = state.symbols
     keys = []
     for length in WINDOW_LENGTHS:
@@ -292,14 +292,14 @@ def windows(state: RunState) -> list[str]:
 
 
 def paper_window(tools: list[str], length: int) -> str | None:
-    """Context key of the last `length` tools; None if there are fewer."""
+    """Return the context key of the last `length` tools; None if there are fewer."""
     if len(tools) < length:
         return None
     return f"p{length}{SEPARATOR}{SEPARATOR.join(tools[len(tools) - length :])}"
 
 
 def parallel(tools: Iterable[str]) -> str:
-    """The symbol of several calls made at once: PARALLEL, and the tool if they are all of one."""
+    """Return the symbol of parallel calls: PARALLEL, and the tool if they are all of one."""
     kinds = set(tools)
     return PARALLEL + kinds.pop() if len(kinds) == 1 else PARALLEL
 

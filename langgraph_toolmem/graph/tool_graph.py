@@ -72,7 +72,7 @@ def _check(state: Any, now: Mapping[str, Any], where: str = "") -> None:
 
 
 class Table(_Parts):
-    """What one part of the memory keeps in the evidence graph. Override what you need.
+    """One part of the memory's data in the evidence graph. Override what you need.
 
     Attributes:
         name: its place in the snapshot.

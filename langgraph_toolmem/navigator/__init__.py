@@ -338,7 +338,7 @@ class Navigator(GraphEvolution, Method):
         if core.vectors.empty or (user_id is None and core.users.apart):
             return None
         user = core.users.of(user_id)
-        runs = core.kept_runs.of(user)
+        runs = core.past_runs(user)
         return None if runs is None else (user.namespace, runs)
 
     def _out(self, avoid: Collection[str], available: Collection[str] | None) -> set[str]:

@@ -243,7 +243,7 @@ class Report:
     problems: tuple[str, ...] = ()
 
     def __getitem__(self, method: str) -> Mapping[str, Any]:
-        """The figures of a method; empty if it has none."""
+        """Return the figures of a method; empty if it has none."""
         section = self.sections.get(method)
         return {} if section is None else section.figures
 
@@ -260,7 +260,6 @@ class Report:
         return plain
 
     def __str__(self) -> str:
-        """A few sentences and the tools."""
         lines = self.sentences()
         width = max((len(name) for name in self.tools), default=0)
         for name, tool in self.tools_by_use():
@@ -285,7 +284,9 @@ class Report:
             checks = self.right + self.wrong
             limit = math.floor(100 * lower_limit(self.right, checks))
             lines.append(f"{self.right:,} of {checks:,} checks against the model right: at least {limit} %.")
-        lines += self._savings()
+        if self.tokens_saved is not None:
+            money = "" if self.money_saved is None else money_in_words(self.money_saved, self.currency)
+            lines.append(f"About {self.tokens_saved:,} tokens saved{money and f', worth about {money}'}.")
         if self.runs_judged:
             lines.append(
                 f"Runs with a verdict: {self.runs_good:,} of {self.runs_judged:,} good; with shortcuts "
@@ -300,15 +301,6 @@ class Report:
             lines.append(f"Entries and critiques still to be written: {self.jobs.pending:,}{failing}.")
         if self.jobs.given_up:
             lines.append(f"Given up after many failures: {self.jobs.given_up:,}; see `toolmem doctor`.")
-        return lines
-
-    def _savings(self) -> list[str]:
-        lines = []
-        if self.tokens_saved is not None:
-            money = ""
-            if self.money_saved is not None:
-                money = f", worth about {money_in_words(self.money_saved, self.currency)}"
-            lines.append(f"About {self.tokens_saved:,} tokens saved{money}.")
         return lines
 
 

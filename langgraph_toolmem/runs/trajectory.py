@@ -1,4 +1,4 @@
-"""What a list of chat messages says about tool calls.
+"""Chat messages to runs with their tool calls.
 
 The only module that reads LangChain messages (`messages` makes them out of dicts). :func:`parse_run` turns any
 list that ``langchain_core.messages.convert_to_messages`` takes into a :class:`Run`: user messages and model turns
@@ -71,15 +71,7 @@ _NOT_THE_MODEL = re.compile(
 )
 
 
-_UNREADABLE = (
-    TypeError,
-    ValueError,
-    KeyError,
-    AttributeError,
-    IndexError,
-    NotImplementedError,
-    RecursionError,
-)
+_UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, RuntimeError)
 
 
 def parse_run(
@@ -219,12 +211,11 @@ def read_on(
 
 
 def _is_settled(reader: _Reader, before: _Reader) -> bool:
-    """Whether what was read before the latest model turn stays as it is."""
+    # nothing before the latest model turn can change
     return not reader.truncated and len(before.events) < len(reader.events) and reader.changed >= len(before.events)
 
 
 def _keys_of(event: UserMessage | Turn) -> Iterator[str]:
-    """The identities of a turn and its steps."""
     if isinstance(event, Turn):
         yield event.key
         yield from (step.key for step in event.steps)
@@ -267,7 +258,7 @@ class _Draft:
 
     @property
     def stays(self) -> bool:
-        """Whether it called nothing but the memory's own tools: the run is where it was before."""
+        """True if it called only the memory's own tools: the run is where it was before."""
         return bool(self.calls) and all(call.tool in OWN_TOOLS for call in self.calls)
 
 
@@ -292,7 +283,6 @@ class _Reader:
         self._thought = ""
 
     def copy(self) -> _Reader:
-        """One that reads on from here."""
         other = _Reader.__new__(_Reader)
         other.__dict__.update(self.__dict__)
         other.events, other._pending, other._seen = self.events.copy(), self._pending.copy(), self._seen.copy()
@@ -408,13 +398,13 @@ class _Reader:
         return _Call(tool, args, call_id, digest(*identity, self._count(identity)))
 
     def _origin(self, message: BaseMessage) -> str:
-        """Scope of counter-like call ids: the user message in its thread, else the message of the call."""
+        """Return the scope of counter-like call ids: the user message in its thread, else the message of the call."""
         if self._thread_id is not None or not message.id:
             return self._asked or self._scope
         return digest("message", message.id, "" if looks_unique(message.id) else self._scope)
 
     def _said(self, kind: str, message: BaseMessage, text: str) -> str:
-        """Identity of a message: its id, or else its text and how often that came before."""
+        """Return the identity of a message: its id, or else its text and the number of equal ones before."""
         thread = self._thread_id or ""
         if message.id and looks_unique(message.id):
             identity: tuple[str, ...] = (kind, thread, message.id)
@@ -423,7 +413,7 @@ class _Reader:
         return digest(*identity, self._count(identity))
 
     def head(self, known: Mapping[str, str], heads: Mapping[str, tuple[str, str]]) -> tuple[str, str] | None:
-        """The user message before a history that begins without one, and its episode; None if that is unknown."""
+        """Return the user message before a history without its head, and its episode; None if unknown."""
         before = list(takewhile(lambda event: isinstance(event, _Draft), self.events))
         if not before:
             return None
@@ -477,7 +467,6 @@ class _Events:
         self._spent = (0, 0, 0)
 
     def copy(self, known: Mapping[str, str]) -> _Events:
-        """One that goes on from here."""
         other = _Events.__new__(_Events)
         other.__dict__.update(self.__dict__)
         other._known, other.found, other.asked = known, self.found.copy(), self.asked.copy()
@@ -485,7 +474,7 @@ class _Events:
         return other
 
     def take(self, reader: _Reader, upto: int, executions: Mapping[str, Execution], watched: Container[str]) -> None:
-        """Adds the reader's next events."""
+        """Add the reader's next events."""
         self.new = []
         last = len(reader.events) - 1
         for index in range(self.read, upto):
@@ -561,7 +550,7 @@ def _finish(draft: _Draft, executions: Mapping[str, Execution], watched: Contain
 
 
 def _corrected(call: _Call, seen: Execution | None, *, watched: bool) -> _Call:
-    """What was seen goes before what the messages say."""
+    # executions take precedence over messages
     if seen is None:
         return replace(call, status="rejected") if watched and call.status == "failed" else call
     if (seen.tool, canonical(seen.args)) != (call.tool, canonical(call.args)):

@@ -107,7 +107,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: all that is done inside, or nothing."""
+        """Run the block in one transaction."""
         with self.opened() as database:
             try:
                 if database.in_transaction:  # an interrupt ended the last one before its end
@@ -122,7 +122,7 @@ class Database:
 
     @contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for one thread at a time."""
+        """Yield the connection, for one thread at a time."""
         where = "The database in memory" if self.path is None else str(self.path)
         with self.lock:
             if self._closed:
@@ -321,7 +321,7 @@ def _names(database: sqlite3.Connection) -> set[str]:
 
 
 def _is_damage(error: Exception) -> bool:
-    """The subclasses are for a file that is locked, full or not to be opened: it may be whole."""
+    # its subclasses are for a file that is locked, full or not to be opened: it may be whole
     return type(error) is sqlite3.DatabaseError
 
 
