@@ -68,7 +68,7 @@ def make_graph(model: ScriptedChatModel, memory: ToolMemory) -> CompiledStateGra
     builder: StateGraph[MessagesState, Context, Any, Any] = StateGraph(MessagesState, context_schema=Context)
     builder.add_node("agent", call_model)
     builder.add_node("tools", ToolNode(TOOLS))
-    builder.add_node("inertia", InertiaShortcut(memory))
+    builder.add_node("inertia", InertiaShortcut(memory, TOOLS))
     builder.add_node("record", Recorder(memory))
     builder.add_edge(START, "inertia")
     builder.add_edge("tools", "inertia")

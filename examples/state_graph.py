@@ -33,7 +33,7 @@ def make_graph(
     builder: StateGraph[MessagesState, Any, Any, Any] = StateGraph(MessagesState)
     builder.add_node("agent", call_model)
     builder.add_node("tools", ToolNode(TOOLS))
-    builder.add_node("inertia", InertiaShortcut(memory))  # new: stands before the model
+    builder.add_node("inertia", InertiaShortcut(memory, TOOLS))  # new: stands before the model
     builder.add_node("record", Recorder(memory))  # new: sees the last answer
     builder.add_edge(START, "inertia")  # was: to "agent"
     builder.add_edge("tools", "inertia")  # was: to "agent"

@@ -48,7 +48,7 @@ def make_graph(
     )
     builder.add_node("agent", call_model)
     builder.add_node("tools", ToolNode(TOOLS))
-    InertiaShortcut(memory).add_to(builder, tools="tools", agent="agent")
+    InertiaShortcut(memory, TOOLS).add_to(builder, tools="tools", agent="agent")
     Recorder(memory).add_to(builder, "record")
     builder.add_edge(START, "inertia")
     builder.add_edge("tools", "inertia")

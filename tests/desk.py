@@ -121,7 +121,7 @@ def build(
     model = model or ScriptedChatModel(script=script)
     bound = model.bind_tools(tools)
     builder = StateGraph(MessagesState)
-    builder.add_node("inertia", InertiaShortcut(memory, policy=policy))
+    builder.add_node("inertia", InertiaShortcut(memory, tools, policy=policy))
     builder.add_node("agent", asker(bound))
     builder.add_node("tools", ToolNode(tools))
     builder.add_edge(START, "inertia")

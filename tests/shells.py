@@ -118,7 +118,7 @@ def graph_of(
         begin = node.role
     if shortcut:
         policy = None if shortcut is True else shortcut
-        builder.add_node("inertia", InertiaShortcut(memory, policy=policy))
+        builder.add_node("inertia", InertiaShortcut(memory, tools, policy=policy))
         builder.add_conditional_edges("inertia", partial(shortcut_condition, agent=begin), ["tools", begin])
         begin = "inertia"
     builder.add_edge("tools", begin)

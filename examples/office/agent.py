@@ -60,7 +60,7 @@ def _plug_in(builder: Builder, tools: list[BaseTool], memory: ToolMemory, prefet
 
     recorder = Recorder(memory)
     builder.add_node("tools", ToolNode(tools, wrap_tool_call=recorder.wrap_tool_call))
-    builder.add_node("inertia", InertiaShortcut(memory, prefetch=prefetch))
+    builder.add_node("inertia", InertiaShortcut(memory, tools, prefetch=prefetch))
     builder.add_node("record", recorder)
     builder.add_edge(START, "inertia")
     builder.add_edge("tools", "inertia")

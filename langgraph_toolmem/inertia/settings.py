@@ -36,7 +36,7 @@ class InertiaSettings(BaseModel):
     """A ``context_schema`` with the settings of the shortcut; what is not given stays as the code says.
 
     A setting can only tighten the policy of the code: whoever starts a run chooses it. One that would loosen the policy
-    is ignored, unless the developer trusts the context: ``InertiaShortcut(memory, trust_context=True)``.
+    is ignored, unless the developer trusts the context: ``InertiaShortcut(memory, tools, trust_context=True)``.
 
     For ``StateGraph(State, context_schema=InertiaSettings)`` and ``create_agent(…, context_schema=InertiaSettings)``.
     Subclass it to add fields of your own. Studio shows each setting at the nodes named "inertia" and "model".

@@ -228,7 +228,9 @@ def _steps(
         _node("reflect", reflect, ReflectionWriter, memory),
         _node("preferences", preferences, PreferenceGuide, memory, keep=always),
         _node("chains", chains, ToolRetriever, memory, int, "most", always=[*always, *theirs]),
-        _node("shortcut", _silent(memory, shortcut, prefetch), InertiaShortcut, memory, InertiaPolicy, "policy"),
+        _node(
+            "shortcut", _silent(memory, shortcut, prefetch), InertiaShortcut, memory, InertiaPolicy, "policy", tools=()
+        ),
         _node("recall", recall, MemoryRecall, memory, RecallPolicy, "policy"),
         _node("suggest", suggest, SITSummary, memory, SITPolicy, "policy"),
         _node("planning", planning, SGAPlanner, memory, SGASettings, "settings"),
@@ -258,7 +260,7 @@ def _shortcut(memory: ToolMemory, shortcut: Any, may_write: Any, shadow: Any, tr
         )
     policy = method_of(memory, Inertia, "shortcut").policy if shortcut is True else shortcut
     policy = policy.with_(may_write=policy.may_write | set(names), shadow=policy.shadow or shadow)
-    return InertiaShortcut(memory, policy=policy, trust_context=trust_context)
+    return InertiaShortcut(memory, (), policy=policy, trust_context=trust_context)
 
 
 def _silent(memory: ToolMemory, shortcut: Any, prefetch: Any) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final, Literal
 
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
 from langgraph.graph import StateGraph
 from langgraph.types import Command
 
@@ -18,11 +19,11 @@ from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.inertia.step import MARK, Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.of_memory import method_of
+from langgraph_toolmem.runs.tools import ToolLike, read_tools
 from langgraph_toolmem.turn import switch
 from langgraph_toolmem.turn.call import Call, Said
-from langgraph_toolmem.turn.graph_tools import GraphTools
 from langgraph_toolmem.turn.host import read_key
-from langgraph_toolmem.turn.node import MemoryNode, StepNode
+from langgraph_toolmem.turn.node import StepNode
 
 _SHORTCUT: Final = "shortcut"
 _ASK: Final = "ask the model"
@@ -33,7 +34,7 @@ class InertiaShortcut(StepNode):
 
     Put it where the model is called, and let it decide the way on::
 
-        builder.add_node("inertia", InertiaShortcut(memory))
+        builder.add_node("inertia", InertiaShortcut(memory, tools))
         builder.add_edge(START, "inertia")
         builder.add_edge("tools", "inertia")
         builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
@@ -45,6 +46,7 @@ class InertiaShortcut(StepNode):
 
     Args:
         memory: the memory.
+        tools: the agent's tools: their marks say which calls change something.
         policy: when to act; the memory's own if None.
         model: the model that the agent asks. If its API refuses turns that it did not make (`PROVIDER_RULES`), no
             shortcut is taken. None: nothing is known, and nothing is refused.
@@ -59,11 +61,15 @@ class InertiaShortcut(StepNode):
         trust_context: settings in the run's context may loosen the policy as well, not only tighten it
             (`InertiaSettings`).
         name: of the node in traces.
+
+    Raises:
+        ConfigurationError: an argument cannot work.
     """
 
     def __init__(
         self,
         memory: ToolMemory,
+        tools: Iterable[ToolLike],
         *,
         policy: InertiaPolicy | None = None,
         model: Any = None,
@@ -74,8 +80,9 @@ class InertiaShortcut(StepNode):
         name: str | None = None,
     ) -> None:
         method = method_of(memory, Inertia, "InertiaShortcut")
-        self._graph_tools = GraphTools(skip=(MemoryNode, ToolMemory))
-        method.core.catalogue.hear(self._graph_tools.of(model))
+        tools = list(tools)
+        method.core.catalogue.hear(read_tools(tools))
+        self._executed = [tool for tool in tools if isinstance(tool, BaseTool)]
         models = () if model is None else (model,)
         self.step: Shortcut
         shortcut = Shortcut(method, policy=policy, models=models, trust_context=trust_context)
@@ -123,11 +130,9 @@ class InertiaShortcut(StepNode):
         return {} if self.goto is None else {self.goto[0]: _SHORTCUT, self.goto[1]: _ASK}
 
     def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
-        """The model call that comes after this node. What the graph's tools say of themselves is taken in."""
-        self.step.core.catalogue.hear(self._graph_tools.of_run(config))
+        """Return the model call that comes after this node."""
         call = super().call_of(state, config)
-        if self.step.ahead is not None:
-            call.offered = self._graph_tools.executed(config)
+        call.offered = self._executed
         return call
 
     def update(self, call: Call, said: Said) -> Any:

@@ -64,17 +64,12 @@ def pair(first: str, second: str, returns: Any = str, about: str = "Of an accoun
     return tools
 
 
-def graph_of(memory: ToolMemory, tools: list[BaseTool], model: Any, policy: InertiaPolicy | None, hidden: bool) -> Any:
-    """The graph of the README; `hidden`: its tools stand where nobody finds them, and no model is bound to them."""
-    node = ToolNode(tools)
-
-    def run_tools(state: MessagesState, run: Any = node.invoke) -> Any:
-        return run(state)
-
+def graph_of(memory: ToolMemory, tools: list[BaseTool], model: Any, policy: InertiaPolicy | None) -> Any:
+    """The graph of the README."""
     builder = StateGraph(MessagesState)
-    builder.add_node("inertia", InertiaShortcut(memory, policy=policy))
+    builder.add_node("inertia", InertiaShortcut(memory, tools, policy=policy))
     builder.add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})
-    builder.add_node("tools", run_tools if hidden else node)
+    builder.add_node("tools", ToolNode(tools))
     builder.add_node("recorder", Recorder(memory))
     builder.add_edge(START, "inertia")
     builder.add_edge("tools", "inertia")
@@ -103,8 +98,8 @@ def memory_with(policy: InertiaPolicy, path: Path | None = None, reads: Any = FI
     return ToolMemory(path, methods=methods, **options)
 
 
-def test_a_folder_that_knows_what_destroys_is_believed_without_tools(tmp_path: Path) -> None:
-    """The first case: the folder knows ``destructive: True``, the node sees no tools."""
+def test_a_folder_that_knows_what_destroys_is_believed(tmp_path: Path) -> None:
+    """The first case: the folder knows ``destructive: True``, the tools of this process do not say it."""
     tools = pair("find_account", "account_action", metadata={"destructive": True})
     with memory_with(FREE, tmp_path, tools=tools):
         pass
@@ -112,13 +107,13 @@ def test_a_folder_that_knows_what_destroys_is_believed_without_tools(tmp_path: P
     model = ScriptedChatModel(script=two_steps("find_account", "account_action"))
     policy = FREE.with_(may_write={"account_action"})
     with memory_with(policy, tmp_path) as memory:
-        graph = graph_of(memory, bare, model, None, True)
+        graph = graph_of(memory, bare, model, None)
         counted = made(graph)
         assert set(counted) == {"find_account"}, "its schema and name are known from the folder"
         assert "allow_destructive" in memory.report()["inertia"]["never_skipped"]["account_action"]
     both = policy.with_(allow_destructive={"account_action"})
     with memory_with(both, tmp_path) as memory:
-        graph = graph_of(memory, bare, model, None, True)
+        graph = graph_of(memory, bare, model, None)
         assert (made(graph, "Kindly see to"))["account_action"] > 0, "named in both"
 
 
@@ -128,17 +123,17 @@ def test_what_nobody_declared_is_never_called(second: str) -> None:
     tools = pair("find_account", second)
     with memory_with(FREE, reads=()) as memory:
         model = ScriptedChatModel(script=two_steps("find_account", second))
-        assert made(graph_of(memory, tools, model, None, True)) == {}
+        assert made(graph_of(memory, tools, model, None)) == {}
         assert set(memory.report()["inertia"]["never_skipped"]) == {"find_account", second}
 
 
 @pytest.mark.parametrize(("tag", "told"), [("Destructive", True), ("DESTRUCTIVE", False), ("destructive", False)])
 def test_a_tag_counts_in_any_case(tag: str, told: bool) -> None:
-    """The third case, as the memory is told and as the graph alone knows."""
+    """The third case, as the memory is told and as the node alone knows."""
     tools = pair("find_account", "read_account", tags=[tag])
     with memory_with(FREE, tools=tools if told else None) as memory:
         model = ScriptedChatModel(script=two_steps("find_account", "read_account"))
-        counted = made(graph_of(memory, tools, model, None, False))
+        counted = made(graph_of(memory, tools, model, None))
         assert set(counted) == {"find_account"}
 
 
@@ -149,7 +144,7 @@ def test_a_refund_desk_pays_nothing_back_unless_it_is_named(shell: str) -> None:
     def app(memory: ToolMemory) -> Any:
         model = ScriptedChatModel(script=two_steps("find_order", "refund_payment"))
         if shell == "graph":
-            return graph_of(memory, tools, model, None, False)
+            return graph_of(memory, tools, model, None)
         from langchain.agents import create_agent
 
         return create_agent(model, tools, middleware=tool_memory_middleware(memory), checkpointer=InMemorySaver())
@@ -178,7 +173,7 @@ def test_tools_in_a_graph_that_do_not_only_read(second: str, more: dict[str, Any
     tools = pair("find_account", second, **more)
     with memory_with(FREE) as memory:
         model = ScriptedChatModel(script=two_steps("find_account", second))
-        counted = made(graph_of(memory, tools, model, None, False))
+        counted = made(graph_of(memory, tools, model, None))
         assert set(counted) <= {"find_account"}
         assert second in memory.report()["inertia"]["never_skipped"]
 
@@ -187,7 +182,7 @@ def test_what_is_undeclared_is_said_once(caplog: pytest.LogCaptureFixture) -> No
     tools = pair("find_account", "get_balance")
     with memory_with(FREE, reads=()) as memory:
         model = ScriptedChatModel(script=two_steps("find_account", "get_balance"))
-        assert made(graph_of(memory, tools, model, None, False)) == {}
+        assert made(graph_of(memory, tools, model, None)) == {}
     (told,) = [r for r in caplog.records if r.name == LOGGER]
     assert told.levelno == logging.WARNING
     assert 'reads={"find_account", "get_balance"}' in told.getMessage()
@@ -271,6 +266,6 @@ def test_no_policy_calls_what_is_not_named(policy: InertiaPolicy) -> None:
     tools = pair("find_account", "close_account")
     with memory_with(policy, tools=tools) as memory:
         model = ScriptedChatModel(script=two_steps("find_account", "close_account"))
-        assert "close_account" not in made(graph_of(memory, tools, model, policy, False))
+        assert "close_account" not in made(graph_of(memory, tools, model, policy))
         named = policy.with_(may_write={"close_account"})
-        assert "close_account" in made(graph_of(memory, tools, model, named, False), "Once more see to")
+        assert "close_account" in made(graph_of(memory, tools, model, named), "Once more see to")

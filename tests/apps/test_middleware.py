@@ -73,7 +73,7 @@ def test_short_ways_to_the_policy(desk: Desk, make: Callable[..., Any], monkeypa
         assert policy_of(memory, shortcut=other, may_write=["send"]) == other.with_(may_write={"send"})
         for short in ({"may_write": {"send"}}, {"shadow": True}, {"trust_context": True}):
             with pytest.raises(ConfigurationError, match="has its policy"):
-                make(memory, shortcut=InertiaShortcut(memory), **short)
+                make(memory, shortcut=InertiaShortcut(memory, desk.tools), **short)
 
 
 # --- learning and acting ---

@@ -69,7 +69,7 @@ def app(
 ) -> tuple[Any, ScriptedChatModel]:
     model = ScriptedChatModel(script=script)
     builder = StateGraph(MessagesState)
-    builder.add_node("inertia", InertiaShortcut(memory, policy=policy))
+    builder.add_node("inertia", InertiaShortcut(memory, tools, policy=policy))
     builder.add_node("agent", asker(model))
     builder.add_node("tools", ToolNode(tools, **(tool_options or {})))
     builder.add_node("recorder", Recorder(memory))
@@ -124,7 +124,7 @@ def test_runs_on_eight_threads_are_learned_once_each(desk: Desk, memory: ToolMem
 @pytest.mark.parametrize("config", [None, {"configurable": {"__pregel_runtime": "changed its shape"}}])
 async def test_the_node_works_outside_a_graph(memory: ToolMemory, config: Any) -> None:
     warm(memory, 24)
-    node, state = InertiaShortcut(memory, policy=EAGER), {"messages": [HumanMessage(request("Ann"))]}
+    node, state = InertiaShortcut(memory, Desk().tools, policy=EAGER), {"messages": [HumanMessage(request("Ann"))]}
     for update in (node.invoke(state, config), await node.ainvoke(state, config)):
         assert shortcuts(update["messages"])[0].tool_calls[0]["args"] == {"name": "Ann"}
         assert shortcut_condition(update) == "tools"
@@ -135,7 +135,7 @@ async def test_the_node_works_outside_a_graph(memory: ToolMemory, config: Any) -
 def test_with_goto_a_memory_that_fails_asks_the_model_and_an_interrupt_passes(
     memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = InertiaShortcut(memory, goto=("tools", "agent"))
+    node = InertiaShortcut(memory, [], goto=("tools", "agent"))
     for error in (RuntimeError, GraphInterrupt):
         monkeypatch.setattr(memory.inertia, "begin_turn", Mock(side_effect=error))
         if error is GraphInterrupt:
@@ -147,7 +147,7 @@ def test_with_goto_a_memory_that_fails_asks_the_model_and_an_interrupt_passes(
 
 
 async def test_messages_that_cannot_be_read_do_not_reach_the_host(memory: ToolMemory) -> None:
-    for node in (InertiaShortcut(memory), Recorder(memory)):
+    for node in (InertiaShortcut(memory, []), Recorder(memory)):
         for state in ({"messages": [object()]}, {"messages": 5}, {"messages": "hello"}, None, 3, {}):
             assert node.invoke(state) is None
             assert await node.ainvoke(state) is None
@@ -328,7 +328,7 @@ def test_a_polling_loop_ends_when_the_answer_changes() -> None:
     model = ScriptedChatModel(script=wait).bind_tools([check_status])
     with ToolMemory.ephemeral(reads=READS, tools=[check_status], methods=default_methods(Inertia(EAGER))) as memory:
         builder = StateGraph(MessagesState)
-        builder.add_node("inertia", InertiaShortcut(memory))
+        builder.add_node("inertia", InertiaShortcut(memory, [check_status]))
         builder.add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})
         builder.add_node("tools", ToolNode([check_status]))
         builder.add_edge(START, "inertia")

@@ -460,7 +460,7 @@ def graph_of(memory: ToolMemory, tools: list[BaseTool], model: Any = None, *, wa
     recorder = Recorder(memory)
     watch: Any = {"wrap_tool_call": recorder.wrap_tool_call, "awrap_tool_call": recorder.awrap_tool_call}
     builder = StateGraph(MessagesState)
-    builder.add_node("inertia", InertiaShortcut(memory, policy=READS, prefetch=LIKELY))
+    builder.add_node("inertia", InertiaShortcut(memory, tools, policy=READS, prefetch=LIKELY))
     builder.add_node("agent", asker((model or ScriptedChatModel(script=script)).bind_tools(tools)))
     builder.add_node("tools", ToolNode(tools, **(watch if watched else {})))
     builder.add_node("recorder", recorder)

@@ -214,9 +214,9 @@ def test_a_field_of_a_form_left_empty_is_not_given() -> None:
 def test_a_way_on_given_by_halves_or_twice_is_refused(memory: ToolMemory) -> None:
     builder = StateGraph(MessagesState)
     with pytest.raises(ConfigurationError, match="tools and agent"):
-        InertiaShortcut(memory).add_to(builder, tools="tools")
+        InertiaShortcut(memory, []).add_to(builder, tools="tools")
     with pytest.raises(ConfigurationError, match="goto"):
-        InertiaShortcut(memory, goto=("tools", "agent")).add_to(builder, tools="tools", agent="agent")
+        InertiaShortcut(memory, [], goto=("tools", "agent")).add_to(builder, tools="tools", agent="agent")
     assert not builder.nodes
 
 
@@ -229,7 +229,7 @@ def graph_of(memory: ToolMemory, desk: Desk, schema: Any) -> tuple[Any, Scripted
     """A graph without a recorder, the shortcut's ways on by ``goto``."""
     model = ScriptedChatModel(script=script)
     builder = StateGraph(MessagesState, context_schema=schema)
-    node = InertiaShortcut(memory, policy=EAGER, goto=("act", "llm"))
+    node = InertiaShortcut(memory, desk.tools, policy=EAGER, goto=("act", "llm"))
     assert node.destinations == {"act": "shortcut", "llm": "ask the model"}
     node.add_to(builder, "first", metadata={"team": "desk"})
     builder.add_node("llm", lambda state: {"messages": [model.invoke(state["messages"])]})

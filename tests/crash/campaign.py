@@ -223,7 +223,7 @@ def missing(memory: ToolMemory, seed: int, number: int) -> str:
 def hosted(memory: ToolMemory) -> list[Any]:
     """An agent's run with the shortcut, its messages."""
     builder = StateGraph(MessagesState)
-    builder.add_node("inertia", InertiaShortcut(memory))
+    builder.add_node("inertia", InertiaShortcut(memory, [find_order, read_order]))
     builder.add_node("agent", lambda state: {"messages": [answer(state["messages"])]})
     builder.add_node("tools", ToolNode([find_order, read_order]))
     builder.add_edge(START, "inertia")

@@ -110,7 +110,7 @@ def graph(memory: ToolMemory) -> Any:
         return {"messages": [model.invoke(state["messages"])]}
 
     builder = StateGraph(MessagesState)
-    builder.add_node("inertia", InertiaShortcut(memory))
+    builder.add_node("inertia", InertiaShortcut(memory, TOOLS))
     builder.add_node("agent", call_model)
     builder.add_node("tools", ToolNode(TOOLS))
     builder.add_node("recorder", Recorder(memory))
@@ -130,7 +130,7 @@ class Chat(TypedDict):
 
 def graph_with_other_names(memory: ToolMemory) -> Any:
     builder = StateGraph(Chat)
-    shortcut = InertiaShortcut(memory, policy=InertiaPolicy.paper(), messages_key="chat", goto=("act", "think"))
+    shortcut = InertiaShortcut(memory, TOOLS, policy=InertiaPolicy.paper(), messages_key="chat", goto=("act", "think"))
     builder.add_node("shortcut", shortcut, destinations=shortcut.destinations)
     builder.add_node("act", ToolNode(TOOLS, messages_key="chat"))
     builder.add_node("think", lambda state: {"chat": [AIMessage("Done.")]})

@@ -56,7 +56,7 @@ tools = [find_order, track]
 methods = default_methods(Inertia(policy, background=False))
 with ToolMemory(sys.argv[1], tools=tools, reads={"find_order", "track"}, methods=methods) as memory:
     graph = StateGraph(MessagesState)
-    graph.add_node("inertia", InertiaShortcut(memory))
+    graph.add_node("inertia", InertiaShortcut(memory, tools))
     graph.add_node("agent", model)
     graph.add_node("tools", ToolNode(tools))
     graph.add_node("recorder", Recorder(memory))

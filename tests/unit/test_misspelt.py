@@ -37,7 +37,7 @@ class Own(Method):
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (lambda m: InertiaShortcut(m, polcy=1), "InertiaShortcut has no option 'polcy'; did you mean 'policy'"),
+        (lambda m: InertiaShortcut(m, [], polcy=1), "InertiaShortcut has no option 'polcy'; did you mean 'policy'"),
         (lambda m: Recorder(m, message_key=1), "Recorder has no option 'message_key'; did you mean 'messages_"),
         (lambda _: ToolMemory.ephemeral(metods=[]), "ToolMemory has no option 'metods'; did you mean 'methods'?"),
         (lambda _: Inertia(polcy=None), "Inertia has no option 'polcy'; did you mean 'policy'?"),
