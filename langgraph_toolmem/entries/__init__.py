@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.entries.entry import Entry
     from langgraph_toolmem.entries.keeping import EntryKeeping, EntryRows
     from langgraph_toolmem.entries.preferences import Preference
-    from langgraph_toolmem.entries.recall import RecalledEntry, Recollection
+    from langgraph_toolmem.entries.recall import EntrySearch, RecalledEntry, Recollection
     from langgraph_toolmem.graph.events import Forgotten
 
 logger = logging.getLogger("langgraph_toolmem.entries")
@@ -73,6 +73,7 @@ class Entries(Method):
 
             self._critic = resolve_critic(critic, lambda: self.core.catalogue.specs)
         self._keeping: EntryKeeping | None = None
+        self._search: EntrySearch | None = None
 
     def open(self, core: Core) -> None:
         """Register the kinds of jobs."""
@@ -116,7 +117,7 @@ class Entries(Method):
             raise ConfigurationError(f"query is the user's words, not {type(query).__name__}.")
         chosen, user = _checked(policy) or self.policy, self.core.users.of(user_id)
         self.core.jobs.settle(timeout=SETTLE)
-        return [] if self.core.vectors.empty else self.keeping.search(query, user, chosen)
+        return [] if self.core.vectors.empty else self.search(query, user, chosen)
 
     def preferences(
         self,
@@ -150,7 +151,7 @@ class Entries(Method):
             self.core.jobs.settle(timeout=SETTLE)
         if self.core.vectors.empty:
             return []
-        found = self.keeping.search(text, user, _checked(policy) or self.policy.with_(max_n=RATED), parts=("judged",))
+        found = self.search(text, user, _checked(policy) or self.policy.with_(max_n=RATED), parts=("judged",))
         rated = [entry for each in found for entry in (each.entry, *each.others)]
         return preferences(rated, user=user.digest, domain_of=domain_of)
 
@@ -186,9 +187,7 @@ class Entries(Method):
         if thread_id is not None:  # those too that were trimmed away
             own |= self.core.episodes.runs(thread_id)
         try:  # nobody reads what another user said
-            found = self.keeping.search(
-                query, user, _checked(policy) or self.policy, exclude=set(map(entry_id, own)), own=True
-            )
+            found = self.search(query, user, _checked(policy) or self.policy, exclude=set(map(entry_id, own)), own=True)
         except StorageError as error:
             self.core.log_failure_and_continue("entries could not be read", error)
             return Recollection(missing=f"past runs could not be read ({describe_error(error)})")
@@ -246,10 +245,20 @@ class Entries(Method):
         with self.core.lock:
             if self._keeping is None:
                 self.core.refuse_if_closed()
-                from langgraph_toolmem.entries.keeping import EntryKeeping  # numpy: only when entries are used
+                from langgraph_toolmem.entries.keeping import EntryKeeping
 
                 self._keeping = EntryKeeping(self.core, self._critic)
             return self._keeping
+
+    @property
+    def search(self) -> EntrySearch:
+        """The search for past runs; made when it is first used."""
+        with self.core.lock:
+            if self._search is None:
+                from langgraph_toolmem.entries.recall import EntrySearch  # numpy: only when entries are used
+
+                self._search = EntrySearch(self.rows)
+            return self._search
 
     @property
     def rows(self) -> EntryRows:
@@ -266,7 +275,7 @@ class Entries(Method):
         """Remove a user's entries, or those of runs."""
         if self.core.vectors.empty:
             return 0
-        self.keeping.search.forget(user)
+        self.search.forget(user)
         return self.rows.forget(user, gone)
 
     def report(self) -> Section | None:

@@ -108,7 +108,7 @@ def hurts(helped: int, hurt: int, usual: float) -> bool:
 
 
 class EntryKeeping:
-    """The entries of a memory, and the work of keeping them. Made when entries are first used (numpy).
+    """The entries of a memory, and the work of keeping them.
 
     Args:
         core: of the memory.
@@ -116,11 +116,8 @@ class EntryKeeping:
     """
 
     def __init__(self, core: Core, critic: Critic | None) -> None:
-        from langgraph_toolmem.entries.recall import EntrySearch
-
         self._core, self._critic = core, critic
         self.rows: EntryRows = core.rows(EntryKind())
-        self.search = EntrySearch(self.rows)
 
     def put_run(self, run: Run, user: User, score: float | None, comment: str | None) -> bool:
         """Put a run into the queue; return True if there is something to keep."""

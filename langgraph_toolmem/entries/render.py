@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langgraph_toolmem.base.text import as_text, quoted
 from langgraph_toolmem.entries.entry import Entry, EntryCall
-from langgraph_toolmem.entries.recall import RecalledEntry, Recollection
 from langgraph_toolmem.turn.shown import BYTES_PER_TOKEN
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.entries.recall import Recollection
 
 BUDGET: Final = 300
 """Tokens of a prompt's recalled part, if nothing else is said; there is one budget for all hints (`turn.shown`)."""
@@ -57,7 +59,8 @@ def to_lines(recollection: Recollection, reads: Collection[str] = (), *, budget:
     lines: list[str] = []
     for place, each in enumerate(recollection.entries):
         details = (_FULL, _SHORT) if place < MAX_FULL else (_SHORT,)
-        made = next((line for detail in details if _size(line := _line(each, reads, detail)) <= room), None)
+        shown = each.entry, 1 + len(each.others), each.score >= SAME_KIND
+        made = next((line for detail in details if _size(line := _line(*shown, reads, detail)) <= room), None)
         if made is None:
             break
         lines.append(made)
@@ -67,12 +70,15 @@ def to_lines(recollection: Recollection, reads: Collection[str] = (), *, budget:
 
 def to_brief(recollection: Recollection, reads: Collection[str] = ()) -> list[str]:
     """Return a short line for each of the first MAX_BRIEF runs."""
-    return [_line(each, reads, _SHORT) for each in recollection.entries[:MAX_BRIEF]]
+    return [
+        _line(each.entry, 1 + len(each.others), each.score >= SAME_KIND, reads, _SHORT)
+        for each in recollection.entries[:MAX_BRIEF]
+    ]
 
 
 def to_text(entry: Entry) -> str:
     """Return one run as a text of its own, of at most some 1,500 characters."""
-    return f"{_ALONE}\n{_line(RecalledEntry(entry, 1.0, ''), (), _FULL).removeprefix('- ')}"
+    return f"{_ALONE}\n{_line(entry, 1, True, (), _FULL).removeprefix('- ')}"
 
 
 def to_event(recollection: Recollection) -> dict[str, Any]:
@@ -95,22 +101,22 @@ def _size(line: str) -> int:
     return len(line.encode("utf-8", "replace")) + 1
 
 
-def _line(each: RecalledEntry, reads: Collection[str], detail: _Detail) -> str:
-    entry = each.entry
+def _line(entry: Entry, runs: int, writes: bool, reads: Collection[str], detail: _Detail) -> str:
+    """Return a run as one line, for so many that say the same; without `writes` only its look-ups are shown."""
     words = ["went well" if entry.good else "went wrong" if entry.failed else "not judged"]
-    if each.others:
-        words.append(f"{1 + len(each.others)} runs alike")
+    if runs > 1:
+        words.append(f"{runs} runs alike")
     if entry.critique:
         said = entry.critique if detail is _FULL else entry.critique.split("\n")[-1]  # what to do instead
         words.append(f"critique: {quoted(said, detail.said)}")
     elif entry.comment:
         label = "note" if entry.score is None else "the user said"
         words.append(f"{label}: {quoted(entry.comment, detail.said)}")
-    calls = _calls(entry, reads, detail, writes=each.score >= SAME_KIND)
+    calls = _calls(entry, writes, reads, detail)
     return f"- {quoted(entry.query, detail.query)} ({'; '.join(words)}). Calls: {calls}"
 
 
-def _calls(entry: Entry, reads: Collection[str], detail: _Detail, *, writes: bool) -> str:
+def _calls(entry: Entry, writes: bool, reads: Collection[str], detail: _Detail) -> str:
     """Return the calls in one line; of too many, those in the middle go."""
     shown = [call for call in entry.calls if writes or call.tool in reads]
     if len(shown) < len(entry.calls):

@@ -14,7 +14,6 @@ from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.preferences import DomainOf, Guidance, guide
 from langgraph_toolmem.entries.preferences import to_event as guidance_event
 from langgraph_toolmem.entries.preferences import to_prompt as preference_prompt
-from langgraph_toolmem.entries.recall import Recollection
 from langgraph_toolmem.entries.render import BUDGET, HEAD, to_brief, to_event, to_lines
 from langgraph_toolmem.runs.tools import ToolLike, name_of, read_tools
 from langgraph_toolmem.turn.call import Call, Said
@@ -24,6 +23,7 @@ from langgraph_toolmem.turn.step import Place, Scope, Step
 
 if TYPE_CHECKING:
     from langgraph_toolmem.entries.preferences import Preference
+    from langgraph_toolmem.entries.recall import Recollection
 
 How = Literal["leave_out", "tell", "both"]
 """What is done with preferences: avoided tools are left out, the model is told, or both."""

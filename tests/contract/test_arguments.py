@@ -15,7 +15,6 @@ from desk import Desk, script
 from langchain.agents.middleware import TodoListMiddleware
 from langchain_core.language_models import FakeListChatModel
 from langchain_openai import ChatOpenAI
-
 from langgraph.store.memory import InMemoryStore
 
 from langgraph_toolmem import (

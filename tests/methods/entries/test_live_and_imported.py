@@ -1,4 +1,4 @@
-"""Entries need no feedback: an unjudged history is recalled, and observed live or imported it gives the same entries."""
+"""Entries need no feedback: unjudged runs are recalled, and observed live or imported they are the same entries."""
 
 from __future__ import annotations
 
