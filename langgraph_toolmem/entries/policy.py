@@ -33,7 +33,7 @@ class RecallPolicy:
     """
 
     kind: Literal["calibrated", "paper"] = "calibrated"
-    least: float = 0.45
+    least: float = 0.5
     max_n: int = 10
     radius: int = 10
     prominence: float = 1e-5
