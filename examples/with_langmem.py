@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
-from langmem import create_manage_memory_tool, create_search_memory_tool
+from langmem import create_manage_memory_tool, create_search_memory_tool  # type: ignore[import-untyped]
 
 from examples.desk import calling
 from langgraph_toolmem import ToolMemory

@@ -27,7 +27,7 @@ from langgraph_toolmem.base.errors import ConfigurationError, StorageError, desc
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries.policy import RecallPolicy, checked
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import side_effects
 
@@ -66,7 +66,7 @@ class Entries(Method):
         *,
         critic: BaseChatModel | Critic | str | None = None,
     ) -> None:
-        self.policy = _checked(policy) or RecallPolicy()
+        self.policy = checked(policy) or RecallPolicy()
         self._critic: Critic | None = None
         if critic is not None:
             from langgraph_toolmem.entries.critique import resolve_critic
@@ -115,7 +115,7 @@ class Entries(Method):
         """As `recall`, with the probability of being relevant, the reason, and the runs that say the same."""
         if not isinstance(query, str):
             raise ConfigurationError(f"query is the user's words, not {type(query).__name__}.")
-        chosen, user = _checked(policy) or self.policy, self.core.users.of(user_id)
+        chosen, user = checked(policy) or self.policy, self.core.users.of(user_id)
         self.core.jobs.settle(timeout=SETTLE)
         return [] if self.core.vectors.empty else self.search(query, user, chosen)
 
@@ -151,7 +151,7 @@ class Entries(Method):
             self.core.jobs.settle(timeout=SETTLE)
         if self.core.vectors.empty:
             return []
-        found = self.search(text, user, _checked(policy) or self.policy.with_(max_n=RATED), parts=("judged",))
+        found = self.search(text, user, checked(policy) or self.policy.with_(max_n=RATED), parts=("judged",))
         rated = [entry for each in found for entry in (each.entry, *each.others)]
         return preferences(rated, user=user.digest, domain_of=domain_of)
 
@@ -187,12 +187,12 @@ class Entries(Method):
         if thread_id is not None:  # those too that were trimmed away
             own |= self.core.episodes.runs(thread_id)
         try:  # nobody reads what another user said
-            found = self.search(query, user, _checked(policy) or self.policy, exclude=set(map(entry_id, own)), own=True)
+            found = self.search(query, user, checked(policy) or self.policy, exclude=set(map(entry_id, own)), own=True)
         except StorageError as error:
             self.core.log_failure_and_continue("entries could not be read", error)
             return Recollection(missing=f"past runs could not be read ({describe_error(error)})")
         recollection = Recollection(tuple(grouped(found)))
-        shown = len(to_lines(recollection, self.reads(), budget=budget))
+        shown = len(to_lines(recollection, self.reads(), budget=budget)) if budget and found else 0
         if seen := recollection.entries[:shown]:
             items = {self.rows.key(entry.id, user): None for each in seen for entry in (each.entry, *each.others)}
             self.core.ledger.shown(self.name, items, run=run.digest, user_id=user_id)
@@ -286,9 +286,3 @@ class Entries(Method):
         figures = {"kept": kept, **{name: shown[name] for name in ("runs", "helped", "hurt")}}
         words = f"Past runs kept for recall: {kept:,}; shown in {shown['runs']:,} runs{outcome_in_words(shown)}."
         return Section("Past runs", figures, (words,))
-
-
-def _checked(policy: RecallPolicy | None) -> RecallPolicy | None:
-    if policy is not None and not isinstance(policy, RecallPolicy):
-        raise ConfigurationError(f"policy is a RecallPolicy, not {type(policy).__name__}.")
-    return policy

@@ -7,7 +7,7 @@ told that there is a mistake, and what mistakes there are. What it reads is boun
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
@@ -70,11 +70,8 @@ class Critique(BaseModel):
         return entry.calls[self.call - 1].tool if 1 <= self.call <= len(entry.calls) else ""
 
 
-class Critic(Protocol):
-    """A function that writes critiques in the background. It may raise anything; it is asked again later."""
-
-    def __call__(self, entry: Entry, similar: Sequence[Entry], /) -> Critique:
-        """Return the critique of a failed entry; `similar` are entries with similar requests."""
+Critic: TypeAlias = Callable[[Entry, Sequence[Entry]], Critique]
+"""Returns the critique of a failed entry, given similar ones. If it raises, it is asked again later."""
 
 
 def resolve_critic(critic: BaseChatModel | Critic | str, tools: Callable[[], Mapping[str, ToolSpec]]) -> Critic:

@@ -61,7 +61,7 @@ class EntryBaseStore(BaseStore):
         ConfigurationError: an argument cannot work, or the entries belong to users and the namespace names none.
     """
 
-    def __init__(self, memory: Any, namespace: Namespace = ("memories", USER), *, inner: BaseStore) -> None:
+    def __init__(self, memory: Any, namespace: Any = ("memories", USER), *, inner: BaseStore) -> None:
         if not isinstance(entries := getattr(memory, "entries", None), Entries):
             raise ConfigurationError(f"EntryBaseStore takes a ToolMemory, not {type(memory).__name__}.")
         if not isinstance(namespace, tuple) or not namespace or not all(isinstance(n, str) and n for n in namespace):
@@ -72,7 +72,8 @@ class EntryBaseStore(BaseStore):
             raise ConfigurationError(
                 f'The entries belong to users: namespace=("memories", "{USER}") names their place.'
             )
-        self.namespace, self.inner, self._entries = namespace, inner, entries
+        self.namespace: Namespace = namespace
+        self.inner, self._entries = inner, entries
         self._errors = ErrorLog(type(self).__name__, logger)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:

@@ -10,6 +10,7 @@ from operator import ge
 from typing import Any, Final, Literal
 
 from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share, options_named
+from langgraph_toolmem.base.errors import ConfigurationError
 
 SLOPES: Final = 3
 """Fewest values among which a peak can be: one with a neighbour on each side."""
@@ -57,6 +58,13 @@ class RecallPolicy:
         return replace(self, **changes)
 
 
+def checked(policy: RecallPolicy | None) -> RecallPolicy | None:
+    """Return a policy as it was given, if at all. Raises ConfigurationError if it is something else."""
+    if policy is not None and not isinstance(policy, RecallPolicy):
+        raise ConfigurationError(f"policy is a RecallPolicy, not {type(policy).__name__}.")
+    return policy
+
+
 def dynamic_n(similarities: Sequence[float], policy: RecallPolicy) -> int:
     """Return MemToolAgent's n for similarities in falling order: the place of the chosen peak among the slopes.
 
@@ -91,6 +99,3 @@ def peaks(values: Sequence[float], prominence: float) -> list[int]:
                 found.append((start + end - 1) // 2)
         start = end
     return found
-
-
-__all__ = ["RecallPolicy"]

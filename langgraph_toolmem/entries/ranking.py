@@ -76,7 +76,7 @@ class Incidence(NamedTuple):
     rows: Places
     columns: Places
     terms: list[str]
-    count: int
+    texts: int
 
     @classmethod
     def of(cls, texts: Sequence[Sequence[str]]) -> Incidence:
@@ -88,13 +88,13 @@ class Incidence(NamedTuple):
     def similarities(self, which: Iterable[int], weight: Floats) -> tuple[Floats, Floats, Floats]:
         """Return the weight that some texts share with every text, the weight of every text, and the weighted Dice
         coefficients."""
-        sizes = np.bincount(self.rows, weight[self.columns], minlength=self.count)
-        ends = np.searchsorted(self.rows, np.arange(self.count + 1))
+        sizes: Floats = np.bincount(self.rows, weight[self.columns], minlength=self.texts).astype(np.float64)
+        ends = np.searchsorted(self.rows, np.arange(self.texts + 1))
 
         def shared(row: int) -> Floats:
             own, mine = np.zeros(len(weight)), self.columns[ends[row] : ends[row + 1]]
             own[mine] = weight[mine]
-            return np.bincount(self.rows, own[self.columns], minlength=self.count)
+            return np.bincount(self.rows, own[self.columns], minlength=self.texts).astype(np.float64)
 
         which = list(which)
         both = np.array([shared(row) for row in which])
@@ -148,7 +148,7 @@ def rank(query: str, past: Sequence[PastRequest], weights: Weights) -> list[Matc
         return []
     texts = Incidence.of([wording.terms(query), *(each.terms for each in past)])
     seen = np.bincount(texts.columns[texts.rows > 0], minlength=len(texts.terms))
-    shared, sizes, similarity = texts.similarities(range(texts.count), weights.of(texts.terms, seen))
+    shared, sizes, similarity = texts.similarities(range(texts.texts), weights.of(texts.terms, seen))
     covered = shared[0, 1:] / np.maximum(np.maximum(sizes[0], sizes[1:]), 1e-12)
     between = np.where(similarity[1:, 1:] >= SAME, 0.0, similarity[1:, 1:])
     neighbour = np.sort(between, axis=1)[:, -2] if len(past) > 1 else np.zeros(1)

@@ -10,7 +10,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph_toolmem.base.checks import is_count, is_share, names_given
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries import Entries
-from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries.policy import RecallPolicy, checked
 from langgraph_toolmem.entries.preferences import DomainOf, Guidance, guide
 from langgraph_toolmem.entries.preferences import to_event as guidance_event
 from langgraph_toolmem.entries.preferences import to_prompt as preference_prompt
@@ -41,11 +41,9 @@ class Recall(Step[Entries]):
 
     def __init__(self, method: Entries, *, policy: RecallPolicy | None = None, budget: int = BUDGET) -> None:
         super().__init__(method)
-        if policy is not None and not isinstance(policy, RecallPolicy):
-            raise ConfigurationError(f"policy is a RecallPolicy, not {type(policy).__name__}.")
         if not is_count(budget, 1):
             raise ConfigurationError(f"budget is a whole number of tokens from 1, not {budget!r}.")
-        self._budget, self._policy = budget, policy
+        self._budget, self._policy = budget, checked(policy)
 
     def look(self, call: Call) -> Recollection:
         """Return the past runs that are worth showing."""
@@ -54,7 +52,7 @@ class Recall(Step[Entries]):
 
     def say(self, call: Call, found: Recollection) -> Said:
         """Return a line for each, within the budget."""
-        reads = self.method.reads()
+        reads = self.method.reads() if found.entries else frozenset[str]()
         lines = to_lines(found, reads, budget=self._budget)
         return Said(
             head=HEAD if lines else "",
@@ -89,12 +87,10 @@ class Preferences(Step[Entries]):
             raise ConfigurationError(f"how is one of {', '.join(map(repr, get_args(How)))}, not {how!r}.")
         if domain_of is not None and not callable(domain_of):
             raise ConfigurationError(f"domain_of is a function from a tool's name, not {type(domain_of).__name__}.")
-        if policy is not None and not isinstance(policy, RecallPolicy):
-            raise ConfigurationError(f"policy is a RecallPolicy, not {type(policy).__name__}.")
         self.how, self.domain_of = how, domain_of
         self.keep = frozenset(names_given("keep", keep))
         self.tools_given = None if tools is None else tuple(read_tools(tools))
-        self._policy = policy
+        self._policy = checked(policy)
 
     def has_looked(self, state: Any, *, messages_key: str = "messages") -> bool:
         """Return True if the state says what is left out in this user turn."""
