@@ -21,7 +21,6 @@ from rich.table import Table
 from benchmarks import sga_data
 from benchmarks.next_tool import Point, points, runs_of
 from benchmarks.recall_data import Request, by_template, f1, split
-from benchmarks.recall_fit import runs_in
 from benchmarks.replay import DATA, arrange
 from benchmarks.sga import Question, atom_hints
 from benchmarks.sit import POLICY, Remembered, learn
@@ -98,7 +97,7 @@ def recall_by_place(folder: Path, seeds: int) -> list[Place]:
                     asked: Request = of_said[_said(part)]
                     messages = [*joined(thread[:k]), *[each for each in part if each["role"] == "user"][:1]]
                     recalled = memory.entries.recollect(messages, thread_id=f"question-{number}").entries
-                    runs = runs_in(memory, recalled)
+                    runs = [run for shown in recalled for run in (shown.entry, *shown.others)]
                     chosen = [places.get(each.query.split("\n")[0], -1) for each in runs]
                     found.setdefault(k + 1, []).append(f1(chosen, parts.relevant(asked)))
     return [Place(folder.name, "recall F1", k, fmean(values), len(values)) for k, values in sorted(found.items())]

@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
+from langgraph_toolmem import Entries, ToolMemory
+from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
+from langgraph_toolmem.search.embedders import Embedder
+
 SIZES: Final = (0, 1, 2, 3, 5, 9)
 QUERIES: Final = 300
 
@@ -70,6 +74,23 @@ def f1(recalled: Sequence[int], relevant: frozenset[int]) -> float:
     if not relevant:
         return 0.0 if len(recalled) else 1.0
     return 2 * len(relevant.intersection(recalled)) / (len(recalled) + len(relevant))
+
+
+def memory_of(requests: Sequence[Request], embedder: Embedder | None = None, *, judged: bool = True) -> ToolMemory:
+    """A memory of these requests; `Entry.run` is the place."""
+    memory = ToolMemory.ephemeral(methods=[Entries()], embeddings=embedder)
+    entries = [
+        Entry(
+            entry_id(str(place)),
+            str(place),
+            each.text,
+            tuple(EntryCall(tool, {}, "ok") for tool in each.tools),
+            score=1.0 if judged else None,
+        )
+        for place, each in enumerate(requests)
+    ]
+    memory.entries.rows.put(entries, memory.core.users.of(None))
+    return memory
 
 
 # --- the sets ---------------------------------------------------------------------------------------------------

@@ -15,10 +15,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
+from langmem import create_manage_memory_tool, create_search_memory_tool  # type: ignore[import-untyped]
 
 from examples.desk import calling
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.entries.langmem import EntryBaseStore, memory_tools
+from langgraph_toolmem.entries.langmem import EntryBaseStore
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
 
@@ -36,6 +37,7 @@ def cheap_courier(customer: str) -> str:
 
 
 TOOLS: list[BaseTool] = [fast_courier, cheap_courier]
+MEMORY_TOOLS = (create_search_memory_tool, create_manage_memory_tool)
 
 
 def reply(messages: Sequence[BaseMessage], _: Sequence[dict[str, Any]]) -> AIMessage:
@@ -49,7 +51,7 @@ def reply(messages: Sequence[BaseMessage], _: Sequence[dict[str, Any]]) -> AIMes
     if len(results) == 2:
         return AIMessage(results[1].text)
     found = results[0].text
-    warned = "no fast courier" in found or ("fast_courier(" in found and "it went wrong" in found)
+    warned = "no fast courier" in found or ("fast_courier(" in found and "went wrong" in found)
     return calling("cheap_courier" if warned else "fast_courier", customer=said.split()[-1])
 
 
@@ -63,7 +65,7 @@ class Desk:
         self.model = ScriptedChatModel(script=reply)
         self.agent: Any = create_agent(
             self.model,
-            [*TOOLS, *memory_tools(self.store)],
+            [*TOOLS, *(make(self.store.namespace, store=self.store) for make in MEMORY_TOOLS)],
             middleware=tool_memory_middleware(memory, reflect=True, shortcut=False),
             checkpointer=InMemorySaver(),
         )

@@ -5,15 +5,12 @@ request **as many entries as are worth it** are recalled, often none. What a use
 similar requests is a *preference* against a tool, which may be taken out of what the model is offered.
 
 ==================  ==========================================================
-``Entries``         this method: what is kept, when, and what became of it
+``Entries``         this method: what is kept, when, and how it is asked for
 ``entry``           an entry, made of a run
-``rows``            entries in Chroma: how they join, when one is retired
-``recall``          past runs for a request: Chroma's nearest, weighed
-``keeping``         writing, judging and criticising in the background
-``ranker``          which requests are alike; ``policy``, ``choose``: how many are worth it
+``keeping``         entries in Chroma: written, judged and criticised in the background
+``recall``          past runs for a request: Chroma's nearest, weighed by ``ranking``, as many as ``policy`` says
 ``critique``        what was wrong, by a chat model
-``groups``          runs that say the same, shown as one
-``preferences``     what a user likes and avoids; ``guide`` takes tools out
+``preferences``     what a user likes and avoids, and which tools are left out for it
 ``render``          entries for the prompt, within a budget
 ``steps``           recall, preference guiding, reflection at a model call
 ``langmem``         the same entries as a LangGraph `BaseStore`
@@ -27,12 +24,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
-from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries.policy import RecallPolicy, checked
 from langgraph_toolmem.runs.run import Run
+from langgraph_toolmem.runs.tools import side_effects
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -41,17 +38,15 @@ if TYPE_CHECKING:
     from langgraph_toolmem.core.method import PastRuns
     from langgraph_toolmem.entries.critique import Critic
     from langgraph_toolmem.entries.entry import Entry
-    from langgraph_toolmem.entries.keeping import EntryKeeping
+    from langgraph_toolmem.entries.keeping import EntryKeeping, EntryRows
     from langgraph_toolmem.entries.preferences import Preference
-    from langgraph_toolmem.entries.recollection import RecalledEntry, Recollection
-    from langgraph_toolmem.entries.rows import EntryRows
+    from langgraph_toolmem.entries.recall import EntrySearch, RecalledEntry, Recollection
     from langgraph_toolmem.graph.events import Forgotten
-    from langgraph_toolmem.turn.ask import Asking
 
 logger = logging.getLogger("langgraph_toolmem.entries")
 
 SETTLE: Final = 10.0  # seconds that `recall` waits for what is being written
-RATED: Final = 50  # entries at most from which preferences are told
+RATED: Final = 50  # requests at most whose ratings are preferences
 
 
 class Entries(Method):
@@ -71,16 +66,17 @@ class Entries(Method):
         *,
         critic: BaseChatModel | Critic | str | None = None,
     ) -> None:
-        self.policy = _checked(policy) or RecallPolicy()
+        self.policy = checked(policy) or RecallPolicy()
         self._critic: Critic | None = None
         if critic is not None:
             from langgraph_toolmem.entries.critique import resolve_critic
 
             self._critic = resolve_critic(critic, lambda: self.core.catalogue.specs)
         self._keeping: EntryKeeping | None = None
+        self._search: EntrySearch | None = None
 
     def open(self, core: Core) -> None:
-        """Takes its kinds of jobs."""
+        """Register the kinds of jobs."""
         super().open(core)
         core.jobs.handle("write", lambda jobs: self.keeping.write(jobs), undo=lambda job: self.keeping.unwrite(job))
         core.jobs.handle("judge", lambda jobs: self.keeping.judge(jobs))
@@ -95,56 +91,33 @@ class Entries(Method):
 
     # --- asking ---
 
-    def recall(
-        self, query: str, *, user_id: str | None = None, policy: RecallPolicy | None = None, k: int | None = None
-    ) -> list[Entry]:
-        """The past runs that are worth looking at for a request, most relevant first; often none.
+    def recall(self, query: str, *, user_id: str | None = None, policy: RecallPolicy | None = None) -> list[Entry]:
+        """Return the past runs that are worth looking at for a request; often none.
 
-        Runs nobody judged are among them; `Entry.good` and `Entry.failed` tell the others apart. What was finished
-        in this process is found.
+        Runs that somebody judged come first, each kind the most relevant first; `Entry.good` and `Entry.failed` tell
+        them apart from those that nobody judged. What was finished in this process is found.
 
         Args:
             query: the user's words.
             user_id: whose runs.
             policy: how many are worth it; the method's own if None.
-            k: at most so many.
 
         Raises:
             ConfigurationError: an argument cannot work.
             NamespaceError: the namespace needs a user id.
             StorageError: the entries cannot be read.
         """
-        return [each.entry for each in self.ranked(query, user_id=user_id, policy=policy, k=k)]
+        return [each.entry for each in self.ranked(query, user_id=user_id, policy=policy)]
 
     def ranked(
-        self,
-        query: str,
-        *,
-        user_id: str | None = None,
-        policy: RecallPolicy | None = None,
-        k: int | None = None,
-        unjudged: bool = True,
-        alike: int = 1,
-        settle: bool = True,
+        self, query: str, *, user_id: str | None = None, policy: RecallPolicy | None = None
     ) -> list[RecalledEntry]:
-        """As `recall`, with the probability of being relevant and the reason.
-
-        Args:
-            query, user_id, policy, k: as for `recall`.
-            unjudged: runs nobody judged too.
-            alike: of runs that say the same, so many count as one and are returned.
-            settle: what was finished just now in this process, and is being written, is waited for.
-        """
+        """As `recall`, with the probability of being relevant, the reason, and the runs that say the same."""
         if not isinstance(query, str):
             raise ConfigurationError(f"query is the user's words, not {type(query).__name__}.")
-        if k is not None and not (type(k) is int and k >= 1):
-            raise ConfigurationError(f"k is a whole number from 1, not {k!r}.")
-        chosen, user = _checked(policy) or self.policy, self.core.users.of(user_id)
-        if settle:
-            self.core.jobs.settle(timeout=SETTLE)
-        if self.core.vectors.empty:
-            return []
-        return self.keeping.recall(query, user, policy=chosen, k=k, unjudged=unjudged, alike=alike)
+        chosen, user = checked(policy) or self.policy, self.core.users.of(user_id)
+        self.core.jobs.settle(timeout=SETTLE)
+        return [] if self.core.vectors.empty else self.search(query, user, chosen)
 
     def preferences(
         self,
@@ -153,59 +126,34 @@ class Entries(Method):
         user_id: str | None = None,
         policy: RecallPolicy | None = None,
         domain_of: Callable[[str], str | None] | None = None,
-        model: BaseChatModel | None = None,
         settle: bool = True,
     ) -> list[Preference]:
-        """What a user likes and avoids for requests like this one: at least two ratings in the same direction.
+        """Return what a user likes and avoids for requests like this one: at least two ratings in the same direction.
 
         Args:
             query: the user's words, or the messages of a run.
             user_id: whose ratings; None in a namespace shared by all: everybody's.
             policy: which requests are alike; the method's own, with up to 50 runs, if None.
-            domain_of: the domain of a tool, such as `tool_prefix`; without it only tools are told.
-            model: reads the ratings and says in words what is preferred; they are counted if None.
-            settle: as for `ranked`.
+            domain_of: returns the domain of a tool, as `tool_prefix` does; without it only tools are rated.
+            settle: wait for what was finished in this process and is being written.
 
         Raises:
             MessageError: the messages cannot be read.
             NamespaceError: the namespace needs a user id.
             StorageError: the entries cannot be read.
-            Exception: whatever the model raises.
         """
-        from langgraph_toolmem.turn.ask import drive
-
-        how: dict[str, Any] = {
-            "user_id": user_id,
-            "policy": policy,
-            "domain_of": domain_of,
-            "model": model,
-            "settle": settle,
-        }
-        return drive(lambda: self.asking_preferences(query, **how))
-
-    def asking_preferences(
-        self,
-        query: Any,
-        *,
-        user_id: str | None = None,
-        policy: RecallPolicy | None = None,
-        domain_of: Callable[[str], str | None] | None = None,
-        model: BaseChatModel | None = None,
-        settle: bool = True,
-    ) -> Asking[list[Preference]]:
-        """The body of `preferences`: asks the model, if there is one."""
         from langgraph_toolmem.entries.entry import request_of
-        from langgraph_toolmem.entries.preferences import asking_preferences, preferences
+        from langgraph_toolmem.entries.preferences import preferences
 
         text = query if isinstance(query, str) else request_of(self.core.read(query))
-        chosen = policy or self.policy.with_(max_n=RATED)
-        # The same request rated twice is two ratings.
-        found = self.ranked(text, user_id=user_id, policy=chosen, unjudged=False, alike=RATED, settle=settle)
-        rated, user = [each.entry for each in found], self.core.users.of(user_id).digest
-        if model is None:
-            return preferences(rated, user=user, domain_of=domain_of)
-        tools = self.core.catalogue.specs
-        return (yield from asking_preferences(model, rated, text, user=user, tools=tools, domain_of=domain_of))
+        user = self.core.users.of(user_id)
+        if settle:
+            self.core.jobs.settle(timeout=SETTLE)
+        if self.core.vectors.empty:
+            return []
+        found = self.search(text, user, checked(policy) or self.policy.with_(max_n=RATED), parts=("judged",))
+        rated = [entry for each in found for entry in (each.entry, *each.others)]
+        return preferences(rated, user=user.digest, domain_of=domain_of)
 
     def recollect(
         self,
@@ -214,21 +162,19 @@ class Entries(Method):
         policy: RecallPolicy | None = None,
         thread_id: str | None = None,
         user_id: str | None = None,
-        unjudged: bool = False,
         budget: int = 0,
     ) -> Recollection:
-        """The past runs to show to the model now, and what could not be read.
+        """Return the past runs to show to the model now, one for each group that says the same.
 
         Args:
             messages: the history so far; what its latest episode asks for is the request.
-            policy, user_id, unjudged: as for `ranked`.
+            policy, user_id: as for `ranked`.
             thread_id: the thread; its own episodes are not recalled.
-            budget: tokens of the prompt: those that fit in it are seen, and in the ledger then. 0: nobody sees them.
+            budget: tokens of the prompt: the runs that fit in it are recorded as shown. 0: nobody sees them.
         """
         from langgraph_toolmem.entries.entry import entry_id, request_of
-        from langgraph_toolmem.entries.groups import grouped
-        from langgraph_toolmem.entries.recollection import Recollection
-        from langgraph_toolmem.entries.render import fitting
+        from langgraph_toolmem.entries.recall import Recollection, grouped
+        from langgraph_toolmem.entries.render import to_lines
 
         run, user = self.core.read(messages, thread_id), self.core.users.of(user_id)
         self.core.jobs.look()
@@ -237,19 +183,24 @@ class Entries(Method):
         query = request_of(run)
         if not query or self.core.vectors.empty:
             return Recollection()
-        there = [entry_id(each.digest) for each in run.episodes()]  # the model sees these anyway
-        how: dict[str, Any] = {"policy": policy or self.policy, "unjudged": unjudged, "exclude": there}
-        how["own"] = True  # nobody reads what another user said
-        try:
-            found = self.keeping.recall(query, user, **how)
+        own = {each.digest for each in run.episodes()}
+        if thread_id is not None:  # those too that were trimmed away
+            own |= self.core.episodes.runs(thread_id)
+        try:  # nobody reads what another user said
+            found = self.search(query, user, checked(policy) or self.policy, exclude=set(map(entry_id, own)), own=True)
         except StorageError as error:
             self.core.log_failure_and_continue("entries could not be read", error)
             return Recollection(missing=f"past runs could not be read ({describe_error(error)})")
         recollection = Recollection(tuple(grouped(found)))
-        if seen := recollection.entries[: fitting(recollection, budget)]:
-            items = {self.rows.key(key, user): None for each in seen for key in (each.entry.id, *each.others)}
+        shown = len(to_lines(recollection, self.reads(), budget=budget)) if budget and found else 0
+        if seen := recollection.entries[:shown]:
+            items = {self.rows.key(entry.id, user): None for each in seen for entry in (each.entry, *each.others)}
             self.core.ledger.shown(self.name, items, run=run.digest, user_id=user_id)
         return recollection
+
+    def reads(self) -> frozenset[str]:
+        """Return the tools that are declared to only read."""
+        return frozenset(name for name, spec in self.core.catalogue.marked().items() if side_effects(spec) == "reads")
 
     arecall, aranked, apreferences, arecollect = (
         async_variant(recall),
@@ -261,17 +212,19 @@ class Entries(Method):
     # --- what happens ---
 
     def ended(self, ended: EndedRun) -> None:
-        """Puts a finished run into the queue; it is on disk when this returns."""
+        """Put a finished run into the queue; it is on disk when this returns."""
         self.keep_run(ended.run, ended.user, ended.score, ended.comment)
 
     def keep_run(self, run: Run, user: User, score: float | None = None, comment: str | None = None) -> bool:
-        """Keeps a run as it is now, with its verdict if there is one; whether there is something to keep."""
+        """Keep a run as it is now, with its verdict if there is one; return True if there is something to keep."""
         return not self.core.read_only and self.keeping.put_run(run, user, score, comment)
 
     def judged(self, judged: JudgedRun) -> None:
-        """A verdict that comes when the run may have its entry already."""
+        """Add feedback to a run that has its entry already."""
+        from langgraph_toolmem.entries.entry import entry_id
+
         core, run = self.core, judged.run
-        if core.read_only or not core.has_seen(digest("entry", run)):
+        if core.read_only or not core.has_seen(entry_id(run)):
             return
         if (namespace := core.place_of(run, judged.user_id)) is None:
             logger.debug("a verdict is on a run of a user who is not named, and was finished elsewhere")
@@ -280,9 +233,9 @@ class Entries(Method):
             self.keeping.put_verdict(run, judged.score, judged.comment, user, namespace)
 
     def imported(self, given: Import) -> int:
-        """Entries of recorded runs; doing it again changes nothing. Those in which nothing was asked have none."""
+        """Store entries of recorded runs; again changes nothing. Those that asked nothing have none."""
         parts = given.by_namespace()
-        return sum(self.keeping.import_runs(runs[0].user, runs, "import") for _, runs in parts)
+        return sum(self.keeping.import_runs(runs[0].user, runs) for _, runs in parts)
 
     # --- keeping ---
 
@@ -292,10 +245,20 @@ class Entries(Method):
         with self.core.lock:
             if self._keeping is None:
                 self.core.refuse_if_closed()
-                from langgraph_toolmem.entries.keeping import EntryKeeping  # numpy: only when entries are used
+                from langgraph_toolmem.entries.keeping import EntryKeeping
 
                 self._keeping = EntryKeeping(self.core, self._critic)
             return self._keeping
+
+    @property
+    def search(self) -> EntrySearch:
+        """The search for past runs; made when it is first used."""
+        with self.core.lock:
+            if self._search is None:
+                from langgraph_toolmem.entries.recall import EntrySearch  # numpy: only when entries are used
+
+                self._search = EntrySearch(self.rows)
+            return self._search
 
     @property
     def rows(self) -> EntryRows:
@@ -303,29 +266,23 @@ class Entries(Method):
         return self.keeping.rows
 
     def past_runs(self, user: User) -> PastRuns | None:
-        """The finished runs of a user, for other methods."""
+        """Return the finished runs of a user, for other methods."""
         from langgraph_toolmem.entries.recall import EntryRuns
 
         return None if self.core.vectors.empty else EntryRuns(self.rows, user)
 
     def forget(self, user: User, gone: Forgotten) -> int:
-        """Removes a user's entries, or those of runs."""
+        """Remove a user's entries, or those of runs."""
         if self.core.vectors.empty:
             return 0
-        self.keeping.recall.forget(user)
+        self.search.forget(user)
         return self.rows.forget(user, gone)
 
     def report(self) -> Section | None:
-        """How many runs are kept, and what became of runs that were shown some."""
+        """Return how many runs are kept, and how those ended that were shown some."""
         kept, shown = self.core.counter("entries"), self.core.ledger.figures(self.name)
         if not kept:
             return None
         figures = {"kept": kept, **{name: shown[name] for name in ("runs", "helped", "hurt")}}
         words = f"Past runs kept for recall: {kept:,}; shown in {shown['runs']:,} runs{outcome_in_words(shown)}."
         return Section("Past runs", figures, (words,))
-
-
-def _checked(policy: RecallPolicy | None) -> RecallPolicy | None:
-    if policy is not None and not isinstance(policy, RecallPolicy):
-        raise ConfigurationError(f"policy is a RecallPolicy, not {type(policy).__name__}.")
-    return policy

@@ -7,7 +7,7 @@ told that there is a mistake, and what mistakes there are. What it reads is boun
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
@@ -15,6 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel, Field
 
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
+from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.entries.entry import Entry, EntryCall
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -56,7 +57,7 @@ class Critique(BaseModel):
     instead: str = Field(description="What to do instead for a request of this kind, in one or two short sentences.")
 
     def text(self, entry: Entry) -> str:
-        """As it is kept and shown: three short lines at most."""
+        """Return it as it is kept and shown: three short lines at most."""
         lines = [f"What went wrong: {_line(self.went_wrong)}"] if self.went_wrong.strip() else []
         if tool := self.blamed(entry):
             lines.append(f"Where: call {self.call}, {tool}.")
@@ -65,46 +66,36 @@ class Critique(BaseModel):
         return "\n".join(lines)
 
     def blamed(self, entry: Entry) -> str:
-        """The tool of the call it names, "" if it names none."""
-        number = self._place(entry)
-        return "" if number is None else entry.calls[number].tool
-
-    def _place(self, entry: Entry) -> int | None:
-        return self.call - 1 if 1 <= self.call <= len(entry.calls) else None
+        """Return the tool of the call it names, "" if it names none."""
+        return entry.calls[self.call - 1].tool if 1 <= self.call <= len(entry.calls) else ""
 
 
-class Critic(Protocol):
-    """What makes critiques for the worker. It may raise anything; it is asked again later."""
-
-    def __call__(self, entry: Entry, similar: Sequence[Entry], /) -> Critique:
-        """The critique of a failed entry; `similar` are entries with similar requests."""
+Critic: TypeAlias = Callable[[Entry, Sequence[Entry]], Critique]
+"""Returns the critique of a failed entry, given similar ones. If it raises, it is asked again later."""
 
 
-class ModelCritic:
-    """A `Critic` that asks a chat model.
+def resolve_critic(critic: BaseChatModel | Critic | str, tools: Callable[[], Mapping[str, ToolSpec]]) -> Critic:
+    """Return a critic made of a chat model, of its name as ``"provider:model"``, or given.
 
-    Args:
-        model: any chat model with structured output.
-        tools: by name, or a function that gives them.
+    Raises:
+        ConfigurationError: it is none of these.
+        MissingExtraError: a name is given, and langchain is not installed.
     """
-
-    def __init__(
-        self, model: BaseChatModel, tools: Mapping[str, ToolSpec] | Callable[[], Mapping[str, ToolSpec]]
-    ) -> None:
-        self._model, self._tools = model, tools
-
-    def __call__(self, entry: Entry, similar: Sequence[Entry], /) -> Critique:
-        """See `critique`."""
-        return critique(self._model, entry, self._tools() if callable(self._tools) else self._tools, similar)
+    model = resolve_model(critic, name="critic") if isinstance(critic, str) else critic
+    if isinstance(model, BaseChatModel):
+        return lambda entry, similar: critique(model, entry, tools(), similar)
+    if callable(model):
+        return model
+    raise ConfigurationError(f'critic is a chat model, "provider:model" or a Critic, not {type(critic).__name__}.')
 
 
 def critique(
     model: BaseChatModel, entry: Entry, tools: Mapping[str, ToolSpec], similar: Sequence[Entry] = ()
 ) -> Critique:
-    """What went wrong in a failed run. One model call.
+    """Ask a chat model with structured output what went wrong in a failed run. One model call.
 
     Args:
-        model: any chat model with structured output.
+        model: the chat model.
         entry: the run.
         tools: what there was to call, by name.
         similar: entries with similar requests; the first `MAX_SIMILAR` are shown.
@@ -113,11 +104,14 @@ def critique(
         InputError: the run did not fail, or the model's answer is no critique.
         Exception: whatever the model raises.
     """
-    return _read(model.with_structured_output(Critique).invoke(_asked(entry, tools, similar), ASIDE))
+    answer = model.with_structured_output(Critique).invoke(_asked(entry, tools, similar), ASIDE)
+    if isinstance(answer, Critique) and (answer.went_wrong.strip() or answer.instead.strip()):
+        return answer
+    raise InputError("The model's answer is no critique.")
 
 
 def describe_tools(tools: Mapping[str, ToolSpec], first: Sequence[str] = ()) -> str:
-    """Tools in one line each, those named `first` before the others, bounded."""
+    """Return tools in one line each, those named `first` before the others, bounded."""
     order = [name for name in dict.fromkeys(first) if name in tools]
     order += [name for name in tools if name not in set(order)]
     lines = [_tool(tools[name]) for name in order[:MAX_TOOLS]]
@@ -127,7 +121,7 @@ def describe_tools(tools: Mapping[str, ToolSpec], first: Sequence[str] = ()) -> 
 
 
 def describe_calls(entry: Entry) -> str:
-    """The calls of a run, numbered from 1, with what the tools answered, bounded."""
+    """Return the calls of a run, numbered from 1, with what the tools answered, bounded."""
     if not entry.calls:
         return "(no tool was called)"
     lines = [f"{number}. {_call(call)}" for number, call in enumerate(entry.calls, start=1)]
@@ -137,7 +131,7 @@ def describe_calls(entry: Entry) -> str:
 
 
 def bounded(lines: Sequence[str], limit: int = MAX_PART) -> str:
-    """Lines within a limit: long ones are cut first, then those in the middle go, with a note."""
+    """Return lines within a limit: long ones are cut first, then those in the middle go, with a note."""
     if sum(map(len, lines)) + len(lines) <= limit:
         return "\n".join(lines)
     each = max(120, limit // max(1, len(lines)) - 1)
@@ -194,30 +188,5 @@ def _call(call: EntryCall) -> str:
     return shortened(f"{call.tool}({as_text(call.args)}) [{call.status}]{said}", MAX_CALL)
 
 
-def _read(answer: Any) -> Critique:
-    if isinstance(answer, Critique) and (answer.went_wrong.strip() or answer.instead.strip()):
-        return answer
-    raise InputError("The model's answer is no critique.")
-
-
 def _line(text: str) -> str:
     return shortened(" ".join(text.split()), MAX_SAID)
-
-
-def resolve_critic(critic: BaseChatModel | Critic | str, tools: Callable[[], Mapping[str, Any]]) -> Critic:
-    """What makes critiques: a chat model, its name as ``"provider:model"``, or a `Critic`.
-
-    Raises:
-        ConfigurationError: it is none of these.
-        MissingExtraError: a name is given, and langchain is not installed.
-    """
-    from langchain_core.language_models import BaseChatModel
-
-    from langgraph_toolmem.base.models import resolve_model
-
-    model = resolve_model(critic, name="critic") if isinstance(critic, str) else critic
-    if isinstance(model, BaseChatModel):
-        return ModelCritic(model, tools)
-    if callable(model):
-        return model
-    raise ConfigurationError(f'critic is a chat model, "provider:model" or a Critic, not {type(critic).__name__}.')

@@ -55,12 +55,12 @@ class Entry:
         calls: its tool calls in order.
         user: digest of the user, or "".
         time: seconds since 1970, when the run was reported.
-        score: the verdict, 0 (bad) to 1 (good); None: nobody said.
-        comment: a word on it, or "".
+        score: feedback, 0 (bad) to 1 (good); None: nobody gave any.
+        comment: an explanation of it, or "".
         critique: what went wrong and what to do instead, or "". Only of a run that failed.
         critique_of: the `verdict` that the critique was asked for; a critic may have had nothing to say.
         blamed: the tool whose call the critique names, or "".
-        made_by: "run", or what else it comes from.
+        made_by: "run", or "bootstrap" if a cold start made it.
         left_out: calls in the middle that were too many to keep.
         truncated: the head of the run was missing when it was read.
         recalled: how often it was shown, by the ledger; like the next three no part of what is stored.
@@ -90,22 +90,22 @@ class Entry:
 
     @property
     def failed(self) -> bool:
-        """Whether somebody said that it went wrong."""
+        """True if its feedback was bad."""
         return self.score is not None and self.score < GOOD
 
     @property
     def good(self) -> bool:
-        """Whether somebody said that it went well."""
+        """True if its feedback was good."""
         return self.score is not None and self.score >= GOOD
 
     @property
     def verdict(self) -> str:
-        """Identity of the verdict as far as a critique depends on it: the direction and the comment."""
+        """Identity of the feedback as far as a critique depends on it: the direction and the comment."""
         return digest("verdict", "none" if self.score is None else int(self.failed), self.comment)
 
     @property
     def wants_critique(self) -> bool:
-        """Whether it failed and no critique was made for this verdict."""
+        """True if it failed and no critique was made for this feedback."""
         return self.failed and self.critique_of != self.verdict
 
     @property
@@ -113,13 +113,44 @@ class Entry:
         """Tools that were executed, each once, in the order of their first call."""
         return tuple(dict.fromkeys(call.tool for call in self.calls if call.status in ("ok", "failed")))
 
+    def joined(self, new: Entry) -> Entry:
+        """Return what stands when the same run is reported again: what is new replaces, what is missing stays.
+
+        Content read from a trimmed history does not replace a longer one.
+        """
+        trimmed = new.truncated and len(new.calls) + new.left_out < len(self.calls) + self.left_out
+        same = new.query == self.query and new.calls == self.calls
+        verdict = self if new.score is None and self.score is not None else new
+        critic = new if new.critique_of else self
+        found = replace(
+            self if trimmed or same else new,
+            user=self.user or new.user,
+            score=verdict.score,
+            comment=verdict.comment,
+            critique=critic.critique,
+            critique_of=critic.critique_of,
+            blamed=critic.blamed,
+        )
+        return found._settled()
+
+    def with_verdict(self, score: float, comment: str, user: str = "") -> Entry:
+        """Return the entry with feedback, which a user gives only to runs of their own and to those of nobody."""
+        if user and self.user and self.user != user:
+            return self
+        text = shortened(clean(comment.strip()), MAX_COMMENT)
+        return replace(self, score=float(score), comment=text, user=self.user or user)._settled()
+
+    def _settled(self) -> Entry:
+        """Drop the critique unless the run failed. A critique of another comment stays until a newer comes."""
+        return self if self.failed else replace(self, critique="", critique_of="", blamed="")
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Entry:
-        """The inverse of `to_dict`; unknown fields are passed over, missing ones take their default.
+        """Return the inverse of `to_dict`; unknown fields are ignored, missing ones take their default.
 
         Raises:
             InputError: it is no entry.
@@ -139,13 +170,13 @@ _FIELDS: Final = tuple(field.name for field in fields(Entry))
 
 
 def entry_id(run: str) -> str:
-    """The id of a run's entry: the same whatever is reported twice or later."""
+    """Return the id of a run's entry: the same whatever is reported twice or later."""
     return digest("entry", run)
 
 
-def request_of(run: Run, max_query: int = MAX_QUERY) -> str:
-    """What the latest episode of a run asks for (`Run.request`), cut; "" if nothing."""
-    return shortened(clean(run.request), max_query)
+def request_of(run: Run) -> str:
+    """Return what the latest episode of a run asks for (`Run.request`), cut; "" if nothing."""
+    return shortened(clean(run.request), MAX_QUERY)
 
 
 def entry_of(
@@ -157,42 +188,26 @@ def entry_of(
     score: float | None = None,
     comment: str | None = None,
     made_by: str = "run",
-    max_query: int = MAX_QUERY,
-    max_answer: int = MAX_ANSWER,
-    max_calls: int = MAX_CALLS,
 ) -> Entry | None:
-    """What is to be kept of an episode.
+    """Return what is to be kept of an episode, or of the last one of a thread; None if the user said nothing.
 
-    Args:
-        run: the episode, or a thread that ends with it, as far as it is there.
-        run_digest: its identity.
-        now: seconds since 1970.
-        user: digest of the user.
-        score: the verdict, if known.
-        comment: a word on it.
-        made_by: where it comes from.
-        max_query: characters of the user's words.
-        max_answer: characters of each tool's answer.
-        max_calls: calls kept; of more, those in the middle go.
-
-    Returns:
-        None if the user said nothing. A run without calls has an entry: that none was made may turn out right or
-        wrong.
+    A run without calls has an entry: that none was made may turn out right or wrong. Of too many calls those in the
+    middle go.
     """
     run = run.current
-    query = request_of(run, max_query)
+    query = request_of(run)
     steps = [step for event in run.events if isinstance(event, Turn) for step in event.steps]
     if not query:
         return None
-    left_out = max(0, len(steps) - max_calls)
+    left_out = max(0, len(steps) - MAX_CALLS)
     if left_out:
-        head = max_calls // 2
+        head = MAX_CALLS // 2
         steps = steps[:head] + steps[head + left_out :]
     return Entry(
         id=entry_id(run_digest),
         run=run_digest,
         query=query,
-        calls=tuple(_call(step, max_answer) for step in steps),
+        calls=tuple(map(_call, steps)),
         user=user or "",
         time=round(now, 6),  # Chroma gives some numbers of 17 digits back with another last one
         score=None if score is None else float(score),
@@ -203,50 +218,13 @@ def entry_of(
     )
 
 
-def joined(old: Entry, new: Entry) -> Entry:
-    """What stands when the same run is reported again: what is new replaces, what is missing stays.
-
-    Content read from a trimmed history does not replace a longer one.
-    """
-    trimmed = new.truncated and len(new.calls) + new.left_out < len(old.calls) + old.left_out
-    same = new.query == old.query and new.calls == old.calls
-    content = old if trimmed or same else new
-    verdict = old if new.score is None and old.score is not None else new
-    critic = new if new.critique_of else old
-    return settled(
-        replace(
-            content,
-            user=old.user or new.user,
-            score=verdict.score,
-            comment=verdict.comment,
-            critique=critic.critique,
-            critique_of=critic.critique_of,
-            blamed=critic.blamed,
-        )
-    )
-
-
-def judged(entry: Entry, score: float, comment: str, user: str = "") -> Entry:
-    """The entry with a verdict. One by a user does not count for another's run; a run of nobody is that user's then."""
-    if user and entry.user and entry.user != user:
-        return entry
-    text = shortened(clean(comment.strip()), MAX_COMMENT)
-    owner = entry.user or user
-    return settled(replace(entry, score=float(score), comment=text, user=owner))
-
-
-def settled(entry: Entry) -> Entry:
-    """The entry without its critique, unless it failed. A critique of another comment stays until a newer comes."""
-    return entry if entry.failed else replace(entry, critique="", critique_of="", blamed="")
-
-
-def _call(step: ExecutedCall, max_answer: int) -> EntryCall:
-    answer = "" if step.output is None else shortened(clean(as_text(step.output)), max_answer)
+def _call(step: ExecutedCall) -> EntryCall:
+    answer = "" if step.output is None else shortened(clean(as_text(step.output)), MAX_ANSWER)
     return EntryCall(clean(step.tool), _bounded_args(step.args), step.status, answer)
 
 
 def _bounded_args(args: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments as JSON values of at most about `MAX_ARGS` characters."""
+    """Return the arguments as JSON values of at most about `MAX_ARGS` characters."""
     text = clean(as_text(dict(args)))
     try:
         read = json.loads(text)

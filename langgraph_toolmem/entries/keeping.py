@@ -1,36 +1,114 @@
-"""How entries come to be kept: written, judged and criticised in the background."""
+"""Entries as rows of Chroma, and how they come there: written, judged and criticised in the background.
+
+- The user's words are compared; entries with feedback are found apart from those without.
+- One entry per run. The same run put again changes nothing; reported with more calls, feedback or a critique, the new
+  replaces the old (`Entry.joined`). A run of one user never replaces that of another.
+- An entry is retired, that is no longer shown, when runs that were shown it failed significantly more often than
+  half the time and than runs that were shown others (`hurts`).
+- Where there are too many, those nobody judged go first, then the least useful, then the oldest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+import logging
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
-from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.base.text import digest, shortened
 from langgraph_toolmem.core.jobs import NotYetError, by_namespace
+from langgraph_toolmem.core.ledger import NO_TRACK, ItemStats
 from langgraph_toolmem.core.method import EndedRun
+from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.critique import Critic, Critique
-from langgraph_toolmem.entries.entry import Entry, entry_of
-from langgraph_toolmem.entries.recall import Recall
-from langgraph_toolmem.entries.rows import PARTS, EntryKind, EntryRows, judge, keep, set_critique
-from langgraph_toolmem.runs.run import Run
+from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, entry_id, entry_of
+from langgraph_toolmem.search.embedders import clean
+from langgraph_toolmem.stores.vectors import Hit, VectorItem
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
+    from langgraph_toolmem.runs.run import Run
     from langgraph_toolmem.stores.job_queue import Job
 
+logger = logging.getLogger("langgraph_toolmem.entries")
+
+PARTS = JUDGED, UNJUDGED = "judged", "unjudged"
+"""Parts of the collection."""
 WRITE, JUDGE, CRITIQUE = "write", "judge", "critique"
-"""Kinds of jobs: an entry, a verdict on it, a critique."""
+"""Kinds of jobs: an entry, feedback on it, a critique."""
 JUDGE_TRIES: Final = 8
-"""A verdict on a run that has no entry waits for it so often: about two minutes."""
+"""Feedback on a run that has no entry waits for it so often: about two minutes."""
 SIMILAR: Final = 3
 """Entries with similar requests that a critic sees beside one."""
+SURE: Final = 0.02
+"""How improbable a record has to be by chance for its entry to be retired."""
+_ASIDE: Final = ("id", "query", "recalled", "helped", "hurt", "retired")
 
-Namespace = tuple[str, ...]
+
+class EntryKind(RowKind[Entry]):
+    """See the module."""
+
+    name: ClassVar[str] = "entries"
+
+    def row(self, item: Entry) -> VectorItem:
+        plain = {name: value for name, value in item.to_dict().items() if name not in _ASIDE}
+        owners = tuple(digest for digest in (item.user, item.run) if digest)
+        return VectorItem(item.id, item.query, plain, UNJUDGED if item.score is None else JUDGED, owners)
+
+    def item(self, row: Hit) -> Entry:
+        return Entry.from_dict({**row.metadata, "id": row.id, "query": row.text})
+
+    def joined(self, old: Entry, new: Entry) -> Entry | None:
+        if old.user and new.user and old.user != new.user:
+            logger.warning("a run was reported by two users; the entry of the first stays")
+            return None
+        return old.joined(new)
+
+    def tracked(self, item: Entry, track: ItemStats, others: ItemStats) -> Entry:
+        if track == NO_TRACK:
+            return item
+        usual = (others.hurt + 1) / (others.helped + others.hurt + 2)
+        bad = hurts(track.helped, track.hurt, usual)
+        return replace(item, recalled=track.shown, helped=track.helped, hurt=track.hurt, retired=bad)
+
+    def retired(self, item: Entry) -> bool:
+        return item.retired
+
+    def worth(self, item: Entry) -> tuple[bool, float, float]:
+        tried = max(item.recalled, item.helped + item.hurt)
+        return item.score is not None, (item.helped + 1) / (tried + 2), item.time
+
+
+EntryRows: TypeAlias = Rows[Entry]
+
+
+def hurts(helped: int, hurt: int, usual: float) -> bool:
+    """Return True if a record retires an entry: P(X ≥ hurt) ≤ SURE for X binomial of helped + hurt, max(½, usual).
+
+    Half the runs at least, since an entry that is shown for hard requests sees more failures than others. So six
+    failures and no success retire it, or eight of nine.
+
+    Args:
+        helped: runs that were shown it and went well.
+        hurt: runs that were shown it and failed.
+        usual: share of failures of the other entries, each run counted once for each that it was shown.
+    """
+    runs, p = helped + hurt, min(max(0.5, usual), 1 - 1e-9)
+    if hurt <= runs * p:
+        return False
+
+    def chance(k: int) -> float:
+        ways = math.lgamma(runs + 1) - math.lgamma(k + 1) - math.lgamma(runs - k + 1)
+        return math.exp(ways + k * math.log(p) + (runs - k) * math.log1p(-p))
+
+    return math.fsum(map(chance, range(hurt, runs + 1))) <= SURE
 
 
 class EntryKeeping:
-    """The entries of a memory, and the work of keeping them. Made when entries are first used (numpy).
+    """The entries of a memory, and the work of keeping them.
 
     Args:
         core: of the memory.
@@ -40,10 +118,9 @@ class EntryKeeping:
     def __init__(self, core: Core, critic: Critic | None) -> None:
         self._core, self._critic = core, critic
         self.rows: EntryRows = core.rows(EntryKind())
-        self.recall = Recall(self.rows, dense=not core.vectors.embedder.builtin)
 
     def put_run(self, run: Run, user: User, score: float | None, comment: str | None) -> bool:
-        """Puts a run into the queue; whether there is something to keep."""
+        """Put a run into the queue; return True if there is something to keep."""
         core = self._core
         # Where nobody is named now, `forget` must find it by who was named before.
         owner = core.owner_of(run.digest, user.digest) or None
@@ -53,22 +130,21 @@ class EntryKeeping:
         return entry is not None
 
     def put(self, entry: Entry, user: User) -> None:
-        """Puts an entry into the queue; it is on disk when this returns."""
+        """Put an entry into the queue; it is on disk when this returns."""
         namespace = user.namespace
-        line = digest(*namespace, entry.run)
-        where: dict[str, Any] = {"run": entry.run, "user": entry.user}
-        self._core.jobs.put(WRITE, {"entry": entry.to_dict()}, **where, namespace=namespace, line=line)
-        self._core.count_once(entry_key(entry.run), "entries")
+        where: dict[str, Any] = {"run": entry.run, "user": entry.user, "line": digest(*namespace, entry.run)}
+        self._core.jobs.put(WRITE, {"entry": entry.to_dict()}, **where, namespace=namespace)
+        self._core.count_once(entry.id, "entries")
 
-    def put_verdict(self, run: str, score: float, comment: str | None, user: str, namespace: Namespace) -> None:
-        """Puts a verdict on a run into the queue that has its entry."""
+    def put_verdict(self, run: str, score: float, comment: str | None, user: str, namespace: tuple[str, ...]) -> None:
+        """Put feedback on a run that has its entry into the queue."""
         payload = {"score": score, "comment": comment or ""}
         self._core.jobs.put(JUDGE, payload, run=run, user=user, namespace=namespace, line=digest(*namespace, run))
 
-    def import_runs(self, user: User, runs: Sequence[EndedRun], made_by: str) -> int:
-        """Entries of runs of a namespace that were read already, here and now; how many of the runs have one."""
+    def import_runs(self, user: User, runs: Sequence[EndedRun]) -> int:
+        """Store entries of runs of a namespace that were learned already; return how many of the runs have one."""
         core, now = self._core, self._core.now()
-        made = (
+        made = [
             entry_of(
                 each.run,
                 run_digest=each.run.digest,
@@ -76,48 +152,48 @@ class EntryKeeping:
                 user=each.user.digest,
                 score=each.score,
                 comment=each.comment,
-                made_by=made_by,
             )
             for each in runs
-        )
-        stored = keep(self.rows, [entry for entry in made if entry is not None], user)
-        entries = [entry for entry in stored if entry is not None]
-        namespace = user.namespace
+        ]
+        entries = self._keep([entry for entry in made if entry is not None], user)
         if entries:
-            core.jobs.queue.note_places([(entry.run, entry.user, namespace) for entry in entries])
-        for entry in entries:
-            core.count_once(entry_key(entry.run), "entries")
+            core.jobs.queue.note_places([(entry.run, entry.user, user.namespace) for entry in entries])
         if self._critic is not None:  # those too that have no critique from before there was a critic
             for entry in self.rows.all(user):
-                self._ask_for_critique(entry, namespace)
+                self._ask_for_critique(entry, user.namespace)
         return len(entries)
+
+    def _keep(self, entries: Iterable[Entry], user: User) -> list[Entry]:
+        """Store entries; return what stands now, without those that another user reported."""
+        kept = [entry for entry in self.rows.put(entries, user) if entry is not None]
+        for entry in kept:
+            self._core.count_once(entry.id, "entries")
+        return kept
 
     # --- in the background ---
 
     def write(self, jobs: Sequence[Job]) -> None:
         """Store the entries of jobs, all of a namespace at once."""
         for user, some in by_namespace(jobs):
-            entries = [Entry.from_dict(job.payload["entry"]) for job in some]
-            for entry, kept in zip(entries, keep(self.rows, entries, user), strict=True):
-                if kept is not None:
-                    self._ask_for_critique(kept, user.namespace)
-                self._core.count_once(entry_key(entry.run), "entries")  # if the process ended before it was counted
+            for entry in self._keep([Entry.from_dict(job.payload["entry"]) for job in some], user):
+                self._ask_for_critique(entry, user.namespace)
 
     def unwrite(self, job: Job) -> None:
-        """Take away the entry of a job whose user was forgotten meanwhile."""
+        """Remove the entry of a job whose user was forgotten meanwhile."""
         self.rows.forget_of(job.run, _user(job))
 
     def judge(self, jobs: Sequence[Job]) -> None:
-        """Add verdicts to their entries."""
+        """Add feedback to entries."""
         for job in jobs:
             said, user = job.payload, _user(job)
-            kept = judge(self.rows, job.run, said["score"], said["comment"], user)
-            if kept is None:
+            how = partial(Entry.with_verdict, score=said["score"], comment=said["comment"], user=user.digest or "")
+            kept = self.rows.change([entry_id(job.run)], how, user)
+            if not kept:
                 raise NotYetError("no entry of that run", tries=JUDGE_TRIES)
-            self._ask_for_critique(kept, user.namespace)
+            self._ask_for_critique(kept[0], user.namespace)
 
     def criticise(self, job: Job) -> str:
-        """The critic's answer as JSON; "" if there is nothing to criticise any more."""
+        """Return the critic's answer as JSON; "" if there is nothing to criticise any more."""
         user = _user(job)
         entry = next(iter(self.rows.get([job.payload["entry"]], user)), None)
         if self._critic is None or entry is None or not entry.wants_critique:
@@ -130,25 +206,25 @@ class EntryKeeping:
         return self._critic(entry, similar[:SIMILAR]).model_dump_json()
 
     def take_critique(self, job: Job) -> None:
-        """Puts a critique into its entry."""
-        user = _user(job)
-        entry = next(iter(self.rows.get([job.payload["entry"]], user)), None)
-        if not job.answer or entry is None:
+        """Store a critique in its entry, unless the entry is gone or has another verdict now."""
+        if not job.answer:
             return
         found, of = Critique.model_validate_json(job.answer), job.payload["verdict"]
-        set_critique(self.rows, entry.id, found.text(entry), user, of=of, blamed=found.blamed(entry))
 
-    def _ask_for_critique(self, entry: Entry, namespace: Namespace) -> None:
+        def with_critique(entry: Entry) -> Entry:
+            if not entry.failed or entry.verdict != of:
+                return entry
+            text = shortened(clean(found.text(entry)), MAX_CRITIQUE)
+            return replace(entry, critique=text, critique_of=of, blamed=clean(found.blamed(entry)))
+
+        self.rows.change([job.payload["entry"]], with_critique, _user(job))
+
+    def _ask_for_critique(self, entry: Entry, namespace: tuple[str, ...]) -> None:
         if self._critic is not None and entry.wants_critique:
             payload = {"entry": entry.id, "verdict": entry.verdict}
             key = digest(CRITIQUE, *namespace, entry.id, entry.verdict)
             where: dict[str, Any] = {"run": entry.run, "user": entry.user, "namespace": namespace}
             self._core.jobs.put(CRITIQUE, payload, **where, key=key, line="")
-
-
-def entry_key(run: str) -> str:
-    """The key that says that a run has its entry."""
-    return digest("entry", run)
 
 
 def _user(job: Job) -> User:

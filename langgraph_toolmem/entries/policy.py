@@ -1,15 +1,21 @@
-"""Settings of recall, as a frozen dataclass with a plain-dict form."""
+"""How many past runs are recalled: the settings, and the paper's rule."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Final, Literal, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby, takewhile
+from operator import ge
+from typing import Any, Final, Literal
 
-from langgraph_toolmem.base.checks import check_fields, expect, is_count, is_number, options_named
+from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share, options_named
+from langgraph_toolmem.base.errors import ConfigurationError
 
-RecallKind = Literal["calibrated", "paper", "gap", "threshold", "fixed"]
-KINDS: Final = get_args(RecallKind)
+SLOPES: Final = 3
+"""Fewest values among which a peak can be: one with a neighbour on each side."""
+NO_PEAK: Final = 5
+"""The paper's n where there is no peak; it does not say."""
 
 
 @options_named
@@ -18,69 +24,78 @@ class RecallPolicy:
     """How many past runs are recalled.
 
     Attributes:
-        kind: ``calibrated``: as many as maximise the expected F1 of what is recalled, none if that is the best
-            guess. ``paper``: MemToolAgent's dynamic n, where the similarities fall fastest. ``gap``: Adaptive-k, all
-            before the largest drop between neighbours. ``threshold``: all with at least that similarity.
-            ``fixed``: always the same number.
-        max_n: never more than so many.
-        caution: calibrated: how much more showing something useless costs than showing nothing where something
-            useful was there. 1 weighs them alike, as F1 does; at 2 entries are shown only if twice as sure.
+        kind: ``calibrated``: those that are relevant with a probability of at least `least`, often none. ``paper``:
+            MemToolAgent's dynamic n, where the similarities fall fastest.
+        least: calibrated: the least probability.
+        max_n: the most runs.
         radius: paper: R, neighbours on each side over which the slope is taken.
         prominence: paper: how far a peak of the slope has to stand out.
         peak: paper: which peak counts, from 1. The paper takes the first, the second for personalisation.
-        offset: paper: n counts from the top of the list. Otherwise it is the index among the slopes, which begin at
-            place R of the list, so that n is smaller by R.
-        fallback: paper: n where there is no peak.
-        least: threshold: the least similarity.
-        n: fixed: how many.
     """
 
-    kind: RecallKind = "calibrated"
+    kind: Literal["calibrated", "paper"] = "calibrated"
+    least: float = 0.5
     max_n: int = 10
-    caution: float = 1.0
     radius: int = 10
     prominence: float = 1e-5
     peak: int = 1
-    offset: bool = True
-    fallback: int = 5
-    least: float = 0.6
-    n: int = 3
 
     def __post_init__(self) -> None:
-        """Checks types and ranges. Raises ConfigurationError that names the field and what is expected."""
-        kinds = ", ".join(map(repr, KINDS))
-        expect(self, "kind", f"one of {kinds}", lambda v: v in KINDS)
+        """Check types and ranges. Raises ConfigurationError that names the field and what is expected."""
+        expect(self, "kind", "'calibrated' or 'paper'", lambda v: v in ("calibrated", "paper"))
+        expect(self, "least", "a probability from 0 to 1", is_share)
         for name in ("max_n", "radius", "peak"):
             expect(self, name, "a whole number from 1", lambda v: is_count(v, 1))
-        for name in ("fallback", "n"):
-            expect(self, name, "a whole number from 0", lambda v: is_count(v, 0))
-        expect(self, "caution", "a number above 0", lambda v: is_number(v) and v > 0)
         expect(self, "prominence", "a number from 0", lambda v: is_number(v) and v >= 0)
-        expect(self, "offset", "true or false", lambda v: isinstance(v, bool))
-        expect(self, "least", "a similarity from -1 to 1", lambda v: is_number(v) and -1 <= v <= 1)
 
     @classmethod
     def paper(cls, **changes: Any) -> RecallPolicy:
-        """MemToolAgent as published: R = 10, prominence = 1e-5, first peak."""
+        """Return MemToolAgent's rule as published: R = 10, prominence = 1e-5, first peak."""
         return cls(**{"kind": "paper", "max_n": 50, **changes})
 
     def with_(self, **changes: Any) -> RecallPolicy:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return replace(self, **changes)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
 
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> RecallPolicy:
-        """The inverse of `to_dict`. ``{"kind": "paper"}`` alone means `paper()`.
-
-        Raises:
-            ConfigurationError: an unknown field, named, or a value that cannot be.
-        """
-        check_fields("RecallPolicy", set(plain), {f.name for f in fields(cls)})
-        return cls.paper(**plain) if plain.get("kind") == "paper" else cls(**plain)
+def checked(policy: RecallPolicy | None) -> RecallPolicy | None:
+    """Return a policy as it was given, if at all. Raises ConfigurationError if it is something else."""
+    if policy is not None and not isinstance(policy, RecallPolicy):
+        raise ConfigurationError(f"policy is a RecallPolicy, not {type(policy).__name__}.")
+    return policy
 
 
-__all__ = ["RecallKind", "RecallPolicy"]
+def dynamic_n(similarities: Sequence[float], policy: RecallPolicy) -> int:
+    """Return MemToolAgent's n for similarities in falling order: the place of the chosen peak among the slopes.
+
+    What the paper leaves open: in a short list R is as large as leaves three slopes, (|x|-3)/2 rounded down; where
+    the slopes have fewer peaks than asked for, the last one counts; where they have none, or the list has fewer than
+    five values, n is NO_PEAK. A flat peak has its place in the middle, rounded down. n counts from the top of the list.
+    """
+    radius = min(policy.radius, (len(similarities) - SLOPES) // 2)
+    found = peaks(slopes(similarities, radius), policy.prominence) if radius >= 1 else []
+    n = found[min(policy.peak, len(found)) - 1] + radius if found else NO_PEAK
+    return min(n, policy.max_n, len(similarities))
+
+
+def slopes(values: Sequence[float], radius: int) -> list[float]:
+    """Return how fast a list falls around each place: y(j) = -Σ τ·x(j+τ) / Σ τ², τ = -R … R, for j = R … |x|-R-1.
+
+    That is minus the slope of the least-squares line through the 2R+1 values around j; the first answer is of place R.
+    """
+    steps = range(-radius, radius + 1)
+    norm = sum(step * step for step in steps)
+    return [-sum(step * values[place + step] for step in steps) / norm for place in range(radius, len(values) - radius)]
+
+
+def peaks(values: Sequence[float], prominence: float) -> list[int]:
+    """Return places that are higher than both sides, and by that much higher than the way to anything above them."""
+    found, start = list[int](), 0
+    for height, same in groupby(values):
+        end = start + len(list(same))
+        if start > 0 and end < len(values) and values[start - 1] < height > values[end]:
+            sides = reversed(values[:start]), values[end:]
+            if height - max(min(takewhile(partial(ge, height), side)) for side in sides) >= prominence:
+                found.append((start + end - 1) // 2)
+        start = end
+    return found

@@ -1,60 +1,87 @@
-"""Past runs for a request: Chroma gives those nearest to it, the ranker weighs them."""
+"""Past runs for a request: Chroma gives those nearest to it, `ranking` weighs them, the policy says how many."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.core.method import PastRun, PastRunChanges
 from langgraph_toolmem.core.rows import MOST_NEAR, Learned
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.entries import ranker
 from langgraph_toolmem.entries.entry import Entry
-from langgraph_toolmem.entries.policy import RecallPolicy
-from langgraph_toolmem.entries.ranker import Candidate
-from langgraph_toolmem.entries.recollection import RecalledEntry
-from langgraph_toolmem.entries.rows import JUDGED, UNJUDGED, EntryRows
-from langgraph_toolmem.entries.weights import Weights
-from langgraph_toolmem.stores.vectors import SearchHit
+from langgraph_toolmem.entries.keeping import PARTS, EntryRows
+from langgraph_toolmem.entries.policy import RecallPolicy, dynamic_n
+from langgraph_toolmem.entries.ranking import PastRequest, Weights, rank
 from langgraph_toolmem.words import wording
 
 LONGLIST: Final = 32
-"""Entries that are weighed, by wording; twice as many by an embedding model's cosines."""
+"""Different requests that are weighed, of those with feedback and of those without."""
+MAX_SAME: Final = 20
+"""Runs that say the same, of which one is shown, the newest."""
+SAID_ALIKE: Final = 0.5
+"""Dice coefficient of their terms from which two texts say the same."""
 
 
-class Recall:
-    """Finds past runs for a request. Safe to use from several threads.
+@dataclass(frozen=True, slots=True)
+class RecalledEntry:
+    """An entry that is worth showing.
 
-    Args:
-        rows: the entries.
-        dense: an embedding model makes the vectors.
+    Attributes:
+        entry: the past run.
+        score: probability of being relevant; with the paper's policy the similarity.
+        evidence: the reason, in one line without the entry's or the query's words.
+        others: further runs that say the same, for which this one stands.
     """
 
-    def __init__(self, rows: EntryRows, *, dense: bool) -> None:
-        self._rows, self._dense = rows, dense
-        self._weights = Learned(rows, _weights)
+    entry: Entry
+    score: float
+    evidence: str
+    others: tuple[Entry, ...] = ()
+
+
+class Recollection(NamedTuple):
+    """What is recalled for a request; often nothing.
+
+    Attributes:
+        entries: those that somebody judged first, then the most relevant.
+        missing: what could not be read, in words; "" if all could.
+    """
+
+    entries: tuple[RecalledEntry, ...] = ()
+    missing: str = ""
+
+
+class _Candidate(NamedTuple):
+    request: PastRequest
+    similarity: float
+    runs: list[Entry]
+
+
+class EntrySearch:
+    """Finds past runs for a request. Safe to use from several threads."""
+
+    def __init__(self, rows: EntryRows) -> None:
+        self._rows = rows
+        self._weights = Learned(rows, lambda sample: Weights([wording.terms(entry.query) for entry in sample]))
 
     def __call__(
         self,
         query: str,
         user: User,
-        *,
         policy: RecallPolicy,
-        k: int | None = None,
-        unjudged: bool = False,
-        alike: int = 1,
+        *,
+        parts: Iterable[str] = PARTS,
         exclude: Collection[str] = (),
         own: bool = False,
     ) -> list[RecalledEntry]:
-        """The entries worth showing for a request, best first.
+        """Return the entries worth showing for a request: those that somebody judged first, then the most relevant.
 
         Args:
             query: the user's words.
             user: whose entries.
-            policy: how many are worth it; decided apart for those with a verdict and those without.
-            k: at most so many.
-            unjudged: those without a verdict too.
-            alike: at most so many of the entries that say the same as one found, the newest; they count as one.
+            policy: how many.
+            parts: with feedback, without it, or both.
             exclude: ids of entries that are not meant.
             own: in a namespace that users share, those of other users are not meant either.
 
@@ -64,21 +91,29 @@ class Recall:
         if not wording.terms(query):
             return []
         vector = self._rows.embed(query)
-        found: list[tuple[ranker.Recalled, list[Entry]]] = []
-        for part in (JUDGED, UNJUDGED) if unjudged else (JUDGED,):
-            groups = self._near(vector, user, part, policy, alike, exclude, own)
-            if groups:
-                candidates = [candidate for candidate, _ in groups]
-                how = {"policy": policy, "k": k, "dense": self._dense or policy.kind == "paper"}
-                chosen = ranker.recall(query, candidates, self._weights.of(user), **how)  # type: ignore[arg-type]
-                of = {candidate.id: same[:alike] for candidate, same in groups}
-                found += [(each, of[each.id]) for each in chosen]
-        found.sort(key=lambda each: -each[0].score)
-        most = policy.max_n if k is None else min(k, policy.max_n)
-        return [RecalledEntry(entry, each.score, each.evidence) for each, entries in found[:most] for entry in entries]
+        near = [each for part in parts for each in self._near(vector, user, part, policy, exclude, own)]
+        if policy.kind == "paper":
+            near.sort(key=lambda each: -each.similarity)
+            near = near[: dynamic_n([each.similarity for each in near], policy)]
+            scored = [(each, each.similarity, f"similarity {each.similarity:.2f}") for each in near]
+        else:
+            scored = [
+                (
+                    near[match.place],
+                    match.probability,
+                    f"{match.covered:.0%} of the wording, its like {match.neighbour:.0%}; vote {match.vote:.0%}",
+                )
+                for match in rank(query, [each.request for each in near], self._weights.of(user))
+                if match.probability >= policy.least
+            ]
+        found = [
+            RecalledEntry(each.runs[0], score, evidence, tuple(each.runs[1:MAX_SAME]))
+            for each, score, evidence in scored
+        ]
+        return sorted(found, key=lambda each: (each.entry.score is None, -each.score))[: policy.max_n]
 
     def forget(self, user: User) -> None:
-        """What is known of a user's requests goes, their words in caches too."""
+        """Forget what was learned of a user's requests, and the words of all users in caches."""
         self._weights.forget(user)
         wording.forget()
 
@@ -88,30 +123,65 @@ class Recall:
         user: User,
         part: str,
         policy: RecallPolicy,
-        alike: int,
         exclude: Collection[str],
         own: bool,
-    ) -> list[tuple[Candidate, list[Entry]]]:
-        """The entries nearest to a request: the newest of those that say the same, and all of these."""
+    ) -> Collection[_Candidate]:
+        """Return the different requests nearest to one, each with its runs, the newest first."""
         once = self._rows.waits_little  # a server is asked once, for more
-        k: int | None = LONGLIST * (2 if self._dense else 1) * (4 if once or alike > 1 else 1)
-        if policy.kind == "paper":
-            k = None
+        k: int | None = None if policy.kind == "paper" else LONGLIST * (4 if once else 1)
         fits = (lambda entry: not entry.user or entry.user == user.digest) if own else None
         while True:
             found = self._rows.near(vector, user, k=k, part=part, fits=fits)
-            groups: dict[object, tuple[Candidate, list[Entry]]] = {}
+            groups: dict[object, _Candidate] = {}
             for near in sorted(found, key=lambda near: -near.item.time):
                 if near.id not in exclude:
-                    candidate = _candidate(near)
-                    groups.setdefault(candidate.like, (candidate, []))[1].append(near.item)
+                    entry = near.item
+                    request = PastRequest(wording.terms(entry.query), "\n".join(call.tool for call in entry.calls))
+                    made = _Candidate(request, near.similarity, [])
+                    groups.setdefault((request, entry.good), made).runs.append(entry)
             if k is None or once or len(found) < k or len(groups) >= k // 4 or k >= MOST_NEAR:
-                return list(groups.values())
+                return groups.values()
             k *= 4
 
 
+def grouped(found: Iterable[RecalledEntry]) -> list[RecalledEntry]:
+    """Return recalled runs with one in place of each group that says the same, in the order given.
+
+    Runs say the same if they ended alike, called the same tools for the same user, and their critiques and the
+    comments on them agree. The first of a group that has a critique stands for it, else the first with a comment, else
+    the first.
+    """
+    groups: list[list[RecalledEntry]] = []
+    for each in found:
+        group = next((group for group in groups if all(_same(each.entry, other.entry) for other in group)), None)
+        if group is None:
+            groups.append([each])
+        else:
+            group.append(each)
+    return [_joined(group) for group in groups]
+
+
+def _joined(group: list[RecalledEntry]) -> RecalledEntry:
+    head = max(group, key=lambda each: (bool(each.entry.critique), bool(each.entry.comment), each.score))
+    others = tuple(run for each in group for run in (each.entry, *each.others) if run is not head.entry)
+    return replace(head, score=max(each.score for each in group), others=others)
+
+
+def _same(one: Entry, other: Entry) -> bool:
+    ended = (one.good, one.failed, one.user, one.tools) == (other.good, other.failed, other.user, other.tools)
+    return ended and _alike(one.comment, other.comment) and _alike(one.critique, other.critique)
+
+
+def _alike(one: str, other: str) -> bool:
+    """Return True if either text says nothing, or both say the same."""
+    if one == other or not one or not other:
+        return True
+    a, b = set(wording.terms(one)), set(wording.terms(other))
+    return 2 * len(a & b) >= SAID_ALIKE * (len(a) + len(b))
+
+
 class EntryRuns(NamedTuple):
-    """The runs that a user's entries are about."""
+    """The runs that a user's entries are about, for other methods."""
 
     rows: EntryRows
     user: User
@@ -119,20 +189,14 @@ class EntryRuns(NamedTuple):
     def changes(self, since: int, most: int) -> PastRunChanges:
         """See `core.method.PastRuns`."""
         new = self.rows.changes(since, self.user, most=most)
-        return PastRunChanges(new.version, new.whole, [_past_run(entry) for entry in new.items], new.gone)
-
-
-def _past_run(entry: Entry) -> PastRun:
-    tools = tuple(call.tool for call in entry.calls if call.status == "ok")
-    return PastRun(entry.id, entry.query, tools, entry.failed, entry.time)
-
-
-def _weights(sample: Sequence[Entry]) -> Weights:
-    signatures = ["\n".join(call.tool for call in entry.calls) for entry in sample]
-    return Weights([wording.terms(entry.query) for entry in sample], signatures)
-
-
-def _candidate(near: SearchHit[Entry]) -> Candidate:
-    entry = near.item
-    tools = tuple(call.tool for call in entry.calls)
-    return Candidate(entry.id, entry.query, tools, "good" if entry.good else "", near.similarity)
+        runs = [
+            PastRun(
+                entry.id,
+                entry.query,
+                tuple(call.tool for call in entry.calls if call.status == "ok"),
+                entry.failed,
+                entry.time,
+            )
+            for entry in new.items
+        ]
+        return PastRunChanges(new.version, new.whole, runs, new.gone)

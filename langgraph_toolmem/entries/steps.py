@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
-from langchain_core.language_models import BaseChatModel
 from langgraph.errors import GraphBubbleUp
 
 from langgraph_toolmem.base.checks import is_count, is_share, names_given
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries import Entries
-from langgraph_toolmem.entries.guide import DomainOf, Guidance, guide
-from langgraph_toolmem.entries.guide import to_event as guidance_event
-from langgraph_toolmem.entries.guide import to_prompt as preference_prompt
-from langgraph_toolmem.entries.policy import RecallPolicy
-from langgraph_toolmem.entries.recollection import Recollection
-from langgraph_toolmem.entries.render import BUDGET, to_brief, to_event, to_prompt
+from langgraph_toolmem.entries.policy import RecallPolicy, checked
+from langgraph_toolmem.entries.preferences import DomainOf, Guidance, guide
+from langgraph_toolmem.entries.preferences import to_event as guidance_event
+from langgraph_toolmem.entries.preferences import to_prompt as preference_prompt
+from langgraph_toolmem.entries.render import BUDGET, HEAD, to_brief, to_event, to_lines
 from langgraph_toolmem.runs.tools import ToolLike, name_of, read_tools
-from langgraph_toolmem.turn.ask import Asking
 from langgraph_toolmem.turn.call import Call, Said
 from langgraph_toolmem.turn.hints import left_out_now, new_left_out
 from langgraph_toolmem.turn.shown import Line
@@ -26,12 +23,13 @@ from langgraph_toolmem.turn.step import Place, Scope, Step
 
 if TYPE_CHECKING:
     from langgraph_toolmem.entries.preferences import Preference
+    from langgraph_toolmem.entries.recall import Recollection
 
 How = Literal["leave_out", "tell", "both"]
 """What is done with preferences: avoided tools are left out, the model is told, or both."""
 
 Verdict: TypeAlias = Callable[[Any], "bool | float | None"]
-"""Judges a run from the graph's state: True or False, a score from 0 (bad) to 1 (good), None: it cannot tell."""
+"""Judges a run by the graph's state: True or False, a score from 0 (bad) to 1 (good), or None."""
 
 
 class Recall(Step[Entries]):
@@ -41,37 +39,36 @@ class Recall(Step[Entries]):
     about: ClassVar[str] = "shows past runs with similar requests, once per user turn; calls no model"
     scope: Scope = "turn"
 
-    def __init__(
-        self, method: Entries, *, policy: RecallPolicy | None = None, budget: int = BUDGET, unjudged: bool = False
-    ) -> None:
+    def __init__(self, method: Entries, *, policy: RecallPolicy | None = None, budget: int = BUDGET) -> None:
         super().__init__(method)
-        if policy is not None and not isinstance(policy, RecallPolicy):
-            raise ConfigurationError(f"policy is a RecallPolicy, not {type(policy).__name__}.")
         if not is_count(budget, 1):
             raise ConfigurationError(f"budget is a whole number of tokens from 1, not {budget!r}.")
-        if not isinstance(unjudged, bool):
-            raise ConfigurationError(f"unjudged is True or False, not {unjudged!r}.")
-        self.budget = budget
-        self.options: dict[str, Any] = {"policy": policy, "unjudged": unjudged, "budget": budget}
+        self._budget, self._policy = budget, checked(policy)
 
     def look(self, call: Call) -> Recollection:
-        """The past runs that are worth showing."""
-        return self.method.recollect(call.messages, thread_id=call.thread_id, user_id=call.user_id, **self.options)
+        """Return the past runs that are worth showing."""
+        how: dict[str, Any] = {"thread_id": call.thread_id, "user_id": call.user_id}
+        return self.method.recollect(call.messages, policy=self._policy, budget=self._budget, **how)
 
     def say(self, call: Call, found: Recollection) -> Said:
-        """Them, within the budget."""
-        notes = {"toolmem.recalled": len(found.entries)}
-        sure = max((each.score for each in found.entries), default=0.0)
-        lines = [Line(line) for line in to_prompt(found, budget=self.budget).split("\n") if line]
-        brief = [Line(line) for line in to_brief(found)] if lines else []
-        return Said(lines=lines, sure=sure, brief=brief, event=to_event(found), notes=notes)
+        """Return a line for each, within the budget."""
+        reads = self.method.reads() if found.entries else frozenset[str]()
+        lines = to_lines(found, reads, budget=self._budget)
+        return Said(
+            head=HEAD if lines else "",
+            lines=list(map(Line, lines)),
+            brief=list(map(Line, to_brief(found, reads))) if lines else [],
+            sure=max((each.score for each in found.entries), default=0.0),
+            event=to_event(found),
+            notes={"toolmem.recalled": len(found.entries)},
+        )
 
 
 class Preferences(Step[Entries]):
     """Takes out tools that this user rated badly on similar requests; see `PreferenceGuide` for the arguments."""
 
     role: ClassVar[str] = "preferences"
-    about: ClassVar[str] = "leaves out tools that this user rated badly on similar requests; calls no model by default"
+    about: ClassVar[str] = "leaves out tools that this user rated badly on similar requests; calls no model"
     scope: Scope = "turn"
     place: ClassVar[Place] = "around"
 
@@ -82,7 +79,6 @@ class Preferences(Step[Entries]):
         *,
         how: How = "leave_out",
         domain_of: DomainOf | None = None,
-        model: BaseChatModel | None = None,
         policy: RecallPolicy | None = None,
         keep: Iterable[str] = (),
     ) -> None:
@@ -91,30 +87,24 @@ class Preferences(Step[Entries]):
             raise ConfigurationError(f"how is one of {', '.join(map(repr, get_args(How)))}, not {how!r}.")
         if domain_of is not None and not callable(domain_of):
             raise ConfigurationError(f"domain_of is a function from a tool's name, not {type(domain_of).__name__}.")
-        if model is not None and not isinstance(model, BaseChatModel):
-            raise ConfigurationError(f"model is a chat model, not {type(model).__name__}.")
-        if policy is not None and not isinstance(policy, RecallPolicy):
-            raise ConfigurationError(f"policy is a RecallPolicy, not {type(policy).__name__}.")
         self.how, self.domain_of = how, domain_of
         self.keep = frozenset(names_given("keep", keep))
         self.tools_given = None if tools is None else tuple(read_tools(tools))
-        self._options: dict[str, Any] = {"domain_of": domain_of, "model": model, "policy": policy}
+        self._policy = checked(policy)
 
     def has_looked(self, state: Any, *, messages_key: str = "messages") -> bool:
-        """Whether the state says what is left out in this user turn."""
+        """Return True if the state says what is left out in this user turn."""
         return left_out_now(state, messages_key=messages_key) is not None
 
-    def look(self, call: Call) -> Asking[list[Preference]]:
-        """What the user likes and avoids; the model is asked if there is one."""
+    def look(self, call: Call) -> list[Preference]:
+        """Return what the user likes and avoids."""
         if not self._names(call):
             return []
-        found = yield from self.method.asking_preferences(
-            call.messages, user_id=call.user_id, settle=False, **self._options
-        )
-        return found
+        how: dict[str, Any] = {"policy": self._policy, "domain_of": self.domain_of, "settle": False}
+        return self.method.preferences(call.messages, user_id=call.user_id, **how)
 
     def say(self, call: Call, found: Sequence[Preference]) -> Said:
-        """The tools that go, among those that this call offers; something is always left."""
+        """Return the tools to leave out, among those that this call offers; something is always left."""
         names, text = self._names(call), ""
         if not names:
             return Said()
@@ -154,7 +144,7 @@ class Reflection(Step[Entries]):
         self._verdict, self._wait = verdict, wait
 
     def over(self, call: Call) -> Said:
-        """The run is over: learns the rest of it and keeps it, with the verdict if there is one."""
+        """Learn the rest of the run and keep it, with the verdict if there is one."""
         score = None
         if self._verdict is not None:
             try:
@@ -172,10 +162,10 @@ class Reflection(Step[Entries]):
         return Said(event={"score": score, "learned_turns": new}, notes=notes)
 
     def broke(self, call: Call, error: Exception, failed_call: str | None) -> None:
-        """The run has its entry with what was done so far, and with the kind of the error: its text may quote somebody.
+        """Keep the run with what was done so far, and with the kind of the error: its text may quote somebody.
 
-        Reported again, it replaces itself; the run's end takes its place if the thread is resumed. Nothing is learned
-        that was not learned as it happened: calls that are pending may be executed then.
+        The run's end replaces it if the thread is resumed. Nothing is learned that was not learned as it happened:
+        calls that are pending may be executed then.
         """
         core = self.core
         messages = call.messages if failed_call is None else call.after_failure(failed_call)

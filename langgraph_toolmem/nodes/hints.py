@@ -12,8 +12,8 @@ from langgraph_toolmem.atoms.settings import BUDGET as PLANNING_BUDGET
 from langgraph_toolmem.atoms.settings import SGASettings, When
 from langgraph_toolmem.atoms.step import PlanHints
 from langgraph_toolmem.entries import Entries
-from langgraph_toolmem.entries.guide import DomainOf
 from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries.preferences import DomainOf
 from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.entries.steps import How, Preferences, Recall
 from langgraph_toolmem.memory import ToolMemory
@@ -35,9 +35,9 @@ T = TypeVar("T")
 class MemoryRecall(StepNode):
     """Puts past runs with similar requests into the private hint state, for every model call of the user's turn.
 
-    As many as are worth it, often none; those that went well and those that went wrong apart, the latter with their
-    critique. Stands anywhere before the model, in the loop or in front of it: it looks once per user turn. The
-    model's node reads the hint with `memory_prompt`::
+    As many as are worth it, often none; each says how it went (the failed ones with their critique) or that nobody
+    judged it. Calls that may change something are shown without their values. Stands anywhere before the model, in the
+    loop or in front of it: it looks once per user turn. The model's node reads the hint with `memory_prompt`::
 
         builder = StateGraph(MemoryState)
         builder.add_node("recall", MemoryRecall(memory))
@@ -50,7 +50,6 @@ class MemoryRecall(StepNode):
         memory: the memory.
         policy: how many runs are worth showing; the memory's own if None.
         budget: tokens at most (a quarter of the text's length in UTF-8 is counted).
-        unjudged: show runs that nobody judged too.
         messages_key: key of the messages in the host's state.
         name: of the node in traces.
 
@@ -64,12 +63,11 @@ class MemoryRecall(StepNode):
         *,
         policy: RecallPolicy | None = None,
         budget: int = BUDGET,
-        unjudged: bool = False,
         messages_key: str = "messages",
         name: str | None = None,
     ) -> None:
         method = method_of(memory, Entries, "MemoryRecall")
-        step = Recall(method, policy=policy, budget=budget, unjudged=unjudged)
+        step = Recall(method, policy=policy, budget=budget)
         super().__init__(step, messages_key=messages_key, name=name)
 
 
@@ -193,8 +191,8 @@ class PreferenceGuide(StepNode):
         ...
         model.bind_tools(guided_tools(state, tools)).invoke(state["messages"])
 
-    Without a model the ratings are counted; see `langgraph_toolmem.entries.guide` for the rules: at least two ratings,
-    and something has to be left. In an agent, tools of the provider without a name, the memory's own, tools of a
+    The ratings are counted; see `langgraph_toolmem.entries.preferences` for the rules: at least two ratings, and
+    something has to be left. In an agent, tools of the provider without a name, the memory's own, tools of a
     structured answer and one that the request insists on stay.
 
     Args:
@@ -203,8 +201,6 @@ class PreferenceGuide(StepNode):
         how: "leave_out": what is avoided is left out. "tell": nothing is left out, and a hint for `memory_prompt`
             says what the user likes and avoids. "both".
         domain_of: the domain of a tool, such as `tool_prefix`; without it only tools are looked at.
-        model: reads the ratings and says in words what is preferred (one call per user turn); they are counted if
-            None.
         policy: which requests are alike; the memory's own if None.
         keep: names of tools that are never left out.
         messages_key: key of the messages in the host's state.
@@ -221,14 +217,13 @@ class PreferenceGuide(StepNode):
         *,
         how: How = "leave_out",
         domain_of: DomainOf | None = None,
-        model: BaseChatModel | None = None,
         policy: RecallPolicy | None = None,
         keep: Iterable[str] = (),
         messages_key: str = "messages",
         name: str | None = None,
     ) -> None:
         method = method_of(memory, Entries, "PreferenceGuide")
-        step = Preferences(method, tools, how=how, domain_of=domain_of, model=model, policy=policy, keep=keep)
+        step = Preferences(method, tools, how=how, domain_of=domain_of, policy=policy, keep=keep)
         super().__init__(step, messages_key=messages_key, name=name)
 
     def update(self, call: Call, said: Said) -> Any:

@@ -414,8 +414,8 @@ def test_only_runs_labelled_successful_teach(tmp_path: Path) -> None:
     found = answer("import", file, "--memory", folder)
     assert (found["teaching"], found["unlabelled"], found["stored"], found["atom_steps"]) == (0, 1, 0, 0)
     assert {(each.query[-6:], each.score, each.made_by) for each in entries(folder)} == {
-        ("topic1", 0.0, "import"),
-        ("topic2", None, "import"),
+        ("topic1", 0.0, "run"),
+        ("topic2", None, "run"),
     }
     assert answer("import", file, "--memory", folder, "--unlabelled", 0.3)["stored"] == 2
 

@@ -27,7 +27,6 @@ from langchain.agents.middleware import (
     ToolRetryMiddleware,
 )
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.runnables import Runnable, RunnableLambda
 from langgraph.types import Command, interrupt
 from mailroom import ADVICE, CAREFUL, CARELESS, HEAD, REQUEST, MailRoom, critic, past, script, teach
 from parcels import NAMES, ParcelDesk, calling, dislike_fast, offered_in, past_run, rate, request
@@ -36,7 +35,7 @@ from shells import App, agent_of, graph_of
 
 from langgraph_toolmem import Entries, RecallPolicy, ToolMemory
 from langgraph_toolmem.entries.entry import Entry
-from langgraph_toolmem.entries.preferences import SaidPreference, SaidPreferences, tool_prefix
+from langgraph_toolmem.entries.preferences import tool_prefix
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import MemoryRecall, PreferenceGuide, ReflectionWriter, guided_tools
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
@@ -104,21 +103,20 @@ async def test_the_first_call_of_a_turn_gets_all_and_later_ones_a_short_form(mem
     assert all(each["verdict"] == "failed" and 0 < each["score"] <= 1 for each in told[0]["entries"])
 
 
-async def test_budget_policy_and_unjudged_runs_are_settings_of_the_step() -> None:
+async def test_budget_and_policy_are_settings_of_the_step_and_unjudged_runs_are_shown_as_such() -> None:
     with ToolMemory.ephemeral(methods=[Entries()]) as memory:
         for name, said in (("Ann", "wrong person"), ("Ben", "too late"), ("Cleo", "the text was empty")):
             memory.finish(past(name), thread_id=name, success=False, comment=said)
         memory.finish(past("Dora"), thread_id="unjudged", wait=True)
         for options, shown, unjudged in (
-            ({"policy": RecallPolicy(kind="fixed", n=1)}, 1, 0),
-            ({"policy": RecallPolicy(kind="fixed", n=2), "budget": 80}, 1, 0),
-            ({"unjudged": True}, 4, 1),
-            ({}, 3, 0),
+            ({"policy": RecallPolicy(least=0, max_n=1)}, 1, 0),
+            ({"policy": RecallPolicy(least=0, max_n=2), "budget": 40}, 1, 0),
+            ({}, 4, 1),
         ):
             app = graph_of(memory, MailRoom(), script, MemoryRecall(memory, **options))
             await app.ask(ZOE, thread=repr(options))
-            assert app.hints()[0].count("Request: ") == shown, options
-            assert app.hints()[0].count("nobody said how they went") == unjudged
+            assert app.hints()[0].count(" Calls: ") == shown, options
+            assert app.hints()[0].count("(not judged)") == unjudged
             assert tokens_in(app.hints()[0]) <= options.get("budget", MOST) + tokens_in(FRAME)
 
 
@@ -549,7 +547,7 @@ DICTS = [{"type": "function", "function": {"name": name, "description": name}} f
 
 
 async def test_which_tools_stay(rated: ToolMemory, desk: ParcelDesk) -> None:
-    strict = RecallPolicy(kind="fixed", n=1)
+    strict = RecallPolicy(least=0, max_n=1)
     search: dict[str, Any] = {"type": "web_search"}
     for tools, options, offered in (
         (desk.tools, {}, LEFT),
@@ -592,43 +590,14 @@ async def test_a_tool_that_the_request_insists_on_stays(rated: ToolMemory, desk:
 async def test_the_model_may_be_told_instead(rated: ToolMemory, desk: ParcelDesk) -> None:
     rate(rated, True, "cheap_courier")
     for how, offered, told in (
-        ("tell", ALL, ["prefer cheap_courier", "avoid fast_courier"]),
-        ("both", LEFT, ["prefer cheap_courier"]),
+        ("tell", ALL, ["cheap_courier: rated well", "fast_courier: rated badly"]),
+        ("both", LEFT, ["cheap_courier: rated well"]),
         ("leave_out", LEFT, []),
     ):
         app = guided(rated, desk, how=how)
         await app.ask(PARCEL)
         assert offers(app) == [offered], how
-        assert re.findall(r"^- (\w+ \w+):", app.hints()[0], re.MULTILINE) == told
-
-
-class Reader(ScriptedChatModel):
-    """Reads ratings: says what it was told to say."""
-
-    said: list[SaidPreference] = []  # noqa: RUF012 - a pydantic field
-    asked: list[str] = []  # noqa: RUF012
-
-    def with_structured_output(self, schema: Any, **options: Any) -> Runnable[Any, Any]:
-        assert schema is SaidPreferences
-
-        def answer(messages: list[Any]) -> SaidPreferences:
-            self.asked.append(messages[-1].text)
-            return SaidPreferences(preferences=self.said)
-
-        return RunnableLambda(answer)
-
-
-async def test_a_model_may_read_the_ratings_and_then_the_counts_say_nothing(
-    rated: ToolMemory, desk: ParcelDesk
-) -> None:
-    said = SaidPreference(kind="tool", name="fast_courier", liked=False, runs=[1, 2], text="Finds it dear.")
-    for preferences, offered in (([said], LEFT), ([], ALL)):
-        reader = Reader(script=[], said=preferences, asked=[])
-        app = guided(rated, desk, parcel_script, model=reader)
-        [event] = await app.events(PARCEL, "sync", "preferences")
-        assert offers(app) == [offered] * 3
-        assert len(reader.asked) == 1
-        assert [*event["left_out"]] == ["fast_courier"][: len(preferences)]
+        assert re.findall(r"^- (\w+: rated \w+)", app.hints()[0], re.MULTILINE) == told
 
 
 async def test_the_summary_tool_stays(desk: ParcelDesk) -> None:

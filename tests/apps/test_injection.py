@@ -34,7 +34,7 @@ def hostile(number: int) -> str:
 
 def hints(memory: ToolMemory, asked: str, user_id: str | None = None) -> str:
     steps: list[Any] = [
-        Recall(memory.entries, policy=RecallPolicy(kind="fixed", n=4), unjudged=True),
+        Recall(memory.entries, policy=RecallPolicy(least=0, max_n=4)),
         Suggest(memory.sit),
         PlanHints(memory.atoms),
     ]

@@ -11,7 +11,6 @@ import pytest
 
 from benchmarks import recall as bench
 from benchmarks.recall_data import SETS, Request, Split, f1, held_out, split
-from benchmarks.recall_fit import logistic
 from benchmarks.replay import DATA
 
 
@@ -54,7 +53,7 @@ def test_logistic_regression_finds_what_it_was_drawn_from():
     draw = np.random.default_rng(0)
     x = draw.normal(size=(4000, 2))
     y = (draw.random(4000) < 1 / (1 + np.exp(-(2 * x[:, 0] - x[:, 1] + 0.5)))).astype(float)
-    assert logistic(x, y, np.full(4000, 1 / 4000)) == pytest.approx([2, -1, 0.5], abs=0.2)
+    assert bench.logistic(x, y, np.full(4000, 1 / 4000)) == pytest.approx([2, -1, 0.5], abs=0.2)
 
 
 def test_the_command_runs_on_a_small_set(tmp_path, capsys):
@@ -87,5 +86,5 @@ def test_the_target_holds_on_one_split_of_recorded_runs():
         (f1(chosen, made.relevant(query)), held_out(query.group))
         for query, chosen in zip(made.queries, recalled, strict=True)
     ]
-    assert fmean(f for f, _ in figures) >= 0.72
-    assert fmean(f for f, left_out in figures if left_out) >= 0.72
+    assert fmean(f for f, _ in figures) >= 0.78
+    assert fmean(f for f, left_out in figures if left_out) >= 0.78

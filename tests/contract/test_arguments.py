@@ -15,6 +15,7 @@ from desk import Desk, script
 from langchain.agents.middleware import TodoListMiddleware
 from langchain_core.language_models import FakeListChatModel
 from langchain_openai import ChatOpenAI
+from langgraph.store.memory import InMemoryStore
 
 from langgraph_toolmem import (
     SIT,
@@ -217,7 +218,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             NO_MEMORY,
             *each("how", "softly"),
             *each("domain_of", "calendar"),
-            *each("model", "openai:x"),
             *each("policy", 3),
             *each("keep", "fast_courier", [3], None),
             ({"tools": [3]}, "tool"),
@@ -225,7 +225,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
     ),
     "MemoryRecall": (
         of_memory(MemoryRecall),
-        [NO_MEMORY, *each("budget", 0, 1.5, True), *each("policy", "paper"), *each("unjudged", 1)],
+        [NO_MEMORY, *each("budget", 0, 1.5, True), *each("policy", "paper")],
     ),
     "ReflectionWriter": (of_memory(ReflectionWriter), [*each("verdict", True, 1), *each("wait", "yes", None)]),
     "SGAPlanner": (
@@ -276,32 +276,21 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             *each("max_n", 0, True),
             *each("radius", 0),
             *each("peak", 0),
-            *each("n", -1),
-            *each("fallback", 1.5),
-            *each("caution", 0, NAN),
             *each("prominence", -1),
-            *each("offset", 1),
-            *each("least", 1.1),
+            *each("least", 1.1, NAN),
         ],
     ),
-    "RecallPolicy.from_dict": (plain(RecallPolicy.from_dict), [({"plain": {"k": 3}}, "no field 'k'")]),
     "entries.recall": (
         called(lambda m: m.entries.recall, query="x"),
-        [*each("query", 3), *each("k", 0), *each("policy", "paper")],
+        [*each("query", 3), *each("policy", "paper")],
     ),
     "entries.recollect": (
         lambda memory: memory.entries.recollect,
         [({"messages": [3]}, "messages[0]", MessageError)],
     ),
     "EntryBaseStore": (
-        of_memory(EntryBaseStore),
-        [
-            NO_MEMORY,
-            ({"namespace": ("memories", "{org}")}, "at most one place"),
-            ({"namespace": ("{user_id}", "{langgraph_user_id}")}, "at most one place"),
-            *each("namespace", (), ("a", "")),
-            *each("user_id", "", "{x}", 3),
-        ],
+        of_memory(EntryBaseStore, inner=InMemoryStore()),
+        [NO_MEMORY, *each("namespace", (), ("a", "")), ({"inner": 3}, "inner is a LangGraph store")],
     ),
     # --- sit ---
     "SIT": (method(SIT), [({"policy": True}, "SITPolicy")]),

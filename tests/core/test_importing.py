@@ -175,9 +175,9 @@ def test_runs_are_kept_for_recall_once_whatever_is_imported_again():
             assert memory.import_runs(runs)["entries"] == 3
         entries = entries_of(memory)
         assert {(each.query, each.score, each.made_by) for each in entries} == {
-            ("Delete n1", 1.0, "import"),
-            ("Delete n2", 0.0, "import"),
-            ("Delete n3", None, "import"),
+            ("Delete n1", 1.0, "run"),
+            ("Delete n2", 0.0, "run"),
+            ("Delete n3", None, "run"),
         }
         assert memory.report()["entries"]["kept"] == 3
         assert memory.entries.recall("Delete n2", user_id="bob") == []

@@ -238,16 +238,16 @@ def test_without_a_critic_nothing_is_asked_and_jobs_for_one_wait(opens: Opens, c
     without.write(entry("ben", score=0.0, comment="not him"))
     assert work(without.jobs) is None
     assert without.jobs.flush(timeout=1)
-    without.keeping.import_runs(HERE, [], "import")
+    without.keeping.import_runs(HERE, [])
     assert pending(without.queue) == 1  # ann's, for who has a critic
     later = opens(critic)
-    later.keeping.import_runs(HERE, [], "import")  # takes those too that have no critique yet
+    later.keeping.import_runs(HERE, [])  # takes those too that have no critique yet
     assert pending(later.queue) == 2  # ben's is new
     clock.seconds += 2
     work(later.jobs)
     assert sorted(critic.asked) == ["find ann", "find ann", "find ben"]
     assert all(each.critique for each in later.kept())
-    later.keeping.import_runs(HERE, [], "import")
+    later.keeping.import_runs(HERE, [])
     assert pending(later.queue) == 0
 
 

@@ -46,7 +46,7 @@ class Own(Method):
         (lambda _: InertiaPolicy(shadw=True), "InertiaPolicy has no option 'shadw'; did you mean 'shadow'?"),
         (lambda _: Bound(min_precison=1), "Bound has no option 'min_precison'; did you mean 'min_precision'?"),
         (lambda _: Prefetch(xyz=1), "Prefetch has no option 'xyz'; its options: at_most"),
-        (lambda _: RecallPolicy.from_dict({"kin": "gap"}), "RecallPolicy has no field 'kin'; did you mean 'kind'?"),
+        (lambda _: RecallPolicy(kin="paper"), "RecallPolicy has no option 'kin'; did you mean 'kind'?"),
         (lambda m: tool_memory_middleware(m, recal=1), "tool_memory_middleware has no option 'recal'; did you"),
         (lambda m: ToolMemoryMiddleware(m, recal=1), "ToolMemoryMiddleware has no option 'recal'; did you"),
         (lambda m: tool_memory_middleware(m, inside=[[]]), "inside[0] is a list; write a star"),

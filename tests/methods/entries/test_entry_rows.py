@@ -11,13 +11,12 @@ from kept import give_records
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import Entries, ToolMemory
-from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
-from langgraph_toolmem.entries.rows import JUDGED, UNJUDGED, EntryKind, hurts, judge, keep, set_critique
+from langgraph_toolmem.entries.keeping import JUDGED, UNJUDGED, EntryKind, hurts
 
 ME = User(None, None, ("toolmem",))
 
@@ -68,7 +67,7 @@ def test_an_entry_is_kept_whole(rows: Rows[Entry]) -> None:
     full = entry("1", user="u", time=5.0, score=0.0, comment="bad", left_out=2, truncated=True, made_by="bootstrap")
     full = replace(full, critique="c", critique_of=full.verdict, blamed="find")
     bare = entry("2", calls=(), score=None)
-    assert keep(rows, [full, bare], ME) == [full, bare]
+    assert rows.put([full, bare], ME) == [full, bare]
     assert (list(rows.all(ME)), rows.get([bare.id, "nobody", full.id], ME)) == ([full, bare], [bare, full])
 
 
@@ -76,19 +75,19 @@ def test_the_same_run_again_changes_nothing_and_embeds_nothing() -> None:
     embeddings = Axes()
     with ToolMemory.ephemeral(methods=[Entries()], embeddings=embeddings) as memory:
         rows, first = memory.entries.rows, entry("1", "ab", time=5.0)
-        keep(rows, [first], ME)
+        rows.put([first], ME)
         version = rows.written(ME)
         embeddings.asked.clear()
-        assert keep(rows, [replace(first, time=9.0)], ME) == [first]
-        assert keep(rows, [first, first], ME) == [first, first]
+        assert rows.put([replace(first, time=9.0)], ME) == [first]
+        assert rows.put([first, first], ME) == [first, first]
         assert (rows.written(ME), rows.count(ME)) == (version, 1)
-        [judged] = keep(rows, [replace(first, score=0.0, comment="no")], ME)
+        [judged] = rows.put([replace(first, score=0.0, comment="no")], ME)
         assert judged is not None
         assert judged.failed
         assert embeddings.asked == []  # a verdict changes no text
         assert [near.id for near in rows.near([1.0, 1.0, 0.0, 0.0], ME, part=JUDGED)] == [first.id]
         assert rows.near([1.0, 1.0, 0.0, 0.0], ME, part=UNJUDGED) == []
-        assert keep(rows, [replace(first, query="cd")], ME) == [replace(judged, query="cd")]
+        assert rows.put([replace(first, query="cd")], ME) == [replace(judged, query="cd")]
         assert embeddings.asked == ["cd"]
         [near] = rows.near("d", ME, part=JUDGED)
         assert near.similarity == pytest.approx(0.5**0.5, abs=1e-5)
@@ -97,60 +96,21 @@ def test_the_same_run_again_changes_nothing_and_embeds_nothing() -> None:
 def test_two_reports_of_a_run_in_one_go_are_one_entry(rows: Rows[Entry]) -> None:
     one = entry("1")
     more = replace(one, calls=(*one.calls, EntryCall("mail", {}, "ok")), score=0.0)
-    keep(rows, [one, more, one], ME)
+    rows.put([one, more, one], ME)
     assert [(len(each.calls), each.score) for each in rows.all(ME)] == [(1, 0.0)]
 
 
 def test_a_run_of_another_user_is_not_overwritten(rows: Rows[Entry], caplog: pytest.LogCaptureFixture) -> None:
     mine = entry("1", user="u", score=1.0)
-    keep(rows, [mine], ME)
-    assert keep(rows, [replace(mine, user="v", score=0.0)], ME) == [None]
+    rows.put([mine], ME)
+    assert rows.put([replace(mine, user="v", score=0.0)], ME) == [None]
     assert list(rows.all(ME)) == [mine]
     assert "two users" in caplog.text
 
 
-def test_an_id_that_is_not_the_runs_is_refused(rows: Rows[Entry]) -> None:
-    with pytest.raises(InputError, match="entry_id"):
-        keep(rows, [replace(entry("1"), id="x")], ME)
-    with pytest.raises(InputError, match="entry_id"):
-        keep(rows, [replace(entry("1"), id=entry_id(""), run="")], ME)
-
-
 def test_lone_surrogates_are_survived(rows: Rows[Entry]) -> None:
-    keep(rows, [entry("1", "find \ud800", score=0.0, comment="\udfff")], ME)
+    rows.put([entry("1", "find \ud800", score=0.0, comment="\udfff")], ME)
     assert [each.query for each in rows.all(ME)] == ["find ?"]
-    assert judge(rows, digest("run", "1"), 0.0, "\udfff again", ME) is not None
-
-
-def test_a_later_verdict_and_critique_replace(rows: Rows[Entry]) -> None:
-    keep(rows, [entry("1")], ME)
-    run, key = digest("run", "1"), entry("1").id
-    judged = judge(rows, run, 0.0, " wrong person ", ME)
-    assert judged is not None
-    assert (judged.score, judged.comment, judged.wants_critique) == (0.0, "wrong person", True)
-    assert set_critique(rows, key, "first", ME, of="another verdict") is None
-    set_critique(rows, key, "first", ME, of=judged.verdict)
-    kept = set_critique(rows, key, "second", ME, of=judged.verdict, blamed="find")
-    assert kept is not None
-    assert (kept.critique, kept.blamed, kept.wants_critique) == ("second", "find", False)
-    assert list(rows.all(ME)) == [kept]
-    well = judge(rows, run, 1.0, None, ME)
-    assert well is not None
-    assert (well.critique, well.blamed) == ("", "")
-    assert set_critique(rows, key, "late", ME, of=judged.verdict) is None
-    assert list(rows.all(ME)) == [well]
-    assert judge(rows, digest("run", "2"), 0.0, None, ME) is None
-    assert set_critique(rows, "nobody", "c", ME, of="v") is None
-    with pytest.raises(InputError, match="score"):
-        judge(rows, run, 2.0, None, ME)
-
-
-def test_a_critic_without_a_word_is_not_asked_again(rows: Rows[Entry]) -> None:
-    [failed] = keep(rows, [entry("1", score=0.0)], ME)
-    assert failed is not None
-    kept = set_critique(rows, failed.id, "", ME, of=failed.verdict)
-    assert kept is not None
-    assert not kept.wants_critique
 
 
 @pytest.mark.parametrize(
@@ -174,7 +134,7 @@ def test_when_an_entry_hurts(helped: int, hurt: int, usual: float, retired: bool
 
 def test_an_entry_that_hurts_is_retired_and_stays_so(rows: Rows[Entry], credit: Callable[..., None]) -> None:
     bad, good = entry("1", score=1.0), entry("2", score=1.0)
-    keep(rows, [bad, good], ME)
+    rows.put([bad, good], ME)
     credit(good.id, helped=20)
     for _ in range(6):
         assert bad.id in {each.id for each in rows.all(ME)}
@@ -183,15 +143,14 @@ def test_an_entry_that_hurts_is_retired_and_stays_so(rows: Rows[Entry], credit: 
         {each.id for each in rows.all(ME)} == {near.id for near in rows.near("find ann", ME, part=JUDGED)} == ids("2")
     )
     assert {each.id for each in rows.all(ME, retired=True)} == ids("1", "2")
-    keep(rows, [bad], ME)
+    rows.put([bad], ME)
     [kept] = rows.get([bad.id], ME)
     assert (kept.retired, kept.recalled, kept.hurt) == (True, 6, 6)
-    assert judge(rows, kept.run, 0.0, None, ME) is not None
 
 
 def test_what_hurts_everybody_retires_nobody(rows: Rows[Entry], credit: Callable[..., None]) -> None:
     entries = [entry(str(number)) for number in range(4)]
-    keep(rows, entries, ME)
+    rows.put(entries, ME)
     for each in entries[:3]:
         credit(each.id, hurt=12)
     assert len(list(rows.all(ME))) == 4
@@ -204,18 +163,18 @@ def test_the_least_useful_go_when_there_is_no_room(
     rows: Rows[Entry], credit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(EntryKind, "most", 4)
-    keep(rows, [entry("judged", score=0.0, time=1), entry("old", time=2), entry("useful", time=3)], ME)
+    rows.put([entry("judged", score=0.0, time=1), entry("old", time=2), entry("useful", time=3)], ME)
     credit(entry("useful").id, shown=3, helped=3)
-    keep(rows, [entry("hurting", time=4, score=1.0)], ME)
+    rows.put([entry("hurting", time=4, score=1.0)], ME)
     credit(entry("hurting").id, hurt=6)
-    keep(rows, [entry("new", time=5)], ME)
+    rows.put([entry("new", time=5)], ME)
     assert {each.id for each in rows.all(ME, retired=True)} == ids("judged", "old", "useful", "new")
-    keep(rows, [entry("newer", time=6)], ME)
+    rows.put([entry("newer", time=6)], ME)
     assert {each.id for each in rows.all(ME)} == ids("judged", "useful", "new", "newer")
 
 
 def test_a_user_is_forgotten_and_a_run_is(rows: Rows[Entry]) -> None:
-    keep(rows, [entry("1", user="u"), entry("2", user="v"), entry("3", user="u")], ME)
+    rows.put([entry("1", user="u"), entry("2", user="v"), entry("3", user="u")], ME)
     assert (rows.forget_of("u", ME), rows.forget_of("u", ME)) == (2, 0)
     assert [each.user for each in rows.all(ME)] == ["v"]
     assert rows.forget_of(entry("2").run, ME) == 1

@@ -9,8 +9,7 @@ import pytest
 
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.entry import Entry, EntryCall
-from langgraph_toolmem.entries.groups import grouped
-from langgraph_toolmem.entries.recollection import RecalledEntry
+from langgraph_toolmem.entries.recall import RecalledEntry, grouped
 
 ADDRESS, EVENING = "not the old address but the new one", "far too late in the evening"
 
@@ -24,7 +23,7 @@ def run(key: str, score: float | None = 0.0, tool: str = "send", **said: Any) ->
     [
         ([run("a"), run("b"), run("c")], [["a", "b", "c"]]),
         ([run("a", 1.0), run("b", 1.0), run("c", 0.0)], [["a", "b"], ["c"]]),
-        ([run("a", None), run("b", None)], [["a"], ["b"]]),
+        ([run("a", None), run("b", None), run("c", None, comment=EVENING)], [["c", "a", "b"]]),
         ([run("a"), run("b", tool="other")], [["a"], ["b"]]),
         ([run("a"), run("b", user="ann")], [["a"], ["b"]]),
         ([run("a", comment=ADDRESS), run("b", comment=EVENING), run("c", comment=ADDRESS)], [["a", "c"], ["b"]]),
@@ -36,7 +35,7 @@ def run(key: str, score: float | None = 0.0, tool: str = "send", **said: Any) ->
 )
 def test_which_runs_say_the_same_and_which_stands_for_them(entries: list[Entry], groups: list[list[str]]) -> None:
     found = [RecalledEntry(entry, 1 - place / 10, "") for place, entry in enumerate(entries)]
-    assert [[each.entry.id, *each.others] for each in grouped(found)] == groups
+    assert [[each.entry.id, *(other.id for other in each.others)] for each in grouped(found)] == groups
     assert [each.score for each in grouped(found)] == sorted((each.score for each in grouped(found)), reverse=True)
 
 

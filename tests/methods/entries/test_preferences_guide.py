@@ -11,8 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
-from langgraph_toolmem.entries.guide import MAX_LINES, guide, to_event, to_prompt
-from langgraph_toolmem.entries.preferences import Preference, preferences, tool_prefix
+from langgraph_toolmem.entries.preferences import (
+    HEAD,
+    MAX_LINES,
+    Preference,
+    guide,
+    preferences,
+    to_event,
+    to_prompt,
+    tool_prefix,
+)
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 
 OFFERED = ("fast", "slow", "mail")
@@ -189,9 +197,9 @@ def test_the_rules_hold_whatever_was_rated(
 def test_a_prompt_tells_what_is_liked_and_avoided() -> None:
     found = preferences(runs((BAD, "fast"), (BAD, "fast"), (BAD, "fast"), (GOOD, "slow"), (GOOD, "slow")))
     assert to_prompt(found, OFFERED).splitlines() == [
-        "How this user rated tools on similar past requests (a preference only: call what the request needs):",
-        "- avoid fast: rated badly in 3 similar runs, well in none.",
-        "- prefer slow: rated well in 2 similar runs, badly in none.",
+        HEAD,
+        "- fast: rated badly in 3 similar runs, well in none.",
+        "- slow: rated well in 2 similar runs, badly in none.",
     ]
     assert "fast" not in to_prompt(found, OFFERED, left_out=["fast"])
     assert to_prompt(found, ["mail"]) == ""
@@ -201,19 +209,17 @@ def test_a_prompt_tells_what_is_liked_and_avoided() -> None:
 
 def test_a_prompt_tells_of_domains_only_where_they_are_offered() -> None:
     found = preferences(runs((BAD, "cal.find"), (BAD, "cal.make")), domain_of=tool_prefix)
-    line = "- avoid cal (all of its tools): rated badly in 2 similar runs, well in none (group cal)."
+    line = "- cal: rated badly in 2 similar runs, well in none (group cal)."
     assert to_prompt(found, DOMAINS, domain_of=tool_prefix).splitlines()[1:] == [line]
     assert to_prompt(found, ["mail.send"], domain_of=tool_prefix) == ""
     assert to_prompt(found, DOMAINS) == ""
 
 
-def test_a_prompt_is_short_and_says_what_a_model_said() -> None:
+def test_a_prompt_is_short() -> None:
     many = [Preference("tool", f"t{i}", True, 2 + i, 0, ()) for i in range(20)]
     lines = to_prompt(many, [f"t{i}" for i in range(20)]).splitlines()
     assert len(lines) == 1 + MAX_LINES
-    assert lines[1].startswith("- prefer t19:")
-    said = Preference("tool", "slow", True, 2, 0, ("1", "2"), 'Likes it "slow"')
-    assert r'badly in none; in words: "Likes it \"slow\"".' in to_prompt([said], OFFERED)
+    assert lines[1].startswith("- t19:")
 
 
 def test_an_event_is_plain_values() -> None:

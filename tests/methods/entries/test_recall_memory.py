@@ -23,12 +23,13 @@ from langgraph_toolmem.core import rows as core_rows
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry
-from langgraph_toolmem.entries.recollection import Recollection
+from langgraph_toolmem.entries.recall import MAX_SAME, Recollection
 from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.stores.vectors import VectorStore
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 PER_USER = ("toolmem", "{user_id}")
+ONE = RecallPolicy(max_n=1)
 ODD_USERS = ["ann@example.org", "a/b", "a", "ä|ß", "../up", "x" * 300, "A"]
 
 
@@ -116,7 +117,7 @@ def test_that_no_tool_was_called_may_turn_out_wrong() -> None:
     with ToolMemory.ephemeral(methods=[Entries()]) as memory:
         memory.finish([h.user("send a mail to Ann"), h.words("I cannot do that.")], thread_id="1")
         memory.feedback("1", score=0.0, comment="You can.", wait=True)
-        (found,) = memory.entries.recollect(asking("Bob")).failed
+        (found,) = memory.entries.recollect(asking("Bob")).entries
         assert (found.entry.calls, found.entry.comment) == ((), "You can.")
 
 
@@ -128,7 +129,7 @@ def test_recorded_runs_become_entries_in_one_go(tmp_path: Path) -> None:
     with ToolMemory(tmp_path, methods=[Entries()]) as memory:
         assert memory.import_runs(runs)["entries"] == memory.import_runs(runs)["entries"] == 7
         assert len(memory.entries.recall("send a mail to Bob")) == 7
-        assert {entry.made_by for entry in memory.entries.recall("send a mail to Bob")} == {"import"}
+        assert {entry.made_by for entry in memory.entries.recall("send a mail to Bob")} == {"run"}
         assert memory.report()["entries"]["kept"] == 7
         memory.feedback("r0", score=1.0)
         assert sum(entry.good for entry in memory.entries.recall("send a mail to Bob")) == 4
@@ -187,27 +188,26 @@ async def test_a_chat_model_writes_critiques() -> None:
 # --- recalling ---
 
 
-def test_a_run_is_not_recalled_for_itself_and_unjudged_ones_only_when_asked_for() -> None:
+def test_a_run_is_not_recalled_for_itself_and_unjudged_ones_come_last() -> None:
     with ToolMemory.ephemeral(methods=[Entries()]) as memory:
         memory.finish(mail("Ann"), thread_id="1", success=True)
         memory.finish(mail("Bob"), thread_id="2")
         memory.flush()
-        assert shown(memory.entries.recollect(mail("Ann")[:1], thread_id="1")) == set()
-        assert shown(memory.entries.recollect(asking("Cid"), thread_id="3")) == {"send a mail to Ann"}
-        everything = memory.entries.recollect(asking("Cid"), thread_id="3", unjudged=True)
-        assert shown(everything) == {"send a mail to Ann", "send a mail to Bob"}
-        assert [each.entry.query for each in everything.unjudged] == ["send a mail to Bob"]
-        assert [each.entry.query for each in everything.good] == ["send a mail to Ann"]
-        assert everything.failed == ()
+        assert shown(memory.entries.recollect(mail("Ann")[:1], thread_id="1")) == {"send a mail to Bob"}
+        trimmed = memory.entries.recollect(asking("Cid"), thread_id="1")
+        assert shown(trimmed) == {"send a mail to Bob"}
+        everything = memory.entries.recollect(asking("Cid"), thread_id="3").entries
+        assert [(each.entry.query, each.entry.score) for each in everything] == [
+            ("send a mail to Ann", 1.0), ("send a mail to Bob", None),
+        ]  # fmt: skip
         assert memory.entries.recollect([h.words("hello")]) == Recollection()
 
 
 def test_the_policy_says_how_many() -> None:
-    with ToolMemory.ephemeral(methods=[Entries(RecallPolicy(kind="fixed", n=2))]) as memory:
+    with ToolMemory.ephemeral(methods=[Entries(RecallPolicy(least=0, max_n=2))]) as memory:
         for i in range(5):
             memory.finish(mail(f"N{i}"), thread_id=f"{i}", success=True)
         assert len(memory.entries.recall("send a mail to Cid")) == 2
-        assert len(memory.entries.recall("send a mail to Cid", k=1)) == 1
         assert len(memory.entries.recall("send a mail to Cid", policy=RecallPolicy(max_n=4))) == 4
 
 
@@ -245,12 +245,12 @@ def test_of_entries_that_say_the_same_the_newest_stands_for_all_and_crowds_nobod
         for number in range(150):
             memory.finish(mail("Ann"), thread_id=f"{number}", success=True)
         memory.finish(mail("Ann"), thread_id="failed", success=False)
-        found = memory.entries.recall("send a mail to Ann", policy=RecallPolicy(kind="fixed", n=3))
+        found = memory.entries.recall("send a mail to Ann", policy=RecallPolicy(least=0, max_n=3))
         assert sorted((each.query, each.good) for each in found) == [
             ("send a mail to Ann", False), ("send a mail to Ann", True), ("send a mail to Bob", True),
         ]  # fmt: skip
         assert {each.run for each in found} >= {episode(name, "send a mail to Ann") for name in ("149", "failed")}
-        assert len(memory.entries.ranked("send a mail to Ann", alike=50)) >= 40
+        assert max(len(each.others) for each in memory.entries.ranked("send a mail to Ann")) == MAX_SAME - 1
 
 
 # --- the record ---
@@ -393,7 +393,7 @@ def test_an_entry_is_read_back_as_it_was_kept(tmp_path: Path) -> None:
                 h.history(h.user(text), h.call("do", {"what": text}), h.words()), thread_id=str(i), success=True
             )
         assert memory.flush(timeout=30)
-        kept = [memory.entries.recall(text, k=1) for text in asked]
+        kept = [memory.entries.recall(text, policy=ONE) for text in asked]
     assert [entry.query for [entry] in kept] == asked
     with ToolMemory(tmp_path, read_only=True) as again:
-        assert [again.entries.recall(text, k=1) for text in asked] == kept
+        assert [again.entries.recall(text, policy=ONE) for text in asked] == kept

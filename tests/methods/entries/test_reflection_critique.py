@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from httpx import AsyncClient
 from langchain_core.messages import AIMessage
 
 from langgraph_toolmem.base.errors import InputError
@@ -13,16 +12,9 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.entries import critique as critiques
 from langgraph_toolmem.entries.critique import Critique, bounded, critique
 from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, EntryCall, entry_id
-from langgraph_toolmem.entries.preferences import (
-    Preference,
-    asking_preferences,
-    avoided,
-    preferences,
-    tool_prefix,
-)
+from langgraph_toolmem.entries.preferences import Preference, preferences, tool_prefix
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
-from langgraph_toolmem.turn.ask import adrive, drive
 
 TOOLS = read_tools(
     [
@@ -206,8 +198,6 @@ def test_only_ratings_of_that_user_and_of_what_was_executed_count() -> None:
     assert preferences([replace(each, score=None) for each in mine]) == []
     blocked = [replace(each, calls=(EntryCall("a", {}, "rejected"), EntryCall("b", {}, "unanswered"))) for each in mine]
     assert preferences(blocked) == []
-    with pytest.raises(InputError, match="least"):
-        preferences(mine, least=0)
 
 
 def test_only_the_tool_that_a_critique_blames_is_rated_badly() -> None:
@@ -217,81 +207,12 @@ def test_only_the_tool_that_a_critique_blames_is_rated_badly() -> None:
     assert named(preferences(unknown)) == {"a": (False, 2, 0), "b": (False, 2, 0)}
 
 
-def test_domains_are_counted_over_their_tools_and_a_liked_tool_stays() -> None:
+def test_domains_are_counted_over_their_tools() -> None:
     entries = [rated("1", "uber.ride", 0.0), rated("2", "uber.eat", 0.0), rated("3", "x", 1.0), rated("4", "x", 1.0)]
     assert named(preferences(entries, domain_of=tool_prefix)) == {"uber": (False, 2, 0), "x": (True, 2, 0)}
-    found = preferences(entries, domain_of=tool_prefix)
-    offered = ["uber.ride", "uber.new", "lyft.ride", "x"]
-    assert avoided(found, offered, tool_prefix) == {"uber.ride", "uber.new"}
-    assert avoided(found, offered, lambda tool: None) == set()
-    likes = [*found, Preference("tool", "uber.ride", True, 2, 0, ())]
-    assert avoided(likes, offered, tool_prefix) == {"uber.new"}
 
 
 def test_prefixes() -> None:
     assert [tool_prefix(name) for name in ("a.b.c", "a__b", "a/b", "a:b", "ab", ".ab", "__a", "a_b")] == [
         "a", "a", "a", "a", None, None, None, None
     ]  # fmt: skip
-
-
-RATED = [rated("1", "uber.ride", 0.0, comment="late"), rated("2", "uber.ride lyft.ride", 0.0), rated("3", "x", 1.0)]
-
-
-def said(**changes: Any) -> dict[str, Any]:
-    good = {"kind": "tool", "name": "uber.ride", "liked": False, "runs": [1, 2], "text": "No Uber, please."}
-    return {**good, **changes}
-
-
-def in_words(model: Any, *about: Any, **options: Any) -> list[Preference]:
-    return drive(lambda: asking_preferences(model, *about, **options))
-
-
-async def test_a_model_puts_preferences_in_words_and_is_checked() -> None:
-    answers = [
-        said(),
-        said(text="the same again"),
-        said(name="lyft.ride"),  # one rating
-        said(name="x", liked=True, runs=[3, 3]),  # one run named twice
-        said(name="nowhere"),
-        said(liked=True),  # the other direction
-        said(runs=[1, 99, -1]),
-        said(kind="domain", name="uber", text="word " * 500),
-    ]
-    about: dict[str, Any] = {"user": "u", "tools": TOOLS, "domain_of": tool_prefix}
-    async with AsyncClient() as client:
-        with OpenAIStubServer(lambda request: json.dumps({"preferences": answers})) as server:
-            model = make_chat_model(server, http_async_client=client)
-            found = in_words(model, RATED, "Get me a ride", **about)
-            again = await adrive(lambda: asking_preferences(model, RATED, "Get me a ride", **about))
-            system, human = prompt(server)
-    assert found == again
-    assert [(each.kind, each.name, each.liked, each.ratings) for each in found] == [
-        ("tool", "uber.ride", False, 2),
-        ("domain", "uber", False, 2),
-    ]
-    assert found[0].text == "No Uber, please."
-    assert len(found[1].text) <= 200
-    assert "empty list" in system
-    assert "at least 2" in system
-    for text in ("Get me a ride", "1. bad: request 1", "comment: late", "3. good", "[group uber]", "people.find"):
-        assert text in human
-
-
-def test_none_is_a_fine_answer_and_too_few_ratings_ask_nobody() -> None:
-    with OpenAIStubServer(lambda request: json.dumps({"preferences": []})) as server:
-        model = make_chat_model(server)
-        assert in_words(model, RATED, "q") == []
-        assert len(server.requests) == 1
-        assert in_words(model, [RATED[0], RATED[2]], "q") == []
-        assert in_words(model, RATED, "q", user="somebody else") == []
-        assert len(server.requests) == 1
-
-
-def test_the_latest_ratings_are_the_ones_shown() -> None:
-    many = [rated(str(n), "a", 0.0) for n in range(1, 31)]
-    with OpenAIStubServer(lambda request: json.dumps({"preferences": [said(name="a", runs=[1, 20])]})) as server:
-        [found] = in_words(make_chat_model(server), many, "q")
-        _, human = prompt(server)
-    assert found.entries == (many[10].id, many[29].id)
-    assert "1. bad: request 11" in human
-    assert "request 10\n" not in human

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import digest, shortened
 from langgraph_toolmem.entries import entry as entries
-from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id, entry_of, joined
+from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id, entry_of
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.runs.trajectory import parse_run
 
@@ -138,27 +138,37 @@ def test_a_report_without_a_verdict_leaves_the_verdict_and_its_critique() -> Non
     judged = replace(BASE, score=0.0, comment="bad")
     judged = replace(judged, critique="c", critique_of=judged.verdict, blamed="a")
     longer = replace(BASE, calls=(*BASE.calls, EntryCall("b", {}, "ok")), time=9.0, user="")
-    both = joined(judged, longer)
+    both = judged.joined(longer)
     assert both == replace(judged, calls=longer.calls, time=9.0)
-    assert joined(both, longer) == both
+    assert both.joined(longer) == both
     assert not both.wants_critique
 
 
 def test_another_verdict_asks_for_another_critique_and_a_good_one_takes_it_away() -> None:
     judged = replace(BASE, score=0.0, comment="bad")
     judged = replace(judged, critique="c", critique_of=judged.verdict, blamed="a")
-    other = joined(judged, replace(BASE, score=0.1, comment="wrong person"))
+    other = judged.joined(replace(BASE, score=0.1, comment="wrong person"))
     assert other.critique == "c"
     assert other.wants_critique
-    assert not joined(judged, replace(BASE, score=0.3, comment="bad")).wants_critique
-    well = joined(judged, replace(BASE, score=1.0))
+    assert not judged.joined(replace(BASE, score=0.3, comment="bad")).wants_critique
+    well = judged.joined(replace(BASE, score=1.0))
     assert (well.critique, well.critique_of, well.blamed, well.comment) == ("", "", "", "")
 
 
 def test_a_trimmed_history_does_not_replace_a_longer_one() -> None:
     long = replace(BASE, calls=tuple(EntryCall(name, {}, "ok") for name in "abc"))
     tail = replace(BASE, query="tail", calls=long.calls[2:], truncated=True, score=1.0)
-    assert joined(long, tail) == replace(long, score=1.0)
-    assert joined(tail, long).calls == long.calls
+    assert long.joined(tail) == replace(long, score=1.0)
+    assert tail.joined(long).calls == long.calls
     more = replace(tail, calls=tuple(EntryCall(name, {}, "ok") for name in "wxyz"))
-    assert joined(long, more).query == "tail"
+    assert long.joined(more).query == "tail"
+
+
+def test_feedback_replaces_and_a_good_one_takes_the_critique_away() -> None:
+    bad = BASE.with_verdict(0.0, " wrong person \ud800")
+    assert (bad.score, bad.comment, bad.wants_critique) == (0.0, "wrong person ?", True)
+    bad = replace(bad, critique="c", critique_of=bad.verdict, blamed="a")
+    well = bad.with_verdict(1.0, "")
+    assert (well.score, well.critique, well.blamed) == (1.0, "", "")
+    assert BASE.with_verdict(0.0, "no", "v") == BASE, "nobody judges another user's run"
+    assert replace(BASE, user="").with_verdict(0.0, "no", "v").user == "v"

@@ -1,0 +1,151 @@
+"""Past requests: which of them are taken for the same request as a new one, and how surely."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langgraph_toolmem.entries import ranking
+from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries.ranking import Match, PastRequest, Weights, rank
+from langgraph_toolmem.words.wording import MAX_TERMS, is_usual, terms, tokens
+
+NAMES = ("amir", "bela", "chen", "dana", "emil", "farah", "goran", "hana", "ines", "jonas")
+PLACES = ("Oslo", "Porto", "Quito", "Riga", "Seoul", "Tunis", "Utrecht", "Vienna", "Warsaw", "Zagreb")
+LEAST = RecallPolicy().least
+
+
+def past(request: str, *tools: str) -> PastRequest:
+    return PastRequest(terms(request), "\n".join(tools))
+
+
+def filled(entries: int = 10) -> list[tuple[str, PastRequest]]:
+    """Three kinds of request; names and places change."""
+    found = []
+    for i in range(entries):
+        name, place = NAMES[i % 10], PLACES[(3 * i) % 10]
+        found += [
+            ("cancel", past(f"Cancel my next meeting with {name}", "search_events", "delete_event")),
+            ("invoice", past(f"Send {name} the unpaid invoice of order {4000 + i}", "find_invoice", "send_mail")),
+            ("train", past(f"Which trains leave {place} before 9:{i:02d}?", "find_trains")),
+        ]
+    return found
+
+
+def recalled(candidates: Sequence[PastRequest], query: str) -> list[Match]:
+    found = rank(query, candidates, Weights([each.terms for each in candidates]))
+    return [match for match in found if match.probability >= LEAST]
+
+
+def kinds(query: str) -> list[str]:
+    made = filled()
+    return [made[match.place][0] for match in recalled([each for _, each in made], query)]
+
+
+# --- wording ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("since October 6", "since 2023-11-12"), ("since 3rd of May", "since Nov 21, 2024"),
+        ("on Friday", "on mondays"), ("at 9:30", "at 4 pm"), ("by 5%", "by 12.5 percent"), ("for $20", "for €1,200"),
+        ("order #W5442520", "order A-17x"), ("to a.b@c.org", "to mia_li@example.com"),
+        ("over 14 days", "over 3 days"), ("see https://a.b/c?d", "see http://x.org"),
+    ],
+)  # fmt: skip
+def test_values_of_a_type_are_the_same_words(one: str, other: str) -> None:
+    assert tokens(one) == tokens(other)
+    assert any(token.startswith("<") for token in tokens(one))
+
+
+def test_types_are_kept_apart() -> None:
+    found = {tokens(text)[-1] for text in ("since May 3", "since Friday", "since 9:30", "since 5", "since 5%")}
+    assert len(found) == 5
+    assert tokens("may I march in the second half")[0] == "may"  # a month needs its day
+
+
+def test_terms_are_words_and_pairs_with_the_edges() -> None:
+    assert terms("send it") == ("send", "it", "<edge> send", "send it", "it <edge>")
+    assert terms("  ?! ") == ()
+    assert len(terms(" ".join(map(str.__add__, ["w"] * 900, map(chr, range(0x4E00, 0x4E00 + 900)))))) <= MAX_TERMS
+    assert is_usual("please")
+    assert is_usual("of the")
+    assert not is_usual("of meetings")
+    assert not is_usual("<date>")
+
+
+# --- learned weights --------------------------------------------------------------------------------------------
+
+
+def test_what_neighbours_share_is_stable_and_what_changes_is_not() -> None:
+    # Two terms stand in all three requests, each has one of its own.
+    weights = Weights([("move", "box", own) for own in ("red", "blue", "green")])
+    shared, own = weights.of(["move", "red"], 0)
+    # Rarity ln(4 / 3.5), raised to ½, and .15 for what one has; similarity of any two: 2·(½ + ½) / (2 + 2·.15).
+    each = 2 * 2 * 0.5 / (2 * (1 + 0.15))
+    mean = (2 * 3 * 2 * each) / (3 * 3 * 2 * each)
+    stable = ((6 * each + ranking.PRIOR * mean) / (6 * each + ranking.PRIOR)) ** ranking.SHARPNESS
+    alone = (ranking.PRIOR * mean / (2 * each + ranking.PRIOR)) ** ranking.SHARPNESS
+    assert (shared, own) == pytest.approx((0.5 * stable, 0.15 * alone))
+
+
+def test_a_term_that_the_sample_lacks_weighs_by_how_many_of_those_compared_have_it() -> None:
+    few = Weights([("move", "box")] * 2)
+    once, twice = (few.of(["piano", "move"], [times, 9])[0] for times in (1, 2))
+    assert once < twice
+    assert Weights().of(["piano"], 0)[0] > 0
+
+
+# --- rank -------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_request_with_other_values_is_recalled_and_only_that() -> None:
+    assert kinds("Cancel my next meeting with zoltan") == ["cancel"] * 10
+    assert set(kinds("Send zoltan the unpaid invoice of order 77")) == {"invoice"}
+    assert set(kinds("Which trains leave Lyon before 11:15?")) == {"train"}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "How is the weather in Oslo tomorrow?",
+        "Cancel the order of farah",
+        "Write jonas an e-mail about the trains",
+        "Delete all invoices",
+        "please",
+        "",
+        "☃",
+    ],
+)
+def test_nothing_is_recalled_for_another_request(query: str) -> None:
+    assert kinds(query) == []
+
+
+def test_a_single_entry_is_enough() -> None:
+    assert recalled([], "Cancel my next meeting with amir") == []
+    one = [past("Cancel my next meeting with amir", "delete_event")]
+    assert [match.place for match in recalled(one, "Cancel my next meeting with bela")] == [0]
+    assert recalled(one, "Which trains leave Lyon?") == []
+
+
+def test_votes_count_those_nearer_to_the_request_more() -> None:
+    """By hand: three requests, of which the first two called the same."""
+    made = [past("move box red", "a"), past("move box blue", "a"), past("open door", "b")]
+    found = {match.place: match for match in rank("move box green", made, Weights())}
+    assert found[0].vote == found[1].vote > 0.9
+    assert found[2].vote == 0.0
+    assert found[0].covered == found[1].covered > found[2].covered == 0.0
+    assert [match.vote for match in rank("move box", made[:1], Weights())] == [0.0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.text(max_size=60), st.lists(st.text(max_size=5), max_size=3)), max_size=12), st.text())
+def test_any_text_can_be_kept_and_asked(entries: list[tuple[str, list[str]]], query: str) -> None:
+    made = [past(text, *tools) for text, tools in entries]
+    found = rank(query, made, Weights([each.terms for each in made]))
+    assert sorted(match.place for match in found) == list(range(len(made)))
+    assert all(0 <= match.probability <= 1 for match in found)
