@@ -27,7 +27,7 @@ from benchmarks.replay import DATA
 from benchmarks.sit import embedder_named, missing
 from langgraph_toolmem.entries.choose import how_many
 from langgraph_toolmem.entries.policy import RecallPolicy
-from langgraph_toolmem.search.embedders import Embedder
+from langgraph_toolmem.text.embedders import Embedder
 
 MAIN: Final = "workbench_gpt4"
 TARGETS: Final = {"calibrated": 0.72, "calibrated, MiniLM": 0.76}

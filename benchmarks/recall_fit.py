@@ -18,8 +18,8 @@ from langgraph_toolmem.entries.recall import LONGLIST
 from langgraph_toolmem.entries.recollection import RecalledEntry
 from langgraph_toolmem.entries.relevance import Floats
 from langgraph_toolmem.entries.weights import Weights
-from langgraph_toolmem.search.embedders import Embedder
-from langgraph_toolmem.words import wording
+from langgraph_toolmem.text.embedders import Embedder
+from langgraph_toolmem.text.requests import terms_of
 
 Similarity = Callable[[Split], Floats]
 """Of every query of a split with every entry of its memory."""
@@ -72,9 +72,7 @@ def examples(requests: Sequence[Request], similarity: Similarity, *, dense: bool
     relevant: list[bool] = []
     for seed in SEEDS:
         parts = split(requests, seed)
-        learned = Weights(
-            [wording.terms(each.text) for each in parts.memory], ["\n".join(r.tools) for r in parts.memory]
-        )
+        learned = Weights([terms_of(each.text) for each in parts.memory], ["\n".join(r.tools) for r in parts.memory])
         cosines = similarity(parts)
         for number, query in enumerate(parts.queries):
             if not held_out(query.group):

@@ -8,7 +8,7 @@ from typing import Final
 
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.recollection import RecalledEntry
-from langgraph_toolmem.words import wording
+from langgraph_toolmem.text.requests import terms_of
 
 SAID_ALIKE: Final = 0.5
 """Dice coefficient of their terms from which two texts say the same."""
@@ -48,5 +48,5 @@ def _alike(one: str, other: str) -> bool:
     """Whether two texts may stand together: either says nothing, or both say the same."""
     if one == other or not one or not other:
         return True
-    a, b = set(wording.terms(one)), set(wording.terms(other))
+    a, b = set(terms_of(one)), set(terms_of(other))
     return 2 * len(a & b) >= SAID_ALIKE * (len(a) + len(b))

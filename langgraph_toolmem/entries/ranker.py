@@ -18,7 +18,7 @@ from langgraph_toolmem.entries.choose import how_many, worth_showing
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.relevance import BY_MEANING, BY_WORDS, Model
 from langgraph_toolmem.entries.weights import Floats, Incidence, Weights
-from langgraph_toolmem.words import wording
+from langgraph_toolmem.text.requests import terms_of
 
 SHORTLIST: Final = 20
 """Requests that get a probability: so many by wording, and as many by cosine."""
@@ -44,7 +44,7 @@ class Candidate(NamedTuple):
     @property
     def like(self) -> tuple[tuple[str, ...], tuple[str, ...], str]:
         """Equal for those that say the same."""
-        return wording.terms(self.query), self.tools, self.kind
+        return terms_of(self.query), self.tools, self.kind
 
 
 class Recalled(NamedTuple):
@@ -134,7 +134,7 @@ def rank(query: str, candidates: Sequence[Candidate], learned: Weights, *, dense
         nothing = np.empty(0)
         features = np.empty((0, len(model.names)))
         return Ranked([], nothing, nothing if dense else None, np.empty(0, np.intp), features, model)
-    rows = [wording.terms(query), *(wording.terms(each.query) for each in candidates)]
+    rows = [terms_of(query), *(terms_of(each.query) for each in candidates)]
     texts = Incidence.of(rows)
     seen = np.bincount(texts.columns[len(rows[0]) :], minlength=len(texts.terms))
     weight = learned.of(texts.terms, seen)

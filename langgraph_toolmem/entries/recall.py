@@ -16,7 +16,7 @@ from langgraph_toolmem.entries.recollection import RecalledEntry
 from langgraph_toolmem.entries.rows import JUDGED, UNJUDGED, EntryRows
 from langgraph_toolmem.entries.weights import Weights
 from langgraph_toolmem.stores.vectors import SearchHit
-from langgraph_toolmem.words import wording
+from langgraph_toolmem.text.requests import forget_texts, terms_of
 
 LONGLIST: Final = 32
 """Entries that are weighed, by wording; twice as many by an embedding model's cosines."""
@@ -61,7 +61,7 @@ class Recall:
         Raises:
             StorageError: Chroma or the embedder fails.
         """
-        if not wording.terms(query):
+        if not terms_of(query):
             return []
         vector = self._rows.embed(query)
         found: list[tuple[ranker.Recalled, list[Entry]]] = []
@@ -80,7 +80,7 @@ class Recall:
     def forget(self, user: User) -> None:
         """What is known of a user's requests goes, their words in caches too."""
         self._weights.forget(user)
-        wording.forget()
+        forget_texts()
 
     def _near(
         self,
@@ -129,7 +129,7 @@ def _past_run(entry: Entry) -> PastRun:
 
 def _weights(sample: Sequence[Entry]) -> Weights:
     signatures = ["\n".join(call.tool for call in entry.calls) for entry in sample]
-    return Weights([wording.terms(entry.query) for entry in sample], signatures)
+    return Weights([terms_of(entry.query) for entry in sample], signatures)
 
 
 def _candidate(near: SearchHit[Entry]) -> Candidate:

@@ -21,8 +21,8 @@ from langgraph_toolmem.core.ledger import NO_TRACK, ItemStats
 from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, entry_id, joined, judged, settled
-from langgraph_toolmem.search.embedders import clean
 from langgraph_toolmem.stores.vectors import Hit, VectorItem
+from langgraph_toolmem.text.embedders import clean
 
 logger = logging.getLogger("langgraph_toolmem.entries")
 

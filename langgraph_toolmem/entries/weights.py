@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from langgraph_toolmem.words import wording
+from langgraph_toolmem.text.requests import term_weight
 
 Places = npt.NDArray[np.intp]
 Floats = npt.NDArray[np.float64]
@@ -83,7 +83,7 @@ class Weights:
     """What terms weigh: rarity times looks times stability, learned from a sample of past requests.
 
     Args:
-        requests: terms of each request (`wording.terms`).
+        requests: terms of each request (`terms_of`).
         signatures: what each called, "" if nothing.
 
     Attributes:
@@ -118,7 +118,7 @@ def rarity(seen: Floats, requests: float) -> Floats:
 
 
 def _looks_of(terms: Sequence[str]) -> Floats:
-    return np.fromiter(map(wording.looks, terms), float, len(terms))
+    return np.fromiter(map(term_weight, terms), float, len(terms))
 
 
 def _learn(texts: Incidence, base: Floats, signatures: Sequence[str]) -> tuple[Floats, float]:

@@ -15,7 +15,7 @@ from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.ranker import Candidate, Recalled, rank, recall
 from langgraph_toolmem.entries.relevance import BY_MEANING, BY_WORDS, vote
 from langgraph_toolmem.entries.weights import Weights
-from langgraph_toolmem.words.wording import MAX_TERMS, is_usual, terms, tokens
+from langgraph_toolmem.text.requests import MAX_TERMS, is_usual, terms_of, tokens
 
 NAMES = ("amir", "bela", "chen", "dana", "emil", "farah", "goran", "hana", "ines", "jonas")
 PLACES = ("Oslo", "Porto", "Quito", "Riga", "Seoul", "Tunis", "Utrecht", "Vienna", "Warsaw", "Zagreb")
@@ -34,7 +34,7 @@ def filled(entries: int = 10) -> list[Candidate]:
 
 
 def learned(candidates: Sequence[Candidate]) -> Weights:
-    return Weights([terms(each.query) for each in candidates], ["\n".join(each.tools) for each in candidates])
+    return Weights([terms_of(each.query) for each in candidates], ["\n".join(each.tools) for each in candidates])
 
 
 def recalled(candidates: Sequence[Candidate], query: str, **given_: Any) -> list[Recalled]:
@@ -66,9 +66,9 @@ def test_types_are_kept_apart():
 
 
 def test_terms_are_words_and_pairs_with_the_edges():
-    assert terms("send it") == ("send", "it", "<edge> send", "send it", "it <edge>")
-    assert terms("  ?! ") == ()
-    assert len(terms(" ".join(map(str.__add__, ["w"] * 900, map(chr, range(0x4E00, 0x4E00 + 900)))))) <= MAX_TERMS
+    assert terms_of("send it") == ("send", "it", "<edge> send", "send it", "it <edge>")
+    assert terms_of("  ?! ") == ()
+    assert len(terms_of(" ".join(map(str.__add__, ["w"] * 900, map(chr, range(0x4E00, 0x4E00 + 900)))))) <= MAX_TERMS
     assert is_usual("please")
     assert is_usual("of the")
     assert not is_usual("of meetings")
