@@ -30,8 +30,8 @@ from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
-from langgraph_toolmem.search.tool_index import ToolIndex
 from langgraph_toolmem.sit.suggest import suggest
+from langgraph_toolmem.text.tools import ToolIndex
 
 MAIN: Final = "workbench_gpt4"
 SHUFFLED: Final = ("workbench_gpt4", "tau_retail_gold")

@@ -46,8 +46,8 @@ from langgraph_toolmem.navigator.learned.scorer import LearnedLinks, StructuralF
 from langgraph_toolmem.navigator.learned.trained import LEAST_LINKS, links_of, numbered
 from langgraph_toolmem.navigator.learned.views import Views
 from langgraph_toolmem.navigator.plan.planner import Strategy, plan
-from langgraph_toolmem.search.embedders import Embedder
-from langgraph_toolmem.words.result_paths import paths_of
+from langgraph_toolmem.text.embedders import Embedder
+from langgraph_toolmem.text.schema import paths_of
 
 SIZES: Final = (1_000, 4_000, 16_000)
 STRATEGIES: Final[tuple[Strategy, ...]] = ("alpha_beta", "annealing")

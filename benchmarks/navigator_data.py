@@ -14,7 +14,7 @@ from zlib import crc32
 from langgraph_toolmem.navigator.history import Flow, History
 from langgraph_toolmem.runs.messages import output_of_text
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
-from langgraph_toolmem.words.result_paths import is_table
+from langgraph_toolmem.text.schema import is_table
 
 _SHORTEST: Final = 3
 """Values with fewer characters stand in many places by chance."""

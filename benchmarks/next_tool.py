@@ -16,8 +16,8 @@ from langgraph_toolmem.graph.state import START, RunState
 from langgraph_toolmem.runs.logs import LoggedRun, load_runs
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.search.lexical import LexicalEmbedder, LexicalIndex
-from langgraph_toolmem.search.tool_index import tool_text
+from langgraph_toolmem.text.similarity import LexicalEmbedder, LexicalIndex
+from langgraph_toolmem.text.tools import tool_text
 
 HITS: Final = 20
 """Tools that a search of the descriptions gives."""

@@ -27,8 +27,8 @@ from benchmarks.sit import embedder_named, missing
 from langgraph_toolmem.entries.policy import RecallPolicy, dynamic_n
 from langgraph_toolmem.entries.ranking import Match, PastRequest, Weights, rank
 from langgraph_toolmem.entries.recall import LONGLIST
-from langgraph_toolmem.search.embedders import Embedder
-from langgraph_toolmem.words import wording
+from langgraph_toolmem.text.embedders import Embedder
+from langgraph_toolmem.text.requests import terms_of
 
 MAIN: Final = "workbench_gpt4"
 TARGETS: Final = {"calibrated": 0.78}
@@ -162,11 +162,11 @@ def examples(requests: Sequence[Request], similarity: Similarity) -> tuple[Score
     relevant: list[bool] = []
     for seed in FIT_SEEDS:
         parts = split(requests, seed)
-        learned = Weights([wording.terms(each.text) for each in parts.memory])
+        learned = Weights([terms_of(each.text) for each in parts.memory])
         for row, query in zip(similarity(parts), parts.queries, strict=True):
             if not held_out(query.group):
                 near = [parts.memory[place] for place in np.argsort(-row, kind="stable")[:LONGLIST]]
-                past = [PastRequest(wording.terms(each.text), "\n".join(each.tools)) for each in near]
+                past = [PastRequest(terms_of(each.text), "\n".join(each.tools)) for each in near]
                 found = rank(query.text, past, learned)
                 features += found
                 relevant += [near[match.place].group == query.group for match in found]

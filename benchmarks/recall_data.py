@@ -13,7 +13,7 @@ from zlib import crc32
 
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
-from langgraph_toolmem.search.embedders import Embedder
+from langgraph_toolmem.text.embedders import Embedder
 
 SIZES: Final = (0, 1, 2, 3, 5, 9)
 QUERIES: Final = 300

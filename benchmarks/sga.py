@@ -35,7 +35,7 @@ from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.run import Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import parse_run
-from langgraph_toolmem.search.lexical import LexicalEmbedder
+from langgraph_toolmem.text.similarity import LexicalEmbedder
 
 SETS: Final = ("bfcl_v3_multi_turn", "workbench_gpt4", "tau_retail_gold")
 COMPRESSED: Final = ("workbench_gpt4", "workbench_gold")

@@ -20,10 +20,9 @@ from typing import Any, Final
 from benchmarks.next_tool import runs_of
 from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
-from langgraph_toolmem.words.calendar import MONTHS, WEEKDAYS
-from langgraph_toolmem.words.split import words
-from langgraph_toolmem.words.vocabulary import word_set
-from langgraph_toolmem.words.wording import is_usual
+from langgraph_toolmem.text.requests import is_usual
+from langgraph_toolmem.text.values import MONTHS, WEEKDAYS
+from langgraph_toolmem.text.words import word_set, words
 
 LONGEST: Final = 6
 """Words of an argument's value at most, for it to be a name and not prose."""

@@ -37,7 +37,6 @@ from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
-from langgraph_toolmem.search.embedders import Embedder, resolve_embedder
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.rows import Summaries, add
@@ -45,6 +44,7 @@ from langgraph_toolmem.sit.suggest import suggest
 from langgraph_toolmem.sit.summary import NewSummary
 from langgraph_toolmem.sit.transitions import transitions
 from langgraph_toolmem.sit.walks import Edge, Walks
+from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
 
 SETS: Final = (
     "bfcl_v3_multi_turn", "workbench_gpt4", "tau_retail_gold", "workbench_gold", "tau_airline_gold", "nestful",

@@ -33,7 +33,7 @@ from benchmarks.tool_search_rivals import DEPTH, Rank, Remembering, graph_tool_c
 from benchmarks.tool_search_runs import BUILT_IN, OURS, ChainScore, HistoryScore, measure_chains, measure_history
 from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.search.embedders import Embedder, resolve_embedder
+from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
 
 TARGETS: Final = {"ours, built-in": (72, 53, 68, 78, 10), "ours, MiniLM": (78, 60, 76, 86, 60)}
 """R@5, C@5, C@10, C@20 in percent, and p50 in milliseconds."""

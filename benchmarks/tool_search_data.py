@@ -11,7 +11,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
-from langgraph_toolmem.search.tool_words import kit_of
+from langgraph_toolmem.text.tools import kit_of
 
 CATALOGUE: Final = "toolbench_catalog"
 CHAINS: Final = ("nestful", "bfcl_v3_multi_turn")

@@ -20,7 +20,7 @@ from langgraph_toolmem.navigator.tool_search.precedents import Precedents
 from langgraph_toolmem.navigator.tool_search.prerequisites import PrerequisiteSearch
 from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.text.embedders import resolve_embedder
 
 Floats = npt.NDArray[np.float64]
 Make = Callable[[Sequence[ToolSpec]], ToolSearch]

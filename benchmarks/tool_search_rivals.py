@@ -14,10 +14,10 @@ import numpy.typing as npt
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.search.embedders import Embedder
-from langgraph_toolmem.search.tool_words import kit_name, stems
-from langgraph_toolmem.words import clauses
-from langgraph_toolmem.words.split import words
+from langgraph_toolmem.text.embedders import Embedder
+from langgraph_toolmem.text.requests import split_clauses
+from langgraph_toolmem.text.tools import kit_name, stems
+from langgraph_toolmem.text.words import words
 
 Rank = Callable[[str], list[str]]
 """From a request to names of tools, best first."""
@@ -107,7 +107,7 @@ def yardsticks(tools: Sequence[ToolSpec], embedder: Embedder | None) -> dict[str
         return fused([order(lexical.scores(query)), near(full, [query])[0]])
 
     def in_clauses(query: str) -> list[int]:
-        pieces = clauses.split(query)
+        pieces = split_clauses(query)
         parts = list(dict.fromkeys((query, *pieces.sentences, *pieces.clauses)))
         each = [
             fused([order(lexical.scores(part)), dense]) for part, dense in zip(parts, near(full, parts), strict=True)

@@ -17,7 +17,7 @@ from langgraph_toolmem.navigator.tool_search.precedents import Precedents
 from langgraph_toolmem.navigator.tool_search.prerequisites import PrerequisiteSearch
 from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.search.embedders import Embedder
+from langgraph_toolmem.text.embedders import Embedder
 
 Complete = Callable[[str, str], list[str]]
 """From a request and a target to names of tools, best first."""

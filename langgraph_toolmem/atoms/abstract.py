@@ -26,7 +26,7 @@ from langgraph_toolmem.base.errors import log_failure
 from langgraph_toolmem.base.models import is_unreadable
 from langgraph_toolmem.runs.run import ExecutedCall
 from langgraph_toolmem.runs.values import canon
-from langgraph_toolmem.words.values import NUMBER, delexicalised, values_in
+from langgraph_toolmem.text.values import NUMBER, delexicalised, values_in
 
 logger = logging.getLogger("langgraph_toolmem.atoms")
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import canonical, digest
-from langgraph_toolmem.search.embedders import clean
+from langgraph_toolmem.text.embedders import clean
 
 Origin = Literal["search", "runs"]
 

@@ -16,8 +16,8 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import ExecutedCall, Run, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
-from langgraph_toolmem.words.split import words
-from langgraph_toolmem.words.values import EMAIL, KINDS, NAME
+from langgraph_toolmem.text.values import EMAIL, KINDS, NAME
+from langgraph_toolmem.text.words import words
 
 MAX_PRODUCED = 12
 

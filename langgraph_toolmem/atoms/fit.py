@@ -13,8 +13,8 @@ from langgraph_toolmem.atoms.atoms import Atom, wordings_of
 from langgraph_toolmem.atoms.known import COMMON
 from langgraph_toolmem.atoms.situation import sparse
 from langgraph_toolmem.atoms.words import SLOT
-from langgraph_toolmem.words.features import similarity
-from langgraph_toolmem.words.values import KINDS
+from langgraph_toolmem.text.similarity import similarity
+from langgraph_toolmem.text.values import KINDS
 
 LEAST: Final = 0.15
 """Likeness in words of a goal with what an atom was for or what its tool does, from which it has to do with it."""

@@ -15,8 +15,8 @@ from langgraph_toolmem.atoms.words import labelled
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.runs.run import ExecutedCall, Turn, UserMessage
 from langgraph_toolmem.runs.values import canon
-from langgraph_toolmem.words.result_paths import is_table
-from langgraph_toolmem.words.values import FILE, ID, NAME, NUMBER, PLAIN, TEXT, Value, kind_of, number_of, values_in
+from langgraph_toolmem.text.schema import is_table
+from langgraph_toolmem.text.values import FILE, ID, NAME, NUMBER, PLAIN, TEXT, Value, kind_of, number_of, values_in
 
 MAX_SLOTS: Final = 64
 MAX_PER_SLOT: Final = 8

@@ -16,7 +16,7 @@ from langgraph_toolmem.atoms.slots import MONEY, Parameter, Slots, alternatives,
 from langgraph_toolmem.atoms.words import is_in, names_in
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.values import canon
-from langgraph_toolmem.words.values import EMAIL, KINDS, PLAIN, TEXT, kind_of
+from langgraph_toolmem.text.values import EMAIL, KINDS, PLAIN, TEXT, kind_of
 
 MAX_LITERAL: Final = 40
 """Characters of a value that stays as it is."""

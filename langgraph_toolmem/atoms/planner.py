@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.runs.messages import text_of
-from langgraph_toolmem.search.embedders import clean
+from langgraph_toolmem.text.embedders import clean
 from langgraph_toolmem.turn.ask import Ask, Asking
 
 logger = logging.getLogger("langgraph_toolmem.atoms")

@@ -34,11 +34,11 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon
-from langgraph_toolmem.search.tool_words import USUAL
+from langgraph_toolmem.text.requests import is_small_talk
+from langgraph_toolmem.text.tools import USUAL
+from langgraph_toolmem.text.values import delexicalised
 from langgraph_toolmem.turn.hints import Planning
 from langgraph_toolmem.turn.points import turn_of
-from langgraph_toolmem.words.small_talk import is_small_talk
-from langgraph_toolmem.words.values import delexicalised
 
 if TYPE_CHECKING:
     from langgraph_toolmem.atoms import Atoms

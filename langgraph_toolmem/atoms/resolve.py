@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.atoms.situation import Abouts
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.search.lexical import LexicalEmbedder, LexicalIndex
-from langgraph_toolmem.words.features import similarity
+from langgraph_toolmem.text.similarity import LexicalEmbedder, LexicalIndex, similarity
 
 LEAST: Final = 0.5
 """Likeness below which it is no tool at hand."""

@@ -25,7 +25,7 @@ from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.core.rows import MOST_NEAR, Learned
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.words.values import ID, KINDS
+from langgraph_toolmem.text.values import ID, KINDS
 
 BETA: Final = 0.3
 EPSILON: Final = 1e-5

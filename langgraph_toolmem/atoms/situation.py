@@ -18,23 +18,12 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import ExecutedCall
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
-from langgraph_toolmem.search.lexical import LexicalEmbedder
-from langgraph_toolmem.search.tool_words import Wording
-from langgraph_toolmem.words.clauses import NEXT, SENTENCE_END
-from langgraph_toolmem.words.features import similarity
-from langgraph_toolmem.words.values import (
-    DATE,
-    EMAIL,
-    ID,
-    KINDS,
-    NAME,
-    PLAIN,
-    TIME,
-    delexicalised,
-    quotes_in,
-    values_in,
-)
-from langgraph_toolmem.words.vocabulary import VERBS, word_set
+from langgraph_toolmem.text.meaning import VERBS
+from langgraph_toolmem.text.requests import NEXT, SENTENCE_END
+from langgraph_toolmem.text.similarity import LexicalEmbedder, similarity
+from langgraph_toolmem.text.tools import Wording
+from langgraph_toolmem.text.values import DATE, EMAIL, ID, KINDS, NAME, PLAIN, TIME, delexicalised, quotes_in, values_in
+from langgraph_toolmem.text.words import word_set
 
 MAX_DONE: Final = 3
 """Latest calls that the state names."""

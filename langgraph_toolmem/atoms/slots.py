@@ -13,10 +13,20 @@ from functools import lru_cache
 from typing import Any, Final
 
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.words.meaning import Meaning, canonical, meaning_of
-from langgraph_toolmem.words.ports import inputs_of
-from langgraph_toolmem.words.schema import Leaf
-from langgraph_toolmem.words.values import (
+from langgraph_toolmem.text.meaning import (
+    FREE_TEXT,
+    GENERIC,
+    IDENTIFIERS,
+    NOISE,
+    PERSONAL,
+    SECRETS,
+    Meaning,
+    canonical,
+    inputs_of,
+    meaning_of,
+)
+from langgraph_toolmem.text.schema import Leaf
+from langgraph_toolmem.text.values import (
     DATE,
     EMAIL,
     FILE,
@@ -32,7 +42,7 @@ from langgraph_toolmem.words.values import (
     kind_of,
     quotes_in,
 )
-from langgraph_toolmem.words.vocabulary import FREE_TEXT, GENERIC, IDENTIFIERS, NOISE, PERSONAL, SECRETS, word_set
+from langgraph_toolmem.text.words import word_set
 
 CONTROL: Final = word_set(
     "limit offset page size count precision decimal depth level maximum minimum top per cursor timeout retry digit "

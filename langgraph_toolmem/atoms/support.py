@@ -24,7 +24,7 @@ from langgraph_toolmem.atoms.atoms import (
 )
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.graph.events import GOOD
-from langgraph_toolmem.search.embedders import clean
+from langgraph_toolmem.text.embedders import clean
 
 MAX_SUPPORTS: Final = 32
 """Runs kept per atom, the latest good ones before others; its visits are those of these runs."""

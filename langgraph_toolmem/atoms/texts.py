@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Final
 
 from langgraph_toolmem.atoms.atoms import Atom, wordings_of
-from langgraph_toolmem.words import wording
+from langgraph_toolmem.text.requests import forget_texts, term_weight, terms_of
 
 STATE: Final = 0.8
 """Factor of the state's words, where those of the goal have 1."""
@@ -75,13 +75,13 @@ class _Squares(dict[str, float]):
 
     def __missing__(self, term: str) -> float:
         rarity = math.log1p(self._rows / max(1, self.seen[term]))
-        found = self[term] = (self._factor * wording.looks(term) * rarity) ** 2
+        found = self[term] = (self._factor * term_weight(term) * rarity) ** 2
         return found
 
     def asked(self, terms: Iterable[str]) -> float:
         """The squared length of a part of a question: what no wording has counts little."""
         unknown = UNKNOWN * math.log(1 + self._rows) ** 2 * self._factor**2
-        return sum(self[term] if term in self.seen else unknown * wording.looks(term) ** 2 for term in terms)
+        return sum(self[term] if term in self.seen else unknown * term_weight(term) ** 2 for term in terms)
 
 
 class Question:
@@ -130,12 +130,12 @@ def _rows(atom: Atom) -> Iterator[tuple[Text, Text, Text]]:
 
 @lru_cache(maxsize=16_384)
 def _terms(field: int, text: str) -> frozenset[str]:
-    found = wording.terms(text)
+    found = terms_of(text)
     return frozenset(found if field != _ABOUT else (term for term in found if " " not in term))
 
 
 def forget_words() -> None:
     """Nothing of a text is remembered any more."""
     _terms.cache_clear()
-    wording.looks.cache_clear()
-    wording.forget()
+    term_weight.cache_clear()
+    forget_texts()

@@ -15,9 +15,9 @@ from langgraph_toolmem.atoms.slots import Slots
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.runs.run import Run, UserMessage
-from langgraph_toolmem.search.embedders import clean
-from langgraph_toolmem.words.split import words
-from langgraph_toolmem.words.vocabulary import SECRETS
+from langgraph_toolmem.text.embedders import clean
+from langgraph_toolmem.text.meaning import SECRETS
+from langgraph_toolmem.text.words import words
 
 MAX_KEPT: Final = 8
 """Values kept per type, the latest."""

@@ -1,6 +1,6 @@
 """What the words beside a value say it is: "order #W17", "my user id is 'U5'".
 
-The values themselves are those of `words.values`.
+The values themselves are those of `text.values`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from langgraph_toolmem.words.clauses import SENTENCE_END
-from langgraph_toolmem.words.meaning import canonical_words
-from langgraph_toolmem.words.split import words
-from langgraph_toolmem.words.values import ID, NUMBER, PLAIN, Value
-from langgraph_toolmem.words.vocabulary import word_set
-from langgraph_toolmem.words.wording import is_usual
+from langgraph_toolmem.text.meaning import canonical_words
+from langgraph_toolmem.text.requests import SENTENCE_END, is_usual
+from langgraph_toolmem.text.values import ID, NUMBER, PLAIN, Value
+from langgraph_toolmem.text.words import word_set, words
 
 WINDOW: Final = 4
 """Words before a value that may say what it is."""

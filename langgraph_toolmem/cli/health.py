@@ -233,8 +233,8 @@ def rebuild(folder: Path, embeddings: str | None, *, damaged: bool, show: bool) 
     Raises:
         ConfigurationError: the embedder cannot be found by its name.
     """
-    from langgraph_toolmem.search.embedders import resolve_embedder
     from langgraph_toolmem.stores import chroma_repair
+    from langgraph_toolmem.text.embedders import resolve_embedder
 
     spec = embeddings or chroma_repair.embedder_of(folder)
     embedder = resolve_embedder(None if spec in (None, "builtin") else spec)

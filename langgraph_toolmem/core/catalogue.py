@@ -32,8 +32,7 @@ from langgraph_toolmem.runs.tools import (
     spec_of,
     without_choices,
 )
-from langgraph_toolmem.words.split import stem, words
-from langgraph_toolmem.words.vocabulary import word_set
+from langgraph_toolmem.text.words import stem, word_set, words
 
 MAX_ADOPTED: Final = 64
 """Sets of tools of hosts that are recognised as known."""

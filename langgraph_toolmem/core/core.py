@@ -29,12 +29,12 @@ from langgraph_toolmem.graph.view import NewestRuns
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
 from langgraph_toolmem.runs.trajectory import ExecutionLog
-from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.cold_start import forget_user
 from langgraph_toolmem.stores.events import EventStore, Fsync
 from langgraph_toolmem.stores.remote import DEADLINE
 from langgraph_toolmem.stores.shared import SharedLog
 from langgraph_toolmem.stores.vectors import VectorStore
+from langgraph_toolmem.text.embedders import resolve_embedder
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings

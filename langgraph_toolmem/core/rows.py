@@ -27,11 +27,11 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import this_step
 from langgraph_toolmem.core.ledger import ALL, ItemStats
 from langgraph_toolmem.core.users import User, Users
-from langgraph_toolmem.search.embedders import clean
 from langgraph_toolmem.stores.chroma import REFRESH_SECONDS
 from langgraph_toolmem.stores.remote import NoAnswerError
 from langgraph_toolmem.stores.vectors import PART, Hit, VectorItem, VectorStore
 from langgraph_toolmem.stores.vectors import SearchHit as SearchHit
+from langgraph_toolmem.text.embedders import clean
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.ledger import Ledger

@@ -15,7 +15,7 @@ from langgraph_toolmem.base.text import as_text, digest, shortened
 from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.runs.messages import Status
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn
-from langgraph_toolmem.search.embedders import clean
+from langgraph_toolmem.text.embedders import clean
 
 MAX_QUERY: Final = 2_000
 MAX_ANSWER: Final = 300

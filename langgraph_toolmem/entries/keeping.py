@@ -25,8 +25,8 @@ from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.critique import Critic, Critique
 from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, entry_id, entry_of
-from langgraph_toolmem.search.embedders import clean
 from langgraph_toolmem.stores.vectors import Hit, VectorItem
+from langgraph_toolmem.text.embedders import clean
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from langgraph_toolmem.words import wording
+from langgraph_toolmem.text.requests import term_weight, terms_of
 
 Places = npt.NDArray[np.intp]
 Floats = npt.NDArray[np.float64]
@@ -42,7 +42,7 @@ SAME: Final = 0.999
 
 
 class PastRequest(NamedTuple):
-    """The terms of a past request (`wording.terms`), and the tools that were called for it, joined; "" if none."""
+    """The terms of a past request (`terms_of`), and the tools that were called for it, joined; "" if none."""
 
     terms: tuple[str, ...]
     called: str
@@ -146,7 +146,7 @@ def rank(query: str, past: Sequence[PastRequest], weights: Weights) -> list[Matc
     """Compare past requests with a new one; the most probably relevant come first."""
     if not past:
         return []
-    texts = Incidence.of([wording.terms(query), *(each.terms for each in past)])
+    texts = Incidence.of([terms_of(query), *(each.terms for each in past)])
     seen = np.bincount(texts.columns[texts.rows > 0], minlength=len(texts.terms))
     shared, sizes, similarity = texts.similarities(range(texts.texts), weights.of(texts.terms, seen))
     covered = shared[0, 1:] / np.maximum(np.maximum(sizes[0], sizes[1:]), 1e-12)
@@ -165,5 +165,5 @@ def rank(query: str, past: Sequence[PastRequest], weights: Weights) -> list[Matc
 def _base(terms: Sequence[str], seen: Floats, requests: float) -> Floats:
     """Inverse document frequency ln((N+1) / (n+½)), not below USUAL, UNSEEN where n ≤ 1; times looks."""
     rarity = np.where(seen <= 1, UNSEEN, np.maximum(np.log((requests + 1) / (seen + 0.5)), USUAL))
-    found: Floats = rarity * np.fromiter(map(wording.looks, terms), float, len(terms))
+    found: Floats = rarity * np.fromiter(map(term_weight, terms), float, len(terms))
     return found

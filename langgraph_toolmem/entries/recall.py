@@ -13,7 +13,7 @@ from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.keeping import PARTS, EntryRows
 from langgraph_toolmem.entries.policy import RecallPolicy, dynamic_n
 from langgraph_toolmem.entries.ranking import PastRequest, Weights, rank
-from langgraph_toolmem.words import wording
+from langgraph_toolmem.text.requests import forget_texts, terms_of
 
 LONGLIST: Final = 32
 """Different requests that are weighed, of those with feedback and of those without."""
@@ -63,7 +63,7 @@ class EntrySearch:
 
     def __init__(self, rows: EntryRows) -> None:
         self._rows = rows
-        self._weights = Learned(rows, lambda sample: Weights([wording.terms(entry.query) for entry in sample]))
+        self._weights = Learned(rows, lambda sample: Weights([terms_of(entry.query) for entry in sample]))
 
     def __call__(
         self,
@@ -88,7 +88,7 @@ class EntrySearch:
         Raises:
             StorageError: Chroma or the embedder fails.
         """
-        if not wording.terms(query):
+        if not terms_of(query):
             return []
         vector = self._rows.embed(query)
         near = [each for part in parts for each in self._near(vector, user, part, policy, exclude, own)]
@@ -115,7 +115,7 @@ class EntrySearch:
     def forget(self, user: User) -> None:
         """Forget what was learned of a user's requests, and the words of all users in caches."""
         self._weights.forget(user)
-        wording.forget()
+        forget_texts()
 
     def _near(
         self,
@@ -136,7 +136,7 @@ class EntrySearch:
             for near in sorted(found, key=lambda near: -near.item.time):
                 if near.id not in exclude:
                     entry = near.item
-                    request = PastRequest(wording.terms(entry.query), "\n".join(call.tool for call in entry.calls))
+                    request = PastRequest(terms_of(entry.query), "\n".join(call.tool for call in entry.calls))
                     made = _Candidate(request, near.similarity, [])
                     groups.setdefault((request, entry.good), made).runs.append(entry)
             if k is None or once or len(found) < k or len(groups) >= k // 4 or k >= MOST_NEAR:
@@ -176,7 +176,7 @@ def _alike(one: str, other: str) -> bool:
     """Return True if either text says nothing, or both say the same."""
     if one == other or not one or not other:
         return True
-    a, b = set(wording.terms(one)), set(wording.terms(other))
+    a, b = set(terms_of(one)), set(terms_of(other))
     return 2 * len(a & b) >= SAID_ALIKE * (len(a) + len(b))
 
 

@@ -20,8 +20,8 @@ from typing import Any, Final
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.graph.state import RunState, parallel
 from langgraph_toolmem.runs.values import ABSENT
-from langgraph_toolmem.words.split import words
-from langgraph_toolmem.words.text import dates_in, read_text
+from langgraph_toolmem.text.values import dates_in, read_text
+from langgraph_toolmem.text.words import words
 
 MAX_CASES: Final = 20_000
 MAX_POSTINGS: Final = 64

@@ -18,7 +18,7 @@ from langgraph_toolmem.graph.tool_graph import COLUMNS, MAX_SOURCES, ToolGraph
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit
-from langgraph_toolmem.words.text import dates_in, masked
+from langgraph_toolmem.text.values import dates_in, masked
 
 MAX_CASE_TEXT: Final = 2000
 MAX_CASE_SOURCES: Final = 12

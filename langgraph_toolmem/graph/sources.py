@@ -23,8 +23,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.values import MAX_VALUE_CHARS, canon
-from langgraph_toolmem.words.text import Text, dates_in, is_word, shape_of
-from langgraph_toolmem.words.values import date_of
+from langgraph_toolmem.text.values import Text, date_of, dates_in, is_word, shape_of
 
 
 class _Missing:

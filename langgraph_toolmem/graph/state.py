@@ -16,7 +16,7 @@ from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.values import MAX_VALUE_CHARS, canon, canon_args, flatten
-from langgraph_toolmem.words.text import Text, read_text
+from langgraph_toolmem.text.values import Text, read_text
 
 START: Final = "<start>"
 CUT: Final = "<cut>"

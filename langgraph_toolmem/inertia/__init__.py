@@ -57,7 +57,7 @@ from langgraph_toolmem.inertia.prefetch.handles import Flights
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.inertia.section import section_of
 from langgraph_toolmem.runs.run import Run, Turn
-from langgraph_toolmem.search.similarity import DescriptionSimilarity
+from langgraph_toolmem.text.embedders import DescriptionSimilarity
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core

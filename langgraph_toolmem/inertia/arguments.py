@@ -13,7 +13,7 @@ from langgraph_toolmem.graph.sources import MISSING, evaluate, is_template
 from langgraph_toolmem.graph.state import PARALLEL, RunState, slot_key
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, ToolGraph
 from langgraph_toolmem.runs.values import ABSENT, canon, fit
-from langgraph_toolmem.words.text import shape_of
+from langgraph_toolmem.text.values import shape_of
 
 ID_DIGITS: Final = 6
 """Digits from which a number is an id."""

@@ -29,8 +29,8 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.candidates import Candidate
 from langgraph_toolmem.runs.values import canon
-from langgraph_toolmem.words.split import STOP_WORDS, words
-from langgraph_toolmem.words.vocabulary import VERBS
+from langgraph_toolmem.text.meaning import VERBS
+from langgraph_toolmem.text.words import STOP_WORDS, words
 
 LEVEL: Final = 0.1
 """Significance level of the test: the share of the familiar requests that it may refuse."""

@@ -20,7 +20,7 @@ from langgraph_toolmem.navigator.table import (
     PutBack,
 )
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.words.result_paths import paths_of, shows_fields
+from langgraph_toolmem.text.schema import paths_of, shows_fields
 
 MOST_DAYS: Final = MAX_DAYS - 1
 """Days of which uses are known."""

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.words.schema import lookup
+from langgraph_toolmem.text.schema import lookup
 
 METHODS: Final = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
 _READS: Final = frozenset({"get", "head", "options", "trace"})

@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, con
 from langchain_core.prompt_values import PromptValue
 
 from langgraph_toolmem.base.errors import MessageError
-from langgraph_toolmem.words.vocabulary import word_set
+from langgraph_toolmem.text.words import word_set
 
 Status = Literal["ok", "failed", "rejected", "unanswered"]
 

@@ -21,9 +21,9 @@ from typing import Any, Final, Literal
 
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.runs.messages import Status
-from langgraph_toolmem.words.small_talk import is_small_talk
-from langgraph_toolmem.words.split import STOP_WORDS, stem, words
-from langgraph_toolmem.words.vocabulary import VERBS, word_set
+from langgraph_toolmem.text.meaning import VERBS
+from langgraph_toolmem.text.requests import is_small_talk
+from langgraph_toolmem.text.words import STOP_WORDS, stem, word_set, words
 
 Chooser = Literal["model", "shortcut"]
 Review = Literal["", "edited", "rejected"]

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
-from operator import is_, itemgetter
+from operator import add, is_, itemgetter
 from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import (
@@ -123,7 +123,8 @@ class Prefix:
     def of(self, entries: Sequence[Any], known: Mapping[str, str]) -> Prefix | None:
         """Return the prefix for a history that begins with these messages, or equal ones; None if it does not."""
         asked, head = self.events.asked, list(entries[: len(self.parts.messages)])
-        if head != self.parts.messages or asked | known != known | asked or not self.parts.are_there():
+        told_apart = any(known.get(key, episode) != episode for key, episode in asked.items())
+        if head != self.parts.messages or told_apart or not self.parts.are_there():
             return None
         loaded = not all(map(is_, head, self.parts.messages))  # from a checkpoint
         return replace(self, parts=_Parts.of(head)) if loaded else self
@@ -148,7 +149,7 @@ class _Parts(NamedTuple):
         return self.contents == list(map(_content, self.fields)) and self.calls == _calls_of(self.answers)
 
     def and_of(self, messages: list[BaseMessage]) -> _Parts:
-        return _Parts(*(one + more for one, more in zip(self, _Parts.of(messages), strict=True)))
+        return _Parts(*map(add, self, _Parts.of(messages)))
 
 
 _content = itemgetter("content")

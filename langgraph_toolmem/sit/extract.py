@@ -21,7 +21,7 @@ from typing import Any, Final
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import ExecutedCall
 from langgraph_toolmem.runs.values import canon
-from langgraph_toolmem.words.clauses import NEXT, SENTENCE_END
+from langgraph_toolmem.text.requests import NEXT, SENTENCE_END
 
 MAX_DONE: Final = 4
 """Latest calls that are named."""

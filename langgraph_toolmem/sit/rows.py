@@ -19,10 +19,9 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 from langgraph_toolmem.core.ledger import NO_TRACK, ItemStats
 from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.search.lexical import LexicalEmbedder
 from langgraph_toolmem.sit.summary import MAX_CHARS, Match, Merged, NewSummary, StoredSummary, cut
 from langgraph_toolmem.stores.vectors import Hit, SearchHit, VectorItem
-from langgraph_toolmem.words.features import similarity
+from langgraph_toolmem.text.similarity import LexicalEmbedder, similarity
 
 RETIRE_AFTER: Final = 20
 """Offers without success after which a summary is retired."""

@@ -14,12 +14,12 @@ from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.events import GOOD, Count, Record
 from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import Run, Turn
-from langgraph_toolmem.search.embedders import clean
-from langgraph_toolmem.search.tool_index import ToolIndex
 from langgraph_toolmem.sit.evidence import Draft, DraftsTaken, SITEvidence
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.transitions import Transition, just_asked, transitions
+from langgraph_toolmem.text.embedders import clean
+from langgraph_toolmem.text.tools import ToolIndex
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.search.embedders import clean
+from langgraph_toolmem.text.embedders import clean
 
 MAX_CHARS: Final = 4_000
 """Characters of a summary; a longer text is cut, with a note."""

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.search.embedders import BUILTIN, Embedder
 from langgraph_toolmem.stores.chroma import DATABASE, ChromaConnection, free_name
 from langgraph_toolmem.stores.vectors import PART, Label, VectorItem, VectorStore
+from langgraph_toolmem.text.embedders import BUILTIN, Embedder
 
 MINUTES: Final = 5.0
 TEXT: Final = "chroma:document"

@@ -8,8 +8,8 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Final
 
-from langgraph_toolmem.search.embedders import clean
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore, own
+from langgraph_toolmem.text.embedders import clean
 
 TOOLS: Final = "tools"
 PARAMETERS: Final = "parameters"

@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
-from langgraph_toolmem.search.embedders import Embedder, clean
 from langgraph_toolmem.stores.chroma import (
     ChromaConnection,
     collection_name,
@@ -39,6 +38,7 @@ from langgraph_toolmem.stores.chroma import (
     replaced_name,
 )
 from langgraph_toolmem.stores.remote import Remote
+from langgraph_toolmem.text.embedders import Embedder, clean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

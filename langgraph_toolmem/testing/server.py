@@ -149,7 +149,7 @@ class OpenAIStubServer:
             self.embedding_requests.append(request)
         texts = wire.embedding_texts(request.get("input"))
         if self._embeddings is None:
-            from langgraph_toolmem.search.lexical import LexicalEmbedder
+            from langgraph_toolmem.text.similarity import LexicalEmbedder
 
             self._embeddings = LexicalEmbedder()
         return cast("dict[str, Any]", wire.embeddings(request, texts, self._embeddings.embed_documents(texts)))

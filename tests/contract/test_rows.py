@@ -21,11 +21,11 @@ from langgraph_toolmem import EmbedderChangedError, InputError, StorageError, To
 from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.core.rows import Learned
 from langgraph_toolmem.extend import Hit, RowKind, SearchHit, VectorItem
-from langgraph_toolmem.search.embedders import resolve_embedder
-from langgraph_toolmem.search.lexical import LexicalEmbedder
 from langgraph_toolmem.stores import chroma
 from langgraph_toolmem.stores.chroma_repair import rebuild
 from langgraph_toolmem.stores.vectors import VectorStore
+from langgraph_toolmem.text.embedders import resolve_embedder
+from langgraph_toolmem.text.similarity import LexicalEmbedder
 
 
 class Place(NamedTuple):

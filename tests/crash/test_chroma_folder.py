@@ -14,15 +14,15 @@ from typer.testing import CliRunner
 
 from langgraph_toolmem import StorageError, ToolMemory
 from langgraph_toolmem.cli.app import app
-from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores import chroma
 from langgraph_toolmem.stores.chroma_repair import inspect, rebuild
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
+from langgraph_toolmem.text.embedders import resolve_embedder
 
 ME = ("toolmem", "me")
 WRITER = """
 import pathlib, sys
-from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.text.embedders import resolve_embedder
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
 
 store = VectorStore(pathlib.Path(sys.argv[1]), embedder=resolve_embedder(None), namespace=("toolmem", "me"))
@@ -105,7 +105,7 @@ def test_who_may_not_write(tmp_path: Path) -> None:
 FORKING = """
 import os, pathlib, sys
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.text.embedders import resolve_embedder
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
 
 store = VectorStore(pathlib.Path(sys.argv[1]), embedder=resolve_embedder(None), namespace=("toolmem", "me"))

@@ -16,10 +16,9 @@ from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from places import ROOT
 
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError
-from langgraph_toolmem.search.embedders import Embedder, resolve_embedder
-from langgraph_toolmem.search.lexical import LexicalEmbedder, LexicalIndex
-from langgraph_toolmem.words.features import features, similarity
-from langgraph_toolmem.words.split import stem, words
+from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
+from langgraph_toolmem.text.similarity import LexicalEmbedder, LexicalIndex, features, similarity
+from langgraph_toolmem.text.words import stem, words
 
 
 class Answers(Embeddings):
@@ -85,7 +84,7 @@ def test_a_repeated_word_weighs_one_plus_the_logarithm_and_stop_words_little() -
 
 def test_hashes_are_the_same_in_another_process() -> None:
     code = (
-        "from langgraph_toolmem.search.lexical import LexicalEmbedder as E;"
+        "from langgraph_toolmem.text.similarity import LexicalEmbedder as E;"
         "print(sorted(E().sparse('sendEmail to Zoë').items()), E(8).embed_query('sendEmail to Zoë'))"
     )
     outputs = {

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.words.text import read_text, shape_of
-from langgraph_toolmem.words.values import MAX_CHARS, month_day
+from langgraph_toolmem.text.values import MAX_CHARS, month_day, read_text, shape_of
 
 
 def test_words_keep_their_place():

@@ -17,9 +17,8 @@ ROOT = Path(langgraph_toolmem.__file__).parent
 NAME = "langgraph_toolmem"
 FLOORS = [
     {"_version", "base"},
-    {"words"},
+    {"text"},
     {"runs"},
-    {"search"},
     {"graph"},
     {"stores"},
     {"core"},
@@ -83,7 +82,7 @@ def test_imports_go_down() -> None:
         for target, _ in imports(module):
             here, there = room(module), room(target)
             if here == "testing":
-                down = there in {"testing", "base", "search"}
+                down = there in {"testing", "base", "text"}
             else:
                 down = here in APART or here == there or FLOOR.get(there, len(FLOORS)) < FLOOR[here]
             if not down:

@@ -20,10 +20,10 @@ from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from places import ROOT
 
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
-from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.chroma import Gate, collection_name
 from langgraph_toolmem.stores.chroma_repair import rebuild
 from langgraph_toolmem.stores.vectors import Hit, SearchHit, VectorItem, VectorStore
+from langgraph_toolmem.text.embedders import resolve_embedder
 
 LEXICAL = resolve_embedder(None)
 ME = ("toolmem", "me")
@@ -400,7 +400,7 @@ def test_a_forked_child_is_told_and_does_not_hang(tmp_path: Path) -> None:
     code = f"""
 import os, pathlib, signal
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.text.embedders import resolve_embedder
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
 make = lambda: VectorStore(pathlib.Path({str(tmp_path)!r}), embedder=resolve_embedder(None), namespace=("x",))
 store = make()

@@ -10,25 +10,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.words import calendar, clauses, letters, small_talk, split, values, wording
-from langgraph_toolmem.words.calendar import MONTHS, WEEKDAYS
-from langgraph_toolmem.words.split import stem, words
-from langgraph_toolmem.words.text import dates_in, masked
-from langgraph_toolmem.words.values import (
+from langgraph_toolmem.text import requests, similarity, values
+from langgraph_toolmem.text import words as words_module
+from langgraph_toolmem.text.requests import is_small_talk, tokens
+from langgraph_toolmem.text.values import (
     DAY,
     KINDS,
+    MONTHS,
     RANKED,
+    WEEKDAYS,
     WHEN,
     WHOLE,
     date_of,
+    dates_in,
     figures_of,
     kind_of,
+    masked,
     month_day,
     number_of,
     values_in,
-)  # fmt: skip
+)
+from langgraph_toolmem.text.words import stem, words
 
-MODULES = [calendar, clauses, letters, small_talk, split, values, wording]
+MODULES = [requests, similarity, values, words_module]
 PARTS = ["3", "May", "mai", "$", "5月", "日", "2024-05-03", "a@b.c", "'", "“", "#W1", ".", " ", "k"]
 ANY_TEXT = st.one_of(st.text(max_size=120), st.lists(st.sampled_from(PARTS)).map("".join))
 
@@ -90,7 +94,7 @@ def test_dates_are_known_in_many_languages(text: str, date: str, iso: str | None
 def test_weekdays_are_known_in_many_languages(text: str, day: str):
     assert found(text, frozenset({DAY})) == [(DAY, day)]
     assert ("DATE", day) in found(text)
-    assert "<day>" in words(text, typed=True)
+    assert "<day>" in tokens(text)
 
 
 def test_every_name_is_found_in_any_case():
@@ -195,15 +199,15 @@ def test_values_of_any_text_stand_where_they_say_and_do_not_overlap(text: str, k
 @given(ANY_TEXT)
 def test_stems_are_the_stems_of_the_words(text: str):
     assert words(text, stems=True) == [stem(word) for word in words(text)]
-    plain = Counter(words(text))
-    typed = Counter(word for word in words(text, typed=True) if not word.startswith("<"))
+    plain = Counter(words(text, stems=True))
+    typed = Counter(word for word in tokens(text) if not word.startswith("<"))
     if not values_in(text, RANKED):
         assert typed == plain
 
 
 def test_values_are_kinds_among_the_words():
     said = "Pay ann.lee@x.org €1.200 by 3. März, order W-17"
-    assert words(said, typed=True) == ["pay", "<email>", "<amount>", "by", "<date>", "order", "<id>"]
+    assert tokens(said) == ["pay", "<email>", "<amount>", "by", "<date>", "order", "<id>"]
 
 
 def test_what_was_said_is_masked_letter_by_letter():
@@ -213,4 +217,4 @@ def test_what_was_said_is_masked_letter_by_letter():
 
 @pytest.mark.parametrize("text", ["that's fine, thanks!", "Don't worry", "olá, adios", "OK"])
 def test_small_talk_has_apostrophes_and_accents(text: str):
-    assert small_talk.is_small_talk(text, frozenset({"that", "do"}))
+    assert is_small_talk(text, frozenset({"that", "do"}))

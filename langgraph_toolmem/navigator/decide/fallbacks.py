@@ -14,9 +14,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
-from langgraph_toolmem.words.meaning import canonical, canonical_words, verb_of
-from langgraph_toolmem.words.split import STOP_WORDS, stem, words
-from langgraph_toolmem.words.vocabulary import READING, STRICT_VERBS
+from langgraph_toolmem.text.meaning import READING, STRICT_VERBS, canonical, canonical_words, verb_of
+from langgraph_toolmem.text.words import STOP_WORDS, stem, words
 
 MOST: Final = 8
 """Fallbacks that a failure brings, at most."""

@@ -7,10 +7,9 @@ from itertools import islice
 from typing import Any, Final
 
 from langgraph_toolmem.runs.run import ExecutedCall, Run, UserMessage
-from langgraph_toolmem.words.meaning import meaning_of
-from langgraph_toolmem.words.result_paths import is_field, is_table, shows_fields
-from langgraph_toolmem.words.schema import MAX_DEPTH, Leaf, type_of
-from langgraph_toolmem.words.values import AMOUNT, DATE, EMAIL, URL, Value, date_of, figures_of, values_in
+from langgraph_toolmem.text.meaning import meaning_of
+from langgraph_toolmem.text.schema import MAX_DEPTH, Leaf, is_field, is_table, shows_fields, type_of
+from langgraph_toolmem.text.values import AMOUNT, DATE, EMAIL, URL, Value, date_of, figures_of, values_in
 
 MOST: Final = 64
 """Values that are taken, at most; the latest ones."""

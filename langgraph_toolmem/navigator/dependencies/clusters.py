@@ -20,9 +20,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Literal
 
-from langgraph_toolmem.words.ports import Port
-from langgraph_toolmem.words.split import stem
-from langgraph_toolmem.words.vocabulary import GENERIC, IDENTIFIERS
+from langgraph_toolmem.text.meaning import GENERIC, IDENTIFIERS, Port
+from langgraph_toolmem.text.words import stem
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors

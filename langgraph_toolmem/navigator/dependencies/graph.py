@@ -19,10 +19,21 @@ from langgraph_toolmem.navigator.dependencies.clusters import Cluster, Clusters
 from langgraph_toolmem.navigator.dependencies.links import Link, likeness
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.words.meaning import canonical, entity_of, verb_of
-from langgraph_toolmem.words.ports import TRUST, Port, inputs_of, outputs_of
-from langgraph_toolmem.words.split import stem
-from langgraph_toolmem.words.vocabulary import FILTERING, GENERIC, PREPOSITIONS, READING, STRICT_VERBS
+from langgraph_toolmem.text.meaning import (
+    FILTERING,
+    GENERIC,
+    PREPOSITIONS,
+    READING,
+    STRICT_VERBS,
+    TRUST,
+    Port,
+    canonical,
+    entity_of,
+    inputs_of,
+    outputs_of,
+    verb_of,
+)
+from langgraph_toolmem.text.words import stem
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors

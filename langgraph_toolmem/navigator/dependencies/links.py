@@ -30,8 +30,7 @@ from typing import Final, Literal, NamedTuple
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.history import Flow, History
-from langgraph_toolmem.words.meaning import canonical
-from langgraph_toolmem.words.ports import Port
+from langgraph_toolmem.text.meaning import Port, canonical
 
 PRIOR: Final = 2.0
 """Uses of a tool that structure, or a learned probability, counts as much as."""

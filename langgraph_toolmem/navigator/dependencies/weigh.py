@@ -9,7 +9,7 @@ from langgraph_toolmem.base.errors import log_failure
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, RecordScorer
 from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.words.ports import Port
+from langgraph_toolmem.text.meaning import Port
 
 logger = logging.getLogger("langgraph_toolmem.navigator.dependencies.weigh")
 

@@ -22,7 +22,7 @@ from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Known, Li
 from langgraph_toolmem.navigator.learned.arrays import Array
 from langgraph_toolmem.navigator.learned.views import Views
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.words.ports import Port
+from langgraph_toolmem.text.meaning import Port
 
 LEAST: Final = 0.4
 """Probability from which a link is proposed to plans."""

@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from langgraph_toolmem.navigator.dependencies.graph import ApiNode
-from langgraph_toolmem.search.tool_words import Wording, embedded_text, kit_of, stems
-from langgraph_toolmem.words.meaning import entity_of, verb_of
-from langgraph_toolmem.words.ports import Port
+from langgraph_toolmem.text.meaning import Port, entity_of, verb_of
+from langgraph_toolmem.text.tools import Wording, embedded_text, kit_of, stems
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]

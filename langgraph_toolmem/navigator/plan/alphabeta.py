@@ -22,7 +22,7 @@ from typing import Final
 
 from langgraph_toolmem.navigator.plan.problem import Choice, Draft, Problem, levels_of
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
-from langgraph_toolmem.words.ports import Port
+from langgraph_toolmem.text.meaning import Port
 
 _CLOCK_EVERY: Final = 32  # nodes between two looks at the clock
 _OPEN: Final = 6.0  # half of it, when the search is at its end, is as much as S can be

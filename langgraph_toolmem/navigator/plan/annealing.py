@@ -17,7 +17,7 @@ from typing import Final
 
 from langgraph_toolmem.navigator.plan.alphabeta import Solution
 from langgraph_toolmem.navigator.plan.problem import Draft, Problem, fitness, levels_of
-from langgraph_toolmem.words.ports import Port
+from langgraph_toolmem.text.meaning import Port
 
 Genes = dict[tuple[str, str, str], int]
 

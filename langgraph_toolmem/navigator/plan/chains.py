@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.plan.problem import Draft, Problem, levels_of
-from langgraph_toolmem.words.ports import Port
+from langgraph_toolmem.text.meaning import Port
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,8 @@ from langgraph_toolmem.navigator.dependencies.weigh import Weigher
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
 from langgraph_toolmem.navigator.plan.value_source import ValueSource, value_source
-from langgraph_toolmem.words.meaning import canonical, meaning_of
-from langgraph_toolmem.words.ports import Port
-from langgraph_toolmem.words.schema import Leaf, type_of
-from langgraph_toolmem.words.vocabulary import FREE_TEXT, GENERIC
+from langgraph_toolmem.text.meaning import FREE_TEXT, GENERIC, Port, canonical, meaning_of
+from langgraph_toolmem.text.schema import Leaf, type_of
 
 
 class Choice(NamedTuple):

@@ -17,7 +17,7 @@ from langgraph_toolmem.navigator.plan.chains import Chain
 from langgraph_toolmem.navigator.plan.planner import Strategy, plan
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
 from langgraph_toolmem.runs.tools import side_effects
-from langgraph_toolmem.words.ports import Port
+from langgraph_toolmem.text.meaning import Port
 
 _LEAST = 0.5
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.words.ports import Port
-from langgraph_toolmem.words.vocabulary import FREE_TEXT, IDENTIFIERS, PERSONAL, QUANTITIES, SECRETS
+from langgraph_toolmem.text.meaning import FREE_TEXT, IDENTIFIERS, PERSONAL, QUANTITIES, SECRETS, Port
 
 Source = Literal["user", "produced", "either"]
 

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from langgraph_toolmem.search.tool_words import Fields
+from langgraph_toolmem.text.tools import Fields
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.core.method import PastRuns
 from langgraph_toolmem.navigator.tool_search.index import K1, WordIndex
-from langgraph_toolmem.search.tool_words import Fields, stems
-from langgraph_toolmem.words import clauses
+from langgraph_toolmem.text.requests import MAX_REQUEST_CHARS
+from langgraph_toolmem.text.tools import Fields, stems
 
 Floats = npt.NDArray[np.float64]
 
@@ -79,7 +79,7 @@ class Precedents:
         for tool in tools:
             earlier[tool] = frozenset(seen) - {tool}  # before its last call
             seen[tool] = None
-        words = tuple(stems(request[: clauses.MAX_CHARS]))
+        words = tuple(stems(request[:MAX_REQUEST_CHARS]))
         with self._lock:
             known = None if key is None else self._kept.get(key)
             if known is not None and (known.words, known.earlier) == (words, earlier):
@@ -109,7 +109,7 @@ class Precedents:
 
     def votes(self, request: str) -> dict[str, float]:
         """Tools that were called for similar requests, each 0 to 1, weighed by how often such votes were right."""
-        words = tuple(stems(request[: clauses.MAX_CHARS]))
+        words = tuple(stems(request[:MAX_REQUEST_CHARS]))
         with self._lock:
             found, step = self._vote(words)
             trust = self._right[step] / self._votes[step]

@@ -22,8 +22,8 @@ from langgraph_toolmem.navigator.tool_search.index import Floats
 from langgraph_toolmem.navigator.tool_search.precedents import Precedents, Rates
 from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.search.tool_words import kit_name, kit_of
-from langgraph_toolmem.words.split import stem, words
+from langgraph_toolmem.text.tools import kit_name, kit_of
+from langgraph_toolmem.text.words import stem, words
 
 SIGNALS: Final = (
     "request",

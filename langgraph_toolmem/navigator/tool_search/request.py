@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from langgraph_toolmem.navigator.tool_search.index import Floats
-from langgraph_toolmem.search.tool_words import USUAL, stems
-from langgraph_toolmem.words import clauses
-from langgraph_toolmem.words.small_talk import is_small_talk
+from langgraph_toolmem.text.requests import MAX_REQUEST_CHARS, is_small_talk, split_clauses
+from langgraph_toolmem.text.tools import USUAL, stems
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,8 @@ class Asked:
 
 def read(query: str) -> Asked:
     """A request as it is searched: whole, its sentences, its clauses; without pieces that ask for nothing."""
-    pieces = clauses.split(query)
-    whole = query[: clauses.MAX_CHARS], stems(query[: clauses.MAX_CHARS])
+    pieces = split_clauses(query)
+    whole = query[:MAX_REQUEST_CHARS], stems(query[:MAX_REQUEST_CHARS])
     if not whole[1] or is_small_talk(query, USUAL):
         return Asked((), 0, ())
     sentences = _telling(pieces.sentences) or [whole]
@@ -61,7 +60,7 @@ def read(query: str) -> Asked:
     places = {text: place for place, (text, _) in enumerate(parts)}
     all_parts = tuple(range(len(parts)))
     # A sentence beyond the last clause that is looked at stands for the whole.
-    inside = [tuple(places[text] for text in clauses.split(s).clauses if text in places) for s, _ in sentences]
+    inside = [tuple(places[text] for text in split_clauses(s).clauses if text in places) for s, _ in sentences]
     return Asked(
         tuple(text for text, _ in everything),
         len(sentences),

@@ -34,9 +34,9 @@ from langgraph_toolmem.navigator.tool_search.ranking import (
 )
 from langgraph_toolmem.navigator.tool_search.request import Asked, read
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.search.embedders import Embedder, resolve_embedder
-from langgraph_toolmem.search.tool_words import Wording, embedded_text, kit_name, kit_of
-from langgraph_toolmem.search.vectors import Embedding, VectorRows, Vectors, VectorSource
+from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
+from langgraph_toolmem.text.tools import Wording, embedded_text, kit_name, kit_of
+from langgraph_toolmem.text.vectors import Embedding, VectorRows, Vectors, VectorSource
 
 logger = logging.getLogger("langgraph_toolmem.navigator.tool_search.search")
 

@@ -23,9 +23,8 @@ from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.entries.critique import describe_tools
 from langgraph_toolmem.offline.coldstart.state import Query
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.search.lexical import LexicalEmbedder
-from langgraph_toolmem.words.features import similarity
-from langgraph_toolmem.words.split import words
+from langgraph_toolmem.text.similarity import LexicalEmbedder, similarity
+from langgraph_toolmem.text.words import words
 
 Kind = Literal["one", "several"]
 

@@ -18,7 +18,7 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.offline.discovery.environment import EnvironmentCall, Observation, Taken, Task
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon, flatten
-from langgraph_toolmem.words.text import shape_of
+from langgraph_toolmem.text.values import shape_of
 
 MAX_PROSE: Final = 400
 """Characters of a text that count as one value; of longer ones only the digest is kept."""

@@ -14,7 +14,7 @@ from langgraph_toolmem.atoms.extract import Extractor
 from langgraph_toolmem.atoms.known import Known
 from langgraph_toolmem.atoms.retrieve import fitting
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.words.values import delexicalised, values_in
+from langgraph_toolmem.text.values import delexicalised, values_in
 
 SPECS = read_tools([schema("get_order", "order_id"), schema("send", "recipient body", "count:integer")])
 SCALARS = st.none() | st.booleans() | st.integers(-99, 99_999) | st.text(max_size=12) | st.just("ann@x.org")

@@ -21,7 +21,7 @@ from langgraph_toolmem.atoms.situation import parts_of
 from langgraph_toolmem.atoms.slots import Slots
 from langgraph_toolmem.atoms.words import is_in, names_in
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.words.values import delexicalised
+from langgraph_toolmem.text.values import delexicalised
 
 TOOLS: list[dict[str, Any]] = [
     schema("find_person", "name") | {"description": "Find the email address of a colleague."},

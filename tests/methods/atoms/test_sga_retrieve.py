@@ -22,8 +22,7 @@ from langgraph_toolmem.atoms.rows import query_text, text_of
 from langgraph_toolmem.atoms.texts import Question, Rarity
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.words import wording
-from langgraph_toolmem.words.wording import PAIR, STOP
+from langgraph_toolmem.text.requests import PAIR, STOP, is_usual, terms_of
 
 NOTHING = "known: only what the user said. done: nothing yet"
 
@@ -158,9 +157,9 @@ def scan(atoms: Sequence[Atom], state: str, goals: Sequence[str], types: set[str
     def terms(state: str, goal: str, about: str) -> dict[tuple[str, str], float]:
         fields = (("goal", goal, 1.0), ("state", state, texts.STATE), ("about", about, texts.ABOUT))
         return {
-            (name, term): factor * (PAIR if " " in term else 1.0) * (STOP if wording.is_usual(term) else 1.0)
+            (name, term): factor * (PAIR if " " in term else 1.0) * (STOP if is_usual(term) else 1.0)
             for name, text, factor in fields
-            for term in wording.terms(text)
+            for term in terms_of(text)
             if name != "about" or " " not in term
         }
 

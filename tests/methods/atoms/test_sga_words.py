@@ -9,7 +9,7 @@ import pytest
 
 from langgraph_toolmem.atoms import situation, slots, words
 from langgraph_toolmem.atoms.words import labelled, slots_in
-from langgraph_toolmem.words.values import delexicalised, kind_of, values_in
+from langgraph_toolmem.text.values import delexicalised, kind_of, values_in
 
 
 @pytest.mark.parametrize("module", [words, slots, situation], ids=lambda module: module.__name__)

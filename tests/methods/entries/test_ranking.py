@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from langgraph_toolmem.entries import ranking
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.ranking import Match, PastRequest, Weights, rank
-from langgraph_toolmem.words.wording import MAX_TERMS, is_usual, terms, tokens
+from langgraph_toolmem.text.requests import MAX_TERMS, is_usual, terms_of, tokens
 
 NAMES = ("amir", "bela", "chen", "dana", "emil", "farah", "goran", "hana", "ines", "jonas")
 PLACES = ("Oslo", "Porto", "Quito", "Riga", "Seoul", "Tunis", "Utrecht", "Vienna", "Warsaw", "Zagreb")
@@ -19,7 +19,7 @@ LEAST = RecallPolicy().least
 
 
 def past(request: str, *tools: str) -> PastRequest:
-    return PastRequest(terms(request), "\n".join(tools))
+    return PastRequest(terms_of(request), "\n".join(tools))
 
 
 def filled(entries: int = 10) -> list[tuple[str, PastRequest]]:
@@ -69,9 +69,9 @@ def test_types_are_kept_apart() -> None:
 
 
 def test_terms_are_words_and_pairs_with_the_edges() -> None:
-    assert terms("send it") == ("send", "it", "<edge> send", "send it", "it <edge>")
-    assert terms("  ?! ") == ()
-    assert len(terms(" ".join(map(str.__add__, ["w"] * 900, map(chr, range(0x4E00, 0x4E00 + 900)))))) <= MAX_TERMS
+    assert terms_of("send it") == ("send", "it", "<edge> send", "send it", "it <edge>")
+    assert terms_of("  ?! ") == ()
+    assert len(terms_of(" ".join(map(str.__add__, ["w"] * 900, map(chr, range(0x4E00, 0x4E00 + 900)))))) <= MAX_TERMS
     assert is_usual("please")
     assert is_usual("of the")
     assert not is_usual("of meetings")

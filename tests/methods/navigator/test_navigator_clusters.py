@@ -13,7 +13,7 @@ from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
 from langgraph_toolmem.navigator.plan.planner import plan
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.text.embedders import resolve_embedder
 
 TEXT = {"type": "string"}
 

@@ -15,7 +15,7 @@ from langgraph_toolmem.navigator.dependencies.links import Link, RecordScorer
 from langgraph_toolmem.navigator.history import Flow, History, plain_path
 from langgraph_toolmem.navigator.plan.planner import plan
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.words.result_paths import paths_of
+from langgraph_toolmem.text.schema import paths_of
 
 TEXT = {"type": "string"}
 

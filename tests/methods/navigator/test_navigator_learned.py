@@ -26,7 +26,7 @@ from langgraph_toolmem.navigator.learned.views import Views
 from langgraph_toolmem.navigator.plan.chains import tree
 from langgraph_toolmem.navigator.plan.planner import plan
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
-from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.text.embedders import resolve_embedder
 
 BUILTIN = resolve_embedder(None)
 THINGS = ("order", "flight", "invoice", "parcel", "contract", "recipe", "ticket", "meeting", "camera", "garden")

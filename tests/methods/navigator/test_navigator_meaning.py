@@ -6,9 +6,8 @@ import pytest
 
 from langgraph_toolmem.navigator.history import Flow, History
 from langgraph_toolmem.navigator.plan.value_source import value_source
-from langgraph_toolmem.words.meaning import entity_of, meaning_of
-from langgraph_toolmem.words.ports import Port
-from langgraph_toolmem.words.schema import Leaf
+from langgraph_toolmem.text.meaning import Port, entity_of, meaning_of
+from langgraph_toolmem.text.schema import Leaf
 
 
 def leaf(path: str, description: str = "", *types: str, **more: object) -> Leaf:

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.words.ports import outputs_of
-from langgraph_toolmem.words.result_paths import paths_of
-from langgraph_toolmem.words.schema import MAX_DEPTH, MAX_LEAVES, leaves_of
+from langgraph_toolmem.text.meaning import outputs_of
+from langgraph_toolmem.text.schema import MAX_DEPTH, MAX_LEAVES, leaves_of, paths_of
 
 
 def paths(schema: dict[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ from langgraph_toolmem.navigator.tool_search.ranking import (
 from langgraph_toolmem.navigator.tool_search.request import read
 from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
-from langgraph_toolmem.search.tool_words import Fields, Wording, embedded_text, kit_name, kit_of
+from langgraph_toolmem.text.tools import Fields, Wording, embedded_text, kit_name, kit_of
 
 
 def spec(name: str, description: str = "", *parameters: str, said: str = "") -> ToolSpec:

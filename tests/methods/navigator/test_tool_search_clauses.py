@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_toolmem.words import clauses
+from langgraph_toolmem.text.requests import MAX_CLAUSES, MAX_SENTENCES, split_clauses
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from langgraph_toolmem.words import clauses
     ids=["German", "French", "Spanish", "Chinese", "not known: one piece"],
 )
 def test_other_languages(text, expected):
-    assert clauses.split(text).clauses == expected
+    assert split_clauses(text).clauses == expected
 
 
 @pytest.mark.parametrize(
@@ -37,26 +37,26 @@ def test_other_languages(text, expected):
     ids=["single quotes", "double quotes", "brackets", "dots inside", "abbreviation", "join inside a word"],
 )
 def test_what_stays_together(text):
-    assert clauses.split(text).clauses == (text,)
+    assert split_clauses(text).clauses == (text,)
 
 
 def test_repetition_and_length_are_bounded():
-    assert clauses.split("go home. go home. go home.").sentences == ("go home.",)
-    many = clauses.split(". ".join(f"do {i}, see {i}" for i in range(1000)))
-    assert len(many.sentences) == clauses.MAX_SENTENCES
-    assert len(many.clauses) <= clauses.MAX_CLAUSES
+    assert split_clauses("go home. go home. go home.").sentences == ("go home.",)
+    many = split_clauses(". ".join(f"do {i}, see {i}" for i in range(1000)))
+    assert len(many.sentences) == MAX_SENTENCES
+    assert len(many.clauses) <= MAX_CLAUSES
 
 
 @given(st.text(max_size=300))
 def test_any_text_is_split_into_parts_of_itself(text):
-    found = clauses.split(text)
+    found = split_clauses(text)
     assert all(piece in text for piece in (*found.sentences, *found.clauses))
     assert bool(found.sentences) == bool(found.clauses)
 
 
 def test_sentences_and_clauses():
-    found = clauses.split("I plan a trip. Find a flight to Oslo, book a hotel and then mail me the plan!")
+    found = split_clauses("I plan a trip. Find a flight to Oslo, book a hotel and then mail me the plan!")
     assert found.sentences == ("I plan a trip.", "Find a flight to Oslo, book a hotel and then mail me the plan!")
     assert found.clauses == ("I plan a trip", "Find a flight to Oslo", "book a hotel", "mail me the plan")
-    assert clauses.split("Tasks:\n1. find a flight\n- mail me").sentences == ("Tasks:", "find a flight", "mail me")
-    assert clauses.split(" ?! … ,, ") == ((), ())
+    assert split_clauses("Tasks:\n1. find a flight\n- mail me").sentences == ("Tasks:", "find a flight", "mail me")
+    assert split_clauses(" ?! … ,, ") == ((), ())

@@ -14,12 +14,12 @@ from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedErr
 from langgraph_toolmem.navigator.select.candidates import targets_of
 from langgraph_toolmem.navigator.tool_search.hit import ToolHit
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.search.embedders import resolve_embedder
-from langgraph_toolmem.search.tool_index import ToolIndex
 from langgraph_toolmem.stores.chroma_repair import rebuild
 from langgraph_toolmem.stores.text_vectors import TOOLS as KIND
 from langgraph_toolmem.stores.text_vectors import TextVectors
 from langgraph_toolmem.stores.vectors import VectorStore
+from langgraph_toolmem.text.embedders import resolve_embedder
+from langgraph_toolmem.text.tools import ToolIndex
 
 
 def tool(name: str, description: str, *parameters: str, **more: Any) -> dict[str, Any]:

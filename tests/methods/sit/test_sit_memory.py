@@ -51,9 +51,9 @@ from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.runs.trajectory import parse_run
-from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.job_queue import Job
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
+from langgraph_toolmem.text.embedders import resolve_embedder
 
 PER_USER = ("toolmem", "{user_id}")
 PAPER = SITPolicy.paper()

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.search.embedders import Embedder
+from langgraph_toolmem.text.embedders import Embedder
 
 Floats = npt.NDArray[np.float32]
 Vectors = Mapping[str, Sequence[float]]

@@ -1,19 +1,30 @@
 """The words of a text: the one splitter, for every ranker.
 
 Identifiers are split too: ``getUserName``, ``get_user_name`` and ``get.user-name`` are the same words. Where values
-have to be found again letter by letter, as in templates, `words.text` keeps them whole and in their places.
+have to be found again letter by letter, as in templates, `text.values.read_text` keeps them whole and in their places.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from langgraph_toolmem.words import values
-from langgraph_toolmem.words.letters import unaccented
-from langgraph_toolmem.words.values import RANKED, values_in
+_MARKS = re.compile("[\u0300-\u036f]")
+
+
+def unaccented(text: str) -> str:
+    """A text in its plainest characters: no accents of Latin letters, no ligatures, no full-width forms.
+
+    >>> unaccented("São Tomé, ﬁn")
+    'Sao Tome, fin'
+    """
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFKD", text)))
+
 
 STOP_WORDS: Final = """
 a about all also am an and any are as at be been but by can could did do does for from get had has
@@ -28,30 +39,20 @@ _VOWEL = re.compile("[aeiouy]")
 _LONGEST_CACHED: Final = 48  # characters; longer tokens are data (base64, JSON without spaces) and would fill it
 
 
-def words(text: str, *, stems: bool = False, typed: bool = False) -> list[str]:
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text that lie between white space."""
+    return frozenset(text.split())
+
+
+def words(text: str, *, stems: bool = False) -> list[str]:
     """The words of a text in lower case, identifiers split, accents of Latin letters taken off.
 
     >>> words("getUserName(order_id=12, café)")
     ['get', 'user', 'name', 'order', 'id', '12', 'cafe']
-    >>> words("Move the 9:30 meeting to March 3rd", stems=True, typed=True)
-    ['mov', 'the', '<time>', 'meet', 'to', '<date>']
 
     Args:
         stems: their stems (`stem`).
-        typed: values are replaced by their kinds, ``<date>``, ``<amount>``: those of `words.values.RANKED`.
     """
-    if not typed:
-        return _split(text, stems)
-    found: list[str] = []
-    before = 0
-    for value in values_in(text, RANKED):
-        found += _split(text[before : value.start], stems)
-        found.append(f"<{value.kind.lower()}>")
-        before = value.end
-    return [*found, *_split(text[before:], stems)]
-
-
-def _split(text: str, stems: bool) -> list[str]:
     found: list[str] = []
     for token in text.split():
         found += _of_token(token, stems) if len(token) <= _LONGEST_CACHED else _analysed(token, stems)
@@ -99,7 +100,6 @@ def stem(word: str) -> str:
     return word.removesuffix("e") if len(word) > 3 else word
 
 
-def forget() -> None:
+def forget_words() -> None:
     """Nothing of a text is remembered any more."""
     _of_token.cache_clear()
-    values.forget()

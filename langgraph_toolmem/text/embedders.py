@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import importlib
 import importlib.util
+import logging
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, cast
@@ -22,8 +23,15 @@ from typing import Any, cast
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem.base import threads
-from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError, ToolMemoryError
-from langgraph_toolmem.search.lexical import VERSION, LexicalEmbedder
+from langgraph_toolmem.base.errors import (
+    ConfigurationError,
+    MissingExtraError,
+    StorageError,
+    ToolMemoryError,
+    log_failure,
+)
+from langgraph_toolmem.text.schema import Described
+from langgraph_toolmem.text.similarity import VERSION, LexicalEmbedder, similarity
 
 _FORMS = (
     "Give None (the built-in lexical embedder), a LangChain Embeddings object, or a text of the form "
@@ -301,3 +309,52 @@ def clean(text: str) -> str:
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+logger = logging.getLogger("langgraph_toolmem.similarity")
+
+
+class DescriptionSimilarity:
+    """Cosine of a thought and a tool's description.
+
+    With the built-in embedder no vector store is touched. With another one, descriptions are embedded once
+    and a thought once per decision; if it fails, the built-in one answers, and the log says so once.
+
+    Args:
+        embedder: makes the vectors.
+        specs: the tools.
+    """
+
+    def __init__(self, embedder: Embedder, specs: Mapping[str, Described]) -> None:
+        self._embedder = embedder
+        self._texts = {name: f"{name} {spec.description}".strip() for name, spec in specs.items()}
+        self._lexical = LexicalEmbedder()
+        self._words = {name: self._lexical.sparse(text) for name, text in self._texts.items()}
+        self._vectors: dict[str, list[float]] | None = None
+        self._failed = embedder.builtin
+        self._thought = lru_cache(maxsize=16)(self._embed_thought)
+        self._thought_words = lru_cache(maxsize=256)(self._lexical.sparse)
+
+    def __call__(self, thought: str, tool: str) -> float:
+        """From −1 to 1; 0 for a tool without a description."""
+        if tool not in self._texts:
+            return 0.0
+        if not self._failed:
+            try:
+                return self._dense(thought, tool)
+            except ToolMemoryError as error:
+                self._failed = True
+                log_failure(
+                    logger, logging.WARNING, "the built-in embedder is used for thoughts from here on", error=error
+                )
+        return similarity(self._thought_words(thought), self._words[tool])
+
+    def _dense(self, thought: str, tool: str) -> float:
+        if self._vectors is None:
+            names = list(self._texts)
+            vectors = self._embedder.embed_documents([self._texts[name] for name in names])
+            self._vectors = dict(zip(names, vectors, strict=True))
+        return sum(a * b for a, b in zip(self._thought(thought), self._vectors[tool], strict=True))
+
+    def _embed_thought(self, thought: str) -> list[float]:
+        return self._embedder.embed_query(thought)

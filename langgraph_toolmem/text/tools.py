@@ -1,4 +1,4 @@
-"""What is searched of a tool: its words, field by field.
+"""What is searched of a tool: its words, field by field, and a quick coarse index over them.
 
 Names and parameters are identifiers. ``getUserName`` is split where the case changes; ``searchwebrequest`` has no
 such place and is split into words that other tools use (``search web request``), if there are any.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.words.clauses import SENTENCE_END
-from langgraph_toolmem.words.split import STOP_WORDS, stem, words
+from langgraph_toolmem.base import threads
+from langgraph_toolmem.text.requests import SENTENCE_END
+from langgraph_toolmem.text.schema import Described
+from langgraph_toolmem.text.similarity import LexicalIndex
+from langgraph_toolmem.text.words import STOP_WORDS, stem, words
 
 MAX_CHARS: Final = 4000
 """Characters of a description that are read; the rest of a long one is detail, and would drown the name."""
@@ -36,14 +39,14 @@ USUAL: Final = frozenset((
 _JOINTS: Final = ("/", "::", ":", "__", ".")
 
 
-def kit_name(spec: ToolSpec) -> str:
+def kit_name(spec: Described) -> str:
     """Name of a tool's toolkit: said, else taken from a name like ``kit.tool``, ``kit/tool``, ``kit:tool`` or
     ``kit__tool``; "" if the tool is on its own.
     """
     return spec.toolkit or _prefix(spec.name)
 
 
-def kit_of(spec: ToolSpec) -> str:
+def kit_of(spec: Described) -> str:
     """Identity of the toolkit, "" if the tool is on its own: toolkits of one name in two categories are two."""
     name = kit_name(spec)
     return f"{spec.category}\n{name}" if name else ""
@@ -69,19 +72,19 @@ class Wording:
         self._said: Counter[str] = Counter()  # sentences of descriptions
         self._split: dict[str, tuple[str, ...]] = {}
 
-    def learn(self, spec: ToolSpec) -> None:
+    def learn(self, spec: Described) -> None:
         """The words of one more tool."""
         self._uses.update(_all_words(spec))
         self._said.update(set(_sentences(spec)))
         self._split.clear()
 
-    def forget(self, spec: ToolSpec) -> None:
+    def forget(self, spec: Described) -> None:
         """One tool less."""
         self._uses.subtract(_all_words(spec))
         self._said.subtract(set(_sentences(spec)))
         self._split.clear()
 
-    def fields(self, spec: ToolSpec) -> Fields:
+    def fields(self, spec: Described) -> Fields:
         """What is searched of a tool. The words of its toolkit are not counted again in its name."""
         toolkit = self.identifier(kit_name(spec))
         shared = set(toolkit)
@@ -103,7 +106,7 @@ class Wording:
             found += [stem(piece) for piece in self.pieces(word) if piece not in USUAL]
         return found
 
-    def own_words(self, spec: ToolSpec) -> str:
+    def own_words(self, spec: Described) -> str:
         """The description without sentences that USES tools or more share word for word; all of it if none is left.
 
         Servers put "This tool belongs to the …" before each description, and an embedder that reads it finds all
@@ -156,7 +159,7 @@ def stems(text: str) -> list[str]:
     return [base for word, base in zip(plain, words(text, stems=True), strict=True) if word not in USUAL]
 
 
-def embedded_text(spec: ToolSpec, wording: Wording) -> str:
+def embedded_text(spec: Described, wording: Wording) -> str:
     """What an embedder gets of a tool."""
     kit = kit_name(spec)
     own = wording.plain(spec.name)
@@ -175,11 +178,11 @@ def _without(name: str, kit: str) -> str:
     return " ".join(word for word in name.split() if word not in known) or name
 
 
-def _sentences(spec: ToolSpec) -> list[str]:
+def _sentences(spec: Described) -> list[str]:
     return _SENTENCE.split(" ".join(spec.description[:MAX_CHARS].split()))
 
 
-def _all_words(spec: ToolSpec) -> set[str]:
+def _all_words(spec: Described) -> set[str]:
     return {*words(spec.description[:MAX_CHARS]), *words(kit_name(spec)), *words(spec.name)}
 
 
@@ -189,3 +192,44 @@ def _prefix(name: str) -> str:
         if found and before and after:
             return before
     return ""
+
+
+def tool_text(spec: Described) -> str:
+    """What is searched of a tool: the words of its name, its description, the names of its parameters."""
+    parts = [" ".join(words(spec.name)) + "."]
+    if spec.description.strip():
+        parts.append(spec.description.strip())
+    names = [" ".join(words(name)) for name in spec.properties]
+    if names:
+        parts.append(f"({', '.join(names)})")
+    return " ".join(parts)
+
+
+class ToolIndex:
+    """Words of the tools' descriptions, for suggestions: scores grow with the share of a text's weight that fits.
+
+    `ToolSearch` finds more and needs numpy. Safe for threads; the index is made at the first search.
+    """
+
+    def __init__(self) -> None:
+        self._specs: tuple[Described, ...] = ()
+        self._words: LexicalIndex | None = None
+        self._lock = threads.lock()
+
+    def declare(self, specs: Mapping[str, Described]) -> None:
+        """These are the tools now."""
+        with self._lock:
+            self._specs, self._words = tuple(specs.values()), None
+
+    def search(self, query: str, k: int = 5) -> list[tuple[str, float]]:
+        """The k best tools with how much of the query's weight their texts cover (BM25), 0 to 1, best first.
+
+        Fewer than k if fewer share anything with the query.
+        """
+        return self._known().search(query, k)
+
+    def _known(self) -> LexicalIndex:
+        with self._lock:
+            if self._words is None:
+                self._words = LexicalIndex((spec.name, tool_text(spec)) for spec in self._specs)
+            return self._words

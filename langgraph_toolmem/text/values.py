@@ -1,24 +1,120 @@
-"""The values that stand in a text, by their looks: the one recogniser of dates, amounts, mail addresses, links, ids.
+"""The values that stand in a text, by their looks, and texts as a source of argument values.
 
 Each kind is known by its shape: mail address, link, date, weekday, time, percentage, amount of money, telephone number,
 file, identifier, number, what stands in quotes, and names by their capitals, an "@" or a possessive. Who reads a text
 says which kinds are looked for (`RANKED`, `WHOLE`, `KINDS`); what is not looked for may be taken for something else: a
 telephone number for a number.
 
-Months and weekdays are known in the languages of `words.calendar`; dates that count from today ("last 3 days"), and
-words for currencies and secrets, in English.
+A value that the model copied from a text is described by where it stood ("the word after *order number*", "the first
+token shaped #A9999999"), so that it can be found again in another text. So the words of a `Text` keep their signs
+("#W17", "a.b@c.de"), their accents and their places, which `text.words.words` takes away.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from langgraph_toolmem.words.calendar import MONTH, MONTHS, WEEKDAY, WEEKDAYS, one_of
-from langgraph_toolmem.words.vocabulary import word_set
+from langgraph_toolmem.text.words import unaccented, word_set
+
+_MONTHS: Final = {
+    "en": "january/jan february/feb march/mar april/apr may june/jun july/jul august/aug september/sep/sept "
+    "october/oct november/nov december/dec",
+    "de": "januar/jan februar/feb märz/mär april/apr mai juni/jun juli/jul august/aug september/sep/sept "
+    "oktober/okt november/nov dezember/dez",
+    "fr": "janvier/janv février/févr mars avril/avr mai juin juillet/juil août septembre/sept octobre/oct "
+    "novembre/nov décembre/déc",
+    "es": "enero/ene febrero/feb marzo/mar abril/abr mayo/may junio/jun julio/jul agosto septiembre/sept "
+    "octubre/oct noviembre/nov diciembre/dic",
+    "it": "gennaio febbraio/feb marzo/mar aprile/apr maggio giugno/giu luglio agosto settembre ottobre/ott "
+    "novembre/nov dicembre/dic",
+    "pt": "janeiro/jan fevereiro/fev março/mar abril/abr maio/mai junho/jun julho/jul agosto setembro outubro "
+    "novembro/nov dezembro/dez",
+    "nl": "januari/jan februari/feb maart/mrt april/apr mei juni/jun juli/jul augustus/aug september/sep "
+    "oktober/okt november/nov december/dec",
+    "sv": "januari/jan februari/feb mars april/apr maj juni juli augusti/aug september/sep oktober/okt "
+    "november/nov december/dec",
+    "pl": "styczeń/stycznia/sty luty/lutego/lut marzec/marca/mar kwiecień/kwietnia/kwi maj/maja "
+    "czerwiec/czerwca/cze lipiec/lipca sierpień/sierpnia wrzesień/września/wrz "
+    "październik/października/paź listopad/listopada/lis grudzień/grudnia/gru",
+    "tr": "ocak/oca şubat/şub mart/mar nisan/nis mayıs/may haziran/haz temmuz ağustos/ağu eylül/eyl ekim/eki "
+    "kasım/kas aralık",
+    "ru": "январь/января/янв февраль/февраля/февр март/марта/мар апрель/апреля/апр май/мая июнь/июня/июн "
+    "июль/июля/июл август/августа/авг сентябрь/сентября/сент октябрь/октября/окт ноябрь/ноября/нояб "
+    "декабрь/декабря/дек",
+    "ar": "يناير فبراير مارس أبريل مايو يونيو يوليو أغسطس سبتمبر أكتوبر نوفمبر ديسمبر",
+    "hi": "जनवरी/जन फ़रवरी/फ़र मार्च अप्रैल मई जून जुलाई/जुल अगस्त/अग सितंबर/सित अक्टूबर/अक्टू नवंबर/नव दिसंबर/दिस",
+    "ja": "1月 2月 3月 4月 5月 6月 7月 8月 9月 10月 11月 12月",
+    "zh": "一月/1月 二月/2月 三月/3月 四月/4月 五月/5月 六月/6月 七月/7月 八月/8月 九月/9月 十月/10月 "
+    "十一月/11月 十二月/12月",
+    "ko": "1월 2월 3월 4월 5월 6월 7월 8월 9월 10월 11월 12월",
+}  # fmt: skip
+_WEEKDAYS: Final = {
+    "en": "monday tuesday wednesday thursday friday saturday sunday",
+    "de": "montag dienstag mittwoch donnerstag freitag samstag sonntag",
+    "fr": "lundi mardi mercredi jeudi vendredi samedi dimanche",
+    "es": "lunes martes miércoles jueves viernes sábado domingo",
+    "it": "lunedì martedì mercoledì giovedì venerdì sabato domenica",
+    "pt": "segunda-feira terça-feira quarta-feira quinta-feira sexta-feira sábado domingo",
+    "nl": "maandag dinsdag woensdag donderdag vrijdag zaterdag zondag",
+    "sv": "måndag tisdag onsdag torsdag fredag lördag söndag",
+    "pl": "poniedziałek wtorek środa czwartek piątek sobota niedziela",
+    "tr": "pazartesi salı çarşamba perşembe cuma cumartesi pazar",
+    "ru": "понедельник вторник среда четверг пятница суббота воскресенье",
+    "ar": "الاثنين الثلاثاء الأربعاء الخميس الجمعة السبت الأحد",
+    "hi": "सोमवार मंगलवार बुधवार गुरुवार शुक्रवार शनिवार रविवार",
+    "ja": "月曜日 火曜日 水曜日 木曜日 金曜日 土曜日 日曜日",
+    "zh": "星期一/周一 星期二/周二 星期三/周三 星期四/周四 星期五/周五 星期六/周六 星期日/周日",
+    "ko": "월요일 화요일 수요일 목요일 금요일 토요일 일요일",
+}  # fmt: skip
+
+
+def _numbers(languages: Mapping[str, str], first: int) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for text in languages.values():
+        for number, names in enumerate(text.split(), start=first):
+            for name in names.split("/"):
+                # Turkish KASIM is "kasim" in lower case, not the "kasım" it came from
+                found |= dict.fromkeys((name, unaccented(name), name.upper().lower()), number)
+    return found
+
+
+MONTHS: Final = _numbers(_MONTHS, 1)
+"""Number of a month, 1 to 12, by its name or abbreviation in lower case, with its accents or without."""
+WEEKDAYS: Final = _numbers(_WEEKDAYS, 0)
+"""Number of a weekday, 0 (Monday) to 6, by its name in lower case."""
+
+
+def one_of(names: Iterable[str]) -> str:
+    """A regular expression for the longest of some names that stands at a place, quick however many there are.
+
+    Small letters stand for capitals too.
+
+    >>> one_of(["may", "march", "mar"])
+    '[mM][aA](?:[rR](?:[cC][hH])?|[yY])'
+    """
+    tails: dict[str, list[str]] = {}
+    for name in sorted(set(names)):
+        tails.setdefault(name[:1], []).append(name[1:])
+    ends = tails.pop("", None) is not None
+    parts = [_both(first) + one_of(rest) for first, rest in tails.items()]
+    if ends:
+        return f"(?:{'|'.join(parts)})?" if parts else ""
+    return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
+
+
+def _both(letter: str) -> str:
+    return f"[{letter}{letter.upper()}]" if letter.islower() and len(letter.upper()) == 1 else re.escape(letter)
+
+
+MONTH: Final = one_of(MONTHS)
+WEEKDAY: Final = one_of(WEEKDAYS)
+"""Regular expressions for any of the names; to be used without regard to case."""
+
 
 EMAIL, URL, DATE, TIME, AMOUNT, PERCENT, ID, NUMBER = (
     "EMAIL", "URL", "DATE", "TIME", "AMOUNT", "PERCENT", "ID", "NUMBER",
@@ -307,7 +403,7 @@ def _quotes(longest: int) -> re.Pattern[str]:
     return re.compile(_quoted(longest), re.DOTALL)
 
 
-def forget() -> None:
+def forget_values() -> None:
     """Nothing of a text is remembered any more."""
     for each in (values_in, kind_of, quotes_in):
         each.cache_clear()
@@ -375,3 +471,120 @@ def number_of(text: str) -> int | float | None:
         whole, fraction = figures, ""
     plain = whole.replace(",", "").replace(".", "")
     return float(f"{plain}.{fraction}") if fraction else int(plain)
+
+
+MAX_SPAN_WORDS: Final = 40
+
+_WORD = re.compile(r"'s\b|[#@$]?\w(?:(?:(?!'s\b)[\w@.\-/:+&'])*\w)?|[^\w\s]")
+_PIECE = re.compile(r"\w+")
+_DATES: Final = frozenset({DATE})
+
+
+@dataclass(slots=True)
+class Text:
+    """A tokenised text. `words[i]` is lower-cased and spans `starts[i]:ends[i]` of `raw`."""
+
+    raw: str
+    words: list[str]
+    starts: list[int]
+    ends: list[int]
+    _places: dict[str, list[int]] | None = field(default=None, repr=False)
+    _shapes: dict[str, list[int]] | None = field(default=None, repr=False)
+
+    def places(self, word: str) -> list[int]:
+        """Indices at which a word stands."""
+        if self._places is None:
+            self._places = {}
+            for i, w in enumerate(self.words):
+                self._places.setdefault(w, []).append(i)
+        return self._places.get(word, [])
+
+    def with_shape(self, shape: str) -> list[str]:
+        """The original words that have this shape, in order."""
+        if self._shapes is None:
+            self._shapes = {}
+            for i in range(len(self.words)):
+                found = shape_of(self.raw[self.starts[i] : self.ends[i]])
+                if found:
+                    self._shapes.setdefault(found, []).append(i)
+        return [self.raw[self.starts[i] : self.ends[i]] for i in self._shapes.get(shape, [])]
+
+    def span(self, first: int, last: int) -> str:
+        """The original text from word `first` to word `last`, both included."""
+        return self.raw[self.starts[first] : self.ends[last]]
+
+    def find(self, value: str) -> tuple[int, int] | None:
+        """The word span whose text equals `value`, ignoring case; None if it does not stand there whole."""
+        wanted = read_text(value).words if len(value) <= 400 else []
+        if not wanted or len(wanted) > MAX_SPAN_WORDS:
+            return None
+        n = len(wanted)
+        for i in self.places(wanted[0]):
+            if self.words[i : i + n] == wanted:
+                return i, i + n - 1
+        return None
+
+
+@lru_cache(maxsize=4096)
+def read_text(raw: str) -> Text:
+    """Tokenises a text; the result is shared, so do not change it."""
+    raw = raw[:MAX_CHARS]
+    words, starts, ends = [], [], []
+    for match in _WORD.finditer(raw):
+        words.append(match.group().lower())
+        starts.append(match.start())
+        ends.append(match.end())
+    return Text(raw, words, starts, ends)
+
+
+def is_word(token: str) -> bool:
+    """Whether a token is more than a punctuation mark."""
+    return len(token) > 1 or token.isalnum()
+
+
+@lru_cache(maxsize=8192)
+def shape_of(token: str) -> str | None:
+    """The shape of an identifier-like token: e-mail, date, or its letters and digits classed one by one.
+
+    Plain words have no shape: "the first lower-case word" tells nothing.
+    """
+    if not token:
+        return None
+    kind = kind_of(token)
+    if kind == EMAIL:
+        return "<email>"
+    if kind == DATE and token[4:5] == "-":
+        return "<datetime>" if len(token) > 10 else "<date>"
+    if "/" in token or "\\" in token:
+        return "<path>"
+    if not any(c.isdigit() for c in token):
+        if token[0] in "#@$":
+            return token[0] + "<word>"
+        if kind == FILE:
+            return "<file>"
+        return "<underscored>" if "_" in token else None
+    if token.isdigit():
+        return f"<digits{len(token)}>" if len(token) > 3 else "<number>"
+    if kind in (AMOUNT, PERCENT) or (kind == NUMBER and token[0] != "#" and token[-1].isdigit()):
+        return "<number>"
+    return re.sub("[a-z]", "a", re.sub("[A-Z]", "A", re.sub(r"\d", "9", token)))
+
+
+@lru_cache(maxsize=2048)
+def dates_in(raw: str) -> tuple[str, ...]:
+    """The dates named by month and day in a text, as ``"11-21"``, in order."""
+    named = (month_day(value.text) for value in values_in(raw, _DATES))
+    return tuple(date for date in named if date)
+
+
+@lru_cache(maxsize=4096)
+def masked(text: str, said: tuple[str, ...]) -> str:
+    """A text with "%" for each word that stands in one of those said; "" if no word is left."""
+    own = [_pieces_of(raw) for raw in said]
+    left = _PIECE.sub(lambda piece: "%" if any(piece[0].lower() in each for each in own) else piece[0], text)
+    return left if _PIECE.search(left) else ""
+
+
+@lru_cache(maxsize=2048)
+def _pieces_of(raw: str) -> frozenset[str]:
+    return frozenset(piece.lower() for piece in _PIECE.findall(raw))

@@ -1,1 +1,0 @@
-"""Ranking texts by words and by vectors."""

@@ -1,0 +1,1 @@
+"""Words, values and meanings of texts, names and schemas, and their similarity."""

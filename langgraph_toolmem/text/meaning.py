@@ -1,0 +1,485 @@
+"""What a parameter means: the words that say so, taken from its name, its place, its description and its tool.
+
+``city``, ``city_name`` and ``name`` ("Name of a city") mean the same; ``id`` of ``create_ticket``'s output and
+``ticket_id`` do too. Roles are kept apart from the meaning: ``origin_city`` and ``destination_city`` are both a city,
+one where it begins, one where it ends. The inputs and outputs of a tool are its ports: single values with a place and
+a meaning.
+
+The tables of words are general English of interfaces, in lower case and singular. All of this is our own choice [O];
+the paper clusters parameters by embeddings of their descriptions and gives no word lists.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal
+
+from langgraph_toolmem.text.schema import Described, Leaf, leaves_of
+from langgraph_toolmem.text.words import word_set, words
+
+
+def _pairs(text: str) -> dict[str, str]:
+    return dict(pair.split(":") for pair in text.split())
+
+
+ALIASES: Final = _pairs(
+    "q:query keyword:query search:query term:query lat:latitude lng:longitude lon:longitude long:longitude "
+    "tel:phone telephone:phone mobile:phone zip:zipcode postcode:zipcode postal:zipcode lang:language qty:quantity "
+    "link:url uri:url href:url img:image photo:image picture:image pic:image num:number no:number nr:number "
+    "desc:description addr:address dest:destination dst:destination src:source msg:message pwd:password "
+    "cat:category ticker:symbol uuid:id guid:id identifier:id ids:id dob:birthdate birthday:birthdate "
+    "mail:email title:name dept:department org:organization organisation:organization acct:account "
+    "repo:repository dir:directory folder:directory pos:position temp:temperature max:maximum min:minimum "
+    "info:information txt:text ts:timestamp datetime:time fname:firstname lname:lastname surname:lastname "
+    "forename:firstname ccy:currency geoid:geo"
+)
+"""Spellings of one word. ``title`` is what a name is called where things have titles."""
+
+COMPOUNDS: Final = {
+    ("zip", "code"): "zipcode",
+    ("postal", "code"): "zipcode",
+    ("post", "code"): "zipcode",
+    ("user", "name"): "username",
+    ("file", "name"): "filename",
+    ("host", "name"): "hostname",
+    ("domain", "name"): "domain",
+    ("first", "name"): "firstname",
+    ("last", "name"): "lastname",
+    ("family", "name"): "lastname",
+    ("given", "name"): "firstname",
+    ("full", "name"): "fullname",
+    ("phone", "number"): "phone",
+    ("mobile", "number"): "phone",
+    ("email", "address"): "email",
+    ("e", "mail"): "email",
+    ("time", "zone"): "timezone",
+    ("time", "stamp"): "timestamp",
+    ("date", "time"): "time",
+    ("birth", "date"): "birthdate",
+    ("ip", "address"): "ip",
+    ("web", "site"): "website",
+    ("home", "page"): "homepage",
+    ("access", "token"): "accesstoken",
+    ("api", "key"): "apikey",
+}
+"""Two words that are one."""
+
+FROM: Final = word_set(
+    "from origin source start begin departure depart pickup outbound minimum base since after old previous"
+)
+TO: Final = word_set("to destination target end finish arrival dropoff inbound return maximum until before new upper")
+TAIL_ROLES: Final = word_set("from to start end minimum maximum since until")
+"""Roles that may stand behind their noun as well (``date_from``); the others are nouns there (``data_source``)."""
+
+NOISE: Final = word_set(
+    "the a an of input param parameter arg argument field string str int integer value my your its raw this "
+    "given specific current selected or and in by "
+    "nearest closest default latest recent primary main matching"
+)
+"""Words that say nothing about what a value is, as long as others are left."""
+
+GENERIC: Final = word_set(
+    "id name code type status value key number text data result description date time url image count total message "
+    "content slug label information detail list response output input success error version query format "
+    "size length page limit offset sort level rank score rating position index flag kind tag comment note body "
+    "subject amount price year month day hour minute second summary field row meta metadata "
+    "attribute property unit percent percentage path timestamp cursor token"
+)
+"""Words that say what sort of value it is, not of what: ``id`` alone means nothing before we know whose."""
+
+WRAPPERS: Final = word_set(
+    "data result response list body payload output object content hit edge meta metadata information detail embedded "
+    "attribute property page"
+)
+"""Levels of an output that hold things without naming them."""
+MEMBERS: Final = word_set("item record entry row value node element")
+"""Levels that do so in what a search or a list gives; elsewhere they are things of their own: the items of an order."""
+
+STRICT_VERBS: Final = word_set(
+    "get create search find update delete add remove fetch read send put patch set calculate compute convert "
+    "generate make retrieve lookup look buy cancel translate analyze analyse encrypt decrypt insert upsert edit modify "
+    "change select submit upload download install enable disable start stop close open turn write append resolve "
+    "verify validate authenticate login logout subscribe unsubscribe follow unfollow count compare predict estimate "
+    "detect extract parse execute run query is"
+)
+VERBS: Final = STRICT_VERBS | word_set(
+    "post list book order schedule play show check view report reserve exchange return purchase copy move share "
+    "record plan track rate review like display describe transfer invite message mention comment assign place sort"
+)
+"""Words that begin the name of a tool; those beyond the strict ones may be its noun as well."""
+
+READING: Final = word_set(
+    "get search find fetch read lookup look retrieve list show view check describe query display detect compare "
+    "extract calculate compute count predict estimate resolve"
+)
+"""Verbs of tools that leave the world as it is."""
+FILTERING: Final = word_set("search find list query count lookup")
+"""Verbs of tools whose optional ids are filters."""
+PREPOSITIONS: Final = word_set("by for with from in of to on at via using per as and")
+
+ADJECTIVES: Final = word_set(
+    "unique numeric valid full new string specific internal external digit character integer alphanumeric short long "
+    "optional required given current certain particular single first last exact actual primary main available "
+    "pending all latest recent top best random popular real public private detailed next previous"
+)
+"""Words that stand before a noun in a description or a name without being one."""
+
+IDENTIFIERS: Final = word_set(
+    "id token cursor hash sha handle slug key reference ref geo fingerprint accesstoken pointer"
+)
+"""Values that only a system knows: they come out of another call."""
+SECRETS: Final = word_set("apikey password secret credential pin passphrase otp cvv")
+FREE_TEXT: Final = word_set(
+    "query text message content description comment subject body note prompt reason question summary sentence caption "
+    "instruction feedback expression keyword review"
+)
+PERSONAL: Final = word_set("firstname lastname fullname birthdate phone age gender")
+QUANTITIES: Final = word_set(
+    "date time year month day hour minute limit offset page size count quantity number amount price length width "
+    "height maximum minimum sort format language locale unit radius percent percentage period timezone budget weight "
+    "rating level style theme color mode range"
+)
+"""Wishes and measures that a user states."""
+
+
+Shape = Literal["scalar", "flag", "object"]
+
+_NAMED: Final = re.compile(r"\s*([A-Za-z_][\w ]{0,30}?)\s*:\s")
+_LISTED: Final = re.compile(r"\b(?:list|array|set|collection|sequence) of ([\w '-]{2,60})", re.IGNORECASE)
+_FILLERS: Final = word_set("the a an this that each your its our any one some his her their which")
+_SCAN: Final = 40  # words of a description that are looked at
+_FORMATS: Final = {"email": "email", "uuid": "id", "uri": "url", "url": "url", "ipv4": "ip", "ipv6": "ip"}
+_IE: Final = word_set("movies cookies calories zombies selfies series species rookies")
+_MANNER: Final = re.compile(r"\w+(?:ly|ed)")
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What one value means.
+
+    Attributes:
+        words: the words that say it, singular; never empty.
+        role: "from", "to" or "": where the value stands if there are two of a kind.
+        shape: scalar (texts and numbers are one: many interfaces send numbers as texts), flag or object.
+        context: words around it (its tool's noun, the levels above it in an output) that it may be called by.
+        vague: nothing says of what it is the id, name, count …
+        source: where the words come from: "name", "place", "description" or "tool".
+    """
+
+    words: frozenset[str]
+    role: Literal["from", "to", ""] = ""
+    shape: Shape = "scalar"
+    context: frozenset[str] = frozenset()
+    vague: bool = False
+    source: Literal["name", "place", "description", "tool"] = "name"
+
+    @property
+    def label(self) -> str:
+        """The words in a stable order, identifiers last."""
+        return " ".join(sorted(self.words, key=lambda word: (word in GENERIC, word)))
+
+
+def meaning_of(leaf: Leaf, tool: str) -> Meaning:
+    """The meaning of a parameter or of a part of an output.
+
+    Args:
+        leaf: the value.
+        tool: name of the tool it belongs to.
+    """
+    path, described = leaf.path, leaf.description
+    levels = [level for level in path.replace("[]", "").split(".") if level]
+    if not levels:
+        # A docstring's "Returns:" section reads "name: what it is".
+        named = _NAMED.match(described)
+        levels = [named[1]] if named else []
+    shape = _shape(leaf)
+    owner = entity_of(tool)
+    own, role = _own_words(levels[-1] if levels else "", flag=shape == "flag")
+    listed = path.endswith("[]") and shape == "scalar"
+    if listed and (said := _listed(described)):
+        own = said
+    if not own and leaf.format in _FORMATS:
+        own = (_FORMATS[leaf.format],)
+    above = [_own_words(level)[0] for level in levels[:-1]]
+    nameless = WRAPPERS | MEMBERS if verb_of(tool) in FILTERING or not verb_of(tool) else WRAPPERS
+    places = [words_of[-1] for words_of in above if words_of and words_of[-1] not in nameless]
+    around = [word for words_of in above for word in words_of[:-1] if word not in GENERIC]
+    # A list of texts that is called "orders" often holds their ids.
+    context = frozenset(filter(None, [owner, *places, *around, "id" if listed else ""]))
+    if own and not GENERIC.issuperset(own):
+        kept = own if len(own) == 1 else tuple(word for word in own if word != "name") or own
+        return Meaning(frozenset(kept), role, shape, context - set(kept))
+    heads = own or ("result",)
+    whose = _generic_owner(heads, places, described, owner)
+    if whose is None:
+        return Meaning(frozenset(heads), role, shape, context, vague=True)
+    word, source = whose
+    kept = tuple(head for head in heads if head != "name")
+    return Meaning(frozenset((word, *kept)), role, shape, context - {word, *kept}, source=source)
+
+
+@lru_cache(maxsize=8_192)
+def _listed(description: str) -> tuple[str, ...]:
+    """The elements of a list by its description: "list of the stock symbols that …" → symbol."""
+    found = _LISTED.search(description)
+    phrase: list[str] = []
+    for word in canonical_words(words(found[1])) if found else ():
+        if word in PREPOSITIONS or word in ("that", "which", "where", "with"):
+            break
+        if word not in _FILLERS and word not in NOISE and word not in ADJECTIVES and not _MANNER.fullmatch(word):
+            phrase.append(word)
+    kept = tuple(dict.fromkeys(phrase[-2:] if phrase and phrase[-1] in GENERIC else phrase[-1:]))
+    return kept if kept and not WRAPPERS.issuperset(kept) else ()
+
+
+def _generic_owner(
+    heads: Sequence[str], places: Sequence[str], described: str, owner: str
+) -> tuple[str, Literal["place", "description", "tool"]] | None:
+    """Of what it is the id, name …: the level above it, else what its description says, else its tool's noun."""
+    for word in reversed(places):
+        if word not in GENERIC:
+            return word, "place"
+    if word := noun_in(described, heads[-1]):
+        return word, "description"
+    return (owner, "tool") if owner and owner not in heads else None
+
+
+@lru_cache(maxsize=65_536)
+def _own_words(name: str, *, flag: bool = False) -> tuple[tuple[str, ...], Literal["from", "to", ""]]:
+    """The words of a name that carry its meaning, and its role."""
+    found = canonical(name)
+    if "or" in found[1:]:  # one of several: the first is as good as the others
+        found = found[: found.index("or", 1)]
+    if len(found) > 1 and found[0] in ("is", "has") and not flag:
+        found = found[1:]  # a prefix that keeps a name from being a reserved word
+    role: Literal["from", "to", ""] = ""
+    left: list[str] = []
+    for index, word in enumerate(found):
+        last = index == len(found) - 1
+        side: Literal["from", "to", ""] = "from" if word in FROM else "to" if word in TO else ""
+        if side and len(found) > 1 and (not last or word in TAIL_ROLES):
+            role = role or side
+        else:
+            left.append(word)
+    if len(left) > 1:
+        left = [word for word in left if word not in NOISE and (len(word) > 1 or not word.isascii())] or left
+    return tuple(dict.fromkeys(left)) or found, role
+
+
+@lru_cache(maxsize=65_536)
+def canonical(name: str) -> tuple[str, ...]:
+    """The words of a name: singular, in lower case, one spelling each.
+
+    >>> canonical("customerIDs"), canonical("zip_code"), canonical("lat")
+    (('customer', 'id'), ('zipcode',), ('latitude',))
+    """
+    plain = [singular(word) for word in words(name.replace("IDs", "Ids"))][:12]
+    found: list[str] = []
+    index = 0
+    while index < len(plain):
+        pair = tuple(plain[index : index + 2])
+        if len(pair) == 2 and (both := COMPOUNDS.get((pair[0], pair[1]))):
+            found.append(both)
+            index += 2
+        else:
+            found.append(ALIASES.get(plain[index], plain[index]))
+            index += 1
+    return tuple(found)
+
+
+@lru_cache(maxsize=65_536)
+def singular(word: str) -> str:
+    """The singular of an English noun; anything else stays as it is."""
+    if len(word) < 4 or not word.isascii() or not word.endswith("s") or word.endswith(("ss", "us", "is", "news")):
+        return word
+    if word.endswith("ies"):
+        return word[:-1] if len(word) < 5 or word in _IE else word[:-3] + "y"
+    return word[:-2] if word.endswith(("sses", "ches", "shes", "xes", "zes")) else word[:-1]
+
+
+@lru_cache(maxsize=65_536)
+def entity_of(tool: str) -> str:
+    """The noun a tool is about; "" if its name has none.
+
+    >>> [entity_of(name) for name in ("get_order_details", "contacts.search", "Search_Book_By_Keyword", "sort")]
+    ['order', 'contact', 'book', '']
+    """
+    nouns = _nouns(tool)
+    return next((word for word in reversed(nouns) if word not in GENERIC and len(word) > 1), "")
+
+
+@lru_cache(maxsize=65_536)
+def implied_words(tool: str) -> frozenset[str]:
+    """What a tool without a declared output seems to give, by its name: ``find_user_id_by_email`` a user id."""
+    nouns = _nouns(tool)
+    owner = entity_of(tool)
+    return frozenset({owner, "id"}) if owner and nouns and nouns[-1] == "id" else frozenset()
+
+
+@lru_cache(maxsize=65_536)
+def verb_of(tool: str) -> str:
+    """The first verb in a tool's name; "" if there is none."""
+    return next((word for word in canonical(tool) if word in VERBS), "")
+
+
+def _nouns(tool: str) -> list[str]:
+    found = list(canonical(tool))
+    end = next((i for i, word in enumerate(found) if i and word in PREPOSITIONS), len(found))
+    found = found[:end]
+    while found and found[-1] in STRICT_VERBS and len(found) > 1:
+        found.pop()
+    after = -1
+    for index, word in enumerate(found[:-1]):
+        # After a verb, "order" and "list" are nouns.
+        if word in STRICT_VERBS or (after < 0 and word in VERBS):
+            after = index
+    return [word for word in found[after + 1 :] if word not in ADJECTIVES and word not in STRICT_VERBS]
+
+
+def noun_in(description: str, head: str) -> str:
+    """Of what a description says that something is the `head`: "ID of the visitor", "the visitor's ID" → visitor."""
+    if not description:
+        return ""
+    said = _canonical_text(description)
+    for index, word in enumerate(said):
+        if word != head:
+            continue
+        if index + 1 < len(said) and said[index + 1] in ("of", "for"):
+            found = _first_noun(said[index + 2 : index + 8])
+        else:
+            found = _first_noun(said[max(0, index - 1) : index])
+        if found:
+            return found
+    return ""
+
+
+@lru_cache(maxsize=8_192)
+def _canonical_text(text: str) -> tuple[str, ...]:
+    # "'s" falls into a piece of its own, which is no word.
+    return tuple(word for word in canonical_words(words(text)[:_SCAN]) if word != "s")
+
+
+def canonical_words(plain: Iterable[str]) -> list[str]:
+    """As `canonical`, of words that are split already; two are never joined."""
+    return [ALIASES.get(word, word) for word in map(singular, plain)]
+
+
+def _first_noun(said: Sequence[str]) -> str:
+    for word in said:
+        if word in PREPOSITIONS or word in ("that", "which", "where"):
+            return ""
+        skipped = word in _FILLERS or word in ADJECTIVES or word in NOISE or _MANNER.fullmatch(word)
+        if not skipped and word not in GENERIC and word.isalpha() and len(word) > 2:
+            return word if word not in STRICT_VERBS else ""
+    return ""
+
+
+def _shape(leaf: Leaf) -> Shape:
+    if leaf.types == {"boolean"}:
+        return "flag"
+    if leaf.types and leaf.types <= {"object", "array"} and not leaf.path.endswith("[]"):
+        return "object"
+    return "scalar"
+
+
+Origin = Literal["declared", "observed", "implied"]
+
+MAX_INPUTS = 64
+TRUST = {"declared": 1.0, "observed": 1.0, "implied": 0.7}
+"""How much of a link's fit is left by where its output is known from [O]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One input or one part of the output of a tool.
+
+    Attributes:
+        tool: name of the tool.
+        path: where the value stands: ``city``, ``address.zip``, ``items[].id``, "" for the whole output.
+        direction: "in" or "out".
+        leaf: what its schema says.
+        meaning: what it means.
+        origin: declared in a schema, observed in results, or implied by the tool's name.
+    """
+
+    tool: str
+    path: str
+    direction: Literal["in", "out"]
+    leaf: Leaf
+    meaning: Meaning
+    origin: Origin = "declared"
+
+    @property
+    def parameter(self) -> str:
+        """The parameter of the call that it lies in."""
+        return self.path.split(".", 1)[0].removesuffix("[]")
+
+    @property
+    def required(self) -> bool:
+        """Whether a call must have it."""
+        return self.leaf.required
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What tells it from every other port."""
+        return (self.tool, self.direction, self.path)
+
+
+def inputs_of(spec: Described) -> tuple[Port, ...]:
+    """The values a call takes; values inside of objects are ports of their own."""
+    leaves = leaves_of(spec.parameters, limit=MAX_INPUTS, depth=4)
+    return tuple(_port(spec.name, leaf, "in", "declared") for leaf in leaves if leaf.path)
+
+
+def outputs_of(spec: Described, observed: Mapping[str, Iterable[str]] | None = None) -> tuple[Port, ...]:
+    """The values a call gives.
+
+    Args:
+        spec: the tool. Its declared output comes first.
+        observed: path -> JSON types of results that were seen; see `result_paths.paths_of`.
+
+    Returns:
+        One port per path. A tool that is named after an id (``find_user_id``) gives one, declared or not; if nothing
+        is declared or was seen, or no more than that something comes back, so does any other tool: an id of what
+        it is about.
+    """
+    ports: dict[str, Port] = {}
+    declared = leaves_of(spec.returns) if spec.returns is not None else []
+    for leaf in declared:
+        if leaf.path or leaf.types:
+            ports[leaf.path] = _port(spec.name, leaf, "out", "declared")
+    for path, types in (observed or {}).items():
+        if path not in ports:
+            ports[path] = _port(spec.name, Leaf(path, frozenset(types)), "out", "observed")
+    said = implied_words(spec.name)
+    if all(_says_nothing(port) for port in ports.values()):
+        said = said or _implied_by(declared, spec.name)
+    # What takes an id does not find it.
+    known = {port.meaning.words for port in (*ports.values(), *inputs_of(spec))}
+    if said and said not in known and "id" not in ports:
+        ports["id"] = Port(spec.name, "id", "out", Leaf("id"), Meaning(said, source="tool"), "implied")
+    return tuple(ports.values())
+
+
+def _says_nothing(port: Port) -> bool:
+    """An object without properties, or a value that is called "result": no more than that something comes back."""
+    if port.meaning.shape == "object":
+        return "." not in port.path
+    return port.meaning.words <= {"result", "data", "response", "output", entity_of(port.tool)}
+
+
+def _implied_by(declared: Iterable[Leaf], tool: str) -> frozenset[str]:
+    """An id of what the output is about: by its description ("events: matching events"), else by the tool's name."""
+    for leaf in declared:
+        meaning = meaning_of(leaf, tool)
+        if meaning.source == "name" and not meaning.vague and len(meaning.words) == 1:
+            return meaning.words | {"id"}
+    owner = entity_of(tool) if verb_of(tool) else ""
+    return frozenset({owner, "id"}) if owner else frozenset()
+
+
+def _port(tool: str, leaf: Leaf, direction: Literal["in", "out"], origin: Origin) -> Port:
+    return Port(tool, leaf.path, direction, leaf, meaning_of(leaf, tool), origin)

@@ -1,0 +1,198 @@
+"""A request: its sentences and clauses, its terms for comparing it with others, and small talk.
+
+"Plot visits since October 6" and "Plot visits since 2023-11-12" are the same request with another date in it, and
+"… since Sunday" is not quite. So what `text.values` recognises stands for its kind among the terms.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from langgraph_toolmem.text.similarity import STOP_WEIGHT, features
+from langgraph_toolmem.text.values import RANKED, forget_values, quotes_in, values_in
+from langgraph_toolmem.text.words import forget_words, words
+
+MAX_REQUEST_CHARS: Final = 4000
+"""Characters of a request that are read; a pasted document is no request."""
+MAX_SENTENCES: Final = 8
+MAX_CLAUSES: Final = 16
+
+_JOINING: Final = (
+    # English; longer ones first, since the first that fits is taken
+    "and then", "and also", "as well as", "along with", "together with", "followed by", "such as", "and", "or",
+    "then", "also", "additionally", "furthermore", "moreover", "besides", "plus", "including", "finally",
+    "afterwards", "lastly",
+    # German, French, Spanish, Italian, Portuguese, Dutch
+    "und", "sowie", "oder", "dann", "danach", "außerdem", "anschließend",
+    "et", "puis", "ensuite", "ainsi que", "ou", "y", "luego", "después", "además", "también", "o",
+    "e", "poi", "inoltre", "anche", "depois", "também", "en", "daarna", "ook",
+)  # fmt: skip
+SENTENCE_END: Final = (
+    # not after e.g., i.e., Mr., vs., No., or a single initial
+    r"(?-i:(?<=[.?!;…])(?<!\b[eE]\.g\.)(?<!\bi\.e\.)(?<!\b[MD]r\.)(?<!\bMrs\.)(?<!\bvs\.)(?<!\bNo\.)(?<!\b[A-Z]\.)\s+"
+    r"|(?<=[。！？；])\s*"
+    r"|\s*[\r\n]+\s*(?:[-*•]\s+|\(?\d{1,2}[.)]\s+)?)"
+)
+"""A regular expression for what stands between sentences, the signs of a list included."""
+NEXT: Final = "and then|then|after that|afterwards|also|additionally|otherwise|if so|if not|finally|lastly"
+"""A regular expression for words that begin what is to be done next."""
+_SENTENCE = re.compile(SENTENCE_END)
+_CLAUSE = re.compile(
+    r",?\s+(?:" + "|".join(_JOINING) + r")\s+|,\s+|;\s*|:\s+|[，、；]\s*",
+    re.IGNORECASE,
+)
+_BRACKETS = re.compile(r"\([^()\n]{1,200}\)")
+_LONGEST_QUOTE: Final = 200
+_WORD = re.compile(r"\w")
+
+
+class Pieces(NamedTuple):
+    """A request in parts, without repetition, in the order of the text.
+
+    Attributes:
+        sentences: at least one, unless the text has no word.
+        clauses: those of all sentences; a sentence without a join is its own only clause.
+    """
+
+    sentences: tuple[str, ...]
+    clauses: tuple[str, ...]
+
+
+def split_clauses(text: str) -> Pieces:
+    """The sentences and clauses of a request. Of long texts the beginning is read.
+
+    >>> split_clauses("Find a flight to Oslo and book a hotel. Mail me 'sun, sea and sand'.").clauses
+    ('Find a flight to Oslo', 'book a hotel', "Mail me 'sun, sea and sand'")
+    """
+    text = text[:MAX_REQUEST_CHARS]
+    sentences = _different(_SENTENCE.split(text))[:MAX_SENTENCES]
+    clauses = _different(clause for sentence in sentences for clause in _clauses(sentence))
+    return Pieces(sentences, clauses[:MAX_CLAUSES])
+
+
+def _clauses(sentence: str) -> list[str]:
+    closed = [*quotes_in(sentence, _LONGEST_QUOTE), *(match.span() for match in _BRACKETS.finditer(sentence))]
+    found: list[str] = []
+    start = 0
+    for match in _CLAUSE.finditer(sentence):
+        if any(begin <= match.start() < end for begin, end in closed):
+            continue
+        found.append(sentence[start : match.start()])
+        start = match.end()
+    found.append(sentence[start:])
+    return [part.rstrip(".?!…。！？ ") for part in found]
+
+
+def _different(parts: Iterable[str]) -> tuple[str, ...]:
+    stripped = (part.strip() for part in parts)
+    return tuple(dict.fromkeys(part for part in stripped if _WORD.search(part)))
+
+
+MAX_TERMS: Final = 400
+STOP: Final = 0.15
+"""Factor of words that any request may have."""
+PAIR: Final = 0.5
+"""Factor of pairs of words."""
+
+_EDGE: Final = "<edge>"
+
+
+def tokens(text: str) -> list[str]:
+    """The stems of a request and the kinds of its values, in order.
+
+    >>> tokens("Move the 9:30 meeting to March 3rd")
+    ['mov', 'the', '<time>', 'meet', 'to', '<date>']
+    """
+    text = text[:MAX_REQUEST_CHARS]
+    found: list[str] = []
+    before = 0
+    for value in values_in(text, RANKED):
+        found += [*words(text[before : value.start], stems=True), f"<{value.kind.lower()}>"]
+        before = value.end
+    return [*found, *words(text[before:], stems=True)]
+
+
+def forget_texts() -> None:
+    """Nothing of a text is remembered any more."""
+    for each in (terms_of, term_weight):
+        each.cache_clear()
+    forget_values()
+    forget_words()
+
+
+@lru_cache(maxsize=4096)
+def terms_of(text: str) -> tuple[str, ...]:
+    """The different words of a text, and its different pairs of neighbouring words with a space in between.
+
+    The first and the last word are paired with the edge of the text. At most MAX_TERMS.
+    """
+    found = tokens(text)
+    pairs = (f"{a} {b}" for a, b in pairwise((_EDGE, *found, _EDGE)))
+    return tuple(dict.fromkeys((*found, *pairs)))[:MAX_TERMS] if found else ()
+
+
+def is_usual(term: str) -> bool:
+    """Whether a word is one that any request may have ("please", "the"), or a pair consists of such words."""
+    return all(max(features(word).values()) <= STOP_WEIGHT for word in term.split(" "))
+
+
+@lru_cache(maxsize=65_536)
+def term_weight(term: str) -> float:
+    """What a word or a pair of words counts by its looks alone."""
+    return (PAIR if " " in term else 1.0) * (STOP if is_usual(term) else 1.0)
+
+
+_PHRASES: Final = re.compile(
+    r"\b(?:(?:good|nice|great|happy|lovely|wonderful|enjoy|rest of)(?: (?:your|the))? (?:day|week|time|rest)"
+    r"|(?:one|just a|a|wait a) (?:second|minute|min|sec)|go ahead|go on|go for it|carry on|keep going"
+    r"|hold on|hang on|hear from you|meet you|talk to you|take care|change[d]? my mind|all set"
+    r"|(?:all|that's it|enough) for (?:now|today)|for your (?:time|support|patience)|quick (?:answer|reply)"
+    r"|you (?:doing )?today|good job|great news|good news|like a plan|no way|in advance|by the way|of course"
+    r"|buenos d[ií]as|buon giorno|guten tag|auf wiedersehen|au revoir|bonne (?:journ[ée]e|nuit)|d'accord|de nada)\b",
+    re.IGNORECASE,
+)
+"""Together they say nothing, though each word may by itself."""
+_WORDS: Final = frozenset(
+    words("""
+    absolutely afternoon again agree agreed ah aha alright amazing answer anyone anything anyway apologies
+    appreciate appreciated assistant away awesome back bit brilliant bye certainly cheers continue cool correct
+    definitely doing done else enjoy enough even evening everyone everything exactly excellent excuse fantastic
+    feel fine friend friends funny glad goes going good goodbye got great greetings guess guys haha hahaha happy
+    hello help helped helpful helping helps here hey hi hiya hm hmm hope hoping howdy huh idea indeed job k keep
+    kind kindly knew know lol look looked looks lot lots love lovely make makes many matter maybe mean means
+    meant mhm mind moment more morning much nah never nevermind nice night no nobody nope nothing oh ok okay one
+    oops or other ouch pardon patience perfect perhaps please point problem problems proceed question questions
+    quite ready really right said same say saying see seem seemed seems sense sir so something sorry sound
+    sounds splendid still stupid sucks super sure talk team thank thanks there thing things think thinking
+    thought thx tomorrow too trouble trust try ty ugh understand understood very wait weekend welcome well
+    wonderful word work worked working works worries worry wow wrong yay yea yeah yep yes yet yo yup
+    abend adiós alles beaucoup bitte bonjour bonsoir ciao dank danke doei för gracias grazie gute guten hallo
+    hoi hola ja klar merci mille molte morgen muchas nacht nein non não obrigada obrigado olá oui prego salut
+    schön si sim sì sí tack tak tschüss vale viele vielen
+    """)
+)
+_JOINED: Final = re.compile(r"(?<=\w)(?:n't|'\w+)\b")
+"""What an apostrophe joins to a word: "that's" is "that", "don't" is "do"."""
+_FEW: Final = 200
+"""Characters from which a text is no small talk, whatever its words."""
+
+
+def is_small_talk(text: str, usual: frozenset[str]) -> bool:
+    """Whether a text asks for nothing.
+
+    Args:
+        usual: further words that tell nothing.
+
+    >>> is_small_talk("Good morning, how are you?", frozenset({"how", "are", "you"}))
+    True
+    >>> is_small_talk("Good morning, book me a room.", frozenset())
+    False
+    """
+    if len(text) > _FEW:
+        return False
+    left = words(_JOINED.sub("", _PHRASES.sub(" ", text.replace("’", "'"))))
+    return all(word in _WORDS or word in usual for word in left)

@@ -1,1 +1,0 @@
-"""Words of requests, names and schemas."""
