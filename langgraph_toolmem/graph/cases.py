@@ -17,6 +17,7 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, Final
 
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.graph.state import RunState, parallel
 from langgraph_toolmem.runs.values import ABSENT
@@ -35,6 +36,8 @@ _LONGLIST: Final = 96
 """Requests looked at, by shared words."""
 _SHORTLIST: Final = 2
 """Times k of them that went the same way are compared both ways."""
+MAX_QUERIES: Final = 16
+"""Requests whose look-up is kept."""
 OTHER_LOOK: Final = 0.3
 """Weight of a request whose latest output looked otherwise."""
 OTHER_ASKED: Final = 0.5
@@ -108,6 +111,21 @@ class _Weights(dict[int, float]):
         return weight
 
 
+class _Query:
+    """What a look-up of one request keeps until the next request is indexed: its further turns ask the same.
+
+    Attributes:
+        own: weights of the request's terms; `before`: of the words that it answers.
+        ranked: the _LONGLIST requests that share most terms, best first.
+        similarities: request -> similarity, of those that were compared.
+    """
+
+    def __init__(self, own: Mapping[str, float], before: Mapping[str, float], ranked: list[str]) -> None:
+        self.own, self.before, self.ranked = own, before, ranked
+        self.norm, self.norm_before = sum(own.values()), sum(before.values())
+        self.similarities: dict[str, float] = {}
+
+
 class CaseIndex:
     """Bounded memory of past requests. Oldest cases leave first once there are more than MAX_CASES."""
 
@@ -120,6 +138,7 @@ class CaseIndex:
         self._postings: dict[str, list[str]] = {}
         self._seen: dict[str, int] = {}
         self._weights = _Weights(0)
+        self._queries: dict[str, _Query] = {}  # by digest
 
     # --- writing ---
 
@@ -171,6 +190,7 @@ class CaseIndex:
         answers[position] = min(answers.get(position, look), look)
 
     def remove(self, case_id: str) -> None:
+        self._queries.clear()
         text, _, _, _, asked = self.cases.pop(case_id)
         try:
             for term in (*_terms(text), *_asked_terms(asked)):
@@ -196,11 +216,13 @@ class CaseIndex:
         return {case_id for case_id, case in self.cases.items() if case[1] == user}
 
     def _rebuild(self) -> None:
+        self._queries.clear()
         self._postings, self._seen = {}, {}
         for case_id, case in self.cases.items():
             self._index(case_id, case[0], case[4])
 
     def _index(self, case_id: str, text: str, asked: str) -> None:
+        self._queries.clear()
         for term in (*_terms(text), *_asked_terms(asked)):
             posted = self._postings.setdefault(term, [])
             posted.append(case_id)
@@ -238,38 +260,60 @@ class CaseIndex:
         A request whose latest output looked otherwise than `look` (`RunState.signature`), or that answered other words
         than `asked`, counts less.
         """
+        query = self._query(text, asked)
+        found: list[tuple[float, str]] = []
+        for case_id in query.ranked:
+            if case_id == exclude:
+                continue
+            calls, answers = self.cases[case_id][2:4]
+            position = len(prefix)
+            if any((at := calls.get(i)) is None or (at[0], at[2]) != p for i, p in enumerate(prefix)):
+                continue
+            if position in calls:
+                _, _, _, sources, seen, _ = calls[position]
+                if sources is None:
+                    continue
+            elif position in answers:
+                seen = answers[position]
+            else:
+                continue
+            near = self._compared(query, case_id)
+            found.append((near if seen == look else near * OTHER_LOOK, case_id))
+            if len(found) >= _SHORTLIST * k:
+                break
+        found.sort(key=lambda item: -item[0])
+        return [self._neighbour(similarity, case_id, len(prefix), text, look) for similarity, case_id in found[:k]]
+
+    def _query(self, text: str, asked: str) -> _Query:
+        """Return what is known of a request: its weights, and the requests that share most with it."""
+        key = digest(text, asked)
+        query = self._queries.get(key)
+        if query is not None:
+            return query
         own, before = self._weigh(_terms(text)), self._weigh(_asked_terms(asked))
-        norm, norm_before = sum(own.values()), sum(before.values())
         scores: dict[str, float] = defaultdict(float)
         for weight, term in (*self._heaviest(own, MAX_TERMS), *self._heaviest(before, MAX_ASKED_TERMS)):
             for case_id in self._postings[term]:
                 scores[case_id] += weight
         if not scores.keys() <= self.cases.keys():  # an interrupt left the index torn
             self._rebuild()
-            return self.nearest(text, prefix, look=look, k=k, exclude=exclude, asked=asked)
-        shortlist = sorted(scores.items(), key=lambda item: -item[1])
-        found: list[tuple[float, str]] = []
-        for case_id, _ in shortlist[:_LONGLIST]:
-            if case_id == exclude:
-                continue
-            old_text, _, calls, answers, old_asked = self.cases[case_id]
-            position = len(prefix)
-            if any((at := calls.get(i)) is None or (at[0], at[2]) != p for i, p in enumerate(prefix)):
-                continue
-            near = self._similarity(own, norm, _terms(old_text))
-            if asked or old_asked:
-                near *= OTHER_ASKED + (1 - OTHER_ASKED) * self._similarity(before, norm_before, _asked_terms(old_asked))
-            if position in calls:
-                _, _, _, sources, seen, _ = calls[position]
-                if sources is None:
-                    continue
-                found.append((near if seen == look else near * OTHER_LOOK, case_id))
-            elif position in answers:
-                found.append((near if answers[position] == look else near * OTHER_LOOK, case_id))
-            if len(found) >= _SHORTLIST * k:
-                break
-        found.sort(key=lambda item: -item[0])
-        return [self._neighbour(similarity, case_id, len(prefix), text, look) for similarity, case_id in found[:k]]
+            return self._query(text, asked)
+        ranked = sorted(scores, key=scores.__getitem__, reverse=True)[:_LONGLIST]
+        if len(self._queries) >= MAX_QUERIES:
+            self._queries.clear()
+        query = self._queries[key] = _Query(own, before, ranked)
+        return query
+
+    def _compared(self, query: _Query, case_id: str) -> float:
+        near = query.similarities.get(case_id)
+        if near is None:
+            text, _, _, _, asked = self.cases[case_id]
+            near = self._similarity(query.own, query.norm, _terms(text))
+            if query.before or asked:
+                before = self._similarity(query.before, query.norm_before, _asked_terms(asked))
+                near *= OTHER_ASKED + (1 - OTHER_ASKED) * before
+            query.similarities[case_id] = near
+        return near
 
     def known(self, word: str, tool: str, *, asked: bool = False) -> bool:
         """Return True if a request with a word, or one that answered it (`asked`), was followed by a call of a tool."""
@@ -314,7 +358,8 @@ def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
     """Return the differing wording: (old part, new part) pairs, longest old part first."""
     a, b = read_text(old), read_text(new)
     pairs: list[tuple[str, str]] = []
-    matcher = difflib.SequenceMatcher(None, a.words, b.words, autojunk=False)
+    matcher = difflib.SequenceMatcher(None, a.words, (), autojunk=False)
+    matcher.b, matcher.b2j = b.words, _places_of(new)  # as `set_seq2` would find them, once for all old requests
     for tag, i1, i2, j1, j2 in matcher.get_opcodes():
         if tag != "replace":
             continue
@@ -322,6 +367,11 @@ def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
         if i2 - i1 == j2 - j1 > 1:
             pairs += [(a.span(i, i), b.span(j, j)) for i, j in zip(range(i1, i2), range(j1, j2), strict=True)]
     return tuple(sorted(dict.fromkeys(pairs), key=lambda p: -len(p[0])))
+
+
+@lru_cache(maxsize=64)
+def _places_of(text: str) -> dict[str, list[int]]:
+    return difflib.SequenceMatcher(None, (), read_text(text).words, autojunk=False).b2j
 
 
 @lru_cache(maxsize=4096)

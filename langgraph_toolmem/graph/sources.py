@@ -18,7 +18,8 @@ A slot is a (tool, parameter) pair. `discover` finds the descriptors of a value,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from langgraph_toolmem.graph.state import RunState
@@ -46,34 +47,52 @@ _MAX_COUNTED: Final = 4
 
 def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
     """Return the value of a source in this run, or MISSING. The value is not cast to the parameter's type."""
-    head = descriptor[0]
-    if head == "[":
-        inner = evaluate(descriptor[2:], state, slot)
+    kind, first, rest = _parsed(descriptor)
+    if kind == "[]":
+        inner = evaluate(rest, state, slot)
         return MISSING if inner is MISSING or isinstance(inner, list) else [inner]
-    if head in "^~":
-        inner = evaluate(descriptor[1:], state, slot)
+    if kind in "^~":
+        inner = evaluate(rest, state, slot)
         if not isinstance(inner, str):
             return MISSING
-        return inner.lower() if head == "~" else inner[:1].upper() + inner[1:]
-    kind, _, rest = descriptor.partition("|")
+        return inner.lower() if kind == "~" else inner[:1].upper() + inner[1:]
     if kind == "i":
-        tool, _, parameter = rest.rpartition("|")
-        return state.inputs.get((tool, parameter), MISSING)
-    if kind == "o":
-        tool, _, path = rest.partition("|")
-        seen = state.latest_output(tool)
-        return MISSING if seen is None else seen.scalars.get(path, MISSING)
-    if kind == "l":
-        return _list_value(rest, state, slot)
-    if head == "u":
+        return state.inputs.get((first, rest), MISSING)
+    if kind[0] == "u":
         for text in (state.user, *state.past_users):
-            value = _from_text(kind[1], rest, text, state.used.get(slot))
-            if value is not MISSING:
-                return value
+            if text.words:
+                value = _from_text(kind[1], rest, text, state.used.get(slot))
+                if value is not MISSING:
+                    return value
         return MISSING
-    tool, _, rest = rest.partition("|")
-    seen = state.latest_output(tool)
-    return MISSING if seen is None else _from_text(kind[1], rest, seen.text, state.used.get(slot))
+    seen = state.latest_output(first)
+    if seen is None:
+        return MISSING
+    if kind == "o":
+        return seen.scalars.get(rest, MISSING)
+    if kind == "l":
+        return _list_value(rest, seen.lists, state.used.get(slot, ()))
+    return _from_text(kind[1], rest, seen.text, state.used.get(slot))
+
+
+@lru_cache(maxsize=16_384)
+def _parsed(descriptor: str) -> tuple[str, str, str]:
+    """Split a descriptor into its mark or kind, its tool and the rest."""
+    if descriptor[0] == "[":
+        return "[]", "", descriptor[2:]
+    if descriptor[0] in "^~":
+        return descriptor[0], "", descriptor[1:]
+    kind, _, rest = descriptor.partition("|")
+    if kind[0] == "u":
+        return kind, "", rest
+    tool, _, rest = rest.rpartition("|") if kind == "i" else rest.partition("|")
+    return kind, tool, rest
+
+
+@lru_cache(maxsize=16_384)
+def _parsed_place(rest: str) -> tuple[list[str], str]:
+    left, _, right = rest.rpartition("|")
+    return left.split(" "), right
 
 
 def is_template(descriptor: str) -> bool:
@@ -81,13 +100,11 @@ def is_template(descriptor: str) -> bool:
     return descriptor.lstrip(MARKS).startswith(("ud|", "xd|"))
 
 
-def _list_value(rest: str, state: RunState, slot: tuple[str, str]) -> Any:
-    tool, path, how = rest.split("|")
-    seen = state.latest_output(tool)
-    values = None if seen is None else seen.lists.get(path)
+def _list_value(rest: str, lists: Mapping[str, list[Any]], used: Collection[str]) -> Any:
+    path, how = rest.split("|")
+    values = lists.get(path)
     if not values:
         return MISSING
-    used = state.used.get(slot, ())
     if how == "next":
         return next((v for v in values if canon(v) not in used), MISSING)
     if how == "rest":
@@ -104,8 +121,8 @@ def _from_text(kind: str, rest: str, text: Text, used: frozenset[str] | None) ->
     if not text.words:
         return MISSING
     if kind in "ab":
-        left, _, right = rest.rpartition("|")
-        return _after(left.split(" "), int(right), text) if kind == "a" else _between(left.split(" "), right, text)
+        left, right = _parsed_place(rest)
+        return _after(left, int(right), text) if kind == "a" else _between(left, right, text)
     if kind == "d":
         return _date_in(rest, text)
     return next((v for v in text.with_shape(rest) if not used or v not in used), MISSING)

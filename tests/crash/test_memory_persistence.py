@@ -72,7 +72,7 @@ def test_reopened_its_whole_state_is_the_same(desk: Desk, tmp_path: Path, closed
         return (
             memory.core.graph.to_state(),
             list(memory.core.graph.cases.cases),
-            {**vars(memory.core.graph.cases), "_weights": None},
+            {**vars(memory.core.graph.cases), "_weights": None, "_queries": None},
         )
 
     memory = ToolMemory(tmp_path / "m", tools=desk.tools)
