@@ -13,7 +13,7 @@ adapt, with the known values filled in. Atoms come from runs that went well, her
 ``slots``, ``words``                 types of values, and words in their place
 ``rows``, ``support``                atoms as rows in Chroma, with the runs that support them
 ``record``                           what became of their hints, and what that is worth
-``retrieve``, ``texts``, ``resolve`` the hybrid score: words and types; how like words are; tools of other names
+``retrieve``, ``resolve`` the hybrid score of words and types; tools of other names
 ``keeping``                          extraction and storing in the background
 ``known``, ``tracker``               K: what a run knows by now
 ``planning``, ``planner``            from messages to hints, with or without a planner's model
@@ -283,11 +283,11 @@ class Atoms(Method):
         """Removes a user's atoms, or what runs support."""
         if self.core.vectors.empty:
             return 0
-        from langgraph_toolmem.atoms.texts import forget_words
+        from langgraph_toolmem.atoms.situation import sparse
 
         removed = self.keeping.rows.forget(user, gone)
         self.keeping.search.forget(user)
-        forget_words()
+        sparse.cache_clear()
         return removed
 
     def report(self) -> Section | None:

@@ -3,7 +3,8 @@
     score(e) = (1 − β) · cos(q, e) + β · |Λ ∩ S_e| / (|S_e| + ε)
 
 with Λ the types that are known and S_e those that the atom needs; an atom that needs nothing has a feasibility of 1.
-The cosine is that of the words (`texts`), or of vectors where an embedding model made them. An atom has several
+The cosine is .5 · that of the sub-goals + .4 · that of the states + .1 · that of sub-goal and tool description, of
+words and their parts (`text.similarity`), or of vectors where an embedding model made them. An atom has several
 wordings, a question may have several goals: the best pair counts.
 """
 
@@ -11,25 +12,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from functools import cache, lru_cache
+from typing import Any, Final
 
-from langgraph_toolmem.atoms.atoms import Atom
+from langgraph_toolmem.atoms.atoms import Atom, wordings_of
 from langgraph_toolmem.atoms.known import Known
 from langgraph_toolmem.atoms.record import prior
 from langgraph_toolmem.atoms.resolve import Resolver
 from langgraph_toolmem.atoms.rows import GOOD, AtomRows, StoredAtom, query_text
+from langgraph_toolmem.atoms.situation import sparse
 from langgraph_toolmem.atoms.slots import satisfied
-from langgraph_toolmem.atoms.texts import Question, Rarity
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.core.rows import MOST_NEAR, Learned
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.text.similarity import similarity
 from langgraph_toolmem.text.values import ID, KINDS
 
 BETA: Final = 0.3
 EPSILON: Final = 1e-5
 K: Final = 3
+GOAL, STATE, ABOUT = 0.5, 0.4, 0.1
+"""Weights of the likeness of sub-goals, of states, and of a sub-goal and the tool's description."""
 LONGLIST: Final = 64
 """Atoms that are weighed for each goal of a question; more where too few of them are of tools at hand."""
 
@@ -69,7 +73,7 @@ class AtomSearch:
 
     def __init__(self, rows: AtomRows, *, dense: bool) -> None:
         self._rows, self._dense = rows, dense
-        self._learned = Learned(rows, _Sampled.of)
+        self._by_tool = Learned(rows, _one_per_tool)
 
     def __call__(
         self,
@@ -92,8 +96,8 @@ class AtomSearch:
         """
         goals = [" ".join(goals)] if plain else goals
         vectors = [self._rows.embed(query_text(state, goal)) for goal in dict.fromkeys(goals)]
-        sample, count, most = self._learned.of(user), self._rows.size(user), LONGLIST
-        wanted = min(k, sample.reachable(tools))
+        count, most = self._rows.size(user), LONGLIST
+        wanted = min(k, _reachable(self._by_tool.of(user), tools))
         while True:
             near: dict[str, StoredAtom] = {}
             cosines: dict[str, float] = {}
@@ -110,7 +114,6 @@ class AtomSearch:
                 k,
                 beta,
                 tools=tools,
-                rarity=sample.rarity,
                 cosines=cosines if self._dense or plain else None,
                 priors=None if plain else {atom.id: prior(atom, record) for atom, record in found},
                 one_per_tool=not plain,
@@ -120,34 +123,21 @@ class AtomSearch:
             most *= 4
 
     def forget(self, user: User) -> None:
-        """What is known of a user's atoms goes."""
-        self._learned.forget(user)
+        """Forget a user's atoms."""
+        self._by_tool.forget(user)
 
 
-class _Sampled(NamedTuple):
-    """What a sample of atoms tells.
+def _one_per_tool(sample: Iterable[StoredAtom]) -> tuple[Atom, ...]:
+    found = {each.atom.tool: each.atom for each in sample if each.atom is not None and not each.record.misleads}
+    return tuple(found.values())
 
-    Attributes:
-        rarity: of their terms.
-        found: one of each tool, of those that may be found.
-    """
 
-    rarity: Rarity
-    found: tuple[Atom, ...]
-
-    @classmethod
-    def of(cls, sample: Iterable[StoredAtom]) -> _Sampled:
-        atoms = [(each.atom, each.record.misleads) for each in sample if each.atom is not None]
-        found = {atom.tool: atom for atom, misleads in atoms if not misleads}
-        return cls(Rarity(atom for atom, _ in atoms), tuple(found.values()))
-
-    def reachable(self, tools: Mapping[str, ToolSpec] | None) -> int:
-        """How many tools at hand there are atoms of: more need not be looked for."""
-        if tools is None:
-            return len(self.found)
-        resolver = _resolver(_Tools(tools))
-        resolved = (resolver.resolve(atom) for atom in self.found)
-        return len({each.tool for each in resolved if each is not None})
+def _reachable(atoms: Sequence[Atom], tools: Mapping[str, ToolSpec] | None) -> int:
+    """Return how many tools at hand there are atoms of: more need not be looked for."""
+    if tools is None:
+        return len(atoms)
+    resolver = _resolver(_Tools(tools))
+    return len({found.tool for atom in atoms if (found := resolver.resolve(atom)) is not None})
 
 
 def fitting(
@@ -160,7 +150,6 @@ def fitting(
     eps: float = EPSILON,
     tools: Mapping[str, ToolSpec] | None = None,
     *,
-    rarity: Rarity | None = None,
     cosines: Mapping[str, float] | None = None,
     priors: Mapping[str, float] | None = None,
     one_per_tool: bool = True,
@@ -176,7 +165,6 @@ def fitting(
         beta: weight of feasibility, 0 to 1.
         eps: ε of the module's formula.
         tools: the tools at hand; atoms whose tool none of them stands for are left out. None: all of them.
-        rarity: of the terms; among these atoms if None.
         cosines: by id, those of an embedding model; None: of the words.
         priors: what is added to an atom's score, by id.
         one_per_tool: only the best atom of each tool.
@@ -192,8 +180,7 @@ def fitting(
     known = slots if isinstance(slots, Known) else None
     types = slots.types if isinstance(slots, Known) else frozenset(slots)
     if cosines is None:
-        question = Question(state, goals, Rarity(atoms) if rarity is None else rarity)
-        cosines = {atom.id: question.cosine(atom) for atom in atoms}
+        cosines = _cosines(atoms, state, goals)
     scored: list[tuple[float, float, float, Atom]] = []
     for atom in atoms:
         needed = atom.required_slots
@@ -217,6 +204,26 @@ def fitting(
         if len(hits) == k:
             break
     return hits
+
+
+def _cosines(atoms: Iterable[Atom], state: str, goals: Iterable[str]) -> dict[str, float]:
+    """Return the likeness of atoms (by id) to a state and goals, by their words."""
+    asked, where = [sparse(goal) for goal in goals], sparse(state)
+
+    @cache
+    def like_goals(text: str) -> float:
+        words = sparse(text)
+        return max(similarity(each, words) for each in asked)
+
+    @cache
+    def like_state(text: str) -> float:
+        return similarity(where, sparse(text))
+
+    return {
+        atom.id: max(GOAL * like_goals(each.goal) + STATE * like_state(each.state) for each in wordings_of(atom))
+        + ABOUT * like_goals(atom.about)
+        for atom in atoms
+    }
 
 
 class _Tools:

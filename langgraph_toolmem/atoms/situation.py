@@ -48,7 +48,7 @@ _BREAK = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(r"\w")
-sparse = lru_cache(maxsize=4096)(LexicalEmbedder().sparse)
+sparse = lru_cache(maxsize=8192)(LexicalEmbedder().sparse)
 
 
 class Situation(NamedTuple):

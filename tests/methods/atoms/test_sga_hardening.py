@@ -14,9 +14,9 @@ from test_sga_memory import TOOLS, found, order, refund
 from test_sga_rows import Kept, atom, support
 
 from langgraph_toolmem import Atoms, ConfigurationError, ToolMemory
+from langgraph_toolmem.atoms.situation import sparse
 from langgraph_toolmem.atoms.support import MAX_DEPTH
 from langgraph_toolmem.stores.vectors import VectorStore
-from langgraph_toolmem.text.requests import term_weight, terms_of
 
 Shared = tuple[Any, tuple[str, ...]]
 """A Chroma that several memories share, and the namespace they have there."""
@@ -136,8 +136,7 @@ def test_no_word_of_an_atom_stays_in_ram_when_its_user_is_forgotten() -> None:
     with ToolMemory.ephemeral(methods=[Atoms()]) as memory:
         memory.atoms.keep([refund(goal="refund zorblax quickly")], user_id="zeb")
         assert memory.atoms.search("refund zorblax")
-        caches = (terms_of, term_weight)
-        assert all(each.cache_info().currsize for each in caches)
+        assert sparse.cache_info().currsize
         memory.forget(user_id="zeb")
-        assert not any(each.cache_info().currsize for each in caches)
+        assert not sparse.cache_info().currsize
         assert memory.atoms.search("refund zorblax") == []

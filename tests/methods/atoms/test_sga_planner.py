@@ -311,7 +311,7 @@ async def test_a_call_that_was_made_is_no_hint_and_the_next_of_a_list_is() -> No
             assert name == "mark_order"
             done.append(args["order_id"])
             why = {each["tool"]: each["why_not"] for each in step.event["candidates"]}
-            assert why == {"mark_order": "", "list_orders": "too unlike"}
+            assert why == {"mark_order": "", "list_orders": "called already"}
         assert sorted(done) == orders
         step = await planned(planner, history("C-777", orders, done), None, memory)
         assert step.text == ""

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from histories import schema
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from langgraph_toolmem.atoms import texts
 from langgraph_toolmem.atoms.atoms import Atom, make_atom, merge
 from langgraph_toolmem.atoms.known import Known
 from langgraph_toolmem.atoms.resolve import LEAST, Resolver
 from langgraph_toolmem.atoms.retrieve import filled, fitting
 from langgraph_toolmem.atoms.rows import query_text, text_of
-from langgraph_toolmem.atoms.texts import Question, Rarity
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.text.requests import PAIR, STOP, is_usual, terms_of
 
 NOTHING = "known: only what the user said. done: nothing yet"
 
@@ -143,82 +135,12 @@ def test_a_tool_that_is_not_at_hand_is_not_offered():
 
 # --- words --------------------------------------------------------------------------------------------------
 
-WORDS = st.lists(st.sampled_from(["cancel", "order", "the", "refund", "please", "item"]), max_size=4).map(" ".join)
-DRAWN = st.lists(
-    st.tuples(WORDS, WORDS, WORDS, st.sampled_from([(), ("A",), ("A", "B")])),
-    min_size=1,
-    max_size=9,
-)
 
-
-def scan(atoms: Sequence[Atom], state: str, goals: Sequence[str], types: set[str]) -> list[tuple[float, str]]:
-    """The formulas of `retrieve` and `texts`, atom by atom; of equal scores the first atom first."""
-
-    def terms(state: str, goal: str, about: str) -> dict[tuple[str, str], float]:
-        fields = (("goal", goal, 1.0), ("state", state, texts.STATE), ("about", about, texts.ABOUT))
-        return {
-            (name, term): factor * (PAIR if " " in term else 1.0) * (STOP if is_usual(term) else 1.0)
-            for name, text, factor in fields
-            for term in terms_of(text)
-            if name != "about" or " " not in term
-        }
-
-    rows = [terms(each.state, each.goal, each.about) for each in atoms]
-    uses = Counter(term for row in rows for term in row)
-
-    def weigh(row: dict[tuple[str, str], float]) -> dict[tuple[str, str], float]:
-        return {term: base * math.log(1 + len(rows) / uses[term]) for term, base in row.items() if uses[term]}
-
-    found = []
-    for number, (each, row) in enumerate(zip(atoms, map(weigh, rows), strict=True)):
-        best = 0.0
-        for goal in goals:
-            bases = terms(state, goal, goal)
-            own = weigh(bases)
-            unknown = sum(base**2 for term, base in bases.items() if not uses[term]) * math.log(1 + len(rows)) ** 2
-            length = math.sqrt(sum(weight**2 for weight in own.values()) + texts.UNKNOWN * unknown)
-            lengths = length * math.sqrt(sum(weight**2 for weight in row.values()))
-            shared = sum(weight**2 for term, weight in own.items() if term in row)
-            best = max(best, shared / lengths if lengths else 0.0)
-        needed = each.required_slots
-        feasible = len(types & set(needed)) / (len(needed) + 1e-5) if needed else 1.0
-        found.append((-round(0.7 * best + 0.3 * feasible, 9), number, each.id))
-    return [(-score, key) for score, _, key in sorted(found)]
-
-
-@settings(max_examples=80, deadline=None)
-@given(DRAWN, WORDS, st.lists(WORDS, min_size=1, max_size=3))
-def test_it_answers_as_an_exact_scan(drawn: Any, state: str, goals: list[str]):
-    atoms = [
-        replace(atom("t", goal, *needs, state=where, about=about), id=str(number))
-        for number, (where, goal, about, needs) in enumerate(drawn)
-    ]
-    hits = fitting(atoms, state, goals, {"A"}, k=99, one_per_tool=False)
-    exact = scan(atoms, state, goals, {"A"})
-    assert [hit.atom.id for hit in hits] == [key for _, key in exact]
-    assert [hit.score for hit in hits] == pytest.approx([score for score, _ in exact], abs=1e-8)
-    assert hits[:2] == fitting(atoms, state, goals, {"A"}, k=2, one_per_tool=False)
-
-
-def cosines(state: str, goal: str, *atoms: Atom) -> list[float]:
-    question = Question(state, [goal], Rarity(atoms))
-    return [question.cosine(each) for each in atoms]
-
-
-def test_cosines_by_hand():
-    alpha, beta = atom("a", "alpha", state=""), atom("b", "beta", state="")
-    # A word and two pairs that half of the atoms have; the goal may be said of a description too, and is of none.
-    asked, kept = math.log(3) ** 2 * (1.5 + texts.UNKNOWN * texts.ABOUT**2), math.log(3) ** 2 * 1.5
-    assert cosines("", "alpha", alpha, beta) == [pytest.approx(kept / math.sqrt(asked * kept)), 0.0]
-    assert cosines("alpha", "", alpha, beta) == [0.0, 0.0]  # a word of the state is no word of the goal
-
-
-def test_how_rare_words_are_is_told_by_a_sample():
-    usual = [atom("a", f"cancel number{number}") for number in range(9)]
-    both = [atom("b", "cancel it"), atom("c", "refund it")]
-    assert [hit.tool for hit in fitting(both, NOTHING, "cancel, refund")] == ["b", "c"]
-    rarity = Rarity([*usual, *both])
-    assert [hit.tool for hit in fitting(both, NOTHING, "cancel, refund", rarity=rarity)] == ["c", "b"]
+def test_likeness_by_hand():
+    [hit] = fitting([atom("a", "alpha", state="beta", about="gamma")], "beta", "alpha")
+    assert hit.similarity == pytest.approx(0.5 + 0.4)
+    [hit] = fitting([atom("a", "alpha", state="beta", about="gamma")], "alpha", "gamma")
+    assert hit.similarity == pytest.approx(0.1), "a word of the state is no word of the goal"
 
 
 def test_cosines_of_an_embedding_model_take_the_place_of_words():
