@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, get_args
 
 import pytest
@@ -60,7 +61,7 @@ def tools() -> list[Any]:
 
 
 STEPS: dict[type[Step[Any]], Plug] = {
-    Shortcut: Plug(Inertia, InertiaShortcut, 4, {"policy": EAGER}),
+    Shortcut: Plug(Inertia, partial(InertiaShortcut, tools=tools()), 4, {"policy": EAGER}),
     Suggest: Plug(SIT, SITSummary, 4, {}),
     SelectTools: Plug(Navigator, ToolRetriever, 2, {"tools": tools(), "most": 2, "targets": 1}),
     Recall: Plug(Entries, MemoryRecall, 1, {}),
