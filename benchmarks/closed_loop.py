@@ -106,7 +106,7 @@ class Ahead:
     """Look-ups that run while the model is asked, chosen as by the middleware."""
 
     def __init__(self, desk: Desk, memory: ToolMemory) -> None:
-        self._settings, self._graph = Prefetch(), memory.core.graph
+        self._settings = Prefetch()
         self._served = self._wasted = 0
         self._specs = memory.core.catalogue.marked(None)
         tools = {tool.name: tool for tool in real_tools(desk, World(desk))}
@@ -119,7 +119,7 @@ class Ahead:
         def may(tool: str, args: Any) -> bool:
             return tool in self._may and self._specs[tool].problem(args) is None
 
-        found = choose(decision.foreseen, self._settings, least, may, self._graph)
+        found = choose(decision.foreseen, self._settings, least, may)
         calls = [Call(guess.tool, dict(guess.args)) for guess in found]
         self._served += sum(call == act for call in calls)
         self._wasted += sum(call != act for call in calls)

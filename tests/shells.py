@@ -18,10 +18,10 @@ from langgraph_toolmem.extend import StepNode
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import (
     InertiaShortcut,
+    LoopGuard,
     MemoryState,
     Recorder,
-    SGAGuard,
-    guard_condition,
+    loop_guard_condition,
     memory_prompt,
     offered_tools,
     shortcut_condition,
@@ -128,9 +128,9 @@ def graph_of(
         begin = "first"
     builder.add_edge(START, begin)
     if guard:
-        SGAGuard(memory, tools=tools).add_to(builder, "guard")
+        LoopGuard(memory).add_to(builder, "guard")
         builder.add_edge("agent", "guard")
-        way_on = partial(guard_condition, end="recorder")
+        way_on = partial(loop_guard_condition, end="recorder")
         builder.add_conditional_edges("guard", way_on, ["agent", "tools", "recorder"])
     else:
         builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "recorder"})

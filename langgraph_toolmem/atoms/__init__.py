@@ -18,7 +18,7 @@ adapt, with the known values filled in. Atoms come from runs that went well, her
 ``known``, ``tracker``               K: what a run knows by now
 ``planning``, ``planner``            from messages to hints, with or without a planner's model
 ``rules``                            decision rules on proposed calls
-``step``                             hints and guard at a model call
+``step``                             hints at a model call
 ===================================  ==========================================================
 """
 

@@ -1,22 +1,18 @@
-"""What atoms do at a model call: single steps that worked elsewhere are shown, and repeats are taken back once."""
+"""What atoms do at a model call: single steps that worked elsewhere are shown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
 
 from langgraph_toolmem.atoms import Atoms
 from langgraph_toolmem.atoms.render import HEAD, to_lines
-from langgraph_toolmem.atoms.rules import Complaint, complaints
 from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.models import resolve_model
-from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.catalogue import without_own
-from langgraph_toolmem.runs.run import OWN_TOOLS, Run, UserMessage
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
 from langgraph_toolmem.turn.ask import Asking
 from langgraph_toolmem.turn.call import Call, Said
@@ -25,13 +21,6 @@ from langgraph_toolmem.turn.step import Keeps, Scope, Step
 
 if TYPE_CHECKING:
     from langgraph_toolmem.atoms.planning import Planned
-
-GUARD: Final = "sga_guard"
-_HEAD: Final = "Your last answer was not carried out:"
-_TAIL: Final = "Go on in another way. If exactly that call is right all the same, make it again."
-
-Complaints = list[tuple[str, Complaint]]
-"""What the decision rules say against calls, each with the call's tool."""
 
 
 class PlanHints(Step[Atoms]):
@@ -56,7 +45,6 @@ class PlanHints(Step[Atoms]):
 
         settings = settings or SGASettings()
         self.settings = settings.with_(model=_model(settings.model))
-        self.reviews = self.settings.guard
         self.specs = None if tools is None else without_own(read_tools(tools))
         self._planner = HintPlanner(method, self.settings, failed=lambda error: self.failed(error))
 
@@ -78,18 +66,6 @@ class PlanHints(Step[Atoms]):
         sure = max((hit.similarity for hit in found.shown), default=0.0)
         return Said(lines=lines, head=HEAD, sure=sure, state=state, event=found.event, notes=notes)
 
-    def review(self, call: Call, answer: Sequence[Any]) -> str:
-        """The decision rules: a call of the run that is repeated without a change."""
-        run = self.core.read(call.messages, call.thread_id)
-        return complaint_text(complaints_of(run, answer, self.core.catalogue.marked(call.tools)))
-
-    def reviewed(self, call: Call, before: Sequence[Any], again: Sequence[Any] | None) -> tuple[str, Said]:
-        """What to tell of it."""
-        run, specs = self.core.read(call.messages, call.thread_id), self.core.catalogue.marked(call.tools)
-        second = None if again is None else complaints_of(run, again, specs)
-        outcome = "not answered" if second is None else "passed" if second else "changed"
-        return GUARD, guard_said(complaints_of(run, before, specs), outcome)
-
     def _at_hand(self, call: Call) -> Mapping[str, ToolSpec] | None:
         """The tools that the model is offered at this step; None if nobody knows."""
         specs = self.core.catalogue.specs if self.specs is None else self.specs
@@ -106,41 +82,3 @@ def _model(model: Any) -> BaseChatModel | None:
 
 def _without_own(specs: Mapping[str, ToolSpec] | None) -> dict[str, ToolSpec] | None:
     return None if specs is None else without_own(specs)
-
-
-def complaints_of(run: Run, answer: Sequence[Any], specs: Mapping[str, ToolSpec]) -> Complaints:
-    """What the decision rules say against the calls of an answer."""
-    calls = [
-        (call["name"], call["args"])
-        for message in answer
-        if isinstance(message, AIMessage)
-        for call in message.tool_calls
-        if call["name"] not in OWN_TOOLS
-    ]
-    return [(calls[each.call][0], each) for each in complaints(run, calls, specs)]
-
-
-def complaint_text(found: Complaints) -> str:
-    """What the model is told; "" if there is no complaint."""
-    return "\n".join([_HEAD, *(f"- {complaint.text}" for _, complaint in found), _TAIL]) if found else ""
-
-
-def guard_said(found: Complaints, outcome: str) -> Said:
-    """What is told of complaints.
-
-    The outcome is "taken back" (in a graph), "changed", "not answered" (in an agent), or "passed": the second answer
-    is against the rules too, and stands.
-    """
-    against = [{"tool": tool, "rule": complaint.rule, "text": complaint.text} for tool, complaint in found]
-    return Said(event={"complaints": against, "outcome": outcome}, notes={"toolmem.complaints": len(found)})
-
-
-def guarded_point(run: Run) -> str:
-    """The point of a run at which an answer is taken back once: the latest user message and the latest call."""
-    said = call = ""
-    for event in run.events:
-        if isinstance(event, UserMessage):
-            said = event.key
-        elif event.steps:
-            call = event.steps[-1].key
-    return digest("point", said, call)

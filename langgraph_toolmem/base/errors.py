@@ -7,12 +7,13 @@
     ├── InputError              data passed to an explicit call cannot be read
     │   ├── MessageError        `messages` is not what `convert_to_messages` accepts
     │   └── LogError            a line of a log file is malformed; `line` is its number
+    ├── LoopError               the loop guard ended a run that went round in a loop
     └── StorageError            disk, database or lock
         ├── GraphFileError      the graph file is corrupt, hostile or of a newer format
         └── EmbedderChangedError  stored vectors were made by another embedder
 
-Inside a node or middleware none of them reaches the host: they are logged once and the model is called. The text of an
-error may quote a user or a tool's arguments, so above DEBUG the log has only its kind and place.
+Inside a node or middleware none of them but `LoopError` reaches the host: they are logged once and the model is called.
+The text of an error may quote a user or a tool's arguments, so above DEBUG the log has only its kind and place.
 """
 
 from __future__ import annotations
@@ -62,6 +63,10 @@ class LogError(InputError):
     def __init__(self, message: str, *, line: int) -> None:
         super().__init__(message)
         self.line = line
+
+
+class LoopError(ToolMemoryError):
+    """The loop guard ended a run: equal calls with equal results, again after notes."""
 
 
 class StorageError(ToolMemoryError):

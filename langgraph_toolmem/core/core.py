@@ -89,7 +89,10 @@ class Core(Evidence):
         specs = None if tools is None else without_own(read_tools(tools))
         declarations = Declarations(reads)
         embedder = resolve_embedder(embeddings)
-        self.folder = None if path is None else Path(path).expanduser()
+        try:
+            self.folder = None if path is None else Path(path).expanduser()
+        except RuntimeError as error:
+            raise ConfigurationError(f"ToolMemory({str(path)!r}): {error}. Give a folder that exists.") from error
         self.listeners = tuple(listeners)
         home = self.folder
         if home is not None and self.graph_namespace != DEFAULT_NAMESPACE:

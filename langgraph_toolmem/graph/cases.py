@@ -358,7 +358,7 @@ def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
     """Return the differing wording: (old part, new part) pairs, longest old part first."""
     a, b = read_text(old), read_text(new)
     pairs: list[tuple[str, str]] = []
-    matcher = difflib.SequenceMatcher(None, a.words, (), autojunk=False)
+    matcher: Any = difflib.SequenceMatcher(None, a.words, (), autojunk=False)
     matcher.b, matcher.b2j = b.words, _places_of(new)  # as `set_seq2` would find them, once for all old requests
     for tag, i1, i2, j1, j2 in matcher.get_opcodes():
         if tag != "replace":
@@ -371,7 +371,9 @@ def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=64)
 def _places_of(text: str) -> dict[str, list[int]]:
-    return difflib.SequenceMatcher(None, (), read_text(text).words, autojunk=False).b2j
+    matcher: Any = difflib.SequenceMatcher(None, (), read_text(text).words, autojunk=False)
+    places: dict[str, list[int]] = matcher.b2j
+    return places
 
 
 @lru_cache(maxsize=4096)

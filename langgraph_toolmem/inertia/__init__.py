@@ -15,6 +15,7 @@ those the record is about.
 ``confidence``      what corrects it, from the ``features`` of a candidate
 ``novelty``         whether the request is like those of the record
 ``budget``          how often a call may be wrong; drift
+``loops``           calls that repeat; tools whose equal calls differ
 ``guards``          what no record excuses: repeats, changes not named …
 ``calibrated``      the default policy put together; ``paper``: AutoTool's
 ``crediting``       hit or miss, as operations of the evidence graph
@@ -50,9 +51,10 @@ from langgraph_toolmem.inertia.contexts import CallContexts, followed
 from langgraph_toolmem.inertia.crediting import begin_shortcut, credit_judged, credit_shortcut, open_turn, plain_judged
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed
 from langgraph_toolmem.inertia.guards import may_write
+from langgraph_toolmem.inertia.loops import credit_varied
 from langgraph_toolmem.inertia.novelty import NoveltyRecord
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
-from langgraph_toolmem.inertia.prefetch.choice import credit_guesses
+from langgraph_toolmem.inertia.prefetch.choice import credit_reviews
 from langgraph_toolmem.inertia.prefetch.handles import Flights
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.inertia.section import section_of
@@ -328,7 +330,8 @@ class Inertia(Method):
         sure = 1.0 if stopped else next((p for _, _, _, _, p, *_ in judged), 0.0)
         alters = best is not None and best in learned.specs and may_write(best, learned.specs, policy)
         record += learn_case(self.cases, learned, best, sure, number, changes=alters, stopped=bool(stopped))
-        record += [*followed(learned.state, turn, learned.thread, learned.user), *credit_guesses(turn, judged)]
+        record += [*followed(learned.state, turn, learned.thread, learned.user), *credit_reviews(turn)]
+        record += credit_varied(learned.state, learned.specs, policy)
         # Calls that would have been shortcuts count as such for the caps of the paper's policy.
         chosen_by += ["shortcut" if acts else turn.chosen_by] * len(turn.steps)
         return record

@@ -18,12 +18,14 @@ from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.middleware.gates import gates_of
+from langgraph_toolmem.nodes.guard import LoopGuard
 from langgraph_toolmem.nodes.hints import MemoryRecall, PreferenceGuide, SGAPlanner, SITSummary, ToolRetriever
 from langgraph_toolmem.nodes.of_memory import checked, method_of
 from langgraph_toolmem.nodes.recorder import ReflectionWriter
 from langgraph_toolmem.nodes.shortcut import InertiaShortcut
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.sit.policy import SITPolicy
+from langgraph_toolmem.turn.host import config_of
 from langgraph_toolmem.turn.middleware import StepsMiddleware, steps_middleware
 from langgraph_toolmem.turn.node import StepNode
 from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule
@@ -32,6 +34,27 @@ from langgraph_toolmem.turn.step import Step
 N = TypeVar("N", bound=StepNode)
 
 Middleware = AgentMiddleware[Any, Any, Any]
+
+
+class LoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
+    """A `LoopGuard` in an agent: calls that repeat are answered right after the model; the others are executed."""
+
+    def __init__(self, memory: ToolMemory, name: str) -> None:
+        super().__init__()
+        self._guard, self._name = LoopGuard(memory, partly=True), name
+
+    @property
+    def name(self) -> str:
+        """Of the middleware, in traces and Studio."""
+        return self._name
+
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        """Return notes for the calls that repeat. Raises LoopError after three of them."""
+        return self._guard.invoke(state, config_of())
+
+    async def aafter_model(self, state: Any, runtime: Any) -> Any:
+        """Return notes for the calls that repeat. Raises LoopError after three of them."""
+        return await self._guard.ainvoke(state, config_of())
 
 
 class _Unpacked:
@@ -66,6 +89,7 @@ def tool_memory_middleware(
     reflect: bool | ReflectionWriter = False,
     preferences: bool | PreferenceGuide = False,
     chains: bool | int | ToolRetriever = False,
+    loop_guard: bool = False,
     steps: Iterable[Step[Any]] = (),
     rules: Iterable[ProviderRule] = PROVIDER_RULES,
     force: bool = False,
@@ -75,8 +99,7 @@ def tool_memory_middleware(
 
     Around, from the outside in: reflection (sees only errors that nobody caught, and ends the run after all others),
     preferences and chains (no shortcut goes to a tool that they leave out), the shortcut. Inside, at the model: recall,
-    suggestions and planning (a skipped step needs none of them; planning last, so that its guard repeats nothing but
-    the model call), and the recorder (sees what is really executed).
+    suggestions and planning (a skipped step needs none of them), and the recorder (sees what is really executed).
 
     A skipped step skips what stands inside around the model, too. So a middleware that takes tools away from the
     model (by permission, by state), or that chooses the model or a tool for it, goes in front of the list::
@@ -111,6 +134,8 @@ def tool_memory_middleware(
             what an ``LLMToolSelectorMiddleware`` inside always includes.
         chains: offer the model only the tools that a request needs, as complete chains (`ToolRetriever`), where
             there are more than 20; a number says how many. The tools of your middleware inside are always offered.
+        loop_guard: answer a call that goes on giving the same result with a note in place of executing it, and end
+            the run with a `LoopError` after three notes (`LoopGuard`).
         steps: of methods of your own; each says whether it stands around or inside.
         rules: models whose API refuses turns that they did not make; they get no shortcut.
         force: take shortcuts with such models all the same.
@@ -120,6 +145,9 @@ def tool_memory_middleware(
         ConfigurationError: an argument cannot work, such as an `inside` that has the memory's own in it.
     """
     yours = _yours(inside)
+    if not isinstance(loop_guard, bool):
+        raise ConfigurationError(f"loop_guard is True or False, not {loop_guard!r}.")
+    last = [LoopGuardMiddleware(checked(memory, "tool_memory_middleware"), f"{name}LoopGuard")] if loop_guard else []
     shortcut = _shortcut(memory, shortcut, may_write, shadow, trust_context)
     found = _steps(
         memory, yours, shortcut, prefetch, recall, suggest, planning, reflect, preferences, chains, steps, rules, force
@@ -130,9 +158,9 @@ def tool_memory_middleware(
     server = _server(found)
     inner = steps_middleware(core, at_model, name=f"{name}Inside", recorder=True, outermost=not around, server=server)
     if not around:
-        return MiddlewareList([*yours, inner])
+        return MiddlewareList([*yours, inner, *last])
     outer = steps_middleware(core, around, name=name, recorder=False, outermost=True, inner=inner)
-    return MiddlewareList([outer, *yours, inner])
+    return MiddlewareList([outer, *yours, inner, *last])
 
 
 def ToolMemoryMiddleware(  # noqa: N802 - it is made like one

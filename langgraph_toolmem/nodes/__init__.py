@@ -2,7 +2,7 @@
 
 from langgraph_toolmem.inertia.step import shortcut_message
 from langgraph_toolmem.navigator.decide.state import NaviLimits, NaviRecord, NaviState
-from langgraph_toolmem.nodes.guard import SGAGuard, guard_condition
+from langgraph_toolmem.nodes.guard import LoopGuard, loop_guard_condition
 from langgraph_toolmem.nodes.hints import (
     MemoryRecall,
     PreferenceGuide,
@@ -29,6 +29,7 @@ __all__ = [
     "HintState",
     "InertiaShortcut",
     "LeftOutState",
+    "LoopGuard",
     "MemoryRecall",
     "MemoryState",
     "NaviLimits",
@@ -38,14 +39,13 @@ __all__ = [
     "PreferenceGuide",
     "Recorder",
     "ReflectionWriter",
-    "SGAGuard",
     "SGAPlanner",
     "SITSummary",
     "SelectedState",
     "ToolRetriever",
     "create_navi_subgraph",
-    "guard_condition",
     "guided_tools",
+    "loop_guard_condition",
     "memory_prompt",
     "messages_with_hints",
     "offered_tools",

@@ -147,10 +147,6 @@ class SGAPlanner(StepNode):
         beta: weight of what is known against words, 0 to 1.
         budget: tokens of the patterns at most.
         rules: add the decision rules to the patterns: no identical repeat, a change after a failure.
-        guard: in an agent: if the model's answer repeats a call of the run without a change, ask it once more with the
-            complaint. The second answer is let pass whatever it is, and if asking again fails, the first one. At most
-            one model call more per step, which a ``ModelCallLimitMiddleware`` counts; what was streamed of the first
-            answer stays streamed. In a graph a `SGAGuard` does so.
         plain: the published score and no more (`SGASettings.paper`).
         messages_key: key of the messages in the host's state.
         name: of the node in traces.
@@ -170,13 +166,12 @@ class SGAPlanner(StepNode):
         beta: float = 0.3,
         budget: int = PLANNING_BUDGET,
         rules: bool = True,
-        guard: bool = False,
         plain: bool = False,
         messages_key: str = "messages",
         name: str | None = None,
     ) -> None:
         method = method_of(memory, Atoms, "SGAPlanner")
-        settings = SGASettings(model, when, k, beta, budget, rules, guard, plain)
+        settings = SGASettings(model, when, k, beta, budget, rules, plain)
         super().__init__(PlanHints(method, settings, tools=tools), messages_key=messages_key, name=name)
 
 

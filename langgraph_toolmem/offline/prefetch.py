@@ -70,7 +70,7 @@ class PrefetchTally:
             return named and reads(tool) and specs[tool].problem(args) is None
 
         least = least_probability(settings, self.ready, self.wasted)
-        guesses = choose(decision.foreseen, settings, least, may, core.graph)
+        guesses = choose(decision.foreseen, settings, least, may)
         model = model_seconds if model_seconds is not None else 1.0 if self.tool_seconds is None else self.tool_seconds
         tool = model if self.tool_seconds is None else self.tool_seconds
         asked = [(step.tool, canon_args(step.args)) for step in turn.steps]

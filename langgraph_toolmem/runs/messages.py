@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NoReturn
+from typing import Any, Final, Literal, NoReturn
 
 from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, convert_to_messages
 from langchain_core.prompt_values import PromptValue
@@ -22,6 +22,10 @@ from langgraph_toolmem.base.errors import MessageError
 from langgraph_toolmem.text.words import word_set
 
 Status = Literal["ok", "failed", "rejected", "unanswered"]
+LOOP_NOTE: Final = (
+    "Note: same call, same result as before. It was not executed again. Use that result, or go on in another way."
+)
+"""What the loop guard answers a call with."""
 
 HOW = (
     "Pass a list of LangChain messages, OpenAI-style dicts with 'role' and 'content', or (role, text) pairs, "
@@ -138,6 +142,7 @@ _KNOWN_ANSWERS: tuple[tuple[str, Status], ...] = (
     (r"Tool input validation error$", "rejected"),  # BaseTool(handle_validation_error=True)
     (_RAISED + r"Input validation error: ", "rejected"),  # MCP server: arguments refused by the schema
     (_RAISED + r"Error executing tool \S+: \d+ validation errors? for \S+Arguments\b", "rejected"),  # FastMCP: likewise
+    (r"Note: same call, same result as before\.", "rejected"),  # the loop guard
     (r"User rejected the tool call for `", "rejected"),  # HumanInTheLoopMiddleware: reject
     (r"Note: a human reviewer replaced this tool call before it ran\.", "rejected"),  # edit, if `edited_call` cannot
     (r"Tool call limit exceeded\. Do not ", "rejected"),  # ToolCallLimitMiddleware

@@ -361,6 +361,8 @@ class VectorStore:
             answer = collection.query(query_embeddings=[asked], n_results=k, where=where, include=include)
             [keys], [distances] = answer["ids"], answer["distances"]
             if keeps:
+                missed = _missed(collection, keys, k, where, asked) if len(keys) < k else {}
+                keys, distances = [*keys, *missed], [*distances, *missed.values()]
                 rows = self._kept_rows(collection, keys, read)
             else:
                 texts = zip(keys, answer["documents"][0], answer["metadatas"][0], strict=True)
@@ -592,6 +594,22 @@ def _kept(vectors: Sequence[Sequence[float]], ids: Sequence[str], parts: Sequenc
     behind = (math.sqrt(_PULL) - rest * along) * common + rest * rows
     kept: NDArray[Any] = np.hstack([np.asarray(vectors, dtype=np.float64), behind]) / _KEPT
     return kept
+
+
+def _missed(collection: Any, found: Sequence[str], k: int, where: Any, asked: Sequence[float]) -> dict[str, float]:
+    """Return the distances of rows that the approximate index left out though there was room, nearest first."""
+    if where is None and collection.count() == len(found):
+        return {}
+    left = set(collection.get(where=where, include=[])["ids"]).difference(found)
+    if not left:
+        return {}
+    import numpy as np  # imported where it is used
+
+    page = collection.get(ids=sorted(left), include=["embeddings"])
+    rows = np.asarray(page["embeddings"], dtype=np.float32)
+    cosines = rows @ np.asarray(asked, dtype=np.float32) / np.maximum(np.linalg.norm(rows, axis=1), 1e-9)
+    order = np.argsort(-cosines, kind="stable")[: k - len(found)]
+    return {page["ids"][place]: 1.0 - float(cosines[place]) for place in order}
 
 
 def _asked(vector: Sequence[float], part: str) -> list[float]:

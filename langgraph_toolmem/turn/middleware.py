@@ -29,7 +29,7 @@ from langgraph_toolmem.turn.host import ErrorLog, config_of, emit, named, thread
 from langgraph_toolmem.turn.memo import Memo
 from langgraph_toolmem.turn.placement import placed
 from langgraph_toolmem.turn.recorder import CallRecorder, identity_of
-from langgraph_toolmem.turn.shown import Block, Line, composed
+from langgraph_toolmem.turn.shown import Block, composed
 from langgraph_toolmem.turn.step import Step
 from langgraph_toolmem.turn.telemetry import annotate
 
@@ -131,19 +131,13 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             update |= {key: value for key, value in said.state.items() if key in step.keeps}
             asked = self._without(asked, call, said)
             blocks.append(said.block(step.role))
-        plain = asked
         if self._inner is None:
-            asked = self._hinted(plain, call, blocks)
+            asked = self._hinted(asked, call, blocks)
         else:
             self._inner._passed[id(request.state)] = blocks, call.messages
         under_way = None if self._ahead is None or not switch.shows() else self._ahead.begin(call)
         try:
             response = yield from self._asked(asked, call)
-            for step in () if call.held_out or not switch.shows() else self._steps:
-                if step.reviews and (complaint := self._quietly(step, partial(step.review, call, _turn(response)))):
-                    against = Block(step.role, (Line(complaint),), sure=1.0, must=True)
-                    again = self._hinted(plain, call, [against, *blocks])
-                    response = yield from self._asked_again(step, call, again, response, update)
         except (*_NOT_OVER, GeneratorExit):
             if self._ahead is not None:
                 self._ahead.dropped(under_way)
@@ -208,26 +202,6 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
         if self._recorder is not None:
             self._tell(lambda: self._learn(call, response))
         return response
-
-    def _asked_again(
-        self, step: Step[Any], call: Call, asked: ModelRequest[Any], response: Any, update: dict[str, Any]
-    ) -> Asking[Any]:
-        second = None
-        try:
-            second = yield from self._asked(asked, call)
-        except GraphBubbleUp:
-            raise
-        except Exception:
-            logger.debug("the model could not be asked once more", exc_info=True)
-        else:
-            state: Mapping[str, Any] = asked.state
-            update |= {name: state.get(name, 0) + 1 for name in MODEL_CALL_COUNTS}
-
-        again = None if second is None else _turn(second)
-        if (told := self._quietly(step, lambda: step.reviewed(call, _turn(response), again))) is not None:
-            role, said = told
-            self._note(role, said, call.runtime)
-        return response if second is None else second
 
     # --- pieces ---
 

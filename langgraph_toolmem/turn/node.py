@@ -11,7 +11,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.graph import StateGraph
 
 from langgraph_toolmem.base.checks import options_named
-from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.errors import ConfigurationError, LoopError
 from langgraph_toolmem.turn import switch
 from langgraph_toolmem.turn.ask import Asking, adrive, drive
 from langgraph_toolmem.turn.call import Call, Said
@@ -66,7 +66,7 @@ class MemoryNode(Runnable[Any, Any]):
             return self.passed()
         try:
             return drive(lambda: self.body(input, config))
-        except GraphBubbleUp:
+        except (GraphBubbleUp, LoopError):
             raise
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             return self.failed(error)
@@ -77,7 +77,7 @@ class MemoryNode(Runnable[Any, Any]):
             return self.passed()
         try:
             return await adrive(lambda: self.body(input, config))
-        except GraphBubbleUp:
+        except (GraphBubbleUp, LoopError):
             raise
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             return self.failed(error)

@@ -39,7 +39,6 @@ class Step(ABC, Generic[M]):
         place: in an agent: "around" the shortcut and the host's own middleware, or "inside" them, right at the model. A
             skipped model call skips what is inside.
         ends: whether it has something to do at the end of a run (`over`, `broke`).
-        reviews: whether it looks at the model's answer (`review`).
         learns: it looks where nobody is to notice too, and says nothing then: in episodes that are held out
             (`Call.held_out`), and where `turn.switch` says "shadow".
         keeps: keys of the private state that an agent keeps for it.
@@ -53,7 +52,6 @@ class Step(ABC, Generic[M]):
     scope: Scope = "call"
     place: ClassVar[Place] = "inside"
     ends: ClassVar[bool] = False
-    reviews: bool = False
     learns: ClassVar[bool] = False
     keeps: ClassVar[Keeps] = {}
     tools: Sequence[BaseTool] = ()
@@ -83,14 +81,6 @@ class Step(ABC, Generic[M]):
     def has_looked(self, state: Any, *, messages_key: str = "messages") -> bool:
         """In a graph: whether the state holds what it found for the scope that comes now."""
         return self.scope != "call" and has_hint(state, self.role, messages_key=messages_key)
-
-    def review(self, call: Call, answer: Sequence[Any]) -> str:
-        """What speaks against the model's answer, for the model to read: it is asked once more. "" if nothing does."""
-        return ""
-
-    def reviewed(self, call: Call, before: Sequence[Any], again: Sequence[Any] | None) -> tuple[str, Said]:
-        """What to tell of a review, and under which role: of the first answer and the second (None: there was none)."""
-        return self.role, NOTHING
 
     def over(self, call: Call) -> Said | Asking[Said]:
         """The run is over."""

@@ -17,7 +17,7 @@ prompts nor arguments are in it, so it may go where traces go. Words and values 
 ``toolmem.recalled``       recall: past runs shown
 ``toolmem.hints``          planning: steps shown
 ``toolmem.planner_calls``  planning: model calls made for the hints
-``toolmem.complaints``     planning's guard: calls against the decision rules
+``toolmem.held``           loop guard: calls answered with a note
 ``toolmem.score``          reflection: the verdict on the run, 0 to 1
 ``toolmem.left_out``       preferences: tools left out
 ``toolmem.offered``        chains, search tool: tools offered or found

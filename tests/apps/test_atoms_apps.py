@@ -9,21 +9,18 @@ from typing import Any
 
 import pytest
 from desk import Desk, call_id, expected, request, script
-from langchain.agents.middleware import HumanInTheLoopMiddleware, ModelCallLimitMiddleware, SummarizationMiddleware
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain.agents.middleware import HumanInTheLoopMiddleware, SummarizationMiddleware
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
-from planned import HEAD, OTHERS, OtherDesk, hint_of, obedient, patterns, plan_call, taught
+from planned import OTHERS, OtherDesk, obedient, patterns, plan_call, taught
 from shells import App, agent_of, graph_of
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.atoms.settings import SGASettings
-from langgraph_toolmem.nodes import SGAGuard, SGAPlanner, guard_condition, memory_prompt
+from langgraph_toolmem.nodes import SGAPlanner
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
-from langgraph_toolmem.turn.hints import PLANNING, MemoryState
+from langgraph_toolmem.turn.hints import PLANNING
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 Tools = list[dict[str, Any]]
@@ -114,7 +111,7 @@ async def test_what_a_person_rejected_is_not_suggested_again(memory: ToolMemory)
     def says(messages: list[BaseMessage], tools: Tools) -> AIMessage:
         return AIMessage("I leave it.") if answers(messages) == 3 else script(messages, tools)
 
-    app = app_of(memory, says, inside=[HumanInTheLoopMiddleware(interrupt_on={"add_note": True})], guard=True)
+    app = app_of(memory, says, inside=[HumanInTheLoopMiddleware(interrupt_on={"add_note": True})])
     await app.ask(ZOE)
     [event] = await app.events(Command(resume={"decisions": [{"type": "reject", "message": "No"}]}), "sync", "sga")
     assert app.desk.done == expected("Zoe")[:2]
@@ -215,106 +212,3 @@ async def test_one_failure_is_no_reason_to_leave_a_planner_alone(
     events = await app_of(memory, script, model=ScriptedChatModel(script=plans)).events(ZOE, "sync", "sga")
     assert [event["planned_by"] for event in events] == ["messages", "model"] * 2
     assert len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 1
-
-
-# --- the guard ---
-
-
-class Stubborn:
-    """A model that makes the first call again so many times, whatever it is told, and then answers."""
-
-    def __init__(self, again: int, *, answers: Any = None) -> None:
-        self.again, self.answers = again, answers
-        self.complained: list[bool] = []
-
-    def __call__(self, messages: list[BaseMessage], tools: Tools) -> AIMessage:
-        self.complained.append("already called" in hint_of(messages))
-        if self.complained[-1] and isinstance(self.answers, Exception):
-            raise self.answers
-        if answers(messages) > self.again or (self.complained[-1] and self.answers):
-            return AIMessage("Done.")
-        return asks("find_customer", {"name": "Zoe"}, len(self.complained))
-
-
-@pytest.mark.parametrize("build", ["graph", "agent"])
-async def test_a_repeat_is_sent_back_once_and_then_let_pass(memory: ToolMemory, build: str) -> None:
-    says = Stubborn(again=2)
-    if build == "graph":
-        app = graph_of(memory, Desk(), says, SGAPlanner(memory, tools=Desk().tools), guard=True)
-    else:
-        app = app_of(memory, says, guard=True)
-    told = await app.events(ZOE, "sync", "sga_guard")
-    assert [event["outcome"] for event in told] == ["taken back", "passed"][build == "agent" :] * 2
-    assert {(each["tool"], each["rule"]) for event in told for each in event["complaints"]} == {
-        ("find_customer", "repeat")
-    }
-    assert says.complained == [False, False, True, False, True, False]
-    assert len(app.desk.done) == 3
-    assert [m.type for m in app.state()["messages"]] == ["human", *["ai", "tool"] * 3, "ai"]
-    assert memory.report().turns == 24 + 4
-
-
-async def test_what_comes_of_the_second_answer(memory: ToolMemory) -> None:
-    for said, outcome, done in ((True, "changed", 1), (ConnectionError("none"), "not answered", 2)):
-        app = app_of(memory, Stubborn(again=1, answers=said), guard=True)
-        [event] = await app.events(ZOE, "sync", "sga_guard")
-        assert (event["outcome"], len(app.desk.done)) == (outcome, done)
-    off = app_of(memory, Stubborn(again=2))
-    assert (await off.events(ZOE, "sync", "sga_guard"), len(off.model.calls)) == ([], 4)
-    bare = graph_of(memory, Desk(), Stubborn(again=1), guard=True, schema=MessagesState)
-    await bare.ask(ZOE)
-    assert (len(bare.desk.done), len(bare.model.calls)) == (2, 3)  # without room in the state all passes
-    nothing: dict[str, Any] = {"messages": [], PLANNING: {}}
-    assert SGAGuard(memory).invoke(nothing) is None
-    assert guard_condition(nothing) == END
-
-
-async def test_a_model_may_wait_for_a_job(memory: ToolMemory) -> None:
-    looks: list[int] = []
-
-    class Jobs(Desk):
-        @property
-        def tools(self) -> Any:
-            @tool
-            def job_state(job: str) -> str:
-                """The state of a job."""
-                looks.append(1)
-                return f"{10 * len(looks)} %"
-
-            return [job_state]
-
-    def says(messages: list[BaseMessage], tools: Tools) -> AIMessage:
-        return AIMessage("Done.") if len(looks) == 5 else asks("job_state", {"job": "7"}, len(messages))
-
-    app = app_of(memory, says, Jobs(), guard=True)
-    assert [event["outcome"] for event in await app.events("Wait for job 7", "sync", "sga_guard")] == ["passed"]
-    assert len(app.model.calls) == 7
-
-
-async def test_the_second_answer_counts_against_a_limit_of_model_calls(memory: ToolMemory) -> None:
-    for limit in (3, 5):
-        app = app_of(memory, Stubborn(again=99), inside=[ModelCallLimitMiddleware(run_limit=limit)], guard=True)
-        await app.ask(ZOE)
-        assert len(app.model.calls) == limit
-
-
-def test_an_agent_that_says_nothing_when_asked_again_does_not_go_round_for_ever(memory: ToolMemory) -> None:
-    turns: list[int] = []
-
-    def agent(state: Any) -> Any:
-        turns.append(answers(state["messages"]))
-        return {} if turns.count(1) > 1 else {"messages": [asks("find_customer", {"name": "Zoe"}, len(turns))]}
-
-    builder: Any = StateGraph(MemoryState)
-    builder.add_node("agent", agent)
-    builder.add_node("tools", ToolNode(Desk().tools))
-    SGAGuard(memory, tools=Desk().tools).add_to(builder, "guard")
-    builder.add_edge(START, "agent")
-    builder.add_edge("tools", "agent")
-    builder.add_edge("agent", "guard")
-    builder.add_conditional_edges("guard", guard_condition, ["agent", "tools", END])
-    state = builder.compile(checkpointer=InMemorySaver()).invoke(
-        {"messages": [HumanMessage(ZOE)]}, {"configurable": {"thread_id": "t"}, "recursion_limit": 20}
-    )
-    assert turns == [0, 1, 1]
-    assert HEAD not in "".join(m.text for m in memory_prompt(state))

@@ -325,7 +325,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             *each("budget", 0),
             *each("when", "often"),
             *each("rules", 1),
-            *each("guard", "yes"),
         ],
     ),
     "atoms.keep": (lambda memory: memory.atoms.keep, [({"atoms": 3}, "not int")]),

@@ -225,7 +225,7 @@ class Prefetcher(Served):
 
             counters = core.graph.counters
             least = least_probability(self._settings, counters.get(SERVED, 0.0), counters.get(WASTED, 0.0))
-            guesses = choose(foresight.foreseen, self._settings, least, may, core.graph)
+            guesses = choose(foresight.foreseen, self._settings, least, may)
         handles = self._started(guesses, tools, Host(config, call.runtime, loop))
         if not handles:
             return None

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.graph.events import Record, ToolCount
 from langgraph_toolmem.graph.state import WORDS
-from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia.crediting import call_digest
 from langgraph_toolmem.inertia.prefetch.record import REVIEWED
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.inertia.proposal import Foreseen
 from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.values import canon_args
 
-RIGHT: Final = "ahead_right"
-WRONG: Final = "ahead_wrong"
-"""Counters of a tool: calls that were likely enough to be run ahead, and were or were not what the model asked for."""
-LIKELY: Final = Prefetch().min_probability
-"""From which a guess counts for or against its tool."""
-MOSTLY: Final = 10.0
-"""Guesses that miss for each that hits, from which a tool is left alone."""
-GIVEN: Final = 2.0
-"""Hits that a tool is given to begin with."""
 EARLY: Final = 5.0
 """Look-ups taken as served, with as many thrown away as there may be, before the first."""
 STEEP: Final = 4
@@ -64,7 +53,6 @@ def choose(
     settings: Prefetch,
     least: float,
     may: Callable[[str, Mapping[str, Any]], bool],
-    graph: ToolGraph,
 ) -> list[Guess]:
     """The likeliest of the calls that may be run ahead.
 
@@ -73,15 +61,12 @@ def choose(
         settings: how many.
         least: see `least_probability`.
         may: whether a tool may be run ahead with these arguments.
-        graph: the record of the tools.
     """
     found: dict[tuple[str, str], Guess] = {}
     for each in foreseen:
         if each.probability < least or len(found) >= settings.at_most:
             break
         if each.tool == WORDS or each.changes or not each.familiar or (each.stale and each.tool not in settings.stable):
-            continue
-        if left_alone(graph, each.tool):
             continue
         for args in each.calls:
             text = canon_args(args)
@@ -90,26 +75,6 @@ def choose(
     return list(found.values())
 
 
-def left_alone(graph: ToolGraph, tool: str) -> bool:
-    """Whether guesses of a tool mostly miss. They go on being counted, so that it comes back when they improve."""
-    record = graph.by_tool.get(tool)
-    return record is not None and record.get(WRONG, 0.0) > MOSTLY * (record.get(RIGHT, 0.0) + GIVEN)
-
-
-def credit_guesses(turn: Turn, judged: Sequence[Sequence[Any]]) -> Record:
-    """Hits and misses of what could have been run ahead of a turn, run or not; and what a person had a look at.
-
-    Args:
-        turn: what the model did.
-        judged: the candidates before it, as `crediting.plain_judged` writes them.
-    """
-    truth = {call_digest(step.tool, canon_args(step.args)) for step in turn.steps}
-    guesses = (ToolCount(tool, RIGHT if call in truth else WRONG) for tool, call in _likely(judged))
-    return [*guesses, *(ToolCount(step.tool, REVIEWED) for step in turn.steps if step.review)]
-
-
-def _likely(judged: Sequence[Sequence[Any]]) -> Iterator[tuple[str, str]]:
-    for tool, call, _, _, confidence, *rest in judged:
-        changes = rest[1] if len(rest) > 1 else 0
-        if tool != WORDS and not changes and confidence >= LIKELY:
-            yield tool, call
+def credit_reviews(turn: Turn) -> Record:
+    """Count the calls of a turn that a person looked at and did not let pass."""
+    return [ToolCount(step.tool, REVIEWED) for step in turn.steps if step.review]

@@ -15,7 +15,7 @@ from langgraph_toolmem.cli.app import app
 from langgraph_toolmem.graph.events import ToolCount
 from langgraph_toolmem.graph.state import WORDS
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia.prefetch.choice import RIGHT, WRONG, choose, least_probability, left_alone
+from langgraph_toolmem.inertia.prefetch.choice import choose, least_probability
 from langgraph_toolmem.inertia.prefetch.record import REVIEWED, SERVED, UNCLAIMED, held_back
 from langgraph_toolmem.inertia.proposal import Foreseen
 from langgraph_toolmem.offline.prefetch import PrefetchTally
@@ -34,8 +34,8 @@ FORESEEN = (
 )
 
 
-def chosen(settings: Prefetch, graph: ToolGraph | None = None, least: float = 0.1) -> list[tuple[str, str]]:
-    found = choose(FORESEEN, settings, least, lambda *_: True, graph or ToolGraph())
+def chosen(settings: Prefetch, least: float = 0.1) -> list[tuple[str, str]]:
+    found = choose(FORESEEN, settings, least, lambda *_: True)
     return [(guess.tool, guess.text) for guess in found]
 
 
@@ -51,13 +51,6 @@ def test_the_likeliest_look_ups_are_chosen_each_once():
     assert chosen(Prefetch(at_most=2)) == [ann, one]
     assert chosen(Prefetch(), least=0.3) == [ann]
     assert chosen(Prefetch(stable={"poll"})) == [ann, ("poll", "{}"), one, two]
-
-
-def test_a_tool_whose_guesses_mostly_miss_is_left_alone_until_they_hit():
-    assert not left_alone(counted(**{WRONG: 20}), "find")
-    assert left_alone(counted(**{WRONG: 21}), "find")
-    assert not left_alone(counted(**{WRONG: 21, RIGHT: 1}), "find")
-    assert [tool for tool, _ in chosen(Prefetch(), counted(**{WRONG: 21}))] == ["open", "open"]
 
 
 def test_the_more_is_thrown_away_the_likelier_a_call_must_be():
