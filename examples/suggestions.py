@@ -59,7 +59,7 @@ def reply(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]) -> A
     if "summarize_state" in {each["function"]["name"] for each in tools} - set(called):
         return calling("summarize_state", summary=f"The shop does not load. The logs were read: {results[0].text}")
     hints = "\n".join(m.text for m in reversed(messages) if m.type in ("system", "tool"))
-    told = [name for name in re.findall(r"^\d\. (\w+):", hints, re.MULTILINE) if name in CURES.values()]
+    told = [name for name in re.findall(r"^- (\w+):", hints, re.MULTILINE) if name in CURES.values()]
     return calling(next(name for name in [*told, *CURES.values()] if name not in called))
 
 

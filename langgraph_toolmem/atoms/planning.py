@@ -231,7 +231,7 @@ class HintPlanner:
         shown = chosen[: fitting(chosen, self._settings.budget)]
         if shown:
             self._method.note_shown(look.run, shown, user_id)
-        text = render(shown, rules=self._settings.rules, max_chars=self._settings.budget * CHARS_PER_TOKEN)
+        text = render(shown, max_chars=self._settings.budget * CHARS_PER_TOKEN)
         reasons = {hit.atom.id: why_not(hit, fine, chosen, shown, look.refused, unlike) for hit in hits}
         return Planned(
             text,

@@ -18,18 +18,16 @@ MAX_GOAL: Final = 100
 MAX_VALUE: Final = 210
 """Of a value as JSON. What is known is shown whole: a part of an address is none."""
 HEAD: Final = "Steps that worked in similar situations (<…>: not known yet):"
-RULES: Final = "Never repeat a call with the same arguments; after a failure change an argument that matters."
 
 _JOINERS: Final = "\u200c\u200d"
 """Parts of words in some scripts, though they count as control characters."""
 
 
-def render(hits: Sequence[AtomHit], *, rules: bool = True, max_chars: int = MAX_CHARS) -> str:
+def render(hits: Sequence[AtomHit], *, max_chars: int = MAX_CHARS) -> str:
     """The hints as one text; "" if there are none.
 
     Args:
         hits: the atoms found, the best first.
-        rules: the decision rules follow.
         max_chars: of the patterns; those that do not fit are left out, the worst first.
     """
     lines: list[str] = []
@@ -42,13 +40,12 @@ def render(hits: Sequence[AtomHit], *, rules: bool = True, max_chars: int = MAX_
         lines.append(line)
     if not lines:
         return ""
-    return "\n".join([HEAD, *lines, *([RULES] if rules else [])])
+    return "\n".join([HEAD, *lines])
 
 
-def to_lines(hits: Sequence[AtomHit], *, rules: bool = True) -> list[Line]:
-    """A line for each hint, and the decision rules."""
-    lines = [Line(pattern(hit), hit.tool) for hit in hits]
-    return [*lines, Line(RULES)] if rules and lines else lines
+def to_lines(hits: Sequence[AtomHit]) -> list[Line]:
+    """Return a line for each hint."""
+    return [Line(pattern(hit), hit.tool) for hit in hits]
 
 
 def pattern(hit: AtomHit) -> str:

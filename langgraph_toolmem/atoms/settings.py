@@ -31,7 +31,6 @@ class SGASettings:
         beta: weight of what is known against words, 0 to 1.
         budget: tokens of the patterns at most (a quarter of their length in characters is counted); those that do not
             fit are left out, the worst first.
-        rules: the patterns are followed by the decision rules: no identical repeat, a change after a failure.
         plain: the published score and no more: one question of state and all that is open, no record, no gate.
     """
 
@@ -40,7 +39,6 @@ class SGASettings:
     k: int = 3
     beta: float = 0.3
     budget: int = BUDGET
-    rules: bool = True
     plain: bool = False
 
     def __post_init__(self) -> None:
@@ -49,8 +47,7 @@ class SGASettings:
             expect(self, name, "a whole number from 1", lambda v: is_count(v, 1))
         expect(self, "beta", "a share from 0 to 1", is_share)
         expect(self, "when", f"one of {', '.join(map(repr, get_args(When)))}", lambda v: v in get_args(When))
-        for name in ("rules", "plain"):
-            expect(self, name, "True or False", lambda v: isinstance(v, bool))
+        expect(self, "plain", "True or False", lambda v: isinstance(v, bool))
 
     @classmethod
     def paper(cls, **changes: Any) -> SGASettings:

@@ -62,7 +62,7 @@ class PlanHints(Step[Atoms]):
         state = {PLANNING: found.record}
         if found.done is not None:
             return Said(found.text, sure=found.done.share, state=state, event=found.event, notes=notes)
-        lines = to_lines(found.shown, rules=self.settings.rules)
+        lines = to_lines(found.shown)
         sure = max((hit.similarity for hit in found.shown), default=0.0)
         return Said(lines=lines, head=HEAD, sure=sure, state=state, event=found.event, notes=notes)
 

@@ -146,7 +146,6 @@ class SGAPlanner(StepNode):
         k: patterns shown, at most.
         beta: weight of what is known against words, 0 to 1.
         budget: tokens of the patterns at most.
-        rules: add the decision rules to the patterns: no identical repeat, a change after a failure.
         plain: the published score and no more (`SGASettings.paper`).
         messages_key: key of the messages in the host's state.
         name: of the node in traces.
@@ -165,13 +164,12 @@ class SGAPlanner(StepNode):
         k: int = 3,
         beta: float = 0.3,
         budget: int = PLANNING_BUDGET,
-        rules: bool = True,
         plain: bool = False,
         messages_key: str = "messages",
         name: str | None = None,
     ) -> None:
         method = method_of(memory, Atoms, "SGAPlanner")
-        settings = SGASettings(model, when, k, beta, budget, rules, plain)
+        settings = SGASettings(model, when, k, beta, budget, plain)
         super().__init__(PlanHints(method, settings, tools=tools), messages_key=messages_key, name=name)
 
 

@@ -14,7 +14,7 @@ MAX_SUMMARY: Final = 240
 """Characters of a past state that the model is shown."""
 
 
-HEAD: Final = "Likely next tools, from past successful runs:"
+HEAD: Final = "Likely next tools, from past runs:"
 
 
 def to_prompt(suggestions: Sequence[Suggestion], *, missing: str = "", with_states: bool = True) -> str:
@@ -34,12 +34,12 @@ def to_prompt(suggestions: Sequence[Suggestion], *, missing: str = "", with_stat
 def to_lines(suggestions: Sequence[Suggestion], *, with_states: bool = False) -> list[Line]:
     """A line for each suggestion; what other runs said stands in quotes."""
     lines = []
-    for number, suggestion in enumerate(suggestions, start=1):
+    for suggestion in suggestions:
         # The tool's answer says it all and stays in the thread; a hint says the strongest reason, and goes.
         said = suggestion.evidence if with_states else suggestion.evidence.partition("; ")[0]
         if with_states and suggestion.summary:
             said += f". A past state that led to it: {quoted(suggestion.summary, MAX_SUMMARY)}"
-        lines.append(Line(f"{number}. {printable(suggestion.tool)}: {said}.", suggestion.tool))
+        lines.append(Line(f"- {printable(suggestion.tool)}: {said}.", suggestion.tool))
     return lines
 
 

@@ -352,7 +352,7 @@ def _evidence(kind: Kind, candidate: _Candidate, found: _Found) -> str:
         states = "state" if found.voters == 1 else "states"
         said["episodic"] = (
             f"{candidate.voters} of the {found.voters} most similar past {states} went on with it "
-            f"(nearest: {candidate.best.similarity:.2f}{'' if candidate.judged else '; nobody judged these runs'})"
+            f"(nearest: {candidate.best.similarity:.2f}{'' if candidate.judged else ', runs not judged'})"
         )
     if candidate.weight > 0:
         after = " or ".join("the start" if source == START else source for source in found.sources)

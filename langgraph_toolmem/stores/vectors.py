@@ -49,6 +49,8 @@ BATCH: Final = 1000
 """Rows per call: Chroma takes 5461, a server's limit on the size of a request may be lower."""
 PAGE: Final = 500
 """Rows, or collections, that are read at once."""
+SMALL: Final = 1_000
+"""Rows of a collection up to which those that its index leaves out are looked for."""
 WAITING: Final = 64
 """Rows of a collection after which Chroma writes its index to disk. Rows that wait are put into the index again
 whenever the collection is opened: with Chroma's default of 1,000, a first question takes 15 ms of 100 rows and 150 of
@@ -361,8 +363,9 @@ class VectorStore:
             answer = collection.query(query_embeddings=[asked], n_results=k, where=where, include=include)
             [keys], [distances] = answer["ids"], answer["distances"]
             if keeps:
-                missed = _missed(collection, keys, k, where, asked) if len(keys) < k else {}
-                keys, distances = [*keys, *missed], [*distances, *missed.values()]
+                if len(keys) < k and (missed := _missed(collection, keys, k, where, asked)):
+                    pairs = sorted([*zip(distances, keys, strict=True), *missed])
+                    distances, keys = zip(*pairs, strict=True)
                 rows = self._kept_rows(collection, keys, read)
             else:
                 texts = zip(keys, answer["documents"][0], answer["metadatas"][0], strict=True)
@@ -596,20 +599,26 @@ def _kept(vectors: Sequence[Sequence[float]], ids: Sequence[str], parts: Sequenc
     return kept
 
 
-def _missed(collection: Any, found: Sequence[str], k: int, where: Any, asked: Sequence[float]) -> dict[str, float]:
-    """Return the distances of rows that the approximate index left out though there was room, nearest first."""
-    if where is None and collection.count() == len(found):
-        return {}
+def _missed(
+    collection: Any, found: Sequence[str], k: int, where: Mapping[str, Any] | None, asked: Sequence[float]
+) -> list[tuple[float, str]]:
+    """Return distance and id of rows that the approximate index left out though there was room.
+
+    Seen for rows that moved from part to part; in a large collection one row more or less is not looked for.
+    """
+    count = collection.count()
+    if count > SMALL or (where is None and count == len(found)):
+        return []
     left = set(collection.get(where=where, include=[])["ids"]).difference(found)
     if not left:
-        return {}
+        return []
     import numpy as np  # imported where it is used
 
     page = collection.get(ids=sorted(left), include=["embeddings"])
     rows = np.asarray(page["embeddings"], dtype=np.float32)
     cosines = rows @ np.asarray(asked, dtype=np.float32) / np.maximum(np.linalg.norm(rows, axis=1), 1e-9)
     order = np.argsort(-cosines, kind="stable")[: k - len(found)]
-    return {page["ids"][place]: 1.0 - float(cosines[place]) for place in order}
+    return [(1.0 - float(cosines[place]), page["ids"][place]) for place in order]
 
 
 def _asked(vector: Sequence[float], part: str) -> list[float]:

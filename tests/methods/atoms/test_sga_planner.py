@@ -358,12 +358,10 @@ def test_what_ended_here_half_of_the_time_is_not_done() -> None:
 
 async def test_the_budget_leaves_the_worst_out_and_says_so(memory: ToolMemory) -> None:
     wide = await planned(planner_of(memory, plain=True), [HumanMessage(ASKED)], None, memory)
-    narrow = await planned(planner_of(memory, budget=25, rules=False, plain=True), [HumanMessage(ASKED)], None, memory)
+    narrow = await planned(planner_of(memory, budget=25, plain=True), [HumanMessage(ASKED)], None, memory)
     assert len(patterns(wide.text)) == 3
     assert patterns(narrow.text) == patterns(wide.text)[:1]
     assert [each["why_not"] for each in narrow.event["candidates"]][:3] == ["", *["no room in the prompt"] * 2]
-    assert "Never repeat" in wide.text
-    assert "Never repeat" not in narrow.text
     one = await planned(planner_of(memory, k=1, plain=True), [HumanMessage(ASKED)], None, memory)
     assert [each["why_not"] for each in one.event["candidates"]][:3] == ["", *["others fit better"] * 2]
 

@@ -11,7 +11,7 @@ from histories import FAILED, call, calls, reading, run_of, schema, user
 from langgraph_toolmem.atoms.atoms import make_atom
 from langgraph_toolmem.atoms.known import MAX_VALUE, Known
 from langgraph_toolmem.atoms.planner import messages_of
-from langgraph_toolmem.atoms.render import HEAD, RULES, pattern, render
+from langgraph_toolmem.atoms.render import HEAD, pattern, render
 from langgraph_toolmem.atoms.retrieve import AtomHit, fitting
 from langgraph_toolmem.atoms.rules import complaints
 from langgraph_toolmem.runs.tools import read_tools
@@ -134,8 +134,7 @@ def test_a_hint_is_a_pattern_with_what_is_known_in_place():
     assert pattern(hit) == (
         '- To "Cancel the order ‹ORDER_ID›": cancel(order="#W1A", to=[<EMAIL>], notify=true, how={unit: "day"})'
     )
-    assert render([hit]).splitlines() == [HEAD, pattern(hit), RULES]
-    assert RULES not in render([hit], rules=False)
+    assert render([hit]).splitlines() == [HEAD, pattern(hit)]
     assert render([]) == ""
 
 

@@ -127,7 +127,7 @@ def test_a_state_votes_by_the_verdicts_on_its_runs():
     how = {"summary": "s", "weight_of": {"b": 0.0, "c": 1.0}.__getitem__}
     assert tools_of(suggest(NOW, Walks(), kept, policy=COMBINED, **how)) == ["c", "b"]
     [b] = [each for each in suggest(NOW, Walks(), kept, policy=COMBINED, **how) if each.tool == "b"]
-    assert b.evidence.endswith("nobody judged these runs)")
+    assert b.evidence.endswith("runs not judged)")
     assert tools_of(suggest(NOW, Walks(), kept, policy=COMBINED.with_(unlabelled=0.0), **how)) == ["c"]
 
 
