@@ -12,7 +12,6 @@ from typing import Final
 from langgraph_toolmem.graph.events import Count, Record
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.budget import Budget, Checked
-from langgraph_toolmem.inertia.crediting import SURE
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 
 WINDOW: Final = 300
@@ -40,7 +39,6 @@ class Row:
         words: the model answered in words.
         tool: of that call.
         changes: whether it may change something.
-        noise: share of the blame for a miss that the model's own wavering bears.
     """
 
     confidence: float | None
@@ -50,7 +48,6 @@ class Row:
     words: bool
     tool: str = ""
     changes: bool = False
-    noise: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -123,12 +120,10 @@ def with_budget(rows: Sequence[Row], policy: InertiaPolicy) -> list[bool | None]
     for row in rows:
         p, least = row.confidence, policy.bound_of(row.changes).min_precision
         acts = p is not None and p >= least
-        acts = acts and not budget.held_back(policy, p or 0.0, 1.0, tool=row.tool, changes=row.changes)[0]
+        acts = acts and not budget.held_back(policy, p or 0.0, 1.0, changes=row.changes)[0]
         outcomes.append(row.right if acts else None)
         record: Record = [Count("turns")]
-        if p is not None and (acts or p >= SURE):
-            record.append(
-                Checked(graph.turns, row.tool, int(row.changes), int(not row.right), 1 - p, int(acts), row.noise)
-            )
+        if acts:
+            record.append(Checked(graph.turns, int(row.changes), int(not row.right), 1))
         graph.apply(None, record)
     return outcomes

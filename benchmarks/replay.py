@@ -134,7 +134,6 @@ def row_of(turn: Turn, decision: Decision) -> Row:
         not turn.steps,
         "" if proposal is None else proposal.tool,
         any(judged.changes for judged in best),
-        next((judged.noise for judged in best), 0.0),
     )
 
 

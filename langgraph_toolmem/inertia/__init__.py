@@ -14,7 +14,7 @@ those the record is about.
 ``record``          probability by the record of rules
 ``confidence``      what corrects it, from the ``features`` of a candidate
 ``novelty``         whether the request is like those of the record
-``budget``          how often a call may be wrong; drift
+``budget``          how often a call may be wrong
 ``loops``           calls that repeat; tools whose equal calls differ
 ``guards``          what no record excuses: repeats, changes not named …
 ``calibrated``      the default policy put together; ``paper``: AutoTool's
@@ -67,8 +67,6 @@ if TYPE_CHECKING:
     from langgraph_toolmem.graph.events import Record
     from langgraph_toolmem.runs.tools import ToolSpec
 
-REVIEWED: Final = 0.9
-"""How sure a call is taken to have been that a person did not let pass."""
 
 MAX_TOLD: Final = 256
 """Sets of tools that the log is told of."""
@@ -312,7 +310,7 @@ class Inertia(Method):
                 stopped = asked[0]
                 record += credit_judged(turn, plain_judged(made), would_act=0, hour=hour, number=number)
                 record += [Count("wrong", 1, hour), ToolCount(asked[0], "wrong")]
-                record.append(Checked(number, asked[0], changes, 1, 1 - REVIEWED, SHADOWED, 0.0))
+                record.append(Checked(number, changes, 1, SHADOWED))
             record += credit_shortcut(turn, asked, hour, changes=changes, number=number)
         elif opened is not None:
             judged = opened.judged

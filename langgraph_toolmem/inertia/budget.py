@@ -12,15 +12,11 @@ taken out of the bucket; an audited miss did no harm and costs as much as any: o
 How often it is wrong in truth is told by the *audits* alone: calls that it would have made, drawn by chance and held
 against the model. They are a fair sample of the calls made, as they stand behind the same calls of the memory. A
 prediction in shadow mode is none: there the model alone leads the way.
-
-Drift, what the model does otherwise from now on, is noticed by a sequential test (CUSUM, Page 1954) of misses against
-the confidence that was given, for each tool and over all.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -44,22 +40,9 @@ SUREST: Final = 0.98
 IN_FLIGHT: Final = 16
 """Model turns that may be under way at once without counting as unreported."""
 
-MAX_EXCUSED: Final = 4.0
-"""Misses per 100 turns that the model's own wavering may be blamed for; what goes beyond is the memory's."""
-
-DRIFTED: Final = 0.35
-"""Share of misses that is taken for drift."""
-WITHDRAWN: Final = 3.5
-"""Log-likelihood ratio of drift from which nothing is done: odds of 33 to 1."""
-WITHDRAWN_TOOL: Final = 3.0
-"""The same for one tool."""
-MAX_CHECKS: Final = 64
-MOST_DRIFT: Final = 6.0
-"""It grows no further, so that as much evidence of the contrary brings the shortcut back."""
-
 READS: Final = "reads"
 WRITES: Final = "writes"
-_WRONG, _ACTED, _FAILED, _EXCUSED = range(4)
+_WRONG, _ACTED, _FAILED = range(3)
 
 SHADOWED, AUDITED = 1, 2
 """How a call that would have been made was checked: away from the memory's own way, or on it."""
@@ -71,22 +54,16 @@ class Checked(Event):
 
     Attributes:
         turn: number of the model turn.
-        tool: its name.
         changes: 1 if it may change something, else 0.
         wrong: 1 if the model did something else, else 0.
-        risk: how probable that was said to be.
-        counts: AUDITED or SHADOWED if it would have been made but for the check, else 0.
-        noise: share of the blame for a miss that the model's own wavering bears (`CallContexts.noise`).
+        counts: AUDITED or SHADOWED.
     """
 
     kind = "shortcut_checked"
     turn: int
-    tool: str
     changes: int
     wrong: int
-    risk: float
     counts: int
-    noise: float
 
 
 @dataclass(slots=True)
@@ -108,30 +85,23 @@ class Acted(Event):
 
 
 class Budget(Table):
-    """Misses by blocks of turns, and the evidence of drift.
+    """Misses by blocks of turns, and how checks turned out.
 
     Attributes:
-        blocks: kind of call -> block of turns -> [misses seen, misses expected of calls made, calls made that failed,
-            misses that the model's own wavering was blamed for]; the latest MAX_BLOCKS of each.
+        blocks: kind of call -> block of turns -> [misses seen, misses expected of calls made, calls made that
+            failed]; the latest MAX_BLOCKS of each.
         record: kind of call -> [audits, those that were right, checks in shadow mode, those that were right, calls
             made].
-        checks: tool -> [model turn, miss (1 or 0), risk] of the latest MAX_CHECKS; "" for all.
     """
 
     name = "budget"
-    parts = (
-        "blocks",
-        "record",
-        "checks",
-    )
+    parts = ("blocks", "record")
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.blocks: dict[str, dict[str, list[float]]] = {READS: {}, WRITES: {}}
         self.record: dict[str, list[float]] = {READS: [0] * 5, WRITES: [0] * 5}
-        self.checks: dict[str, list[list[float]]] = {}
         self._folded: dict[tuple[tuple[str, ...], float], tuple[int, float, int]] = {}  # until a cell or block is new
-        self._drifts: dict[str, float] = {}  # until a check is
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
@@ -141,7 +111,6 @@ class Budget(Table):
         """See `Table`."""
         super().load(state)
         self._folded.clear()
-        self._drifts.clear()
 
     def _cell(self, turn: int, changes: int) -> list[float]:
         self._folded.clear()
@@ -149,37 +118,22 @@ class Budget(Table):
         block = str(turn // BLOCK)
         cell = blocks.get(block)
         if cell is None:
-            cell = blocks[block] = [0.0] * 4
+            cell = blocks[block] = [0.0] * 3
             if len(blocks) > MAX_BLOCKS:
                 del blocks[min(blocks, key=int)]
         return cell
 
-    def _check(self, turn: int, tool: str, changes: int, wrong: int, risk: float, counts: int, noise: float) -> None:
-        if counts:
-            cell = self._cell(turn, changes)
-            excused = noise * wrong if self._excused() < MAX_EXCUSED else 0.0
-            cell[_WRONG] += wrong - excused
-            cell[_EXCUSED] += excused
-            record, of = self.record[WRITES if changes else READS], 0 if counts == AUDITED else 2
-            record[of] += 1
-            record[of + 1] += 1 - wrong
-        for key in ("", tool):
-            self._drifts.pop(key, None)
-            checks = self.checks.setdefault(key, [])
-            insort(checks, [turn, wrong, risk])
-            del checks[:-MAX_CHECKS]
+    def _check(self, turn: int, changes: int, wrong: int, counts: int) -> None:
+        self._cell(turn, changes)[_WRONG] += wrong
+        record, of = self.record[WRITES if changes else READS], 0 if counts == AUDITED else 2
+        record[of] += 1
+        record[of + 1] += 1 - wrong
 
     def _act(self, turn: int, changes: int, risk: float, failed: int) -> None:
         cell = self._cell(turn, changes)
         cell[_ACTED] += risk
         cell[_FAILED] += failed
         self.record[WRITES if changes else READS][4] += 1 - failed
-
-    def _excused(self) -> float:
-        """Misses of the last 100 turns that the model's own wavering was blamed for."""
-        since = (self.graph.turns - 100) // BLOCK
-        latest = (reversed(blocks.items()) for blocks in self.blocks.values())
-        return sum(cell[_EXCUSED] for blocks in latest for block, cell in blocks if int(block) > since)
 
     # --- asked ---
 
@@ -207,7 +161,7 @@ class Budget(Table):
         """What was in the bucket at the latest block that cost something, and that block's first turn."""
         costs: dict[int, float] = {}
         for kind in kinds:
-            for block, (wrong, acted, failed, _) in self.blocks[kind].items():
+            for block, (wrong, acted, failed) in self.blocks[kind].items():
                 nth = int(block)
                 costs[nth] = costs.get(nth, 0.0) + wrong + failed + acted
         at = 0
@@ -231,35 +185,13 @@ class Budget(Table):
         used = min(1.0, max(0.0, (CAPACITY - room) / CAPACITY))
         return least + max(0.0, SUREST - least) * used
 
-    def drift(self, tool: str) -> float:
-        """The log-likelihood ratio of drift against none, at least 0; tool "": over all tools."""
-        if tool in self._drifts:
-            return self._drifts[tool]
-        ratio = 0.0
-        for _, wrong, risk in self.checks.get(tool, ()):
-            expected = min(max(risk, 0.01), 2 * DRIFTED / 3)
-            more = math.log(DRIFTED / expected) if wrong else math.log((1 - DRIFTED) / (1 - expected))
-            ratio = min(max(0.0, ratio + more), MOST_DRIFT)
-        if tool in self.checks:
-            self._drifts[tool] = ratio
-        return ratio
-
-    def drifting(self, tool: str) -> str:
-        """Why nothing is done because the model does otherwise of late; "" if it does not."""
-        if self.drift("") >= WITHDRAWN:
-            return "the model has done otherwise of late: it is asked until the record holds again"
-        if self.drift(tool) >= WITHDRAWN_TOOL:
-            return f"the model has done otherwise than call {tool} of late: it is asked until the record holds again"
-        return ""
-
-    def held_back(self, policy: InertiaPolicy, p: float, draw: float, *, tool: str, changes: bool) -> tuple[str, bool]:
+    def held_back(self, policy: InertiaPolicy, p: float, draw: float, *, changes: bool) -> tuple[str, bool]:
         """Why a proposal is not acted on ("" if it is), and whether the policy would act but for the check.
 
         Args:
             policy: bounds, audits and shadow mode.
             p: the probability, judged by the record, that the call is what the model would do.
             draw: a number from 0 to 1; below `audit_rate` the proposal is audited.
-            tool: of the call.
             changes: the call may change something.
         """
         bound = policy.bound_of(changes)
@@ -272,8 +204,6 @@ class Budget(Table):
         bar = self._bar(policy, room, changes=changes)
         if bar > bound.min_precision and p < bar:  # the paper's policy has no bar until the budget raises one
             return f"some of the budget of wrong calls is used up, and confidence {p:.2f} is below {bar:.2f}", False
-        if bound.max_wrong_per_100 is not None and (drift := self.drifting(tool)):
-            return drift, False
         if policy.shadow:
             return "shadow mode: the model is asked and the answer compared", True
         if draw < policy.audit_rate:
@@ -290,7 +220,7 @@ class Budget(Table):
         return math.floor(-room * 100 / (INFLOW * allowed)) + 1 if allowed else None
 
     def figures(self, policy: InertiaPolicy) -> dict[str, Any]:
-        """Return what the report says: how calls that were checked turned out, whether there is room, what drifts.
+        """Return what the report says: how calls that were checked turned out, whether there is room.
 
         As long as nothing was done yet, no room is no failure: `learning` has the turns so far and those needed.
         """
@@ -305,9 +235,6 @@ class Budget(Table):
             "shadow_checks": _checked(*record[2:4]),
             "calls_made": int(record[4]),
             "budget_open": self.room(policy, changes=False) > 0,
-            "withdrawn": sorted(
-                tool for tool in self.checks if self.drift(tool) >= (WITHDRAWN_TOOL if tool else WITHDRAWN)
-            ),
         }
 
 
@@ -334,8 +261,4 @@ def figures_in_words(figures: Mapping[str, Any]) -> tuple[str, ...]:
         lines.append(f"Learning: {learning[0]:,} of {learning[1]:,} turns; imported logs count, too (toolmem import).")
     elif not figures["budget_open"]:
         lines.append("The budget of misses has no room: the model is asked until it has.")
-    if "" in figures["withdrawn"]:
-        lines.append("The model has done otherwise of late: it is asked until the record holds again.")
-    elif figures["withdrawn"]:
-        lines.append(f"The model is asked until the record holds again before: {', '.join(figures['withdrawn'])}.")
     return tuple(lines)

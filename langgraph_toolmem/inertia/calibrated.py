@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.base.intervals import percentage
@@ -95,10 +94,9 @@ def decide(
             p,
             pack(row),
             int(c.tool in changing),
-            tables.contexts.noise(state, c.key) if n == 0 else 0.0,
             s,
         )
-        for n, (p, c, of, row, s) in enumerate(weighed)
+        for p, c, of, row, s in weighed
     )
     options = tuple(
         Option(
@@ -121,9 +119,8 @@ def decide(
     changes = bool(judged[0].changes)
     asked_by_chance = policy.audit_rate <= draw < policy.audit_rate + ASKED
     if doubt := tables.cases.refusal(state, candidate.tool, changes=changes, today=today, earn=asked_by_chance):
-        doubted = (replace(judged[0], doubted=True), *judged[1:])
-        return Decision(None, doubt, (options[0]._replace(refused=doubt), *options[1:]), doubted, foreseen)
-    hold, audit = tables.budget.held_back(policy, p, draw, tool=candidate.tool, changes=changes)
+        return Decision(None, doubt, (options[0]._replace(refused=doubt), *options[1:]), judged, foreseen)
+    hold, audit = tables.budget.held_back(policy, p, draw, changes=changes)
     proposal = Proposal(
         tool=candidate.tool,
         args=candidate.calls[0],

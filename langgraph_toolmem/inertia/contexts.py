@@ -30,11 +30,6 @@ MAX_STATUS_CHARS: Final = 24
 MAX_OFFERED: Final = 3
 MIN_SHARE: Final = 0.1
 """Least share of a call among what followed."""
-ALIKE: Final = 10
-"""Equal situations from which the model's own wavering is told apart from misses of the memory."""
-STEADY: Final = 0.8
-"""Share of one call among what followed there from which it is what the model means to do."""
-MAX_NOISE: Final = 0.75
 
 
 @dataclass(slots=True)
@@ -122,17 +117,6 @@ class CallContexts(Table):
             for text in self.known.rows.get(call, ())
         )
         return list(islice(offered, MAX_OFFERED)), shares
-
-    def noise(self, state: RunState, call: str) -> float:
-        """The share of the blame that the model's own wavering bears if it does not make a call here, 0 to MAX_NOISE.
-
-        Where the very same request with the very same calls so far was nearly always followed by this call, a miss
-        says more about the model than about the memory. Nothing is excused where that was seen less than ALIKE times.
-        """
-        row = self.followed.row(_request_key(state)) if state.user.raw else {}
-        seen = sum(cell[0] for cell in row.values())
-        share = row[call][0] / seen if call in row else 0.0
-        return MAX_NOISE * min(1.0, seen / (2 * ALIKE)) if seen >= ALIKE and share >= STEADY else 0.0
 
     def forget(self, gone: Forgotten) -> int:
         """See `Table`: calls nobody else made go."""

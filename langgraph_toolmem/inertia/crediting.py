@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.events import Count, Record, ToolCount
@@ -14,9 +14,6 @@ from langgraph_toolmem.inertia.evidence import RulesJudged, TurnOpened
 from langgraph_toolmem.inertia.novelty import RequestCompared
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision, calls_text
 from langgraph_toolmem.runs.run import Turn
-
-SURE: Final = 0.8
-"""Confidence from which a prediction is evidence for or against drift, made or not."""
 
 
 def open_turn(
@@ -49,7 +46,7 @@ def call_digest(tool: str, args_text: str) -> str:
 
 def plain_judged(decision: Decision) -> list[list[Any]]:
     """The judged candidates in plain containers: tool, digest of the call, rules, readable rule, confidence,
-    features, whether it changes something, noise and how unlike past ones the request is."""
+    features, whether it changes something, and how unlike past ones the request is."""
     return [
         [
             j.tool,
@@ -59,9 +56,7 @@ def plain_judged(decision: Decision) -> list[list[Any]]:
             j.confidence,
             j.features,
             j.changes,
-            j.noise,
             j.unlike and list(j.unlike),
-            j.doubted,
         ]
         for j in decision.judged
     ]
@@ -78,7 +73,7 @@ def credit_judged(turn: Turn, judged: list[list[Any]], *, would_act: int, hour: 
     examples = [[features, int(call == truth)] for _, call, _, _, _, features, *_ in judged if features]
     if examples:
         record.append(Weighed(number, examples))
-    for position, (tool, call, rules, rule, confidence, _, changes, noise, unlike, doubted) in enumerate(judged):
+    for position, (tool, call, rules, rule, _, _, changes, unlike) in enumerate(judged):
         hit = int(call == truth)
         named = [RULE_PREFIX + rule] if position == 0 and rule else []
         record.append(RulesJudged([*rules, *named], hit))
@@ -89,8 +84,7 @@ def credit_judged(turn: Turn, judged: list[list[Any]], *, would_act: int, hour: 
             if would_act:
                 outcome = "right" if hit else "wrong"
                 record += [Count(outcome, 1, hour), ToolCount(tool, outcome)]
-            if would_act or (confidence >= SURE and not doubted):
-                record.append(Checked(number, tool, changes, 1 - hit, 1 - confidence, would_act, noise))
+                record.append(Checked(number, changes, 1 - hit, would_act))
     return record
 
 

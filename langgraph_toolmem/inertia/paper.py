@@ -208,7 +208,7 @@ def decide(
     window = " → ".join(state.tools[-policy.window :])
     told = "".join(f" {name}: {source}." for name, source in known.items())
     evidence = f"After {window}, {tool} has score {score:.2f} (CIPS), above {policy.threshold:.2f}.{told}"
-    hold, audit = budget.held_back(policy, judged[0].confidence, draw, tool=tool, changes=bool(judged[0].changes))
+    hold, audit = budget.held_back(policy, judged[0].confidence, draw, changes=bool(judged[0].changes))
     proposal = Proposal(tool, args, score, evidence, not hold, hold, audit, known)
     return Decision(proposal, hold or evidence, options, judged)
 
@@ -268,7 +268,7 @@ def _recovery(
         return None
     evidence = f"The last {policy.recovery_after} calls failed; {tool} shows what is possible."
     judged = _judged(rules, state, tool, args, changes=may_write(tool, specs, policy))
-    hold, audit = budget.held_back(policy, judged.confidence, draw, tool=tool, changes=bool(judged.changes))
+    hold, audit = budget.held_back(policy, judged.confidence, draw, changes=bool(judged.changes))
     known = {name: describe(source) for name, source in sources.items()}
     proposal = Proposal(tool, args, 1.0, evidence, not hold, hold, audit, known)
     return Decision(proposal, hold or evidence, (Option(tool, args, 1.0),), (judged,))

@@ -85,9 +85,7 @@ class Judged:
         args_text: the arguments, as `calls_text` writes them.
         features: what else is known of it, as `confidence.pack` writes it.
         changes: 1 if the call may change something.
-        noise: see `CallContexts.noise`.
         unlike: see `novelty.Unlike`; None where there is nothing to be like.
-        doubted: past cases spoke against the call, so it is no evidence for or against drift.
     """
 
     tool: str
@@ -98,9 +96,7 @@ class Judged:
     confidence: float = 0.0
     features: str = ""
     changes: int = 0
-    noise: float = 0.0
     unlike: tuple[float, ...] | None = None
-    doubted: bool = False
 
 
 def calls_text(calls: Iterable[Mapping[str, Any]]) -> str:

@@ -98,8 +98,6 @@ def _why(
         return f"guard: {never[tool].removeprefix(tool).strip()}", "" if chosen else marked
     if policy.shadow:
         return "shadow mode", "InertiaPolicy(shadow=False) when the record is good enough"
-    if {"", tool} & set(figures["withdrawn"]):
-        return "paused: the model does otherwise of late", "nothing: it comes back when the record holds again"
     if learning := figures["learning"]:
         return f"budget: learning, {learning[0]:,} of {learning[1]:,} turns", _LOGS
     if not figures["budget_open"]:

@@ -27,7 +27,6 @@ _PATTERNS: Final = tuple(
         ("nothing_seen", r"nothing like this has been seen yet|no tool has been seen after "),
         ("no_value", r"nothing in this run fills "),
         ("low_confidence", r"confidence [\d.]+ is below |score [-\d.]+ of .* is not above "),
-        ("drift", r"the model has done otherwise "),
         (
             "unfamiliar",
             r"the (request is|words before the request are) worded unlike those |no request before that went on with ",

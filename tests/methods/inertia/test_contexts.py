@@ -151,38 +151,6 @@ def test_a_long_call_is_counted_but_not_kept():
     assert contexts.after(state_of(user("Go")))[1][call_key("set", canon_args(args))] > 0
 
 
-# --- the model's own wavering ---
-
-
-def wavering(alike: int, otherwise: int, asked: str = "Good evening") -> float:
-    learner = Learner(TOOLS, FREE)
-    for i in range(alike):
-        learner.learn(user(asked), call(*EVENING[0]), words(), thread_id=str(i))
-    for i in range(otherwise):
-        learner.learn(user(asked), call("look", {"room": str(i)}), words(), thread_id=f"o{i}")
-    key = call_key("set", canon_args(EVENING[0][1]))
-    return learner.graph.register(CallContexts).noise(state_of(user("Good evening")), key)
-
-
-def test_only_where_the_same_was_nearly_always_followed_by_this_call_the_model_wavers():
-    assert wavering(of.ALIKE - 1, 0) == 0
-    assert wavering(of.ALIKE, 0) == pytest.approx(of.MAX_NOISE / 2)
-    assert wavering(2 * of.ALIKE, 0) == wavering(5 * of.ALIKE, 0) == of.MAX_NOISE
-
-    assert wavering(16, 4) == of.MAX_NOISE
-    assert wavering(15, 5) == 0
-    assert wavering(40, 0, "Good morning") == 0, "another request"
-
-
-def test_without_a_request_nothing_is_excused():
-    learner = Learner(TOOLS, FREE)
-    for i in range(30):
-        learner.learn(call(*EVENING[0]), call(*EVENING[1]), words(), thread_id=str(i))
-
-    key = call_key("set", canon_args(EVENING[1][1]))
-    assert learner.graph.register(CallContexts).noise(state_of(call(*EVENING[0])), key) == 0
-
-
 def test_several_calls_and_words_are_followers_too():
     learner = Learner(TOOLS, FREE)
     pair = [("look", {"room": "a"}, "on"), ("look", {"room": "b"}, "off")]

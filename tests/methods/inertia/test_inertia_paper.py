@@ -265,7 +265,7 @@ def test_the_budget_of_the_papers_policy():
     assert decide(learner, call("a"), call("b")).acts
     assert learner.graph.counters["right"] > 20
 
-    missed = Checked(learner.graph.turns, "c", changes=0, wrong=1, risk=0.5, counts=1, noise=0.0)
+    missed = Checked(learner.graph.turns, changes=0, wrong=1, counts=1)
     learner.graph.apply(None, [missed] * 3)
     held = decide(learner, call("a"), call("b"))
     assert (held.acts, held.would_act) == (False, False)

@@ -156,13 +156,13 @@ def repeated(*answers: Any) -> Decision:
     return refused(guards.refusal("open", {"id": SECRET}, specs=specs, policy=FREE, graph=graph, state=state))
 
 
-def held(missed: int, p: float, *, counts: int = 1) -> Decision:
+def held(missed: int, p: float) -> Decision:
     graph = ToolGraph()
     graph.counters["turns"] = 300
     budget = graph.register(Budget)
-    graph.apply(None, [Checked(300, "open", 0, 1, 0.3, counts, 0.0)] * missed)
+    graph.apply(None, [Checked(300, 0, 1, 1)] * missed)
     policy = InertiaPolicy(audit_rate=0.0)
-    return refused(budget.held_back(policy, p, 0.5, tool="open", changes=False)[0])
+    return refused(budget.held_back(policy, p, 0.5, changes=False)[0])
 
 
 def strange(spread: int) -> Decision:
@@ -188,7 +188,6 @@ def forbidden(tool_choice: str) -> Decision:
         (lambda: before_open(practised(FREE.with_(shadow=True))), "shadow"),
         (lambda: held(3, 0.99), "budget"),
         (lambda: held(1, 0.75), "budget"),
-        (lambda: held(9, 0.99, counts=0), "drift"),
         (lambda: strange(0), "unfamiliar"),
         (lambda: strange(1), "unfamiliar"),
         (lambda: before_open(Learner(TOOLS, FREE)), "nothing_seen"),
