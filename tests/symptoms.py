@@ -126,9 +126,9 @@ def advised(messages: Sequence[BaseMessage]) -> list[str]:
     """The tools that a prompt or an answer of the summary tool suggests, in order."""
     for message in reversed(messages):
         if isinstance(message, SystemMessage) or (isinstance(message, ToolMessage) and message.name == SUMMARY_TOOL):
-            lines = [line for line in message.text.splitlines() if line[:1].isdigit() and ". " in line]
+            lines = [line for line in message.text.splitlines() if line.startswith("- ")]
             if lines:
-                return [line.split(". ", 1)[1].split(":", 1)[0] for line in lines]
+                return [line[2:].split(":", 1)[0] for line in lines]
     return []
 
 
