@@ -1,4 +1,4 @@
-"""What does a finished run cost until everything of it is written, and does a burst of runs get through?
+"""Cost of a finished run until everything of it is written, and of a burst of runs.
 
     python -m benchmarks.burst [--runs 60] [--burst 500] [--set tau2_retail_gpt41mini] [--profile FILE] [--json FILE]
 

@@ -1,1 +1,1 @@
-"""What everything stands on: errors, keys, checks."""
+"""The base of everything: errors, keys, checks."""

@@ -1,1 +1,1 @@
-"""What all methods stand on."""
+"""The base of all methods."""

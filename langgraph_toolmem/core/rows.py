@@ -91,15 +91,15 @@ class RowKind(ABC, Generic[T]):
         """
 
     def joined(self, old: T, new: T) -> T | None:
-        """What stands when an item of the same id is put again; None: the old one, as the new is somebody else's."""
+        """Join an item with a new one of the same id; None keeps the old one, as the new is another user's."""
         return new
 
     def without(self, item: T, owner: str) -> T | None:
-        """What is left of an item when a user or a run (digest) is forgotten; None: nothing."""
+        """Return the item without a user or a run (digest); None if nothing of it remains."""
         return None
 
     def since(self, item: T, before: float) -> T | None:
-        """What is left of an item without what is older than a time (seconds since 1970): the item itself if all is;
+        """Return the item without what is older than a time (seconds since 1970): the item itself if all remains;
         None: nothing."""
         return item if getattr(item, "time", before) >= before else None
 
@@ -114,16 +114,16 @@ class RowKind(ABC, Generic[T]):
         return item
 
     def retired(self, item: T) -> bool:
-        """Whether it is not to be found any more; it keeps its place, so that putting it again changes nothing."""
+        """Return True if searches leave the item out; it stays stored, so that putting it again changes nothing."""
         return False
 
     def worth(self, item: T) -> Any:
-        """How much it is worth keeping: the least goes first. By default those that came first."""
+        """Return the worth of an item: where there are too many, the least go first. By default the oldest."""
         return 0
 
 
 class RowChanges(NamedTuple, Generic[T]):
-    """What changed after a version.
+    """The changes after a version.
 
     Attributes:
         version: to be asked with the next time.
@@ -526,7 +526,7 @@ def _differs(item: VectorItem, before: Hit) -> bool:
 
 
 class Learned(Generic[T, V]):
-    """What `learn` makes of a user's latest rows; made again when a tenth of them changed. Safe in several threads."""
+    """The result of `learn` for a user's latest rows; made again when a tenth of them changed. Thread-safe."""
 
     def __init__(self, rows: Rows[T], learn: Callable[[Sequence[T]], V]) -> None:
         self._rows, self._learn = rows, learn

@@ -112,7 +112,7 @@ class _Weights(dict[int, float]):
 
 
 class _Query:
-    """What a look-up of one request keeps until the next request is indexed: its further turns ask the same.
+    """One request's look-up, kept until the next request is indexed: its further turns ask the same.
 
     Attributes:
         own: weights of the request's terms; `before`: of the words that it answers.

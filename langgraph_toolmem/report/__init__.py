@@ -1,1 +1,1 @@
-"""What the memory has done, in numbers and words."""
+"""The report: numbers and sentences."""

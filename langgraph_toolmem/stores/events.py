@@ -45,7 +45,7 @@ POLL_SECONDS: Final = 1.0
 """A read-only memory looks for new rows at most this often."""
 BUSY_SECONDS: Final = 2.0
 LOADS: Final = 5
-"""How often a folder is read that other processes write to at the same moment."""
+"""Times that a folder is read to which other processes write at the same moment."""
 DRAFT_SECONDS: Final = 3600.0
 CLOSED: Final = "the memory is closed: what comes now is not learned"
 _BEHIND: Final = "SELECT seq, key, body FROM events WHERE seq > ? ORDER BY seq"

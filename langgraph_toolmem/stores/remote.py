@@ -66,7 +66,7 @@ class Remote:
         self._late = {}
 
     def call(self, do: Callable[[], T], *, writes: bool = False, rows: int = 0) -> T:
-        """What `do` returns or raises.
+        """Return the result of `do`, or raise its error.
 
         Args:
             do: goes on by itself when its time is over.
@@ -126,7 +126,7 @@ class Remote:
 
     @property
     def well(self) -> bool:
-        """Whether nothing that was asked is still without an answer."""
+        """Return True if every request was answered."""
         return not self._late and time.monotonic() >= self._again
 
     def hangs(self) -> float:
@@ -136,7 +136,7 @@ class Remote:
         return age if age > self.deadline else 0.0
 
     def problem(self) -> str | None:
-        """What is wrong with it now, or was a moment ago, in one sentence; None: nothing."""
+        """Return the current or latest problem in one sentence; None if there is none."""
         with self._lock:
             age = self.hangs()
             if not age and time.monotonic() - self._last > RECENT:
@@ -204,7 +204,7 @@ class RemoteClient:
 
 
 def is_remote(client: Any) -> bool:
-    """Whether a Chroma client speaks to a server; one in this process answers as fast as it can."""
+    """Return True if a Chroma client speaks to a server."""
     try:
         return "fastapi" in str(client.get_settings().chroma_api_impl)
     except Exception:  # noqa: BLE001 - a client of another make
