@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from inspect import isroutine
 from typing import Any, Final, Literal
 
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, tool
 from langgraph.graph import StateGraph
 from langgraph.types import Command
 
@@ -80,9 +81,11 @@ class InertiaShortcut(StepNode):
         name: str | None = None,
     ) -> None:
         method = method_of(memory, Inertia, "InertiaShortcut")
-        tools = list(tools)
-        method.core.catalogue.hear(read_tools(tools))
-        self._executed = [tool for tool in tools if isinstance(tool, BaseTool)]
+        given = list(tools) if isinstance(tools, Iterator) else tools
+        method.core.catalogue.hear(read_tools(given))
+        # As a ``ToolNode`` takes them; schemas, dicts and classes, cannot be executed.
+        functions = (each if isinstance(each, BaseTool) or not isroutine(each) else tool(each) for each in given)
+        self._executed = [each for each in functions if isinstance(each, BaseTool)]
         models = () if model is None else (model,)
         self.step: Shortcut
         shortcut = Shortcut(method, policy=policy, models=models, trust_context=trust_context)

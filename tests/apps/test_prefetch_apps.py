@@ -495,6 +495,12 @@ def test_a_graph_runs_nothing_ahead_where_it_is_not_known_whose_it_is(
     assert len(caplog.messages) == 1
 
 
+def test_a_graph_of_plain_functions_prefetches_too(memory: ToolMemory) -> None:
+    desk = Desk()
+    graph_of(memory, [tool.func for tool in desk.tools]).invoke(asked(1), of_user(1))
+    assert (told(memory)["started"], told(memory)["served"]) == (2, 2)
+
+
 async def test_in_graphs_nobody_gets_anothers_result(memory: ToolMemory) -> None:
     """One thread id and one call id for all: only the users differ."""
 

@@ -202,7 +202,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         ],
     ),
     # --- nodes ---
-    "InertiaShortcut": (of_memory(InertiaShortcut, tools=TOOLS), [NO_MEMORY, {"goto": ("tools",)}]),
+    "InertiaShortcut": (of_memory(InertiaShortcut, tools=TOOLS), [NO_MEMORY, {"goto": ("tools",)}, {"tools": 3}]),
     "ToolRetriever": (
         of_memory(ToolRetriever, tools=TOOLS),
         [

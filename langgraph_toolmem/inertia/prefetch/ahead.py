@@ -136,7 +136,7 @@ class Served:
         if flight is None or flight.owner != owner:
             return None
         handle = self.flights.take(flight, call["name"], canon_args(call["args"]))
-        if handle is not None and handle.tool is not request.tool:  # somebody put another tool in its place
+        if handle is not None and not _is_same(handle.tool, request.tool):
             handle.cancel()
             self.book(handle.guess.tool, {WASTED: 1})
             return None
@@ -331,3 +331,11 @@ def place_of(owner: Owner, before: Any) -> Place | None:
     thread, user = owner
     message = getattr(before, "id", None)
     return Place(thread, user, message) if thread and user and message else None
+
+
+def _is_same(one: BaseTool, other: BaseTool | None) -> bool:
+    """Return True unless another tool was put in its place; each ``ToolNode`` makes its own tool of a function."""
+    if one is other:
+        return True
+    bodies = [(getattr(each, "func", None), getattr(each, "coroutine", None)) for each in (one, other)]
+    return bodies[0] == bodies[1] != (None, None)
