@@ -17,7 +17,7 @@ adapt, with the known values filled in. Atoms come from runs that went well, her
 ``keeping``                          extraction and storing in the background
 ``known``, ``tracker``               K: what a run knows by now
 ``planning``, ``planner``            from messages to hints, with or without a planner's model
-``rules``                            decision rules on proposed calls
+``rules``                            calls that repeat
 ``step``                             hints at a model call
 ===================================  ==========================================================
 """

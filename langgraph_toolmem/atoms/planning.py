@@ -371,7 +371,7 @@ def _claimed(known: Known, claims: frozenset[str]) -> Known:
 
 def is_repeat(hit: AtomHit, made: CallsMade) -> bool:
     """Return True if the call that a hint shows was made already, and nothing has changed since."""
-    return bool(made.complaints([(hit.tool, hit.filled)]))
+    return made.repeats(hit.tool, hit.filled)
 
 
 def refilled(hit: AtomHit, made: CallsMade, known: Known) -> AtomHit:

@@ -1,50 +1,30 @@
-"""Decision rules on proposed calls: no identical repeat, a material change after a failure.
+"""Calls that repeat: a hint does not show them.
 
-Pure functions of a run and the calls the model proposes; what to do with a complaint is for others to decide. A call
-is the same as another if it has the same tool and the same arguments, whatever the order of keys and however numbers
-and white space are written; an argument that has its default may be left out. A call is no repeat if the user has
-spoken since. After a call of a tool that is not declared to only read, what was read before may read otherwise, and
-what failed may succeed. Nor is a call a repeat that was answered in different ways before, such as the state of a job.
+A call is the same as another if it has the same tool and the same arguments, whatever the order of keys and however
+numbers and white space are written; an argument that has its default may be left out. A call is no repeat if the user
+has spoken since. After a call of a tool that is not declared to only read, earlier reads may give another result, and
+a failed call may succeed. A call that was answered in different ways before, such as the state of a job, is no repeat
+either.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from langgraph_toolmem.runs.run import ExecutedCall, Run, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.runs.values import ABSENT, canon
 
-Rule = Literal["repeat", "unchanged after failure", "twice"]
 
-
-class Complaint(NamedTuple):
-    """What is wrong with a proposed call: its place among the calls, the rule, and a sentence for the model."""
-
-    call: int
-    rule: Rule
-    text: str
-
-
-def complaints(
-    run: Run,
-    calls: Sequence[tuple[str, Mapping[str, Any]]],
-    specs: Mapping[str, ToolSpec] | None = None,
-) -> list[Complaint]:
-    """What the decision rules say against proposed calls, in the order of the calls; at most one each.
+class CallsMade:
+    """The executed calls of a run since the user spoke that a change does not excuse; see the module.
 
     Args:
         run: the history so far.
-        calls: tool and arguments of each proposed call.
         specs: the tools, by name, with their marks and defaults.
     """
-    return CallsMade(run, specs).complaints(calls)
-
-
-class CallsMade:
-    """The executed calls of a run since the user spoke that a change does not excuse; see `complaints`."""
 
     def __init__(self, run: Run, specs: Mapping[str, ToolSpec] | None = None) -> None:
         self._run, self._specs = run, specs or {}
@@ -55,24 +35,11 @@ class CallsMade:
                 self._made = {key: made for key, made in self._made.items() if self._changes(made)}
             self._made[_same(step.tool, step.args, self._specs)] = step
 
-    def complaints(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Complaint]:
-        """What the decision rules say against proposed calls, in the order of the calls; at most one each."""
-        found: list[Complaint] = []
-        proposed: set[str] = set()
-        for place, (tool, args) in enumerate(calls):
-            key = _same(tool, args, self._specs)
-            before = self._made.get(key)
-            if key in proposed:
-                text = f"{tool} is called twice with the same arguments; call it once."
-                found.append(Complaint(place, "twice", text))
-            elif before is not None and before.status == "failed":
-                text = f"{tool} failed with these arguments. Change an argument that matters, or call another tool."
-                found.append(Complaint(place, "unchanged after failure", text))
-            elif before is not None and not self._varies(tool, key):
-                text = f"{tool} was already called with these arguments and answered. Use that answer, or go on."
-                found.append(Complaint(place, "repeat", text))
-            proposed.add(key)
-        return found
+    def repeats(self, tool: str, args: Mapping[str, Any]) -> bool:
+        """Return True if the call was made already and nothing has changed since, or if it failed, else False."""
+        key = _same(tool, args, self._specs)
+        before = self._made.get(key)
+        return before is not None and (before.status == "failed" or not self._varies(tool, key))
 
     def _varies(self, tool: str, key: str) -> bool:
         """Return True if a call was answered otherwise when it was made again, with no change in between."""
@@ -89,7 +56,7 @@ class CallsMade:
         return False
 
     def _executed(self, start: int) -> Iterator[ExecutedCall | None]:
-        """The executed calls from an event on; None where the user speaks."""
+        """Yield the executed calls from an event on; None where the user speaks."""
         for event in self._run.events[start:]:
             if isinstance(event, UserMessage):
                 yield None

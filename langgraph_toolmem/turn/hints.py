@@ -93,7 +93,6 @@ class Planning(TypedDict, total=False):
     `slots`: what is known, types to values. `read`: the event of the run that was read last. `goals`: what was open
     last, without values. `turn`, `open`: the user turn, and what was open and failed in it. `said`: the sub-goal that a
     planner's model named; `missed`: how often it gave no usable answer in this turn, one time after the other.
-    `guarded`: the point of the run at which an answer of the model was taken back.
     """
 
     slots: dict[str, list[Any]]
@@ -103,7 +102,6 @@ class Planning(TypedDict, total=False):
     open: str
     said: str
     missed: int
-    guarded: str
 
 
 def merge_planning(old: Planning | None, new: Planning | None) -> Planning:

@@ -180,7 +180,3 @@ class StructuralFits:
         graph, names = self._graph, self._views.names
         into = [graph.cluster_of(port).consumers for port in graph.apis[names[producer]].outputs]
         return lambda place: any(names[place] in consumers for consumers in into)
-
-
-Probabilities = Callable[[int], "tuple[Array, Array]"]
-"""Consumer -> its producers and their probabilities."""

@@ -1,4 +1,4 @@
-"""Decision rules on proposed calls, and hints as text."""
+"""Calls that repeat, and hints as text."""
 
 from __future__ import annotations
 
@@ -13,63 +13,58 @@ from langgraph_toolmem.atoms.known import MAX_VALUE, Known
 from langgraph_toolmem.atoms.planner import messages_of
 from langgraph_toolmem.atoms.render import HEAD, pattern, render
 from langgraph_toolmem.atoms.retrieve import AtomHit, fitting
-from langgraph_toolmem.atoms.rules import complaints
+from langgraph_toolmem.atoms.rules import CallsMade
 from langgraph_toolmem.runs.tools import read_tools
 
 SPECS = read_tools([reading("get", "id"), schema("put", "id"), schema("look", "id")])
 
 
-def rules_of(proposed: list[tuple[str, dict[str, Any]]], *parts: Any) -> list[tuple[int, str]]:
-    return [(each.call, each.rule) for each in complaints(run_of(*parts), proposed, SPECS)]
+def repeats(tool: str, args: dict[str, Any], *parts: Any) -> bool:
+    return CallsMade(run_of(*parts), SPECS).repeats(tool, args)
 
 
 def test_the_first_call_is_fine():
-    assert rules_of([("get", {"id": 1})], user("x")) == []
-    assert complaints(run_of(), []) == []
+    assert not repeats("get", {"id": 1}, user("x"))
+    assert not repeats("get", {"id": 1})
 
 
 @pytest.mark.parametrize("same", [{"id": 1}, {"id": "1"}, {"id": 1.0}, {"id": " 1 ", "page": None}])
 def test_an_identical_call_is_a_repeat(same: dict[str, Any]):
-    assert rules_of([("get", same)], user("x"), call("get", {"id": 1})) == [(0, "repeat")]
-    assert rules_of([("get", {"id": 2})], user("x"), call("get", {"id": 1})) == []
-    assert rules_of([("other", {"id": 1})], user("x"), call("get", {"id": 1})) == []
+    assert repeats("get", same, user("x"), call("get", {"id": 1}))
+    assert not repeats("get", {"id": 2}, user("x"), call("get", {"id": 1}))
+    assert not repeats("other", {"id": 1}, user("x"), call("get", {"id": 1}))
 
 
 def test_nested_arguments_are_compared_whatever_the_order_of_their_keys():
     args = {"a": {"x": 1, "y": [1, 2]}}
     done = call("get", args)
-    assert rules_of([("get", {"a": {"y": [1, 2], "x": 1}})], user("x"), done) == [(0, "repeat")]
-    assert rules_of([("get", {"a": {"y": [2, 1], "x": 1}})], user("x"), done) == []
+    assert repeats("get", {"a": {"y": [1, 2], "x": 1}}, user("x"), done)
+    assert not repeats("get", {"a": {"y": [2, 1], "x": 1}}, user("x"), done)
 
 
 def test_after_a_failure_something_has_to_change():
     failed = call("get", {"id": 1}, FAILED)
-    assert rules_of([("get", {"id": 1})], user("x"), failed) == [(0, "unchanged after failure")]
-    assert rules_of([("get", {"id": 3})], user("x"), failed) == []
-    assert "failed with these arguments" in complaints(run_of(user("x"), failed), [("get", {"id": 1})])[0].text
+    assert repeats("get", {"id": 1}, user("x"), failed)
+    assert not repeats("get", {"id": 3}, user("x"), failed)
 
 
 def test_a_new_message_or_a_change_in_between_makes_it_no_repeat():
-    assert rules_of([("get", {"id": 1})], user("x"), call("get", {"id": 1}), user("again")) == []
-    assert rules_of([("get", {"id": 1})], user("x"), call("get", {"id": 1}), call("put", {"id": 1})) == []
-    assert rules_of([("put", {"id": 1})], user("x"), call("put", {"id": 1})) == [(0, "repeat")]
+    assert not repeats("get", {"id": 1}, user("x"), call("get", {"id": 1}), user("again"))
+    assert not repeats("get", {"id": 1}, user("x"), call("get", {"id": 1}), call("put", {"id": 1}))
+    assert repeats("put", {"id": 1}, user("x"), call("put", {"id": 1}))
     between = call("put", {"id": 2})
-    for tool, again in (("put", [(0, "repeat")]), ("look", [(0, "repeat")]), ("get", [])):
-        assert rules_of([(tool, {"id": 1})], user("x"), call(tool, {"id": 1}), between) == again
-        assert rules_of([(tool, {"id": 1})], user("x"), call(tool, {"id": 1}, FAILED), between) == []
+    for tool, again in (("put", True), ("look", True), ("get", False)):
+        assert repeats(tool, {"id": 1}, user("x"), call(tool, {"id": 1}), between) is again
+        assert not repeats(tool, {"id": 1}, user("x"), call(tool, {"id": 1}, FAILED), between)
     failed_change = call("put", {"id": 1}, FAILED)
-    assert rules_of([("get", {"id": 1})], user("x"), call("get", {"id": 1}), failed_change) == [(0, "repeat")]
-
-
-def test_two_calls_of_one_turn_must_differ_too():
-    proposed = [("get", {"id": 1}), ("get", {"id": 2}), ("get", {"id": "1"})]
-    assert rules_of(proposed, user("x")) == [(2, "twice")]
+    assert repeats("get", {"id": 1}, user("x"), call("get", {"id": 1}), failed_change)
 
 
 def test_calls_of_one_turn_are_all_remembered():
     done = calls([("get", {"id": 1}, "ok"), ("get", {"id": 2}, FAILED)])
-    found = rules_of([("get", {"id": 2}), ("get", {"id": 1})], user("x"), done)
-    assert found == [(0, "unchanged after failure"), (1, "repeat")]
+    assert repeats("get", {"id": 2}, user("x"), done)
+    assert repeats("get", {"id": 1}, user("x"), done)
+    assert not repeats("get", {"id": 3}, user("x"), done)
 
 
 TOOLS = read_tools(
@@ -94,25 +89,25 @@ DONE = call("get_file", FILE)
 
 
 @pytest.mark.parametrize(
-    ("tool", "args", "before", "rules"),
+    ("tool", "args", "before", "again"),
     [
-        ("get_file", FILE, STATES[:1], ["repeat"]),
-        ("get_file", FILE, STATES, []),  # its answer was another each time
-        ("get_file", FILE, [call("get_file", FILE, "10 %")] * 2, ["repeat"]),
-        ("get_file", FILE, [*STATES, call("get_file", FILE, FAILED)], ["unchanged after failure"]),
-        ("get_file", FILE, [DONE, call("rename_file", FILE)], []),
-        ("get_file", FILE, [DONE, call("crm_send_mail", {"to": "a"})], []),
-        ("get_file", FILE, [DONE, call("latest_order", {"id": "1"})], []),  # nobody declared that it only reads
-        ("get_file", FILE, [DONE, call("run_report", FILE)], ["repeat"]),
-        ("get_file", FILE, [DONE, call("delete_nothing_known", {})], []),
-        ("search", {"q": "x", "limit": 10}, [call("search", {"q": "x"})], ["repeat"]),
-        ("search", {"q": "x"}, [call("search", {"q": "x", "limit": "10"})], ["repeat"]),
-        ("search", {"q": "x", "limit": 20}, [call("search", {"q": "x"})], []),
-        ("get_file", {"name": "README.md"}, [call("get_file", {"name": "readme.md"}, FAILED)], []),
+        ("get_file", FILE, STATES[:1], True),
+        ("get_file", FILE, STATES, False),  # its answer was another each time
+        ("get_file", FILE, [call("get_file", FILE, "10 %")] * 2, True),
+        ("get_file", FILE, [*STATES, call("get_file", FILE, FAILED)], True),
+        ("get_file", FILE, [DONE, call("rename_file", FILE)], False),
+        ("get_file", FILE, [DONE, call("crm_send_mail", {"to": "a"})], False),
+        ("get_file", FILE, [DONE, call("latest_order", {"id": "1"})], False),  # nobody declared that it only reads
+        ("get_file", FILE, [DONE, call("run_report", FILE)], True),
+        ("get_file", FILE, [DONE, call("delete_nothing_known", {})], False),
+        ("search", {"q": "x", "limit": 10}, [call("search", {"q": "x"})], True),
+        ("search", {"q": "x"}, [call("search", {"q": "x", "limit": "10"})], True),
+        ("search", {"q": "x", "limit": 20}, [call("search", {"q": "x"})], False),
+        ("get_file", {"name": "README.md"}, [call("get_file", {"name": "readme.md"}, FAILED)], False),
     ],
 )
-def test_what_was_done_before_decides(tool: str, args: dict[str, Any], before: list[Any], rules: list[str]):
-    assert [each.rule for each in complaints(run_of(user("x"), *before), [(tool, args)], TOOLS)] == rules
+def test_what_was_done_before_decides(tool: str, args: dict[str, Any], before: list[Any], again: bool):
+    assert CallsMade(run_of(user("x"), *before), TOOLS).repeats(tool, args) is again
 
 
 # --- hints ---------------------------------------------------------------------------------------------------
