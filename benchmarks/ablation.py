@@ -20,17 +20,19 @@ from rich.table import Table
 from benchmarks.measures import Row, best_yield, declared, live, with_budget
 from benchmarks.replay import DATA, DEFAULT, SETS, arrange, free, policy_rows
 from langgraph_toolmem.graph.cases import CaseIndex
-from langgraph_toolmem.inertia import arguments, candidates
-from langgraph_toolmem.inertia.confidence import Confidence
+from langgraph_toolmem.inertia import arguments, candidates, estimator
 from langgraph_toolmem.inertia.contexts import CallContexts
 from langgraph_toolmem.inertia.novelty import NoveltyRecord
+from langgraph_toolmem.offline.replay import replay
 from langgraph_toolmem.runs.logs import load_runs
 from langgraph_toolmem.runs.tools import read_tools
 
 BINS: Final = 10
+PER_SET: Final = 6_000
+"""Examples that one set gives to the prior."""
 WITHOUT: Final[dict[str, Callable[[], AbstractContextManager[object]]]] = {
     "nothing": ExitStack,
-    "trees": lambda: patch.object(Confidence, "look", lambda _: None),
+    "fits": lambda: patch.object(estimator, "fit", lambda _columns, _hits, prior: prior),
     "nearest requests": lambda: patch.object(CaseIndex, "nearest", lambda *_, **__: []),
     "calls after calls": lambda: patch.object(CallContexts, "after", lambda *_: ([], {})),
     "second and third tool": lambda: patch.object(candidates, "MAX_TOOLS", 1),
@@ -50,6 +52,24 @@ def rows_without(part: str, data: Path, name: str, seed: int) -> list[Row]:
         policy = free(DEFAULT.with_(may_write=every, allow_destructive=every))
         by_run = policy_rows(runs, policy, tools=tools, reads=declared(data / name))
     return [row for rows in by_run for row in rows]
+
+
+def prior(data: Path, sets: Sequence[str]) -> list[float]:
+    """Fit `estimator.PRIOR` to the runs of all sets, cold."""
+    import numpy as np
+
+    found = []
+    for name in sets:
+        tools = json.loads((data / name / "tools.json").read_text(encoding="utf-8"))
+        runs, _ = arrange(load_runs(data / name / "trajectories.jsonl").runs, "cold", 0)
+        replay(
+            runs,
+            tools=tools,
+            reads=declared(data / name),
+            on_end=lambda memory: found.append(memory.core.graph.register(estimator.Examples).examples[-PER_SET:]),
+        )
+    columns, hits = estimator.unpack([example for examples in found for example in examples])
+    return [round(float(w), 2) for w in estimator.fit(columns, hits, np.zeros(len(estimator.PRIOR)))]
 
 
 def reliability(rows: Sequence[Row]) -> list[tuple[int, float, float]]:
@@ -77,10 +97,14 @@ def main(arguments_: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the shuffle")
     parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
     parser.add_argument("--json", dest="json_file", type=Path, help="write every figure there")
+    parser.add_argument("--prior", action="store_true", help="print the prior of the estimator, and nothing else")
     options = parser.parse_args(arguments_)
     if not options.data.exists():
         print(f"recorded runs are not there: {options.data}", file=sys.stderr)
         return 2
+    if options.prior:
+        print(prior(options.data, options.sets))
+        return 0
     table = Table(title="Without a part: Y1 · live right / wrong · calibration error", title_justify="left")
     table.add_column("without")
     for name in options.sets:

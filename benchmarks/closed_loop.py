@@ -71,9 +71,7 @@ def policy_of(desk: Desk, mode: str) -> InertiaPolicy:
 def open_memory(desk: Desk, mode: str, clock: Clock, *, method: type[Inertia] = Inertia) -> ToolMemory:
     """Return a new memory that knows the desk's tools, and which of them read."""
     memory_options: dict[str, Any] = {"tools": desk.schemas(), "reads": desk.reads, "now": clock}
-    return ToolMemory.ephemeral(
-        methods=[method(policy_of(desk, mode), seed=desk.seed, background=False)], **memory_options
-    )
+    return ToolMemory.ephemeral(methods=[method(policy_of(desk, mode), seed=desk.seed)], **memory_options)
 
 
 def reported(memory: ToolMemory) -> dict[str, Any]:

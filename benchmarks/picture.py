@@ -36,7 +36,7 @@ def page() -> str:
     """The report of a memory that saw the requests once."""
     office = Office(0)
     model = chat_model(SCRIPTED, seed=0, latency_s=0.02, variation=assistant.OPTION_PERCENT)
-    methods, namespace = [Inertia(background=False)], ("toolmem", "{user_id}")
+    methods, namespace = [Inertia()], ("toolmem", "{user_id}")
     memory = ToolMemory.ephemeral(tools=office.tools(), methods=methods, namespace=namespace)
     with model as chat, memory:
         run_tasks(chat, make_tasks(REQUESTS, 0), office, memory, prefetch=True)

@@ -88,7 +88,7 @@ def work(job: Job) -> tuple[Job, Figures]:
     reading = declared(folder)
     runs, _ = arrange(load_runs(folder / "trajectories.jsonl", limit=job.limit).runs, "cold", job.seed)
     policy = InertiaPolicy()
-    memory = ToolMemory.ephemeral(tools=tools, reads=reading, methods=[Inertia(policy, background=False)])
+    memory = ToolMemory.ephemeral(tools=tools, reads=reading, methods=[Inertia(policy)])
     live, every = PrefetchTally(tool_seconds=None), PrefetchTally(ALL, tool_seconds=None)
     scored: list[Scored] = []
     known = 0

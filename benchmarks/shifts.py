@@ -96,7 +96,7 @@ def unfamiliar(folder: Path, seed: int, limit: int | None) -> Iterator[tuple[str
         ("reads", InertiaPolicy()),
         ("reads and writes", InertiaPolicy(may_write=every, allow_destructive=every)),
     ):
-        inertia = Inertia(background=False)
+        inertia = Inertia()
         with ToolMemory.ephemeral(tools=tools, reads=declared(folder), methods=[inertia]) as memory:
             replay(history, policy=policy, memory=memory)
             for guarded in (True, False):
@@ -175,7 +175,7 @@ def work(
         audited: share of the turns that the model gets whatever the memory would do.
     """
     desk, counts = Desk(seed), ([0, 0, 0], [0, 0, 0])
-    inertia = Inertia(seed=seed, background=False)
+    inertia = Inertia(seed=seed)
     with ToolMemory.ephemeral(tools=desk.schemas(), reads=desk.tools, methods=[inertia]) as memory:
         for number in range(runs):
             if swaps and number == runs // 2:

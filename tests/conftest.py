@@ -16,9 +16,8 @@ import pytest
 from desk import Desk
 from typer.main import get_command
 
-from langgraph_toolmem import ToolMemory, inertia
+from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.core.jobs import Jobs
-from langgraph_toolmem.inertia.confidence import at_once
 
 
 def pytest_configure() -> None:
@@ -36,12 +35,6 @@ def pytest_collection_finish() -> None:
     """Thousands of tests and all modules are looked at no more by each garbage collection."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(autouse=True)
-def fitted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the confidence is corrected by is fitted when it is due: a thread would be done sooner or later."""
-    monkeypatch.setattr(inertia, "in_thread", at_once)
 
 
 @pytest.fixture(autouse=True)

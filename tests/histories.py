@@ -106,7 +106,7 @@ class Learner:
     ) -> None:
         self.policy = policy or InertiaPolicy(audit_rate=0.0)
         score = similarity if callable(similarity) else lambda thought, tool: similarity
-        self.inertia = Inertia(self.policy, seed=seed, similarity=score, background=False)
+        self.inertia = Inertia(self.policy, seed=seed, similarity=score)
         self.memory = ToolMemory.ephemeral(tools=tools, reads=reads, methods=[self.inertia])
         self.core, self.graph = self.memory.core, self.memory.core.graph
         self.records: list[tuple[str, Record]] = []

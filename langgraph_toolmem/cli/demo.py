@@ -46,7 +46,7 @@ def demo(
         number = count(1)
         work: dict[str, Any] = {"tasks": requests, "office": office, "done": lambda _: update(next(number))}
         passes.append(("without", runs.run_tasks(runs.scripted_model(), kept=keep, **work)))
-        how: dict[str, Any] = {"tools": office.tools(), "methods": [Inertia(background=False)]}
+        how: dict[str, Any] = {"tools": office.tools(), "methods": [Inertia()]}
         how["namespace"] = ("toolmem", "{user_id}")
         with ToolMemory(folder / "memory", **how) as memory:
             passes.append(("with", runs.run_tasks(runs.scripted_model(), memory=memory, **work)))

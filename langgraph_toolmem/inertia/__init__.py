@@ -2,17 +2,15 @@
 
 The idea: tool calls follow low-entropy patterns, so past runs can tell the next tool **and its arguments**. The paper
 scores the successors of the last tools (CIPS) and fills arguments from the data flow. Here every prediction is first
-made silently: before each model turn the candidates are weighed, the model is asked, and what it does counts as a hit
-or a miss under rules from coarse to fine. From that record comes the probability that a call is *exactly* what the
-model would make; a call is made without the model only above a bar, within a budget of misses, and for a request like
-those the record is about.
+made silently: before each model turn the candidates are weighed, the model is asked, and a logistic regression learns
+from what it does how probable it is that a call is *exactly* what the model would make. A call is made without the
+model only above a bar, within a budget of misses, and for a request like those seen before.
 
 ==================  ==========================================================
 ``Inertia``         this method: deciding, and what became of it
 ``candidates``      which calls may come: successors, past requests, loops
 ``arguments``       where their values come from; ``contexts``: whole calls
-``record``          probability by the record of rules
-``confidence``      what corrects it, from the ``features`` of a candidate
+``estimator``       how likely each is: one ridge logistic regression
 ``novelty``         whether the request is like those of the record
 ``budget``          how often a call may be wrong
 ``loops``           calls that repeat; tools whose equal calls differ
@@ -46,9 +44,9 @@ from langgraph_toolmem.inertia import calibrated, guards, paper
 from langgraph_toolmem.inertia.budget import SHADOWED, Budget, Checked
 from langgraph_toolmem.inertia.candidates import NEIGHBOURS
 from langgraph_toolmem.inertia.cases import Cases, learn_case
-from langgraph_toolmem.inertia.confidence import Confidence, Examples, at_once, in_thread
 from langgraph_toolmem.inertia.contexts import CallContexts, followed
 from langgraph_toolmem.inertia.crediting import begin_shortcut, credit_judged, credit_shortcut, open_turn, plain_judged
+from langgraph_toolmem.inertia.estimator import Estimator, Examples
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.loops import credit_varied
@@ -85,8 +83,6 @@ class Inertia(Method):
         seed: draws which proposals are audited.
         similarity: how alike a thought and a tool (by name) are, for the paper's policy; by the embeddings of the
             tool's description if None.
-        background: what the confidence is corrected by is fitted in a thread of its own; False: at once, so that a
-            replay does not depend on how fast the machine is.
     """
 
     name: ClassVar[str] = "inertia"
@@ -98,14 +94,12 @@ class Inertia(Method):
         *,
         seed: int = 0,
         similarity: paper.Similarity | None = None,
-        background: bool = True,
     ) -> None:
         if policy is not None and not isinstance(policy, InertiaPolicy):
             raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
         self.policy = policy or InertiaPolicy()
         self._seed = seed
         self._given = similarity
-        self._background = background
         self._told: set[object] = set()
         self.flights = Flights()
 
@@ -117,8 +111,7 @@ class Inertia(Method):
         self.novelty = core.register(NoveltyRecord)
         self.budget = core.register(Budget)
         self.cases = core.register(Cases)
-        self._examples = core.register(Examples)
-        self._confidence = Confidence(lambda: self._examples, in_thread if self._background else at_once)
+        self._estimator = Estimator(core.register(Examples))
         self._similarity = self._given or DescriptionSimilarity(core.vectors.embedder, core.catalogue.given or {})
 
     # --- asking ---
@@ -250,7 +243,7 @@ class Inertia(Method):
             state,
             neighbours,
             tables=calibrated.Tables(self.evidence.rules, self.contexts, self.novelty, self.budget, self.cases),
-            confidence=self._confidence,
+            estimator=self._estimator,
             specs=specs,
             policy=policy,
             user=user,
@@ -293,7 +286,6 @@ class Inertia(Method):
         options = learned.options.get(self.name, {})
         policy: InertiaPolicy = options.get("policy") or self.policy
         turn, hour, number = learned.turn, learned.hour, self.core.graph.turns
-        self._confidence.look()
         chosen_by = self._chosen_by(learned)
         how: dict[str, Any] = {"thought": learned.thought, "policy": policy}
         how |= {"user": learned.user, "specs": learned.specs}

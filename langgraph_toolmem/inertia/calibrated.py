@@ -15,15 +15,13 @@ from langgraph_toolmem.graph.tool_graph import HIT, MISS, ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.candidates import Candidate, candidates
 from langgraph_toolmem.inertia.cases import ASKED, Cases
-from langgraph_toolmem.inertia.confidence import Confidence, pack
 from langgraph_toolmem.inertia.contexts import CallContexts
+from langgraph_toolmem.inertia.estimator import Estimator, columns_of, pack, record_keys
 from langgraph_toolmem.inertia.evidence import RuleRecord
-from langgraph_toolmem.inertia.features import features_of
 from langgraph_toolmem.inertia.guards import may_be_stale, may_write, refusal, twice
 from langgraph_toolmem.inertia.novelty import Novelty, NoveltyRecord
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, Foreseen, Judged, Option, Proposal
-from langgraph_toolmem.inertia.record import probability, rules_of
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT
 
@@ -47,7 +45,7 @@ def decide(
     neighbours: Sequence[Neighbour],
     *,
     tables: Tables,
-    confidence: Confidence,
+    estimator: Estimator,
     specs: Mapping[str, ToolSpec],
     policy: InertiaPolicy,
     user: str | None,
@@ -61,7 +59,7 @@ def decide(
         state: the run before the model's turn.
         neighbours: the nearest past requests at this point.
         tables: what inertia keeps in the evidence.
-        confidence: corrects the record.
+        estimator: says how likely each is.
         specs: the tools that may be called.
         policy: thresholds and guards.
         user: digest of the user, if known; decides which constants may be used.
@@ -72,19 +70,14 @@ def decide(
     found = candidates(graph, tables.contexts, state, neighbours, specs=specs, user=user)
     if all(candidate.tool == WORDS and not candidate.p_tool for candidate in found):
         return Decision(None, "nothing like this has been seen yet")
-    named = [(c, rules_of(c, state)) for c in found]
-    recorded = [(probability(rules, c, of), c, of) for c, of in named]
+    keys = [record_keys(c, state) for c in found]
     novelty = Novelty(state, neighbours, graph.cases)
     changing = {c.tool for c in found if c.tool in specs and may_write(c.tool, specs, policy)}
     unlike = [novelty.of(c, changes=c.tool in changing) for c in found]
     shares = [tables.novelty.share(c.tool, value) for c, value in zip(found, unlike, strict=True)]
-    strange = [(2.0 if value is None else value.request, share) for value, share in zip(unlike, shares, strict=True)]
-    features = features_of(recorded, state, neighbours, rules, strange)
-    judged_p = confidence.probabilities(features)
-    weighed = sorted(
-        ((float(p), c, of, row, s) for p, (_, c, of), row, s in zip(judged_p, recorded, features, unlike, strict=True)),
-        key=lambda w: -w[0],
-    )
+    columns = columns_of(found, keys, shares, state, neighbours, records=rules, cases=tables.cases)
+    likely = map(float, estimator.probabilities(columns))
+    weighed = sorted(zip(likely, found, keys, pack(columns), unlike, strict=True), key=lambda w: -w[0])
     judged = tuple(
         Judged(
             c.tool,
@@ -92,7 +85,7 @@ def decide(
             of,
             _rule(state, c),
             p,
-            pack(row),
+            row,
             int(c.tool in changing),
             s,
         )
@@ -233,7 +226,7 @@ def _evidence(
         if filled.value is not ABSENT:
             also = f", and {filled.agreeing} more source(s) agree" if filled.agreeing else ""
             parts.append(f"{name}: {describe(filled.source)} (right {filled.probability:.0%} of the time{also}).")
-    cell = rules.row(rules_of(candidate, state)[-1]).get("")
+    cell = rules.row(record_keys(candidate, state)[-1]).get("")
     if cell:
         parts.append(
             f"Predictions of {candidate.tool} of this kind were exactly what the model did "

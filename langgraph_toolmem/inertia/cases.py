@@ -326,6 +326,10 @@ class Cases(Table):
 
     # --- asked ---
 
+    def seen(self, state: RunState, tool: str) -> int:
+        """Return how many cases there are of a tool in this state."""
+        return len(self._pairs.get(pair_key(state, tool), _NOTHING).cases)
+
     def facts_of(self, state: RunState, today: int, *, changes: bool) -> Facts:
         """Return the facts of the latest outputs of a request.
 

@@ -9,7 +9,7 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.events import Count, Record, ToolCount
 from langgraph_toolmem.graph.state import WORDS, RunState, windows
 from langgraph_toolmem.inertia.budget import AUDITED, SHADOWED, Acted, Checked
-from langgraph_toolmem.inertia.confidence import Weighed
+from langgraph_toolmem.inertia.estimator import Weighed
 from langgraph_toolmem.inertia.evidence import RulesJudged, TurnOpened
 from langgraph_toolmem.inertia.novelty import RequestCompared
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision, calls_text

@@ -150,7 +150,7 @@ def replay(
         on_end: called with the memory when all is learned.
     """
     own = memory is None
-    memory = memory or ToolMemory.ephemeral(tools=tools, reads=reads, methods=[Inertia(seed=seed, background=False)])
+    memory = memory or ToolMemory.ephemeral(tools=tools, reads=reads, methods=[Inertia(seed=seed)])
     chosen = (policy or InertiaPolicy()).with_(audit_rate=0.0)
     report, meter, chains = ReplayReport(prefetch=prefetch), InertiaMeter(), Counter[tuple[str, ...]]()
     seconds: dict[str, float] = {}

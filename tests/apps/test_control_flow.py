@@ -56,7 +56,7 @@ def test_a_named_control_tool_gets_no_shortcut_however_sure_the_record() -> None
     asked = history(user("Go on"), call("find", {"name": "x"}, "x"))
     for policy, acts in ((free, True), (free.with_(control={"note"}), False)):
         tools = [reading("find", "name"), reading("note")]
-        with ToolMemory.ephemeral(tools=tools, methods=[Inertia(policy, background=False)]) as memory:
+        with ToolMemory.ephemeral(tools=tools, methods=[Inertia(policy)]) as memory:
             for n in range(30):
                 memory.observe(run, thread_id=str(n))
             decision = memory.inertia.explain(asked)

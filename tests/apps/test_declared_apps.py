@@ -234,7 +234,7 @@ def test_names_that_mislead_lead_to_nothing_unasked(how: str, declared: bool) ->
     shortcut = ALIKE if how == "shortcut" else False
     prefetch = Prefetch(min_probability=0.5) if how == "prefetch" else False
     reads = names if declared else ()
-    with ToolMemory.ephemeral(reads=reads, methods=[Inertia(ALIKE, background=False)]) as memory:
+    with ToolMemory.ephemeral(reads=reads, methods=[Inertia(ALIKE)]) as memory:
         for number in range(12):
             for name in names:
                 ask = HumanMessage(asked_for(name, number), id=f"{name}-{number}")

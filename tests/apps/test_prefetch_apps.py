@@ -72,7 +72,7 @@ class Faulty(Desk):
 
 @pytest.fixture
 def memory() -> Iterator[ToolMemory]:
-    with ToolMemory.ephemeral(tools=Desk().tools, methods=[Inertia(background=False)]) as opened:
+    with ToolMemory.ephemeral(tools=Desk().tools, methods=[Inertia()]) as opened:
         warm(opened, 16)
         yield opened
 

@@ -8,7 +8,6 @@ from benchmarks.ablation import WITHOUT, calibration_error, reliability
 from benchmarks.measures import Row
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia import arguments, candidates
-from langgraph_toolmem.inertia.confidence import Confidence
 from langgraph_toolmem.inertia.contexts import CallContexts
 from langgraph_toolmem.inertia.novelty import NoveltyRecord, Unlike
 
@@ -27,7 +26,7 @@ def test_reliability_and_calibration_error_by_hand():
 
 def test_each_part_is_taken_out_and_put_back():
     graph = ToolGraph()
-    whole = (candidates.MAX_TOOLS, arguments.FILLINGS, candidates.fill_each, Confidence.look, NoveltyRecord.refusal)
+    whole = (candidates.MAX_TOOLS, arguments.FILLINGS, candidates.fill_each, NoveltyRecord.refusal)
     with WITHOUT["second and third tool"](), WITHOUT["second and third filling"](), WITHOUT["several calls at once"]():
         assert (candidates.MAX_TOOLS, arguments.FILLINGS) == (1, 1)
         assert candidates.fill_each(graph, None, "", {}) == []
@@ -40,6 +39,5 @@ def test_each_part_is_taken_out_and_put_back():
         candidates.MAX_TOOLS,
         arguments.FILLINGS,
         candidates.fill_each,
-        Confidence.look,
         NoveltyRecord.refusal,
     )

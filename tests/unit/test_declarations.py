@@ -236,7 +236,7 @@ def test_the_line_is_there_to_be_pasted(names: Any, reading: Any, said: str) -> 
 def test_the_report_suggests_and_nothing_acts_on_it() -> None:
     tools = [schema("get_order", "id"), schema("pay", "sum"), schema("wipe", tags=["destructive"])]
     free = InertiaPolicy(may_write={"wipe"}).with_(max_wrong_per_100=None, audit_rate=0.0)
-    with ToolMemory.ephemeral(tools=tools, methods=[Inertia(free, background=False)]) as memory:
+    with ToolMemory.ephemeral(tools=tools, methods=[Inertia(free)]) as memory:
         for n in range(40):
             memory.finish(history(user("Go."), call("get_order", {"id": "1"}), words()), thread_id=str(n))
         decision = memory.inertia.explain(history(user("Go.")))

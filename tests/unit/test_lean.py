@@ -53,7 +53,7 @@ def model(state):
 free = Bound(min_precision=0.5, max_wrong_per_100=None)
 policy = InertiaPolicy(reads=free, writes=free, audit_rate=0.0)
 tools = [find_order, track]
-methods = default_methods(Inertia(policy, background=False))
+methods = default_methods(Inertia(policy))
 with ToolMemory(sys.argv[1], tools=tools, reads={"find_order", "track"}, methods=methods) as memory:
     graph = StateGraph(MessagesState)
     graph.add_node("inertia", InertiaShortcut(memory, tools))

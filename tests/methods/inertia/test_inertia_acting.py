@@ -91,7 +91,7 @@ def acted_out(share: float, *, seed: int, runs: int = 220) -> tuple[int, int, in
     chance = random.Random(seed)
     policy = InertiaPolicy().with_(min_precision=0.5, max_wrong_per_100=40.0, audit_rate=0.25)
     made = missed = 0
-    with ToolMemory.ephemeral(tools=TOOLS, methods=[Inertia(policy, seed=seed, background=False)]) as memory:
+    with ToolMemory.ephemeral(tools=TOOLS, methods=[Inertia(policy, seed=seed)]) as memory:
         for i in range(runs):
             name = f"N{i}"
             last = "open" if chance.random() < share else "note"

@@ -73,7 +73,7 @@ def test_a_tool_that_somebody_stands_before_is_held_back():
 
 def test_what_was_asked_in_this_episode_or_follows_a_change_may_be_stale():
     tools = [schema("find", "name"), schema("send", "to")]
-    with ToolMemory.ephemeral(tools=tools, methods=[Inertia(background=False)]) as memory:
+    with ToolMemory.ephemeral(tools=tools, methods=[Inertia()]) as memory:
         for number in range(6):
             waits = (user("look"), call("find", {"name": "x"}), call("find", {"name": "x"}), words(), user("and"))
             done = history(*waits, call("send", {"to": "y"}), call("find", {"name": "x"}), words())

@@ -1,0 +1,278 @@
+"""The probability that a candidate is exactly what the model does next: one ridge logistic regression.
+
+It has the columns of `COLUMNS`, is fitted by Newton's method to the latest candidates whose outcome is known, and is
+drawn towards `PRIOR`, which recorded runs of other agents gave: without evidence `PRIOR` alone decides.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from bisect import bisect_right, insort
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from langgraph_toolmem.graph.cases import Neighbour
+from langgraph_toolmem.graph.events import Event
+from langgraph_toolmem.graph.state import WORDS, RunState
+from langgraph_toolmem.graph.tables import CountTable
+from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
+from langgraph_toolmem.inertia.candidates import Candidate
+from langgraph_toolmem.runs.values import ABSENT, canon
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from langgraph_toolmem.inertia.cases import Cases
+
+MAX_EXAMPLES: Final = 8_000
+EVERY: Final = 20
+"""Model turns between two fits; a quarter of it before the first EVERY turns are over."""
+RIDGE: Final = 3.0
+"""How strongly a fit is drawn towards `PRIOR`."""
+STEPS: Final = 12
+"""Newton steps at most."""
+ALONE: Final = 0.05
+"""Weight of the doubt that no past request is like this one."""
+
+COLUMNS: Final = (
+    "share of the tool, log-odds",
+    "record of the arguments' sources, log-odds",
+    "vote of the nearest requests for the whole call, log-odds",
+    "share of the call among what followed the latest calls",
+    "best vote for another candidate",
+    "1 for an answer in words",
+    "record of the tool, log-odds",
+    "record of the tool right after the event before it, log-odds",
+    "cases of the tool after that event, log",
+    "share of the tool's requests that were as unlike the others",
+)
+"""The columns; an intercept comes after them."""
+PRIOR: Final = (0.15, 0.23, 0.28, 0.96, -1.17, -0.12, 0.32, 0.28, 0.16, 0.17, -0.89)
+"""Printed by ``python -m benchmarks.ablation --prior``."""
+
+_FIVE: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
+_TWO: Final = (0.5, 0.8)
+_KINDS: Final = ("", "+", "+", "=")
+"""Before the records of a tool's best filling, of others, and of whole calls from their context."""
+
+Floats: TypeAlias = "npt.NDArray[np.float64]"
+
+
+@dataclass(slots=True)
+class Weighed(Event):
+    """Candidates were weighed, and what the model did is known.
+
+    Attributes:
+        turn: number of the model turn.
+        examples: per candidate its columns as `pack` writes them, and 1 if it was what the model did, else 0.
+    """
+
+    kind = "weighed"
+    turn: int
+    examples: list[list[Any]]
+
+
+class Examples(Table):
+    """The latest candidates whose outcome is known.
+
+    Attributes:
+        examples: [model turn, columns, hit] of MAX_EXAMPLES at most, the oldest first.
+        turns: model turns that brought some.
+    """
+
+    name = "confidence"
+    parts = ("examples", "turns")
+
+    def __init__(self, graph: ToolGraph) -> None:
+        super().__init__(graph)
+        self.examples: list[list[Any]] = []
+        self.turns = 0
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        """See `Table`."""
+        return {Weighed: self._add}
+
+    def _add(self, turn: int, examples: list[list[Any]]) -> None:
+        for example in examples:
+            insort(self.examples, [turn, *example])
+        del self.examples[:-MAX_EXAMPLES]
+        self.turns += 1
+
+    @property
+    def fitted(self) -> int:
+        """Turns at the latest fit."""
+        return self.turns - self._since_fit
+
+    @property
+    def _since_fit(self) -> int:
+        return self.turns % (EVERY if self.turns >= EVERY else EVERY // 4)
+
+    def settled(self) -> list[list[Any]]:
+        """Return the examples up to the latest fit, so that a memory just opened decides as the one that wrote it."""
+        if not self._since_fit:
+            return self.examples
+        fresh = set(sorted({turn for turn, *_ in self.examples})[-self._since_fit :])
+        return [example for example in self.examples if example[0] not in fresh]
+
+
+def pack(columns: Floats) -> list[str]:
+    """Write each row of (candidates, columns) as a short text. Half precision is enough."""
+    import numpy as np
+
+    return [base64.b64encode(each.tobytes()).decode("ascii") for each in columns.astype(np.dtype("<f2"))]
+
+
+def unpack(examples: Sequence[Sequence[Any]]) -> tuple[Floats, Floats]:
+    """Return (examples, columns) and (examples,) of 0 and 1 from what `Examples` keeps."""
+    import numpy as np
+
+    raw = b"".join(base64.b64decode(packed) for _, packed, _ in examples)
+    columns = np.frombuffer(raw, dtype="<f2").astype(np.float64).reshape(len(examples), -1)
+    return columns, np.array([hit for *_, hit in examples], dtype=np.float64)
+
+
+def fit(columns: Floats, hits: Floats, prior: Floats, ridge: float = RIDGE) -> Floats:
+    """Return the (columns + 1,) coefficients that maximise likelihood - ridge/2 |w - prior|², the intercept last."""
+    import numpy as np
+
+    x = np.column_stack((columns, np.ones(len(columns))))
+
+    def loss(w: Floats) -> float:
+        odds = x @ w
+        return float(np.logaddexp(0, odds).sum() - hits @ odds + ridge / 2 * ((w - prior) ** 2).sum())
+
+    weights, least = prior, loss(prior)
+    for _ in range(STEPS):
+        p = _sigmoid(x @ weights)
+        gradient = x.T @ (hits - p) - ridge * (weights - prior)
+        step = np.linalg.solve((x * (p * (1 - p))[:, None]).T @ x + ridge * np.eye(x.shape[1]), gradient)
+        while (now := loss(weights + step)) > least and np.abs(step).max() > 1e-6:
+            step = step / 2
+        if least - now < 1e-3:
+            break
+        weights, least = weights + step, now
+    return weights
+
+
+class Estimator:
+    """The fitted coefficients. The caller holds the memory's lock.
+
+    Args:
+        examples: what they are fitted to.
+    """
+
+    def __init__(self, examples: Examples) -> None:
+        self._examples = examples
+        self._weights: Floats | None = None
+        self._fitted = -1
+
+    def probabilities(self, columns: Floats) -> Floats:
+        """Return the (candidates,) probabilities of (candidates, columns)."""
+        import numpy as np
+
+        if self._weights is None or self._examples.fitted != self._fitted:
+            self._fitted, settled, prior = self._examples.fitted, self._examples.settled(), np.array(PRIOR)
+            self._weights = fit(*unpack(settled), prior) if settled else prior
+        return _sigmoid(columns @ self._weights[:-1] + self._weights[-1])
+
+
+def _sigmoid(odds: Floats) -> Floats:
+    import numpy as np
+
+    return np.asarray(1 / (1 + np.exp(-np.clip(odds, -30, 30))), dtype=np.float64)
+
+
+def record_keys(candidate: Candidate, state: RunState) -> tuple[str, str]:
+    """Return the keys of a candidate's two records: of its tool, and of its tool after the event before it."""
+    product = candidate.p_tool * candidate.p_args
+    kind = _KINDS[candidate.rank] + (">" if candidate.each else "")
+    backing = f"{bisect_right(_FIVE, product)}{candidate.neighbour_agrees}"
+    after = f"{min(candidate.witnesses, 3)}{bisect_right(_TWO, product)}"
+    return (
+        f"{kind}D{candidate.tool}\x1f{backing}",
+        f"{kind}E{state.symbols[-1]}\x1f{candidate.tool}\x1f{after}",
+    )
+
+
+def columns_of(
+    found: Sequence[Candidate],
+    keys: Sequence[tuple[str, str]],
+    unlike: Sequence[float],
+    state: RunState,
+    neighbours: Sequence[Neighbour],
+    *,
+    records: CountTable,
+    cases: Cases,
+) -> Floats:
+    """Return the (candidates, columns) of `COLUMNS`.
+
+    Args:
+        found: the candidates.
+        keys: of their records, as `record_keys` makes them.
+        unlike: per candidate the share of its tool's requests that were as unlike the others.
+        state: the run before the model's turn.
+        neighbours: the nearest past requests, which vote for a candidate if their own call is the same in this run's
+            terms.
+        records: hits and misses by key.
+        cases: past turns of the same state.
+    """
+    import numpy as np
+
+    votes = _votes(found, neighbours)
+    rows = [
+        (
+            _log_odds(candidate.p_tool),
+            _log_odds(candidate.p_args),
+            _log_odds(votes[i]),
+            candidate.p_call,
+            max((vote for k, vote in enumerate(votes) if k != i), default=0.0),
+            float(candidate.tool == WORDS),
+            *(_record(records, key) for key in keys[i]),
+            math.log1p(cases.seen(state, candidate.tool)),
+            unlike[i],
+        )
+        for i, candidate in enumerate(found)
+    ]
+    return np.array(rows, dtype=np.float64)
+
+
+def _record(records: CountTable, key: str) -> float:
+    """Return the log-odds of a record, which begins with one hit and one miss."""
+    hits, misses = records.row(key).get("", (0.0, 0.0))
+    return _log_odds((hits + 1) / (hits + misses + 2))
+
+
+def _log_odds(p: float) -> float:
+    p = min(max(p, 0.02), 0.98)
+    return math.log(p / (1 - p))
+
+
+def _votes(found: Sequence[Candidate], neighbours: Sequence[Neighbour]) -> list[float]:
+    """Return the share of the nearest requests, by squared similarity, that went on with just this call."""
+    near = [(each, each.similarity**2) for each in neighbours]
+    total = sum(weight for _, weight in near) + ALONE
+    carried: dict[int, dict[str, str]] = {}
+
+    def same(i: int, each: Neighbour, candidate: Candidate) -> bool:
+        if candidate.following is None or candidate.each:
+            return True
+        was = carried.get(i)
+        if was is None:
+            was = carried[i] = {name: canon(value) for name, value in each.carried.items()}
+        given = {name: f for name, f in candidate.filled.items() if f.value is not ABSENT}
+        return given.keys() == was.keys() and all(
+            f.source in each.sources.get(name, ()) or was[name] == canon(f.value) for name, f in given.items()
+        )
+
+    return [
+        sum(
+            weight
+            for i, (each, weight) in enumerate(near)
+            if each.tool == candidate.following and same(i, each, candidate)
+        )
+        / total
+        for candidate in found
+    ]

@@ -1,0 +1,101 @@
+"""The estimator: a ridge logistic regression that begins with a prior and is fitted at fixed turns."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from histories import call, history, reading, user, words
+
+from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
+from langgraph_toolmem.graph.tool_graph import ToolGraph
+from langgraph_toolmem.inertia import estimator as of
+from langgraph_toolmem.inertia.estimator import EVERY, PRIOR, Estimator, Examples, Weighed, fit, pack, unpack
+
+WIDTH = len(of.COLUMNS)
+
+
+def row(first: float) -> Any:
+    return np.array([[first] + [0.0] * (WIDTH - 1)])
+
+
+def learned(turns: int, seed: int = 0) -> Examples:
+    """Half of the candidates have 2 in the first column and are right in 95 % of the cases, the others in 10 %."""
+    chance, graph = random.Random(seed), ToolGraph()
+    kept = graph.register(Examples)
+    for turn in range(turns):
+        good = chance.random() < 0.5
+        hit = int(chance.random() < (0.95 if good else 0.1))
+        graph.apply(None, [Weighed(turn, [[pack(row(2.0 if good else -2.0))[0], hit]])])
+    return kept
+
+
+def test_without_examples_the_prior_alone_decides():
+    expected = 1 / (1 + np.exp(-(2 * PRIOR[0] + PRIOR[-1])))
+    assert len(PRIOR) == WIDTH + 1
+    assert Estimator(learned(0)).probabilities(row(2.0)) == pytest.approx([expected])
+
+
+def test_with_examples_it_says_what_came():
+    fitted = Estimator(learned(1500))
+    assert fitted.probabilities(row(2.0)) == pytest.approx([0.95], abs=0.03)
+    assert fitted.probabilities(row(-2.0)) == pytest.approx([0.1], abs=0.04)
+
+
+@pytest.mark.parametrize(("turns", "at"), [(4, 0), (5, 5), (19, 15), (20, 20), (39, 20), (40, 40), (59, 40)])
+def test_fitted_at_fixed_turns_to_what_was_known_then(turns: int, at: int):
+    kept = learned(turns)
+    assert kept.fitted == at
+    assert kept.settled() == kept.examples[:at]
+    assert Estimator(kept).probabilities(row(1.0)) == Estimator(learned(at)).probabilities(row(1.0))
+
+
+def test_a_fit_ends_for_columns_that_tell_hits_and_misses_apart():
+    columns = np.array([[50.0] * WIDTH, [-50.0] * WIDTH] * 50)
+    hits = np.array([1.0, 0.0] * 50)
+    weights = fit(columns, hits, np.array(PRIOR))
+    assert np.isfinite(weights).all()
+    assert (columns @ weights[:-1] + weights[-1] > 0).tolist() == (hits > 0).tolist()
+
+
+def test_columns_survive_packing():
+    columns = np.array([[0.5, 2.0, -1.25], [1.0, 0.0, 3.0]])
+    first, second = pack(columns)
+    back, hits = unpack([[1, first, 0], [2, second, 1]])
+    assert (back == columns).all()
+    assert hits.tolist() == [0, 1]
+
+
+def test_the_latest_examples_are_kept_in_the_order_of_turns(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(of, "MAX_EXAMPLES", 5)
+    graph = ToolGraph()
+    kept = graph.register(Examples)
+    for turn in (8, 3, 1, 5, 9, 2, 7):
+        graph.apply(None, [Weighed(turn, [["AAAA", 1]])])
+    assert [turn for turn, *_ in kept.examples] == [3, 5, 7, 8, 9]
+    assert kept.turns == 7
+
+
+def test_a_memory_decides_alike_after_it_was_opened_again(tmp_path: Path):
+    tools = [reading("find", "name"), reading("open", "id")]
+    methods = default_methods(Inertia(InertiaPolicy(audit_rate=0.0)))
+    asked = history(user("Open the file of Zoe"), call("find", {"name": "Zoe"}, {"id": "id-Zoe"}))
+
+    def tables(memory: ToolMemory) -> list[Any]:
+        return [memory.core.graph.register(kind).to_state() for kind in Inertia.tables]
+
+    with ToolMemory(tmp_path, tools=tools, methods=methods) as memory:
+        for i in range(EVERY):
+            found = call("find", {"name": f"N{i}"}, {"id": f"id-N{i}"})
+            asked_for = call("open", {"id": f"id-N{i}"} if i % 9 else {"id": "else"})
+            memory.finish(history(user(f"Open the file of N{i}"), found, asked_for, words()), thread_id=str(i))
+        before, told = tables(memory), memory.inertia.explain(asked)
+    assert all(any(state.values()) for state in before)
+
+    methods = default_methods(Inertia(InertiaPolicy(audit_rate=0.0)))
+    with ToolMemory(tmp_path, tools=tools, methods=methods) as memory:
+        assert tables(memory) == before
+        assert memory.inertia.explain(asked) == told
