@@ -35,7 +35,7 @@ _DATE = re.compile(
     r"\d{4}-\d\d?-\d\d?(?:[T ]\d\d?:\d\d(?::\d\d)?)?|\b\d{1,2}:\d\d(?::\d\d)?\b|\b(?:19|20)\d\d\b", re.IGNORECASE
 )
 _NAMED = re.compile(r"\b([\w.+-]+)@[\w.-]+|\b[Nn]ame is ([A-Z]\w+(?: [A-Z]\w+)*)")
-_CALENDAR: Final = word_set("today tomorrow yesterday") | MONTHS.keys() | WEEKDAYS.keys()
+_CALENDAR: Final = word_set("today tomorrow yesterday") | MONTHS.keys() | WEEKDAYS
 _VOWELS: Final = "aeiou"
 _CONSONANTS: Final = "bcdfghjklmnpqrstvwxz"
 

@@ -19,74 +19,15 @@ from datetime import date
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from langgraph_toolmem.text.words import unaccented, word_set
+from langgraph_toolmem.text.words import word_set
 
-_MONTHS: Final = {
-    "en": "january/jan february/feb march/mar april/apr may june/jun july/jul august/aug september/sep/sept "
-    "october/oct november/nov december/dec",
-    "de": "januar/jan februar/feb märz/mär april/apr mai juni/jun juli/jul august/aug september/sep/sept "
-    "oktober/okt november/nov dezember/dez",
-    "fr": "janvier/janv février/févr mars avril/avr mai juin juillet/juil août septembre/sept octobre/oct "
-    "novembre/nov décembre/déc",
-    "es": "enero/ene febrero/feb marzo/mar abril/abr mayo/may junio/jun julio/jul agosto septiembre/sept "
-    "octubre/oct noviembre/nov diciembre/dic",
-    "it": "gennaio febbraio/feb marzo/mar aprile/apr maggio giugno/giu luglio agosto settembre ottobre/ott "
-    "novembre/nov dicembre/dic",
-    "pt": "janeiro/jan fevereiro/fev março/mar abril/abr maio/mai junho/jun julho/jul agosto setembro outubro "
-    "novembro/nov dezembro/dez",
-    "nl": "januari/jan februari/feb maart/mrt april/apr mei juni/jun juli/jul augustus/aug september/sep "
-    "oktober/okt november/nov december/dec",
-    "sv": "januari/jan februari/feb mars april/apr maj juni juli augusti/aug september/sep oktober/okt "
-    "november/nov december/dec",
-    "pl": "styczeń/stycznia/sty luty/lutego/lut marzec/marca/mar kwiecień/kwietnia/kwi maj/maja "
-    "czerwiec/czerwca/cze lipiec/lipca sierpień/sierpnia wrzesień/września/wrz "
-    "październik/października/paź listopad/listopada/lis grudzień/grudnia/gru",
-    "tr": "ocak/oca şubat/şub mart/mar nisan/nis mayıs/may haziran/haz temmuz ağustos/ağu eylül/eyl ekim/eki "
-    "kasım/kas aralık",
-    "ru": "январь/января/янв февраль/февраля/февр март/марта/мар апрель/апреля/апр май/мая июнь/июня/июн "
-    "июль/июля/июл август/августа/авг сентябрь/сентября/сент октябрь/октября/окт ноябрь/ноября/нояб "
-    "декабрь/декабря/дек",
-    "ar": "يناير فبراير مارس أبريل مايو يونيو يوليو أغسطس سبتمبر أكتوبر نوفمبر ديسمبر",
-    "hi": "जनवरी/जन फ़रवरी/फ़र मार्च अप्रैल मई जून जुलाई/जुल अगस्त/अग सितंबर/सित अक्टूबर/अक्टू नवंबर/नव दिसंबर/दिस",
-    "ja": "1月 2月 3月 4月 5月 6月 7月 8月 9月 10月 11月 12月",
-    "zh": "一月/1月 二月/2月 三月/3月 四月/4月 五月/5月 六月/6月 七月/7月 八月/8月 九月/9月 十月/10月 "
-    "十一月/11月 十二月/12月",
-    "ko": "1월 2월 3월 4월 5월 6월 7월 8월 9월 10월 11월 12월",
-}  # fmt: skip
-_WEEKDAYS: Final = {
-    "en": "monday tuesday wednesday thursday friday saturday sunday",
-    "de": "montag dienstag mittwoch donnerstag freitag samstag sonntag",
-    "fr": "lundi mardi mercredi jeudi vendredi samedi dimanche",
-    "es": "lunes martes miércoles jueves viernes sábado domingo",
-    "it": "lunedì martedì mercoledì giovedì venerdì sabato domenica",
-    "pt": "segunda-feira terça-feira quarta-feira quinta-feira sexta-feira sábado domingo",
-    "nl": "maandag dinsdag woensdag donderdag vrijdag zaterdag zondag",
-    "sv": "måndag tisdag onsdag torsdag fredag lördag söndag",
-    "pl": "poniedziałek wtorek środa czwartek piątek sobota niedziela",
-    "tr": "pazartesi salı çarşamba perşembe cuma cumartesi pazar",
-    "ru": "понедельник вторник среда четверг пятница суббота воскресенье",
-    "ar": "الاثنين الثلاثاء الأربعاء الخميس الجمعة السبت الأحد",
-    "hi": "सोमवार मंगलवार बुधवार गुरुवार शुक्रवार शनिवार रविवार",
-    "ja": "月曜日 火曜日 水曜日 木曜日 金曜日 土曜日 日曜日",
-    "zh": "星期一/周一 星期二/周二 星期三/周三 星期四/周四 星期五/周五 星期六/周六 星期日/周日",
-    "ko": "월요일 화요일 수요일 목요일 금요일 토요일 일요일",
-}  # fmt: skip
-
-
-def _numbers(languages: Mapping[str, str], first: int) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for text in languages.values():
-        for number, names in enumerate(text.split(), start=first):
-            for name in names.split("/"):
-                # Turkish KASIM is "kasim" in lower case, not the "kasım" it came from
-                found |= dict.fromkeys((name, unaccented(name), name.upper().lower()), number)
-    return found
-
-
-MONTHS: Final = _numbers(_MONTHS, 1)
-"""Number of a month, 1 to 12, by its name or abbreviation in lower case, with its accents or without."""
-WEEKDAYS: Final = _numbers(_WEEKDAYS, 0)
-"""Number of a weekday, 0 (Monday) to 6, by its name in lower case."""
+_MONTHS: Final = (
+    "january", "february", "march", "april", "may", "june",
+    "july", "august", "september", "october", "november", "december",
+)  # fmt: skip
+MONTHS: Final = {form: n for n, name in enumerate(_MONTHS, start=1) for form in (name, name[:3])} | {"sept": 9}
+"""Number of a month by its English name or abbreviation in lower case."""
+WEEKDAYS: Final = word_set("monday tuesday wednesday thursday friday saturday sunday")
 
 
 def one_of(names: Iterable[str]) -> str:
@@ -154,9 +95,8 @@ def _quoted(longest: int) -> str:
 _ISO: Final = r"\d{4}-\d\d?-\d\d?"
 _CLOCK: Final = r"\d\d?:\d\d(?::\d\d(?:\.\d+)?)?"
 _UNIT: Final = r"(?:minute|hour|day|week|weekend|month|quarter|year|night|morning|afternoon|evening)s?"
-_DAY_OF_MONTH: Final = r"\d\d?(?:st|nd|rd|th|er|[.ºª°])?"
-_OF: Final = r"(?:of\s+|del?\s+|di\s+|d['’])?"
-_OF_YEAR: Final = r"(?:(?:,|\s+del?|\s+of)?\s+\d{4}\b)?"
+_DAY_OF_MONTH: Final = r"\d\d?(?:st|nd|rd|th)?"
+_OF_YEAR: Final = r"(?:(?:,|\s+of)?\s+\d{4}\b)?"
 _CODES: Final = word_set("usd eur gbp jpy chf cad aud inr rmb cny")
 _CURRENCY: Final = rf"(?:US|A|C)?[$€£¥₹]|{one_of(_CODES)}\b"
 _COUNTS: Final = word_set(
@@ -177,10 +117,9 @@ _LOOKS: Final = (
         DATE,
         rf"(?<![\w-]){_ISO}(?:[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?)?(?![\w-])"
         r"|(?<![\w.])(?:\d{4}(?P<s>[./])\d\d?(?P=s)\d\d?|\d\d?(?P<t>[./-])\d\d?(?P=t)(?:19|20)?\d\d)(?![\w/]|\.\d)"
-        # Chinese, Japanese, Korean: nothing but a digit before it makes it another one
-        r"|(?<!\d)(?:\d{4}\s?[年년]\s?)?1?\d[月월]\s?\d\d?[日号號일]"
         # A day before the month (d), or a number after it, or a word that makes it a date: names are tried where one is
-        rf"|(?<!\w)(?:(?P<d>{_DAY_OF_MONTH}\s+{_OF})|(?P<n>(?=\S{{3,14}}\s+\d))|(?<=\bin )|(?<=\bsince )|(?<=\bof ))"
+        rf"|(?<!\w)(?:(?P<d>{_DAY_OF_MONTH}\s+(?:of\s+)?)|(?P<n>(?=\S{{3,14}}\s+\d))"
+        r"|(?<=\bin )|(?<=\bsince )|(?<=\bof ))"
         rf"{MONTH}(?(d)(?!\w)\.?{_OF_YEAR}"
         rf"|(?(n)(?:\.?\s+\d\d?(?:st|nd|rd|th)?\b(?:,?\s+\d{{4}}\b)?|[.,]?\s+\d{{4}}\b)|(?!\w|\s+\d)))",
     ),
@@ -222,7 +161,7 @@ Some look ahead for what they need, a digit mostly, before they try what takes l
 """
 _FIRST: Final = {
     DATE: frozenset(MONTHS),
-    DAY: frozenset(WEEKDAYS),
+    DAY: WEEKDAYS,
     AMOUNT: _COUNTS | _CODES,
     WHEN: word_set("today tonight tomorrow yesterday the next last past previous coming following this"),
     TEXT: word_set("password passcode passphrase pin secret api access cvv otp"),
@@ -279,7 +218,7 @@ def _scanner(kinds: frozenset[str]) -> _Scanner:
     looks = [(shown, look) for kind, look in _LOOKS if (shown := _shown(kind, kinds))]
     # Within a word no value begins, nor with most words of letters alone, nor with a mark at the end of one: to see
     # that at once saves most of the time.
-    first = one_of(word for kind in _FIRST if _shown(kind, kinds) for word in _FIRST[kind] if "a" <= word[0] <= "z")
+    first = one_of(word for kind in _FIRST if _shown(kind, kinds) for word in _FIRST[kind])
     some = rf"(?=[^a-zA-Z\s.,;:!?)]|[.,;:!?)]\S|[a-zA-Z]+(?:[\d$€£¥₹]|[^a-zA-Z\s]\S)|{first})"
     either = "|".join(f"({look})" for _, look in looks)
     pattern = re.compile(rf"(?<![a-zA-Z])(?-i:{some})(?:{either})", re.IGNORECASE | re.DOTALL)
@@ -411,15 +350,15 @@ def forget_values() -> None:
 
 # --- normal forms -------------------------------------------------------------------------------------------
 
-_MONTH = re.compile(r"1?\d[月월]|[^\s\d.,;:/()'’-]+")
-_YEAR_MONTH_DAY = re.compile(r"(\d{4})([-/.年년])\s?(\d\d?)(?:\2|[月월])\s?(\d\d?)(?!\d)")
+_MONTH = re.compile(r"[a-z]+")
+_YEAR_MONTH_DAY = re.compile(r"(\d{4})([-/.])(\d\d?)\2(\d\d?)(?!\d)")
 _YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
 _DAY = re.compile(r"(?<!\d)\d\d?(?!\d)")
 _FIGURES = re.compile(r"\d(?:[\d.,]*\d)?(?![\d.,]*k)", re.IGNORECASE)
 
 
 def month_day(text: str) -> str | None:
-    """``"11-21"`` for *November 21st*, *21 novembre* or *11月21日*; None if a text names no month, or no day of it."""
+    """``"11-21"`` for *November 21st* or *21 Nov*; None if a text names no month, or no day of it."""
     low = text.lower()
     month = next((word for word in _MONTH.finditer(low) if word[0] in MONTHS), None)
     day = None if month is None else _DAY.search(f"{low[: month.start()]} {low[month.end() :]}")

@@ -40,8 +40,6 @@ LISTED = call("search", {"query": "invoices"}, {"hits": [{"id": "m1", "from": "A
         ("us|#A999", [user("Cancel order #W123 and #W456")], "#W123"),
         ("us|#A999", [user("Cancel order #W123 and #W456"), call("read", {"id": "#W123"})], "#W456"),
         ("ud|2024-%s", [user("What is on November 3rd?")], "2024-11-03"),
-        ("ud|2024-%s", [user("¿Qué hay el 3 de noviembre?")], "2024-11-03"),
-        ("ud|2024-%s", [user("11月3日の予定は？")], "2024-11-03"),
         ("ud|2024-%s 10:00:00", [user("What is on 3 November?")], "2024-11-03 10:00:00"),
         ("us|#A999", [user("Cancel order #W123"), words("Sure?"), user("yes")], "#W123"),
         ("xa|help|ticket|1", [call("help", {}, "Opened ticket T9 for you.")], "T9"),

@@ -57,25 +57,9 @@ def found(text: str, kinds: frozenset[str] = KINDS) -> list[tuple[str, str]]:
         ("on May 3rd, 2024", "05-03", "2024-05-03"),
         ("the 21st of November 2023", "11-21", "2023-11-21"),
         ("Sept. 9", "09-09", None),
-        ("am 3. März 2024", "03-03", "2024-03-03"),
-        ("bis 24 Dez", "12-24", None),
-        ("le 1er août 2024", "08-01", "2024-08-01"),
-        ("el 3 de mayo de 2024", "05-03", "2024-05-03"),
-        ("il 2 giugno", "06-02", None),
-        ("7 de março de 2025", "03-07", "2025-03-07"),
-        ("op 5 mei 2024", "05-05", "2024-05-05"),
-        ("3 maja 2024", "05-03", "2024-05-03"),
-        ("3 мая 2024", "05-03", "2024-05-03"),
-        ("29 Ekim 2023", "10-29", "2023-10-29"),
-        ("5 KASIM", "11-05", None),
-        ("3 مايو 2024", "05-03", "2024-05-03"),
-        ("3 मई 2024", "05-03", "2024-05-03"),
-        ("2024年5月3日に会う", "05-03", "2024-05-03"),
-        ("私は12月25日に", "12-25", None),
-        ("2024년 5월 3일에", "05-03", "2024-05-03"),
     ],
 )
-def test_dates_are_known_in_many_languages(text: str, date: str, iso: str | None):
+def test_dates_are_known_by_their_months(text: str, date: str, iso: str | None):
     (value,) = values_in(text, frozenset({"DATE"}))
     assert month_day(value.text) == date
     assert date_of(value.text) == iso
@@ -85,13 +69,10 @@ def test_dates_are_known_in_many_languages(text: str, date: str, iso: str | None
 @pytest.mark.parametrize(
     ("text", "day"),
     [
-        ("on Friday", "Friday"), ("on mondays", "mondays"), ("am Mittwoch", "Mittwoch"), ("Montags nie", "Montags"),
-        ("ce vendredi", "vendredi"), ("el miercoles", "miercoles"), ("el miércoles", "miércoles"),
-        ("na segunda-feira", "segunda-feira"), ("в понедельник", "понедельник"), ("次の月曜日に", "月曜日"),
-        ("星期三见", "星期三"), ("下周五见", "周五"), ("월요일에", "월요일"), ("सोमवार को", "सोमवार"),
+        ("on Friday", "Friday"), ("on mondays", "mondays"), ("WEDNESDAY next", "WEDNESDAY"),
     ],
 )  # fmt: skip
-def test_weekdays_are_known_in_many_languages(text: str, day: str):
+def test_weekdays_are_known(text: str, day: str):
     assert found(text, frozenset({DAY})) == [(DAY, day)]
     assert ("DATE", day) in found(text)
     assert "<day>" in tokens(text)
@@ -99,10 +80,9 @@ def test_weekdays_are_known_in_many_languages(text: str, day: str):
 
 def test_every_name_is_found_in_any_case():
     assert set(MONTHS.values()) == set(range(1, 13))
-    assert set(WEEKDAYS.values()) == set(range(7))
     for name, number in MONTHS.items():
         for form in (name, name.upper(), name.title()):
-            assert month_day(f"{form} 3日" if name[0].isdigit() else f"3 {form}") == f"{number:02d}-03", form
+            assert month_day(f"3 {form}") == f"{number:02d}-03", form
     for form in itertools.chain(WEEKDAYS, map(str.upper, WEEKDAYS)):
         assert found(form, frozenset({DAY})) == [(DAY, form)]
 
@@ -206,7 +186,7 @@ def test_stems_are_the_stems_of_the_words(text: str):
 
 
 def test_values_are_kinds_among_the_words():
-    said = "Pay ann.lee@x.org €1.200 by 3. März, order W-17"
+    said = "Pay ann.lee@x.org €1.200 by 3 March, order W-17"
     assert tokens(said) == ["pay", "<email>", "<amount>", "by", "<date>", "order", "<id>"]
 
 
