@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -32,7 +33,7 @@ PER_SET: Final = 6_000
 """Examples that one set gives to the prior."""
 WITHOUT: Final[dict[str, Callable[[], AbstractContextManager[object]]]] = {
     "nothing": ExitStack,
-    "fits": lambda: patch.object(estimator, "fit", lambda _columns, _hits, prior: prior),
+    "fits": lambda: patch.object(estimator, "fit", lambda *_: np.array(estimator.PRIOR)),
     "nearest requests": lambda: patch.object(CaseIndex, "nearest", lambda *_, **__: []),
     "calls after calls": lambda: patch.object(CallContexts, "after", lambda *_: ([], {})),
     "second and third tool": lambda: patch.object(candidates, "MAX_TOOLS", 1),
@@ -56,8 +57,6 @@ def rows_without(part: str, data: Path, name: str, seed: int) -> list[Row]:
 
 def prior(data: Path, sets: Sequence[str]) -> list[float]:
     """Fit `estimator.PRIOR` to the runs of all sets, cold."""
-    import numpy as np
-
     found = []
     for name in sets:
         tools = json.loads((data / name / "tools.json").read_text(encoding="utf-8"))
@@ -66,10 +65,10 @@ def prior(data: Path, sets: Sequence[str]) -> list[float]:
             runs,
             tools=tools,
             reads=declared(data / name),
-            on_end=lambda memory: found.append(memory.core.graph.register(estimator.Examples).examples[-PER_SET:]),
+            on_end=lambda memory: found.append(memory.core.graph.register(estimator.Estimator).examples[-PER_SET:]),
         )
     columns, hits = estimator.unpack([example for examples in found for example in examples])
-    return [round(float(w), 2) for w in estimator.fit(columns, hits, np.zeros(len(estimator.PRIOR)))]
+    return [round(float(w), 2) for w in estimator.fit(columns, hits, [0.0] * len(estimator.PRIOR))]
 
 
 def reliability(rows: Sequence[Row]) -> list[tuple[int, float, float]]:

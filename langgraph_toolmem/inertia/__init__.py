@@ -46,7 +46,7 @@ from langgraph_toolmem.inertia.candidates import NEIGHBOURS
 from langgraph_toolmem.inertia.cases import Cases, learn_case
 from langgraph_toolmem.inertia.contexts import CallContexts, followed
 from langgraph_toolmem.inertia.crediting import begin_shortcut, credit_judged, credit_shortcut, open_turn, plain_judged
-from langgraph_toolmem.inertia.estimator import Estimator, Examples
+from langgraph_toolmem.inertia.estimator import Estimator
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.loops import credit_varied
@@ -86,7 +86,7 @@ class Inertia(Method):
     """
 
     name: ClassVar[str] = "inertia"
-    tables: ClassVar[tuple[type[Table], ...]] = (InertiaEvidence, CallContexts, Examples, NoveltyRecord, Budget, Cases)
+    tables: ClassVar[tuple[type[Table], ...]] = (InertiaEvidence, CallContexts, Estimator, NoveltyRecord, Budget, Cases)
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Inertia(Method):
         self.novelty = core.register(NoveltyRecord)
         self.budget = core.register(Budget)
         self.cases = core.register(Cases)
-        self._estimator = Estimator(core.register(Examples))
+        self.estimator = core.register(Estimator)
         self._similarity = self._given or DescriptionSimilarity(core.vectors.embedder, core.catalogue.given or {})
 
     # --- asking ---
@@ -243,7 +243,7 @@ class Inertia(Method):
             state,
             neighbours,
             tables=calibrated.Tables(self.evidence.rules, self.contexts, self.novelty, self.budget, self.cases),
-            estimator=self._estimator,
+            estimator=self.estimator,
             specs=specs,
             policy=policy,
             user=user,

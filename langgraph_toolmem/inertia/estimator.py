@@ -75,21 +75,23 @@ class Weighed(Event):
     examples: list[list[Any]]
 
 
-class Examples(Table):
-    """The latest candidates whose outcome is known.
+class Estimator(Table):
+    """The fitted coefficients, and the latest candidates whose outcome is known.
 
     Attributes:
         examples: [model turn, columns, hit] of MAX_EXAMPLES at most, the oldest first.
         turns: model turns that brought some.
+        weights: (columns + 1) coefficients, the intercept last.
     """
 
-    name = "confidence"
-    parts = ("examples", "turns")
+    name = "estimator"
+    parts = ("examples", "turns", "weights")
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.examples: list[list[Any]] = []
         self.turns = 0
+        self.weights: list[float] = list(PRIOR)
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
@@ -100,22 +102,15 @@ class Examples(Table):
             insort(self.examples, [turn, *example])
         del self.examples[:-MAX_EXAMPLES]
         self.turns += 1
+        if self.turns % (EVERY if self.turns > EVERY else EVERY // 4) == 0:
+            self.weights = fit(*unpack(self.examples), PRIOR).tolist()
 
-    @property
-    def fitted(self) -> int:
-        """Turns at the latest fit."""
-        return self.turns - self._since_fit
+    def probabilities(self, columns: Floats) -> Floats:
+        """Return the (candidates,) probabilities of (candidates, columns)."""
+        import numpy as np
 
-    @property
-    def _since_fit(self) -> int:
-        return self.turns % (EVERY if self.turns >= EVERY else EVERY // 4)
-
-    def settled(self) -> list[list[Any]]:
-        """Return the examples up to the latest fit, so that a memory just opened decides as the one that wrote it."""
-        if not self._since_fit:
-            return self.examples
-        fresh = set(sorted({turn for turn, *_ in self.examples})[-self._since_fit :])
-        return [example for example in self.examples if example[0] not in fresh]
+        weights = np.array(self.weights)
+        return _sigmoid(columns @ weights[:-1] + weights[-1])
 
 
 def pack(columns: Floats) -> list[str]:
@@ -134,11 +129,11 @@ def unpack(examples: Sequence[Sequence[Any]]) -> tuple[Floats, Floats]:
     return columns, np.array([hit for *_, hit in examples], dtype=np.float64)
 
 
-def fit(columns: Floats, hits: Floats, prior: Floats, ridge: float = RIDGE) -> Floats:
-    """Return the (columns + 1,) coefficients that maximise likelihood - ridge/2 |w - prior|², the intercept last."""
+def fit(columns: Floats, hits: Floats, around: Sequence[float], ridge: float = RIDGE) -> Floats:
+    """Return the (columns + 1,) coefficients that maximise likelihood - ridge/2 |w - around|², the intercept last."""
     import numpy as np
 
-    x = np.column_stack((columns, np.ones(len(columns))))
+    x, prior = np.column_stack((columns, np.ones(len(columns)))), np.array(around)
 
     def loss(w: Floats) -> float:
         odds = x @ w
@@ -155,28 +150,6 @@ def fit(columns: Floats, hits: Floats, prior: Floats, ridge: float = RIDGE) -> F
             break
         weights, least = weights + step, now
     return weights
-
-
-class Estimator:
-    """The fitted coefficients. The caller holds the memory's lock.
-
-    Args:
-        examples: what they are fitted to.
-    """
-
-    def __init__(self, examples: Examples) -> None:
-        self._examples = examples
-        self._weights: Floats | None = None
-        self._fitted = -1
-
-    def probabilities(self, columns: Floats) -> Floats:
-        """Return the (candidates,) probabilities of (candidates, columns)."""
-        import numpy as np
-
-        if self._weights is None or self._examples.fitted != self._fitted:
-            self._fitted, settled, prior = self._examples.fitted, self._examples.settled(), np.array(PRIOR)
-            self._weights = fit(*unpack(settled), prior) if settled else prior
-        return _sigmoid(columns @ self._weights[:-1] + self._weights[-1])
 
 
 def _sigmoid(odds: Floats) -> Floats:
