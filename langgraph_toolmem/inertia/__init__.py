@@ -286,6 +286,7 @@ class Inertia(Method):
         options = learned.options.get(self.name, {})
         policy: InertiaPolicy = options.get("policy") or self.policy
         turn, hour, number = learned.turn, learned.hour, self.core.graph.turns
+        credited: dict[str, Any] = {"audit_rate": policy.audit_rate, "hour": hour, "number": number}
         chosen_by = self._chosen_by(learned)
         how: dict[str, Any] = {"thought": learned.thought, "policy": policy}
         how |= {"user": learned.user, "specs": learned.specs}
@@ -300,19 +301,19 @@ class Inertia(Method):
                 made, learned.neighbours = self.decide(learned.state, **how)
                 asked = [j.tool for j in made.judged[:1]] or asked  # the step has the tool that took its place
                 stopped = asked[0]
-                record += credit_judged(turn, plain_judged(made), would_act=0, hour=hour, number=number)
+                record += credit_judged(turn, plain_judged(made), would_act=0, **credited)
                 record += [Count("wrong", 1, hour), ToolCount(asked[0], "wrong")]
                 record.append(Checked(number, changes, 1, SHADOWED))
             record += credit_shortcut(turn, asked, hour, changes=changes, number=number)
         elif opened is not None:
             judged = opened.judged
-            record += credit_judged(turn, judged, would_act=opened.would_act, hour=hour, number=number)
+            record += credit_judged(turn, judged, would_act=opened.would_act, **credited)
             if not isinstance(policy, PaperPolicy):
                 learned.neighbours = self.core.graph.cases.near(learned.state, k=NEIGHBOURS)
         else:
             decision, learned.neighbours = self.decide(learned.state, chosen_by=chosen_by, **how)
             judged = plain_judged(decision)
-            record += credit_judged(turn, judged, would_act=int(decision.would_act), hour=hour, number=number)
+            record += credit_judged(turn, judged, would_act=int(decision.would_act), **credited)
             acts = decision.acts
             if (told := options.get("on_turn")) is not None:
                 told(turn, decision)

@@ -11,7 +11,7 @@ from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.sources import describe
 from langgraph_toolmem.graph.state import CUT, PARALLEL, SEPARATOR, START, USER, WORDS, RunState
 from langgraph_toolmem.graph.tables import CountTable
-from langgraph_toolmem.graph.tool_graph import HIT, MISS, ToolGraph
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.candidates import Candidate, candidates
 from langgraph_toolmem.inertia.cases import ASKED, Cases
@@ -25,6 +25,8 @@ from langgraph_toolmem.inertia.proposal import Decision, Foreseen, Judged, Optio
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT
 
+PROVEN: Final = 2
+"""Predictions of a tool that were right before a call of it is made: the first ones stand on other agents' record."""
 MAX_OPTIONS: Final = 5
 """Candidates that `explain` tells of."""
 
@@ -119,7 +121,7 @@ def decide(
         args=candidate.calls[0],
         beside=candidate.calls[1:],
         confidence=p,
-        evidence=_evidence(graph, rules, state, candidate, p, neighbours),
+        evidence=_evidence(graph, candidate, p, neighbours),
         act=not hold,
         hold=hold,
         audit=audit,
@@ -161,6 +163,8 @@ def _refused(
             return refused
     if refused := twice(candidate.tool, candidate.calls, specs=specs, policy=policy):
         return refused
+    if graph.by_tool.get(candidate.tool, {}).get("hits", 0) < PROVEN:
+        return f"too few predictions of {candidate.tool} were right so far"
     least = policy.bound_of(may_write(candidate.tool, specs, policy)).min_precision
     return f"confidence {p:.2f} is below {least:.2f}" if p < least else ""
 
@@ -203,8 +207,6 @@ def tool_in_words(name: str) -> str:
 
 def _evidence(
     graph: ToolGraph,
-    rules: CountTable,
-    state: RunState,
     candidate: Candidate,
     p: float,
     neighbours: Sequence[Neighbour],
@@ -226,10 +228,5 @@ def _evidence(
         if filled.value is not ABSENT:
             also = f", and {filled.agreeing} more source(s) agree" if filled.agreeing else ""
             parts.append(f"{name}: {describe(filled.source)} (right {filled.probability:.0%} of the time{also}).")
-    cell = rules.row(record_keys(candidate, state)[-1]).get("")
-    if cell:
-        parts.append(
-            f"Predictions of {candidate.tool} of this kind were exactly what the model did "
-            f"{cell[HIT]:g} of {cell[HIT] + cell[MISS]:g} times; confidence {p:.2f}."
-        )
+    parts.append(f"Confidence {p:.2f}.")
     return " ".join(parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.events import Count, Record, ToolCount
@@ -14,6 +14,9 @@ from langgraph_toolmem.inertia.evidence import RulesJudged, TurnOpened
 from langgraph_toolmem.inertia.novelty import RequestCompared
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision, calls_text
 from langgraph_toolmem.runs.run import Turn
+
+MOST_STANDS_FOR: Final = 20
+"""Calls that one audit stands for at most, however few are audited."""
 
 
 def open_turn(
@@ -62,7 +65,9 @@ def plain_judged(decision: Decision) -> list[list[Any]]:
     ]
 
 
-def credit_judged(turn: Turn, judged: list[list[Any]], *, would_act: int, hour: int | None, number: int) -> Record:
+def credit_judged(
+    turn: Turn, judged: list[list[Any]], *, would_act: int, audit_rate: float, hour: int | None, number: int
+) -> Record:
     """Hit or miss for every candidate of model turn `number`.
 
     What a person rejected is a miss, what one put in its place the truth. `would_act`: AUDITED or SHADOWED if the best
@@ -76,7 +81,9 @@ def credit_judged(turn: Turn, judged: list[list[Any]], *, would_act: int, hour: 
     for position, (tool, call, rules, rule, _, _, changes, unlike) in enumerate(judged):
         hit = int(call == truth)
         named = [RULE_PREFIX + rule] if position == 0 and rule else []
-        record.append(RulesJudged([*rules, *named], hit))
+        # Of the calls that are made, a share is audited: each audit stands for the others, which nobody checks.
+        stands_for = min(MOST_STANDS_FOR, round(1 / audit_rate)) if audit_rate and would_act == AUDITED else 1
+        record += [RulesJudged(list(rules), hit, 1 if position else stands_for), RulesJudged(named, hit)]
         if position == 0 and tool != WORDS:
             record.append(ToolCount(tool, "hits" if hit else "misses"))
             if hit and unlike is not None:

@@ -18,11 +18,18 @@ MAX_OPEN: Final = 4_096
 
 @dataclass(slots=True)
 class RulesJudged(Event):
-    """A predicted call was exactly what the model did (1) or not (0), for each of its rules, coarse to fine."""
+    """A predicted call was exactly what the model did, or not.
+
+    Attributes:
+        rules: the records that it counts in.
+        hit: 1 if it was, else 0.
+        amount: how many such calls it stands for.
+    """
 
     kind = "rules_judged"
     rules: list[str]
     hit: int
+    amount: int = 1
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from langgraph_toolmem.base.text import digest
 
 FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
 PAPER = InertiaPolicy.paper(max_share=None, threshold=-1.0, window=1)
-SECRET = "4711"
+SECRET = "4719"
 
 Way = tuple[str, Any, str]
 """What the request says, what is sent, and what another user says."""
