@@ -271,6 +271,26 @@ def test_a_copied_folder_becomes_a_worker_of_its_own(worker: Make, tmp_path: Pat
     assert one.log.me() != two.log.me()
 
 
+def test_a_folder_that_was_restored_from_a_backup_overwrites_nothing(worker: Make, tmp_path: Path) -> None:
+    store = InMemoryStore()
+    one = worker(store, tmp_path)
+    one.learn(1)
+    assert one.sent()
+    one.close_store()
+    backup = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    one = worker(store, tmp_path)
+    for number in (2, 3, 4):
+        one.learn(number)
+    assert one.sent()
+    one.close_store()
+    for path, content in backup.items():
+        path.write_bytes(content)  # the same inode
+    alone = EventStore(tmp_path, lock=threads.rlock())
+    alone.append(None, [Count("turns")])
+    alone.close()
+    assert worker(store, tmp_path).turns() == worker(store).turns() == (5, 4)
+
+
 TWO = """
 import sys
 sys.path[:0] = ["tests", "tests/crash"]
@@ -421,21 +441,67 @@ def test_what_was_sent_while_another_forgets_does_not_come_back(worker: Make) ->
     store = InMemoryStore()
     one, two, three = (worker(store) for _ in range(3))
     assert one.turns() == two.turns() == (0, 0)
-    gate, real = threading.Event(), one.log.forget_there
+    gate, real = threading.Event(), one.log.write_snapshot
 
-    def late(gone: Forgotten) -> None:
+    def late(*args: Any) -> bool:
         two.learn(2, ANN, SECRET)  # after `one` has looked, and before `two` reads the note
         assert two.sent()
         assert three.turns() == (1, 1)
-        real(gone)
         gate.set()
+        return real(*args)
 
-    one.log.forget_there = late  # type: ignore[method-assign]
+    one.log.write_snapshot = late  # type: ignore[assignment]
     one.forget(Forgotten(ANN))
     assert gate.is_set()
     assert settled(one, two, three)[1:] == ({}, [])
     assert settled(one, two, worker(store))[1:] == ({}, [])
     assert SECRET not in everything(store)
+
+
+class Gate:
+    """A store that holds one call of one worker."""
+
+    def __init__(self, store: BaseStore) -> None:
+        self.store, self.left = store, 1 << 30
+        self.held, self.go = threading.Event(), threading.Event()
+
+    def batch(self, ops: Any) -> list[Result]:
+        self.left -= 1
+        if self.left == 0:
+            self.held.set()
+            self.go.wait(20)
+        return self.store.batch(ops)
+
+
+@pytest.mark.parametrize("at", range(1, 13))
+def test_a_snapshot_writer_that_hangs_does_not_undo_what_another_forgets(
+    at: int, worker: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = InMemoryStore()
+    gate = Gate(store)
+    one, slow = worker(store), worker(gate)
+    one.learn(1, ANN, SECRET)
+    slow.learn(2, BEN)
+    assert one.sent()
+    assert slow.sent()
+    assert slow.turns() == one.turns() == (2, 2)
+    monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 1)
+    monkeypatch.setattr(shared_log, "CHARACTERS_EACH", 1e9)
+    gate.left = at
+    slow.learn(3, BEN)
+    threading.Thread(target=slow.refresh, kwargs={"at_once": True}).start()
+    hangs = gate.held.wait(0.5)
+    monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 1 << 30)
+    one.forget(Forgotten(ANN, frozenset(one.graph.belongings(ANN))))
+    gate.go.set()
+    assert hangs or at > 5
+    for _ in range(3):
+        slow.refresh(at_once=True)
+        one.refresh(at_once=True)
+    assert SECRET not in repr(settled(one, slow, worker(store)))
+    one.learn(4)
+    assert SECRET not in everything(store)
+    assert SECRET not in repr(settled(one, slow, worker(store)))
 
 
 def test_a_user_who_comes_back_is_learned_again(worker: Make, tmp_path: Path) -> None:
