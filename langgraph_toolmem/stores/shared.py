@@ -30,12 +30,12 @@ import threading
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count, islice
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, MatchCondition, Op, PutOp, SearchOp
+from langgraph.store.base import BaseStore, GetOp, Op, PutOp, SearchOp
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import GraphFileError, StorageError, describe_error
@@ -46,10 +46,8 @@ from langgraph_toolmem.stores.events import INSERT, RETRY_SECONDS, EventStore
 
 Values: TypeAlias = dict[str, Any]
 
-CHUNK: Final = 250
-"""Events that are sent at once."""
-PAGE: Final = 1000
-"""Items that are asked for, or deleted, at once."""
+PAGE: Final = 500
+"""Items of one call."""
 PART: Final = 256 * 1024
 """Characters of a part of a snapshot."""
 SNAPSHOT_EVERY: Final = 4_000
@@ -62,19 +60,15 @@ POLL_SECONDS: Final = 1.0
 """Steps look for others' events at most this often."""
 IDLE_SECONDS: Final = 30.0
 """The thread ends after so long without work."""
-FIRST_PAUSE: Final = 0.25
-LONGEST_PAUSE: Final = 30.0
-ATTEMPTS: Final = 20
-"""Looks of one round, while others write."""
-MISSING_ATTEMPTS: Final = 3
-"""Looks of one round for events that are missing; the next round asks again."""
-STRAY_SECONDS: Final = 120.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
+"""Seconds before a store that failed is asked again: doubled from the first to the longest."""
+ATTEMPTS, MISSING_ATTEMPTS = 20, 3
+"""Looks of one round while others write, and for events that are missing, which the next round asks for again."""
+STRAY_SECONDS: Final = 300.0
 """A snapshot that is not confirmed after so long has a writer that was killed."""
 DEAD_SECONDS: Final = 7200.0
 """A worker that sent nothing for so long may be taken off the list."""
 FORGOTTEN_SECONDS: Final = 90 * 86400.0
-MANY: Final = 1000
-"""Waiting events from which on a report mentions them while all is well."""
 
 _SENT: Final = "ifnull((SELECT value FROM meta WHERE name = 'sent'), 0)"
 _WAITING: Final = f"origin = '' AND (number IS NULL OR number >= {_SENT})"
@@ -95,7 +89,6 @@ class Snapshot(NamedTuple):
     cursors: dict[str, int]  # events of each worker that are in it
     begins: dict[str, int]  # events below these are in the snapshot before it, too; they are deleted
     left: dict[str, int]  # events below these have been deleted
-    size: int  # characters
     by: str  # its process
     at: float
     done: bool = False  # confirmed
@@ -147,7 +140,6 @@ class SharedLog:
         self._store, self._root, self._events, self._now = store, encode_namespace(namespace), events, now
         self._database = events.database
         self._deadline, self._patience = deadline, patience
-        self._name = f"The shared store ({type(store).__name__})"
         events.keep = KEEP
         self._changed = threads.condition()
         self.thread: threading.Thread | None = None
@@ -157,12 +149,12 @@ class SharedLog:
         self._to_forget: list[Forgotten] = []
         self._calling: float | None = None  # since when a call is under way
         self._failures, self._failure = 0, ""
-        self._pause = self._again = 0.0
+        self._again = 0.0
         self._id = uuid.uuid4().hex
         self._said = set[str]()
         threads.at_fork(self)
         threads.at_exit(self)
-        self.wait_sent(deadline, progress=True)
+        self.wait_sent(deadline)
 
     # -- for who learns --
 
@@ -189,19 +181,18 @@ class SharedLog:
 
     def waiting(self) -> list[str]:
         """Return what is wrong now, one sentence each."""
-        hangs, problem = self._hangs(), ""
-        if hangs > self._deadline:
-            problem = f"{self._name} has not answered for {hangs:.0f} s"
+        now, problem, name = time.monotonic(), "", f"The shared store ({type(self._store).__name__})"
+        if (hangs := now - (self._calling or now)) > self._deadline:
+            problem = f"{name} has not answered for {hangs:.0f} s"
         elif self._failure:
-            problem = f"{self._name} failed {self._failures} times in a row ({self._failure})"
+            problem = f"{name} failed {self._failures} times in a row ({self._failure})"
         try:
             [(rows,)] = self._database.ask(f"SELECT count(*) FROM events WHERE {_WAITING}") or [(0,)]
         except StorageError:
             rows = 0
-        if rows and (problem or rows > MANY):
-            where = "RAM" if self._events.folder is None else str(self._database.path)
-            return [f"{problem or self._name + ' is behind'}; {rows:,} events wait in {where}, and are sent later"]
-        return [problem] if problem else []
+        where = "RAM" if self._events.folder is None else str(self._database.path)
+        wait = f"; {rows:,} events wait in {where}, and are sent later" if rows else ""
+        return [problem + wait] if problem else []
 
     def forget(self, gone: Forgotten) -> int:
         """Remove from the store what the graph of this worker has forgotten. Not under the lock.
@@ -212,7 +203,7 @@ class SharedLog:
         with self._changed:
             self._to_forget.append(gone)
         self._ask()
-        if not self.wait(lambda: not any(each is gone for each in self._to_forget), self._deadline, progress=True):
+        if not self.wait(lambda: not any(each is gone for each in self._to_forget), self._deadline):
             why = self._failure or f"no answer within {self._deadline:.2g} s"
             raise StorageError(
                 f"It is forgotten here, but the shared store may still hold it, and other workers go on with it ({why})"
@@ -222,23 +213,19 @@ class SharedLog:
 
     def close(self) -> None:
         """Send what waits."""
-        done = self.wait_sent(self._deadline, progress=True)
-        self._end()
-        if self.thread is not None:
-            self.thread.join(self._deadline)
-        if not done and self._events.folder is None:
+        sent = self.stop(time.monotonic() + self._deadline)
+        if (thread := self.thread) is not None:
+            thread.join(self._deadline)
+        if not sent and self._events.folder is None:
             self._events.say("the shared store did not answer at the end: what waited for it is lost")
 
-    def stop(self, end: float) -> None:
-        """Send at exit what would not outlive the process."""
-        if self._events.folder is None:
-            self.wait_sent(max(0.0, end - time.monotonic()))
-        self._end()
-
-    def _end(self) -> None:
+    def stop(self, end: float) -> bool:
+        """Send at exit what waits; return True if the store has it."""
+        sent = self.wait_sent(max(0.0, end - time.monotonic()))
         with self._changed:
             self.closed = True
             self._changed.notify_all()
+        return sent
 
     def forked(self) -> None:
         """Go on in a forked child: the thread is the parent's. Without a folder the child is another worker."""
@@ -253,43 +240,33 @@ class SharedLog:
             self._asked += 1
         self._wake(after)
 
-    def wait_sent(self, seconds: float | None, *, progress: bool = False) -> bool:
+    def wait_sent(self, seconds: float | None) -> bool:
         """Wait for a round that begins after all that was learned, and asked for, until now."""
         wanted = self._asked
-        return self._done >= wanted or self.wait(lambda: self._done >= wanted, seconds, progress=progress)
+        return self._done >= wanted or self.wait(lambda: self._done >= wanted, seconds)
 
-    def wait(self, done: Callable[[], bool], seconds: float | None, *, progress: bool = False) -> bool:
-        """Wake the thread and wait for it; return True if it is done.
+    def wait(self, done: Callable[[], bool], seconds: float | None) -> bool:
+        """Wake the thread and wait for it; return True if it is done, False if the store failed or took too long.
 
         Args:
             done: True if it is.
-            seconds: to wait; None: what is left of a step's patience, and not while the store fails or hangs.
-            progress: go on as long as no single call takes so long.
+            seconds: for one call of the store; None: for all, what is left of a step's patience.
         """
         waits, begun, failures = this_step(), time.monotonic(), self._failures
+        most = seconds if seconds is not None else self._patience - (waits.waited if waits is not None else 0.0)
         if seconds is not None:
             self._again = 0.0
         self._wake()
-        most = self._patience - (waits.waited if waits is not None else 0.0) if seconds is None else seconds
         with self._changed:
-            while not (found := done()) and not self.closed:
-                now = time.monotonic()
-                if self._failures > failures or (seconds is None and now < self._again):
-                    break
-                if seconds is None and self._hangs() > self._patience:
-                    break
-                since = max(begun, self._calling or begun) if progress else begun
-                if (left := since + most - now) <= 0:
+            while not (found := done()) and not self.closed and self._failures == failures:
+                calling, now = self._calling or begun, time.monotonic()
+                left = (max(begun, calling) if seconds is not None else min(begun, calling)) + most - now
+                if left <= 0 or now < self._again:
                     break
                 self._changed.wait(min(left, 0.05))
         if seconds is None and waits is not None:
             waits.waited += time.monotonic() - begun
         return found
-
-    def _hangs(self) -> float:
-        """Return for how many seconds a call is under way."""
-        since = self._calling
-        return 0.0 if since is None else time.monotonic() - since
 
     def _wake(self, after: float = 0.0) -> None:
         with self._changed:
@@ -320,12 +297,12 @@ class SharedLog:
                 self._failure = type(error).__name__
                 self._say(f"the store failed ({self._failure}); it will be tried again", error)
                 with self._changed:
+                    pause = min(FIRST_PAUSE * 2.0 ** min(self._failures, 20), LONGEST_PAUSE)
+                    self._due = self._again = time.monotonic() + pause
                     self._failures += 1
-                    self._pause = min(max(FIRST_PAUSE, 2 * self._pause), LONGEST_PAUSE)
-                    self._due = self._again = time.monotonic() + self._pause
                     self._changed.notify_all()
             else:
-                self._pause, self._failures, self._failure = 0.0, 0, ""
+                self._failures, self._failure = 0, ""
 
     def _batch(self, ops: Iterable[Op]) -> list[Any]:
         """Do one round trip, none for nothing."""
@@ -398,9 +375,6 @@ class SharedLog:
         found = self._database.ask("SELECT value FROM meta WHERE name = ?", (name,))
         return found[0][0] if found else other
 
-    def me(self) -> str:
-        return str(self._meta("worker"))
-
     def _identify(self, view: View) -> bool:
         """Return True if this worker is who it was. Else it is a new one, under another name.
 
@@ -449,8 +423,8 @@ class SharedLog:
         """Send own events from the head in the store on."""
         start = max(head, self._meta("held", 0))
         sql = "SELECT number, key, user, run, body FROM events WHERE origin = '' AND number >= ? AND number < ?"
-        for at in range(start, end, CHUNK) or [end]:
-            last = min(at + CHUNK, end)
+        for at in range(start, end, PAGE) or [end]:
+            last = min(at + PAGE, end)
             rows = {number: row for number, *row in self._database.ask(sql, (at, last))}
             found = [(number, *rows.get(number, (None, "", "", "[]"))) for number in range(at, last)]
             ops = [
@@ -476,26 +450,17 @@ class SharedLog:
                     missing.setdefault(worker, number)
                 elif worker not in missing:
                     rows.append((*_event(item.value), worker, number))
-        held = view.usable()[1].get(view.me, 0)
-        return self._save(cursors, {**cursors, **ends, **missing}, held, rows) and not missing
-
-    def _save(
-        self, before: Mapping[str, int] | None, cursors: Mapping[str, int], held: int, events: Sequence[Any] = ()
-    ) -> bool:
-        """Store cursors and others' events in one transaction; return False if another process of the folder did."""
-        if before == cursors and held <= self._meta("held", 0):
-            return True
-        with self._database.writing() as rows:
-            known = self._meta("cursors")
-            if (None if known is None else json.loads(known)) != before:
-                return False
-            rows.executemany(INSERT, events)
-            new = {"cursors": json.dumps(cursors), "held": max(held, self._meta("held", 0))}
-            rows.executemany(_META, new.items())
-        with self._events.lock:
-            self._events.news = True
-            self._events.refresh()
-        return True
+        held, new = view.usable()[1].get(view.me, 0), {**cursors, **ends, **missing}
+        if new != cursors or held > self._meta("held", 0):
+            with self._database.writing() as database:
+                if json.loads(self._meta("cursors")) != cursors:
+                    return False  # another process of the folder did
+                database.executemany(INSERT, rows)
+                database.executemany(_META, [("cursors", json.dumps(new)), ("held", held)])
+            with self._events.lock:
+                self._events.news = True
+                self._events.refresh()
+        return not missing
 
     # -- snapshots --
 
@@ -503,9 +468,9 @@ class SharedLog:
         """Begin in an empty store; restart from the newest snapshot where its events cannot be fetched one by one."""
         known, era, folder = self._meta("cursors"), self._meta("era", ""), self._events.folder
         if known is None and not view.newest and view.heads.keys() <= {view.me} and folder is not None:
-            [(first,)] = self._database.ask("SELECT ifnull(min(seq), 0) FROM events")
-            self._save(None, {}, 0)
-            if self._events.upto and first != 1:  # events from the time when it learned alone were deleted
+            with self._database.writing() as rows:
+                rows.execute(_META, ("cursors", "{}"))
+            if self._events.upto:  # it learned alone, and may have deleted events
                 self.write_snapshot(view)
             return
         cursors, newest = json.loads(known or "{}"), view.newest
@@ -569,7 +534,7 @@ class SharedLog:
                 time.sleep(uuid.uuid4().int % 100 / 1000)  # so that two who forget at once do not meet again
             return False
         newest, cursors = view.newest, json.loads(self._meta("cursors"))
-        held, size = (newest.cursors, newest.size) if newest is not None else ({}, 0)
+        held, size = (newest.cursors, (newest.parts - 1) * PART) if newest is not None else ({}, 0)
         new = sum(max(0, end - held.get(worker, 0)) for worker, (end, _) in view.heads.items())
         each = 1 + int(view.me[:4], 16) / 0x10000  # so that not all write one at the same time
         if new >= each * max(SNAPSHOT_EVERY, size // CHARACTERS_EACH) and not self._events.read_only:
@@ -610,14 +575,12 @@ class SharedLog:
         cursors = {**{worker: known.get(worker, 0) for worker in view.heads}, view.me: end}
         begins = cursors if alone else {each: before.cursors.get(each, 0) if before else 0 for each in cursors}
         era, left, now = name if alone else base, before.left if before else {}, self._now()
-        mine = Snapshot(name, era, len(parts), cursors, begins, left, len(text), self._id, now)
+        mine = Snapshot(name, era, len(parts), cursors, begins, left, self._id, now)
         note = [] if gone is None else [("forgotten", name)]
         value = gone and {"user": gone.user, "runs": sorted(gone.runs), "at": now, "cursors": cursors}
         self._batch([self._announce(mine), *(self._put(*each, value) for each in note)])
         for some in _pages(enumerate(parts), 4):
             self._batch(self._put("snapshot", _key(number), {"p": part}, name) for number, part in some)
-        prefix = (*self._root, "snapshot")
-        spaces = self._batch([ListNamespacesOp((MatchCondition("prefix", prefix),), limit=PAGE)])[0]
         view = self._look()
         if not self._stands(mine, base, view):
             self._batch([*self._deleted(mine), *(self._put(*each, None) for each in note)])
@@ -626,16 +589,11 @@ class SharedLog:
         self._batch([self._announce(mine)])
         if alone:
             with self._database.writing() as rows:
-                rows.execute(_META, ("era", name))
+                rows.executemany(_META, [("era", name), ("held", end)])  # unsent ones are not sent any more
         stay = {name, *([before.id] if before and not alone else ())}
         for each in view.snapshots:
             if each.id not in stay and (each.done or each.era < era or self._is_stray(each)):
                 self._batch(self._deleted(each))
-        announced = {each.id for each in view.snapshots}
-        for space in spaces:
-            if space[:-1] == prefix and space[-1] not in announced:
-                found = self._batch([SearchOp(space, limit=PAGE, refresh_ttl=False)])[0]
-                self._batch(PutOp(space, item.key, None) for item in found)
         ends = {**(before.begins if before else {}), **begins}
         old = [(each, n) for each, end in ends.items() for n in range(left.get(each, 0), end)]
         for page in _pages(old, PAGE):

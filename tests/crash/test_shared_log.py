@@ -72,6 +72,10 @@ class Worker(Evidence):
         self.refresh(at_once=True)
         return self.counter("turns"), self.counter("others")
 
+    def name(self) -> str:
+        assert self.store.database is not None
+        return str(self.store.database.ask("SELECT value FROM meta WHERE name = 'worker'")[0][0])
+
     def sent(self) -> bool:
         return self.log.wait_sent(5.0)
 
@@ -191,7 +195,7 @@ def test_items_of_others_and_strange_ones_are_left_alone(worker: Make) -> None:
     one = worker(store)
     one.learn(1, text="nul \x00, lone \ud800, dots a.b, 雪")
     assert one.sent()
-    store.put((*NAMESPACE, "log", one.log.me()), "000000000001", {"nothing": "readable"})
+    store.put((*NAMESPACE, "log", one.name()), "000000000001", {"nothing": "readable"})
     assert worker(store).turns() == (1, 0)
     assert store.get(("mine",), "key") is not None
 
@@ -268,7 +272,7 @@ def test_a_copied_folder_becomes_a_worker_of_its_own(worker: Make, tmp_path: Pat
     assert one.turns() == (2, 2)
     two.learn(3)
     assert two.turns() == one.turns() == (3, 3)
-    assert one.log.me() != two.log.me()
+    assert one.name() != two.name()
 
 
 def test_a_folder_that_was_restored_from_a_backup_overwrites_nothing(worker: Make, tmp_path: Path) -> None:
@@ -331,13 +335,13 @@ def test_a_forked_child_sends_and_fetches_by_itself(worker: Make, kept: bool, tm
     one = worker(store, tmp_path if kept else None)
     one.learn(1)
     assert one.turns() == (1, 1)
-    name = one.log.me()
+    name = one.name()
 
     def child() -> None:
         one.learn(2)
         assert one.sent()
         assert one.turns() == worker(store).turns() == (2, 2)
-        assert (one.log.me() == name) == kept, "without a folder it is another worker"
+        assert (one.name() == name) == kept, "without a folder it is another worker"
 
     process = multiprocessing.get_context("fork").Process(target=child)
     process.start()
@@ -362,7 +366,7 @@ def test_a_worker_that_lags_takes_the_snapshot_and_keeps_its_own(
     for number in range(100):
         one.learn(number)
         one.refresh(at_once=True)
-    log = [each for each in items(store, "log") if each.namespace[-1] == one.log.me()]
+    log = [each for each in items(store, "log") if each.namespace[-1] == one.name()]
     assert len(log) < 100, "logs are trimmed"
     assert len({each.namespace for each in items(store, "snapshot")}) == 2
     store.down = True
@@ -502,6 +506,60 @@ def test_a_snapshot_writer_that_hangs_does_not_undo_what_another_forgets(
     one.learn(4)
     assert SECRET not in everything(store)
     assert SECRET not in repr(settled(one, slow, worker(store)))
+
+
+def test_workers_that_forget_at_once_all_succeed(worker: Make) -> None:
+    store = InMemoryStore()
+    workers = [worker(store) for _ in range(3)]
+    users = ["a" * 16, "b" * 16, "c" * 16]
+    for number, (each, user) in enumerate(zip(workers, users, strict=True)):
+        each.learn(number, user, SECRET)
+        each.learn(number + 10, "d" * 16)
+        assert each.sent()
+    for each in workers:
+        assert each.turns() == (6, 6)
+    errors: list[Exception] = []
+
+    def forget(each: Worker, user: str) -> None:
+        try:
+            each.forget(Forgotten(user, frozenset(each.graph.belongings(user))))
+        except Exception as error:  # noqa: BLE001 - shown below
+            errors.append(error)
+
+    running = [threading.Thread(target=forget, args=each) for each in zip(workers, users, strict=True)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join(30)
+    assert not errors
+    assert len(settled(*workers, worker(store))[2]) == 3
+    assert SECRET not in everything(store)
+
+
+@pytest.mark.parametrize("at", range(1, 12))
+def test_a_worker_that_is_killed_while_it_forgets_can_do_so_again(at: int, worker: Make, tmp_path: Path) -> None:
+    store, clock = FlakyStore(), [1e9]
+    now = lambda: clock[0]  # noqa: E731 - one line
+    one, two = worker(store, tmp_path, now=now), worker(store, now=now)
+    for number, each in enumerate((one, two)):
+        each.learn(number, ANN, SECRET)
+        each.learn(number + 10)
+        assert each.sent()
+    assert one.turns() == two.turns() == (4, 4)
+    store.left = at
+    try:
+        one.forget(Forgotten(ANN))
+    except StorageError:
+        one.kill()
+        one = worker(store, tmp_path, now=now)
+        store.left = 1 << 30
+        clock[0] += 2 * shared_log.STRAY_SECONDS
+        one.forget(Forgotten(ANN))
+    store.left = 1 << 30
+    assert len(settled(one, two, worker(store, now=now))[2]) == 2
+    assert one.log.wait(lambda: not one.log.erase, 5.0)
+    one.close_store()
+    assert SECRET not in everything(store, tmp_path)
 
 
 def test_a_user_who_comes_back_is_learned_again(worker: Make, tmp_path: Path) -> None:
