@@ -101,17 +101,8 @@ class View(NamedTuple):
     sent: int
     heads: dict[str, tuple[int, float]]
     snapshots: list[Snapshot]
-
-    @property
-    def newest(self) -> Snapshot | None:
-        return max((each for each in self.snapshots if each.done), key=lambda each: (each.era, each.id), default=None)
-
-    def usable(self) -> tuple[list[Snapshot], dict[str, int]]:
-        """Return the confirmed snapshots of the newest era, the newest first, and where the logs begin."""
-        if (newest := self.newest) is None:
-            return [], {}
-        found = sorted((each for each in self.snapshots if each.done and each.era == newest.era), reverse=True)
-        return found, {worker: max(each.begins.get(worker, 0) for each in found) for worker in self.heads}
+    newest: list[Snapshot]  # confirmed ones of the newest era, the newest first
+    begins: dict[str, int]  # of the logs
 
 
 class SharedLog:
@@ -360,14 +351,17 @@ class SharedLog:
         me, sent = self._meta("worker", ""), self._meta("sent", 0)  # first: other processes of the folder may send
         mine = GetOp((*self._root, "workers"), me or "-", refresh_ttl=False)  # pages may miss what changes meanwhile
         page, index, own = self._batch([self._search("workers"), self._search("index"), mine])
-        view = View(me, sent, {}, [])
+        heads, snapshots = dict[str, tuple[int, float]](), list[Snapshot]()
         for key, value in (*self._all("workers", page), *([(own.key, own.value)] if own is not None else ())):
             with suppress(KeyError, TypeError, ValueError):
-                view.heads[key] = int(value["n"]), float(value["t"])
+                heads[key] = int(value["n"]), float(value["t"])
         for key, value in self._all("index", index):
             with suppress(TypeError):
-                view.snapshots.append(Snapshot(key, **value))
-        return view
+                snapshots.append(Snapshot(key, **value))
+        era = max((each.era for each in snapshots if each.done), default="")
+        newest = sorted((each for each in snapshots if each.done and each.era == era), reverse=True)
+        begins = {worker: max((each.begins.get(worker, 0) for each in newest), default=0) for worker in heads}
+        return View(me, sent, heads, snapshots, newest, begins)
 
     # -- this worker --
 
@@ -391,8 +385,8 @@ class SharedLog:
                 return False
             cursors = json.loads(self._meta("cursors") or "{}") if me else {}
             if me:
-                known = view.newest.cursors.get(me, view.sent) if view.newest is not None else view.sent
-                cursors[me] = min(head, numbered) or min(known, numbered)
+                sent = view.newest[0].cursors.get(me, view.sent) if view.newest else view.sent
+                cursors[me] = min(head or sent, numbered)
                 rows.execute("UPDATE events SET origin = ? WHERE origin = '' AND number < ?", (me, cursors[me]))
                 rows.execute("UPDATE events SET number = NULL WHERE origin = ''")
             else:  # numbered rows are of a damaged `memory.db`: most were sent, and come back from the store
@@ -450,7 +444,7 @@ class SharedLog:
                     missing.setdefault(worker, number)
                 elif worker not in missing:
                     rows.append((*_event(item.value), worker, number))
-        held, new = view.usable()[1].get(view.me, 0), {**cursors, **ends, **missing}
+        held, new = view.begins.get(view.me, 0), {**cursors, **ends, **missing}
         if new != cursors or held > self._meta("held", 0):
             with self._database.writing() as database:
                 if json.loads(self._meta("cursors")) != cursors:
@@ -473,11 +467,9 @@ class SharedLog:
             if self._events.upto:  # it learned alone, and may have deleted events
                 self.write_snapshot(view)
             return
-        cursors, newest = json.loads(known or "{}"), view.newest
-        behind = newest is not None and any(
-            cursors.get(worker, 0) < begin for worker, begin in view.usable()[1].items() if worker != view.me
-        )
-        if known is None or (newest is not None and (newest.era > era or (newest.era == era and behind))):
+        cursors, newest = json.loads(known or "{}"), view.newest[0].era if view.newest else ""
+        behind = any(cursors.get(worker, 0) < begin for worker, begin in view.begins.items() if worker != view.me)
+        if known is None or newest > era or (newest == era and behind):
             self._restart(view, era)
 
     def _restart(self, view: View, era: str) -> None:
@@ -485,7 +477,7 @@ class SharedLog:
         found = self._read_snapshot(view)
         cursors = {} if found is None else dict(found[1].cursors)
         own, late, notes = cursors.pop(view.me, 0), list[Forgotten](), 0
-        new: Values = {"cursors": json.dumps(cursors), "held": view.usable()[1].get(view.me, 0)}
+        new: Values = {"cursors": json.dumps(cursors), "held": view.begins.get(view.me, 0)}
         if found is not None and found[1].era > era:
             new["era"] = found[1].era
             for key, note in self._notes():
@@ -506,9 +498,8 @@ class SharedLog:
 
     def _read_snapshot(self, view: View) -> tuple[Values, Snapshot] | None:
         """Return the newest snapshot that can be read; None if there is none."""
-        snapshots, begins = view.usable()
-        for each in snapshots:
-            if any(each.cursors.get(worker, 0) < begin for worker, begin in begins.items()):
+        for each in view.newest:
+            if any(each.cursors.get(worker, 0) < begin for worker, begin in view.begins.items()):
                 continue
             text = []
             try:
@@ -518,7 +509,7 @@ class SharedLog:
                 return snapshot.loads(zlib.decompress(base64.b64decode("".join(text)))), each
             except (AttributeError, KeyError, TypeError, ValueError, zlib.error, GraphFileError) as error:
                 self._say(f"snapshot {each.id} cannot be used ({describe_error(error)})", error)
-        if snapshots:
+        if view.newest:
             raise StorageError("no snapshot of the shared store can be read")
         return None
 
@@ -533,8 +524,9 @@ class SharedLog:
             else:
                 time.sleep(uuid.uuid4().int % 100 / 1000)  # so that two who forget at once do not meet again
             return False
-        newest, cursors = view.newest, json.loads(self._meta("cursors"))
-        held, size = (newest.cursors, (newest.parts - 1) * PART) if newest is not None else ({}, 0)
+        cursors, held, size = json.loads(self._meta("cursors")), dict[str, int](), 0
+        if view.newest:
+            held, size = view.newest[0].cursors, (view.newest[0].parts - 1) * PART
         new = sum(max(0, end - held.get(worker, 0)) for worker, (end, _) in view.heads.items())
         each = 1 + int(view.me[:4], 16) / 0x10000  # so that not all write one at the same time
         if new >= each * max(SNAPSHOT_EVERY, size // CHARACTERS_EACH) and not self._events.read_only:
@@ -571,7 +563,7 @@ class SharedLog:
         parts = [text[at : at + PART] for at in range(0, len(text), PART)]
         number = 1 + max(int(each.partition("-")[0] or 0) for each in (base, *(each.id for each in view.snapshots)))
         name, alone = f"{_key(number)}-{uuid.uuid4().hex}", bool(gone or dead)
-        before = view.newest if view.newest is not None and view.newest.era == base else None
+        before = view.newest[0] if view.newest and view.newest[0].era == base else None
         cursors = {**{worker: known.get(worker, 0) for worker in view.heads}, view.me: end}
         begins = cursors if alone else {each: before.cursors.get(each, 0) if before else 0 for each in cursors}
         era, left, now = name if alone else base, before.left if before else {}, self._now()
