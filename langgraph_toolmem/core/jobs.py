@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import InputError, StorageError, describe_error, log_failure
@@ -48,39 +48,17 @@ SLOW_LEASE: Final = 600.0
 """Seconds after which a slow job may be taken again: its process was killed, or its model does not answer."""
 POLL_SECONDS: Final = 0.25
 IDLE_SECONDS: Final = 2.0
-"""Interval at which the thread looks for jobs of other processes …"""
-LINGER_SECONDS: Final = 30.0
-"""… until none waited for so long: then it ends, and the next job or `Jobs.look` begins another."""
+"""The thread looks for jobs at least so often while any wait; then it ends."""
+LOOK_SECONDS: Final = 30.0
+"""`Jobs.look` looks for jobs of other processes so often."""
 CLOSE_SECONDS, FLUSH_SECONDS, BEFORE_FORGETTING = 5.0, 60.0, 1.0
-"""StepBudget for what is due; what is left after closing is done at the next opening."""
+"""Seconds to wait for what is due; what is left after closing is done at the next opening."""
 LEASE_SECONDS: Final = 30.0
 MAX_LOST: Final = 20
 """A job that was taken so often and neither done nor failed is given up: it may be what ends the process."""
 MAX_WAITING, MAX_GIVEN_UP = 100_000, 10_000
 """More waiting jobs are refused; of jobs that were given up, the oldest are deleted."""
 MAX_PLACES: Final = 200_000
-TABLES: Final[Mapping[str, str]] = {
-    "jobs": """
-        seq INTEGER PRIMARY KEY AUTOINCREMENT,
-        id TEXT NOT NULL UNIQUE,
-        kind TEXT NOT NULL,
-        payload TEXT NOT NULL,
-        run TEXT NOT NULL,
-        user TEXT NOT NULL,
-        namespace TEXT NOT NULL,
-        line TEXT NOT NULL,
-        due REAL NOT NULL,
-        lease REAL NOT NULL DEFAULT 0,
-        takes INTEGER NOT NULL DEFAULT 0,
-        attempts INTEGER NOT NULL DEFAULT 0,
-        error TEXT NOT NULL DEFAULT '',
-        given_up INTEGER NOT NULL DEFAULT 0,
-        answer TEXT,
-        UNIQUE (given_up, kind, seq),
-        UNIQUE (line, given_up, seq)
-    """,
-    "places": "run TEXT PRIMARY KEY, namespace TEXT NOT NULL, user TEXT NOT NULL",
-}
 _WANTED: Final = "given_up = 0 AND kind IN (SELECT value FROM json_each(:kinds)) AND seq <= :upto"
 _FIRST: Final = """(line = '' OR NOT EXISTS (
     SELECT 1 FROM jobs AS older WHERE older.line = jobs.line AND older.given_up = 0 AND older.seq < jobs.seq
@@ -117,7 +95,28 @@ class JobQueue(Database):
     Every method raises `StorageError` if the file cannot be used.
     """
 
-    tables = TABLES
+    tables: ClassVar = {
+        "jobs": """
+            seq INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            kind TEXT NOT NULL,
+            payload TEXT NOT NULL,
+            run TEXT NOT NULL,
+            user TEXT NOT NULL,
+            namespace TEXT NOT NULL,
+            line TEXT NOT NULL,
+            due REAL NOT NULL,
+            lease REAL NOT NULL DEFAULT 0,
+            takes INTEGER NOT NULL DEFAULT 0,
+            attempts INTEGER NOT NULL DEFAULT 0,
+            error TEXT NOT NULL DEFAULT '',
+            given_up INTEGER NOT NULL DEFAULT 0,
+            answer TEXT,
+            UNIQUE (given_up, kind, seq),
+            UNIQUE (line, given_up, seq)
+        """,
+        "places": "run TEXT PRIMARY KEY, namespace TEXT NOT NULL, user TEXT NOT NULL",
+    }
 
     def __init__(self, folder: Path | None, *, now: Callable[[], float], read_only: bool = False) -> None:
         super().__init__(folder, read_only=read_only)
@@ -417,7 +416,7 @@ class Jobs:
         self.at_look()
         now = time.monotonic()
         if self.queue.folder is not None and now >= self._look_again:
-            self._look_again = now + LINGER_SECONDS
+            self._look_again = now + LOOK_SECONDS
             if not self.queue.empty:
                 self.begin()
 
@@ -492,13 +491,11 @@ class Jobs:
         return True
 
     def _run(self) -> None:
-        used = time.monotonic()
         while True:
             with self._changed:
                 while not self._over.is_set() and (left := self._due - time.monotonic()) > 0:
                     self._changed.wait(left)
-                if self._over.is_set() or time.monotonic() - used > LINGER_SECONDS:
-                    self._thread = None
+                if self._over.is_set():
                     return
                 self._due = math.inf
             try:
@@ -508,11 +505,12 @@ class Jobs:
                 after = IDLE_SECONDS
                 level = self._level("", logging.ERROR)
                 log_failure(logger, level, "background writing failed, and is tried again", error=error)
-            if after is not None:
-                used = time.monotonic()
             with self._changed:
-                wait = IDLE_SECONDS if after is None else min(IDLE_SECONDS, max(after, GATHER_SECONDS))
-                self._due = min(self._due, time.monotonic() + wait)
+                if after is not None:
+                    self._due = min(self._due, time.monotonic() + min(IDLE_SECONDS, max(after, GATHER_SECONDS)))
+                elif self._due == math.inf:
+                    self._thread = None
+                    return
 
     def work(self) -> float | None:
         """Do the jobs that are due; return the seconds until another one is, None if none waits."""
