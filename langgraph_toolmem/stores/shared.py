@@ -321,7 +321,10 @@ class SharedLog:
                     goal = self._number(rows)
             if (head := view.heads.get(view.me, (0, 0.0))[0]) < goal:
                 self._push(view.me, head, goal)
-            elif (self._fetch(view) or attempt > MISSING_ATTEMPTS) and self._snapshots(view):
+                if self._events.folder is not None:
+                    continue  # another process of the folder may have written an older head meanwhile
+                view.heads[view.me] = goal, self._now()
+            if (self._fetch(view) or attempt > MISSING_ATTEMPTS) and self._snapshots(view):
                 break
         else:
             raise StorageError("other workers write to the shared store all the time")
@@ -566,34 +569,41 @@ class SharedLog:
         before = view.newest[0] if view.newest and view.newest[0].era == base else None
         cursors = {**{worker: known.get(worker, 0) for worker in view.heads}, view.me: end}
         begins = cursors if alone else {each: before.cursors.get(each, 0) if before else 0 for each in cursors}
-        era, left, now = name if alone else base, before.left if before else {}, self._now()
-        mine = Snapshot(name, era, len(parts), cursors, begins, left, self._id, now)
-        note = [] if gone is None else [("forgotten", name)]
-        value = gone and {"user": gone.user, "runs": sorted(gone.runs), "at": now, "cursors": cursors}
-        self._batch([self._announce(mine), *(self._put(*each, value) for each in note)])
+        left, now = before.left if before else {}, self._now()
+        mine = Snapshot(name, name if alone else base, len(parts), cursors, begins, left, self._id, now)
+        ops = [self._announce(mine)]
+        if gone is not None:
+            note = {"user": gone.user, "runs": sorted(gone.runs), "at": now, "cursors": cursors}
+            ops.append(self._put("forgotten", name, note))
+        self._batch(ops)
         for some in _pages(enumerate(parts), 4):
             self._batch(self._put("snapshot", _key(number), {"p": part}, name) for number, part in some)
         view = self._look()
         if not self._stands(mine, base, view):
-            self._batch([*self._deleted(mine), *(self._put(*each, None) for each in note)])
+            self._batch([*self._deleted(mine), self._put("forgotten", name, None)])
             return False
         mine = mine._replace(done=True)
         self._batch([self._announce(mine)])
         if alone:
             with self._database.writing() as rows:
                 rows.executemany(_META, [("era", name), ("held", end)])  # unsent ones are not sent any more
-        stay = {name, *([before.id] if before and not alone else ())}
+        self._trim(mine, before, dead, view)
+        return True
+
+    def _trim(self, mine: Snapshot, before: Snapshot | None, dead: Sequence[str], view: View) -> None:
+        """Delete all other snapshots but the one before in this era, events that both hold, and what is out of date."""
+        stays = {mine.id, *([before.id] if before is not None and before.era == mine.era else ())}
         for each in view.snapshots:
-            if each.id not in stay and (each.done or each.era < era or self._is_stray(each)):
+            if each.id not in stays and (each.done or each.era < mine.era or self._is_stray(each)):
                 self._batch(self._deleted(each))
-        ends = {**(before.begins if before else {}), **begins}
-        old = [(each, n) for each, end in ends.items() for n in range(left.get(each, 0), end)]
+        ends = {**(before.begins if before is not None else {}), **mine.begins}
+        old = [(worker, n) for worker, end in ends.items() for n in range(mine.left.get(worker, 0), end)]
         for page in _pages(old, PAGE):
             self._batch(self._put("log", _key(n), None, worker) for worker, n in page)
-        notes = [key for key, each in self._notes() if now - each.get("at", 0.0) > FORGOTTEN_SECONDS]
-        lists = [("workers", worker) for worker in dead] + [("forgotten", key) for key in notes]
-        self._batch([*(self._put(*each, None) for each in lists), self._announce(mine._replace(left=begins))])
-        return True
+        latest = self._now() - FORGOTTEN_SECONDS
+        lists = [("forgotten", key) for key, each in self._notes() if each.get("at", 0.0) < latest]
+        lists += [("workers", worker) for worker in dead]
+        self._batch([*(self._put(*each, None) for each in lists), self._announce(mine._replace(left=mine.begins))])
 
     def _stands(self, mine: Snapshot, base: str, view: View) -> bool:
         """Return True if no other snapshot holds what this one lacks, and none begins another era."""
