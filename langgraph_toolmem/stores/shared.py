@@ -315,7 +315,8 @@ class SharedLog:
             if not self._identify(view):
                 goal = None
                 continue
-            self._follow(view)  # first, so that nothing is sent that others have forgotten
+            if not self._follow(view):  # first, so that nothing is sent that others have forgotten
+                continue
             if goal is None:
                 with self._database.writing() as rows:
                     goal = self._number(rows)
@@ -461,23 +462,32 @@ class SharedLog:
 
     # -- snapshots --
 
-    def _follow(self, view: View) -> None:
-        """Begin in an empty store; restart from the newest snapshot where its events cannot be fetched one by one."""
+    def _follow(self, view: View) -> bool:
+        """Begin in an empty store; restart from the newest snapshot where its events cannot be fetched one by one.
+
+        Returns:
+            False if that snapshot was replaced meanwhile.
+        """
         known, era, folder = self._meta("cursors"), self._meta("era", ""), self._events.folder
         if known is None and not view.newest and view.heads.keys() <= {view.me} and folder is not None:
             with self._database.writing() as rows:
                 rows.execute(_META, ("cursors", "{}"))
             if self._events.upto:  # it learned alone, and may have deleted events
                 self.write_snapshot(view)
-            return
+            return True
         cursors, newest = json.loads(known or "{}"), view.newest[0].era if view.newest else ""
         behind = any(cursors.get(worker, 0) < begin for worker, begin in view.begins.items() if worker != view.me)
         if known is None or newest > era or (newest == era and behind):
-            self._restart(view, era)
+            found = self._read_snapshot(view)
+            if found is None and view.newest:
+                if view.newest == self._look().newest:
+                    raise StorageError("no snapshot of the shared store can be read")
+                return False
+            self._restart(view, era, found)
+        return True
 
-    def _restart(self, view: View, era: str) -> None:
-        """Take the newest snapshot, or nothing if there is none, in place of the graph."""
-        found = self._read_snapshot(view)
+    def _restart(self, view: View, era: str, found: tuple[Values, Snapshot] | None) -> None:
+        """Take a snapshot, or nothing, in place of the graph."""
         cursors = {} if found is None else dict(found[1].cursors)
         own, late, notes = cursors.pop(view.me, 0), list[Forgotten](), 0
         new: Values = {"cursors": json.dumps(cursors), "held": view.begins.get(view.me, 0)}
@@ -500,7 +510,7 @@ class SharedLog:
                 self._to_forget.append(gone)
 
     def _read_snapshot(self, view: View) -> tuple[Values, Snapshot] | None:
-        """Return the newest snapshot that can be read; None if there is none."""
+        """Return the newest snapshot that can be read, and its graph; None if there is none."""
         for each in view.newest:
             if any(each.cursors.get(worker, 0) < begin for worker, begin in view.begins.items()):
                 continue
@@ -510,10 +520,10 @@ class SharedLog:
                     ops = [GetOp((*self._root, "snapshot", each.id), _key(part)) for part in some]
                     text += [item.value["p"] for item in self._batch(ops)]
                 return snapshot.loads(zlib.decompress(base64.b64decode("".join(text)))), each
-            except (AttributeError, KeyError, TypeError, ValueError, zlib.error, GraphFileError) as error:
+            except AttributeError:
+                continue  # deleted meanwhile
+            except (KeyError, TypeError, ValueError, zlib.error, GraphFileError) as error:
                 self._say(f"snapshot {each.id} cannot be used ({describe_error(error)})", error)
-        if view.newest:
-            raise StorageError("no snapshot of the shared store can be read")
         return None
 
     def _snapshots(self, view: View) -> bool:
