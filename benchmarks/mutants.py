@@ -49,7 +49,9 @@ TESTS: Final[dict[str, str]] = {
         f"tests/core/test_{name}.py" for name in ("memory_idempotence", "episodes", "verdicts")
     ),
     "core/ledger.py": "tests/core/test_ledger.py tests/core/test_verdicts.py",
-    "core/jobs.py": "tests/contract/test_jobs.py tests/core/test_reflection_worker.py",
+    "core/jobs.py": (
+        "tests/contract/test_jobs.py tests/core/test_reflection_queue.py tests/core/test_reflection_worker.py"
+    ),
     "core/forgetting.py": f"tests/core/test_forgetting.py tests/core/test_memory_users.py {ARGUMENTS}",
     "graph/tool_graph.py": "tests/unit/test_tool_graph.py tests/unit/test_graph_events.py",
     "graph/cases.py": "tests/unit/test_graph_cases.py",
@@ -58,7 +60,6 @@ TESTS: Final[dict[str, str]] = {
     "runs/messages.py": "tests/unit/test_trajectory.py tests/unit/test_tools.py",
     "runs/tools.py": "tests/unit/test_tools.py tests/unit/test_described.py",
     "stores/events.py": "tests/crash/test_event_log.py",
-    "stores/job_queue.py": "tests/core/test_reflection_queue.py",
     "stores/shared.py": "tests/crash/test_shared_log.py",
     "sit/suggest.py": f"tests/methods/sit/test_sit_suggest.py {ARGUMENTS}",
     "entries/recall.py": f"tests/methods/entries/test_recall_memory.py {ARGUMENTS}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from langgraph_toolmem.stores.job_queue import Job, JobQueue
+from langgraph_toolmem.core.jobs import Job, JobQueue
 
 
 def put(queue: JobQueue, key: str, payload: Mapping[str, Any] | None = None, kind: str = "k", **how: Any) -> bool:

@@ -17,14 +17,13 @@ from langgraph_toolmem.atoms.support import Support, storable
 from langgraph_toolmem.atoms.writer import AtomWriter, from_job, to_job, worded
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.core.jobs import NotYetError, by_namespace
+from langgraph_toolmem.core.jobs import Job, NotYetError, by_namespace
 from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.runs.run import Run
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
-    from langgraph_toolmem.stores.job_queue import Job
 
 logger = logging.getLogger("langgraph_toolmem.atoms")
 

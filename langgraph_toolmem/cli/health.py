@@ -215,7 +215,7 @@ def retry(folder: Path) -> int:
     """Have jobs that were given up tried again, by whatever process works with the memory; return how many."""
     import time
 
-    from langgraph_toolmem.stores.job_queue import JobQueue
+    from langgraph_toolmem.core.jobs import JobQueue
 
     with JobQueue(folder, now=time.time) as queue:
         return 0 if queue.empty else queue.revive()

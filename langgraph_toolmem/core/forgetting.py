@@ -13,11 +13,11 @@ from langgraph_toolmem.base.checks import is_number
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError
 from langgraph_toolmem.core.episodes import Episodes, contributor
 from langgraph_toolmem.core.evidence import Evidence
+from langgraph_toolmem.core.jobs import Job
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Record
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
-from langgraph_toolmem.stores.job_queue import Job
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core

@@ -14,6 +14,7 @@ from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.episodes import contributor
+from langgraph_toolmem.core.jobs import Job
 from langgraph_toolmem.core.method import EndedRun, JudgedRun, LearnedTurn
 from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.graph.events import Outcome, Record, Verdict, precedence
@@ -24,7 +25,6 @@ from langgraph_toolmem.runs.messages import entries_of
 from langgraph_toolmem.runs.run import Execution, Run, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import History, last_step
-from langgraph_toolmem.stores.job_queue import Job
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from langgraph_toolmem.base.text import digest, shortened
-from langgraph_toolmem.core.jobs import NotYetError, by_namespace
+from langgraph_toolmem.core.jobs import Job, NotYetError, by_namespace
 from langgraph_toolmem.core.ledger import NO_TRACK, ItemStats
 from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.core.rows import RowKind, Rows
@@ -31,7 +31,6 @@ from langgraph_toolmem.text.embedders import clean
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
     from langgraph_toolmem.runs.run import Run
-    from langgraph_toolmem.stores.job_queue import Job
 
 logger = logging.getLogger("langgraph_toolmem.entries")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.core.jobs import by_namespace
+from langgraph_toolmem.core.jobs import Job, by_namespace
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.events import GOOD, Count, Record
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from langgraph_toolmem.runs.tools import ToolSpec
     from langgraph_toolmem.sit.rows import Summaries, SummaryRows
     from langgraph_toolmem.sit.summary import NewSummary
-    from langgraph_toolmem.stores.job_queue import Job
 
 SETTLE: Final = "summaries"
 """Kind of jobs: summaries of a run are stored, or taken away."""

@@ -409,14 +409,12 @@ class EventStore:
                     draft.unlink(missing_ok=True)
             self._snapshot_upto, self._snapshot_bytes = upto, len(data)
 
-    def restart(
-        self, state: dict[str, Any] | None, own: Sequence[tuple[str | None, str]], meta: dict[str, Any]
-    ) -> None:
-        """Replace the graph, in the folder too; apply events to it, and the rows that are kept (`keep`).
+    def restart(self, state: dict[str, Any] | None, own: int, meta: dict[str, Any]) -> None:
+        """Replace the graph, in the folder too; delete the rows that are not kept (`keep`).
 
         Args:
             state: of a graph; None: an empty one.
-            own: keys and bodies of events.
+            own: number of this folder's events that are in it; those from it on are applied.
             meta: rows of the table, written in the same transaction.
 
         Raises:
@@ -430,14 +428,15 @@ class EventStore:
                 self._reset_graph()
                 if state is not None:
                     self.graph.load(state)
-                kept = rows.execute(f"SELECT key, body FROM events WHERE {self.keep} ORDER BY seq").fetchall()
-                for key, body in (*own, *kept, *((row.key, row.body) for row in self._unsaved)):
+                mine = "SELECT key, body FROM events WHERE origin = '' AND (number IS NULL OR number >= ?) ORDER BY seq"
+                found = rows.execute(mine, (own,)).fetchall()
+                for key, body in (*found, *((row.key, row.body) for row in self._unsaved)):
                     self._apply_row(key, body)
                 [(last,)] = rows.execute("SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)")
                 upto = max(last, self.upto) + 2  # a number is missing, so other processes read the new snapshot
+                rows.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", {**meta, "upto": upto}.items())
                 rows.execute(f"DELETE FROM events WHERE NOT ({self.keep})")
                 rows.execute("INSERT INTO events (seq, origin, user, run, body) VALUES (?, '-', '', '', '[]')", (upto,))
-                rows.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", {**meta, "upto": upto}.items())
                 if self.folder is not None:
                     data = snapshot.dumps({"upto": upto, "state": self.graph.to_state()})
                     draft = snapshot.write_draft(self.folder / SNAPSHOT, data, fsync=self._fsync != "never")

@@ -26,11 +26,11 @@ from langgraph_toolmem.base.errors import ConfigurationError, InputError, Storag
 from langgraph_toolmem.cli import app, health, terminal
 from langgraph_toolmem.cli.inputs import read_policy, read_tools_file
 from langgraph_toolmem.cli.tables import show_report
+from langgraph_toolmem.core.jobs import Job, JobQueue
 from langgraph_toolmem.core.method import Section, TextTable
 from langgraph_toolmem.report.report import Report, ToolReport
 from langgraph_toolmem.stores.database import NAME
 from langgraph_toolmem.stores.events import EventLog
-from langgraph_toolmem.stores.job_queue import Job, JobQueue
 
 APART = ("toolmem", "{user_id}")
 MODEL = ("--summaries", "openai:gpt-4.1-mini")

@@ -14,13 +14,13 @@ import pytest
 from queues import pending, put, take
 
 from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.core.jobs import JobQueue
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.navigator.decide.recording import DecisionLog
 from langgraph_toolmem.offline.coldstart.state import BootstrapState
 from langgraph_toolmem.stores.cold_start import forget_user
 from langgraph_toolmem.stores.database import NAME, Database, query_readonly
-from langgraph_toolmem.stores.job_queue import JobQueue
 
 ANN = str(user_digest("ann"))
 

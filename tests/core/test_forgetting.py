@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from langgraph_toolmem import Atoms, NamespaceError, StorageError, ToolMemory, default_methods
 from langgraph_toolmem.cli.app import app
-from langgraph_toolmem.stores.job_queue import JobQueue
+from langgraph_toolmem.core.jobs import JobQueue
 
 DAY = 86_400.0
 SECRETS = ("Xanthippe", "quetzalcoatl", "4929-1111")

@@ -16,8 +16,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from queues import given_up, pending, put, take
 
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.stores import job_queue
-from langgraph_toolmem.stores.job_queue import Job, JobQueue
+from langgraph_toolmem.core import jobs as job_queue
+from langgraph_toolmem.core.jobs import Job, JobQueue
 
 
 class Clock:
@@ -187,7 +187,7 @@ def test_what_is_forgotten_is_gone_from_the_disk(tmp_path: Path, clock: Clock) -
 WORKER = """
 import sys, time
 from pathlib import Path
-from langgraph_toolmem.stores.job_queue import Job, JobQueue
+from langgraph_toolmem.core.jobs import Job, JobQueue
 with JobQueue(Path(sys.argv[1]), now=time.time) as queue:
     for number in range(50):
         queue.put([Job(f"{sys.argv[3]}-{number}", "k", {"n": number}, line=str(number % 9))])

@@ -15,8 +15,8 @@ from desk import Desk, history, request
 from queues import pending, put, take
 
 from langgraph_toolmem import SIT, Inertia, ToolMemory
+from langgraph_toolmem.core.jobs import JobQueue
 from langgraph_toolmem.graph.cases import CaseIndex
-from langgraph_toolmem.stores.job_queue import JobQueue
 
 
 def interrupt_at(line: int, where: str, do: Callable[[], object]) -> bool:

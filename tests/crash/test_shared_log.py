@@ -72,6 +72,10 @@ class Worker(Evidence):
         self.refresh(at_once=True)
         return self.counter("turns"), self.counter("others")
 
+    def name(self) -> str:
+        assert self.store.database is not None
+        return str(self.store.database.ask("SELECT value FROM meta WHERE name = 'worker'")[0][0])
+
     def sent(self) -> bool:
         return self.log.wait_sent(5.0)
 
@@ -191,7 +195,7 @@ def test_items_of_others_and_strange_ones_are_left_alone(worker: Make) -> None:
     one = worker(store)
     one.learn(1, text="nul \x00, lone \ud800, dots a.b, 雪")
     assert one.sent()
-    store.put((*NAMESPACE, "log", one.log.me()), "000000000001", {"nothing": "readable"})
+    store.put((*NAMESPACE, "log", one.name()), "000000000001", {"nothing": "readable"})
     assert worker(store).turns() == (1, 0)
     assert store.get(("mine",), "key") is not None
 
@@ -268,7 +272,27 @@ def test_a_copied_folder_becomes_a_worker_of_its_own(worker: Make, tmp_path: Pat
     assert one.turns() == (2, 2)
     two.learn(3)
     assert two.turns() == one.turns() == (3, 3)
-    assert one.log.me() != two.log.me()
+    assert one.name() != two.name()
+
+
+def test_a_folder_that_was_restored_from_a_backup_overwrites_nothing(worker: Make, tmp_path: Path) -> None:
+    store = InMemoryStore()
+    one = worker(store, tmp_path)
+    one.learn(1)
+    assert one.sent()
+    one.close_store()
+    backup = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    one = worker(store, tmp_path)
+    for number in (2, 3, 4):
+        one.learn(number)
+    assert one.sent()
+    one.close_store()
+    for path, content in backup.items():
+        path.write_bytes(content)  # the same inode
+    alone = EventStore(tmp_path, lock=threads.rlock())
+    alone.append(None, [Count("turns")])
+    alone.close()
+    assert worker(store, tmp_path).turns() == worker(store).turns() == (5, 4)
 
 
 TWO = """
@@ -311,13 +335,13 @@ def test_a_forked_child_sends_and_fetches_by_itself(worker: Make, kept: bool, tm
     one = worker(store, tmp_path if kept else None)
     one.learn(1)
     assert one.turns() == (1, 1)
-    name = one.log.me()
+    name = one.name()
 
     def child() -> None:
         one.learn(2)
         assert one.sent()
         assert one.turns() == worker(store).turns() == (2, 2)
-        assert (one.log.me() == name) == kept, "without a folder it is another worker"
+        assert (one.name() == name) == kept, "without a folder it is another worker"
 
     process = multiprocessing.get_context("fork").Process(target=child)
     process.start()
@@ -342,7 +366,7 @@ def test_a_worker_that_lags_takes_the_snapshot_and_keeps_its_own(
     for number in range(100):
         one.learn(number)
         one.refresh(at_once=True)
-    log = [each for each in items(store, "log") if each.namespace[-1] == one.log.me()]
+    log = [each for each in items(store, "log") if each.namespace[-1] == one.name()]
     assert len(log) < 100, "logs are trimmed"
     assert len({each.namespace for each in items(store, "snapshot")}) == 2
     store.down = True
@@ -421,21 +445,121 @@ def test_what_was_sent_while_another_forgets_does_not_come_back(worker: Make) ->
     store = InMemoryStore()
     one, two, three = (worker(store) for _ in range(3))
     assert one.turns() == two.turns() == (0, 0)
-    gate, real = threading.Event(), one.log.forget_there
+    gate, real = threading.Event(), one.log.write_snapshot
 
-    def late(gone: Forgotten) -> None:
+    def late(*args: Any) -> bool:
         two.learn(2, ANN, SECRET)  # after `one` has looked, and before `two` reads the note
         assert two.sent()
         assert three.turns() == (1, 1)
-        real(gone)
         gate.set()
+        return real(*args)
 
-    one.log.forget_there = late  # type: ignore[method-assign]
+    one.log.write_snapshot = late  # type: ignore[assignment]
     one.forget(Forgotten(ANN))
     assert gate.is_set()
     assert settled(one, two, three)[1:] == ({}, [])
     assert settled(one, two, worker(store))[1:] == ({}, [])
     assert SECRET not in everything(store)
+
+
+class Gate:
+    """A store that holds one call of one worker."""
+
+    def __init__(self, store: BaseStore) -> None:
+        self.store, self.left = store, 1 << 30
+        self.held, self.go = threading.Event(), threading.Event()
+
+    def batch(self, ops: Any) -> list[Result]:
+        self.left -= 1
+        if self.left == 0:
+            self.held.set()
+            self.go.wait(20)
+        return self.store.batch(ops)
+
+
+@pytest.mark.parametrize("at", range(1, 13))
+def test_a_snapshot_writer_that_hangs_does_not_undo_what_another_forgets(
+    at: int, worker: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = InMemoryStore()
+    gate = Gate(store)
+    one, slow = worker(store), worker(gate)
+    one.learn(1, ANN, SECRET)
+    slow.learn(2, BEN)
+    assert one.sent()
+    assert slow.sent()
+    assert slow.turns() == one.turns() == (2, 2)
+    monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 1)
+    monkeypatch.setattr(shared_log, "CHARACTERS_EACH", 1e9)
+    gate.left = at
+    slow.learn(3, BEN)
+    threading.Thread(target=slow.refresh, kwargs={"at_once": True}).start()
+    hangs = gate.held.wait(0.5)
+    monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 1 << 30)
+    one.forget(Forgotten(ANN, frozenset(one.graph.belongings(ANN))))
+    gate.go.set()
+    assert hangs or at > 5
+    for _ in range(3):
+        slow.refresh(at_once=True)
+        one.refresh(at_once=True)
+    assert SECRET not in repr(settled(one, slow, worker(store)))
+    one.learn(4)
+    assert SECRET not in everything(store)
+    assert SECRET not in repr(settled(one, slow, worker(store)))
+
+
+def test_workers_that_forget_at_once_all_succeed(worker: Make) -> None:
+    store = InMemoryStore()
+    workers = [worker(store) for _ in range(3)]
+    users = ["a" * 16, "b" * 16, "c" * 16]
+    for number, (each, user) in enumerate(zip(workers, users, strict=True)):
+        each.learn(number, user, SECRET)
+        each.learn(number + 10, "d" * 16)
+        assert each.sent()
+    for each in workers:
+        assert each.turns() == (6, 6)
+    errors: list[Exception] = []
+
+    def forget(each: Worker, user: str) -> None:
+        try:
+            each.forget(Forgotten(user, frozenset(each.graph.belongings(user))))
+        except Exception as error:  # noqa: BLE001 - shown below
+            errors.append(error)
+
+    running = [threading.Thread(target=forget, args=each) for each in zip(workers, users, strict=True)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join(30)
+    assert not errors
+    assert len(settled(*workers, worker(store))[2]) == 3
+    assert SECRET not in everything(store)
+
+
+@pytest.mark.parametrize("at", range(1, 12))
+def test_a_worker_that_is_killed_while_it_forgets_can_do_so_again(at: int, worker: Make, tmp_path: Path) -> None:
+    store, clock = FlakyStore(), [1e9]
+    now = lambda: clock[0]  # noqa: E731 - one line
+    one, two = worker(store, tmp_path, now=now), worker(store, now=now)
+    for number, each in enumerate((one, two)):
+        each.learn(number, ANN, SECRET)
+        each.learn(number + 10)
+        assert each.sent()
+    assert one.turns() == two.turns() == (4, 4)
+    store.left = at
+    try:
+        one.forget(Forgotten(ANN))
+    except StorageError:
+        one.kill()
+        one = worker(store, tmp_path, now=now)
+        store.left = 1 << 30
+        clock[0] += 2 * shared_log.STRAY_SECONDS
+        one.forget(Forgotten(ANN))
+    store.left = 1 << 30
+    assert len(settled(one, two, worker(store, now=now))[2]) == 2
+    assert one.log.wait(lambda: not one.log.erase, 5.0)
+    one.close_store()
+    assert SECRET not in everything(store, tmp_path)
 
 
 def test_a_user_who_comes_back_is_learned_again(worker: Make, tmp_path: Path) -> None:

@@ -17,13 +17,13 @@ from test_recall_memory import PER_USER, Critic, asking, holding, mail, queries,
 from langgraph_toolmem import Entries, StorageError, ToolMemory
 from langgraph_toolmem.base.errors import NamespaceError
 from langgraph_toolmem.core import jobs
+from langgraph_toolmem.core.jobs import JobQueue
 from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
 from langgraph_toolmem.stores import database
-from langgraph_toolmem.stores.job_queue import JobQueue
 from langgraph_toolmem.testing import OpenAIStubServer
 from langgraph_toolmem.testing.server import make_chat_model
 

@@ -47,11 +47,11 @@ from langgraph_toolmem import (
 )
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core import jobs
+from langgraph_toolmem.core.jobs import Job
 from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.runs.trajectory import parse_run
-from langgraph_toolmem.stores.job_queue import Job
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
 from langgraph_toolmem.text.embedders import resolve_embedder
 
