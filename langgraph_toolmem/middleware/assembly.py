@@ -13,7 +13,7 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.prefetch.ahead import Prefetcher
+from langgraph_toolmem.inertia.prefetch.serve import Prefetcher
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
@@ -266,7 +266,7 @@ def _steps(
     for node in found:
         if node is not None and isinstance(node.step, Shortcut):
             node.step.guard_providers(fallbacks, rules, force=force)
-            node.step.run_ahead(prefetch, gates=gates_of(yours))
+            node.step.run_ahead(prefetch, interceptors=gates_of(yours))
     own = list(steps)
     for each in own:
         _check_step(each)

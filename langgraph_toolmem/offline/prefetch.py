@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.prefetch.choice import Guess, choose, least_probability
+from langgraph_toolmem.inertia.prefetch.qualify import Lookup, choose, least_probability
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.inertia.proposal import Decision
 from langgraph_toolmem.memory import ToolMemory
@@ -19,8 +19,8 @@ from langgraph_toolmem.runs.values import canon_args
 class Credit(NamedTuple):
     """What was run ahead of one turn, and what of it the model asked for."""
 
-    guesses: list[Guess]
-    served: list[Guess]
+    guesses: list[Lookup]
+    served: list[Lookup]
 
 
 @dataclass
@@ -76,7 +76,7 @@ class PrefetchTally:
         asked = [(step.tool, canon_args(step.args)) for step in turn.steps]
         self.reads += sum(reads(name) for name, _ in asked)
         changes = any(not reads(name) for name, _ in asked)
-        served: list[Guess] = []
+        served: list[Lookup] = []
         for guess in guesses:
             exact = (guess.tool, guess.text) in asked and (not changes or guess.tool in settings.stable)
             if exact and tool <= settings.timeout:

@@ -179,7 +179,7 @@ async def test_what_the_model_does_not_ask_for_is_thrown_away_unheard(memory: To
     assert (told(memory)["started"], told(memory)["wasted"]) == (1, 1)
 
 
-async def test_a_failed_model_call_keeps_what_is_under_way_for_the_retry(memory: ToolMemory) -> None:
+async def test_look_ups_of_a_failed_model_call_are_begun_again_with_its_retry(memory: ToolMemory) -> None:
     failures = [ConnectionError("gone")]
 
     def flaky(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
@@ -189,9 +189,11 @@ async def test_a_failed_model_call_keeps_what_is_under_way_for_the_retry(memory:
 
     retry = ModelRetryMiddleware(max_retries=2, initial_delay=0.0, jitter=False)
     agent = agent_of(memory, model=ScriptedChatModel(script=flaky), before=[retry])
-    await agent.run(1)
-    assert Counter(map(str, agent.desk.done)) == Counter(map(str, expected(NAMES[1])))
-    assert (told(memory)["started"], told(memory)["served"]) == (2, 2)
+    state = await agent.run(1)
+    assert plain(state["messages"]) == plain((await agent_of(None).run(1))["messages"])
+    find, *rest = expected(NAMES[1])
+    assert Counter(map(str, agent.desk.done)) == Counter(map(str, [find, find, *rest]))
+    assert told(memory)["served"] == 2
 
 
 # --- nobody gets another's data -------------------------------------------------------------------------------------
@@ -320,7 +322,7 @@ def test_nothing_runs_before_a_gate(memory: ToolMemory, gate: Any, caplog: pytes
         assert len(agent.desk.done) == 6
     else:
         assert agent.desk.done == []
-    lines = [line for line in caplog.messages if line.startswith("Run ahead")]
+    lines = [line for line in caplog.messages if line.startswith("Prefetched")]
     assert len(lines) == 1
     assert "no tool" in lines[0]
 
@@ -408,9 +410,9 @@ def test_the_developer_is_told_which_tools_qualify_and_why_others_do_not(
         agent = agent_of(memory, tools=offered)
         for number in range(2):
             agent.graph.invoke(asked(number), thread(f"t{number}"))
-    (line,) = [line for line in caplog.messages if line.startswith("Run ahead")]
-    may, _, others = line.partition(". Not run ahead: ")
-    assert may == "Run ahead while the model is asked: find_customer, free, latest_order"
+    (line,) = [line for line in caplog.messages if line.startswith("Prefetched")]
+    may, _, others = line.partition(". Not prefetched: ")
+    assert may == "Prefetched while the model is asked: find_customer, free, latest_order"
     for name in ("with_state", "with_id", "with_runtime", "steers", "costly", "add_note"):
         assert name in others
 
@@ -560,8 +562,9 @@ async def test_a_look_up_that_hangs_ahead_is_given_up(memory: ToolMemory) -> Non
 def test_a_graph_that_could_serve_nothing_runs_ahead_no_more(
     memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("langgraph_toolmem.inertia.prefetch.ahead.PATIENCE", 2)
-    graph = graph_of(memory, Desk().tools, ScriptedChatModel(script=lambda *_: AIMessage("No.")), watched=False)
+    monkeypatch.setattr("langgraph_toolmem.inertia.prefetch.serve.PATIENCE", 2)
+    desk = Desk()
+    graph = graph_of(memory, desk.tools, ScriptedChatModel(script=lambda *_: AIMessage("No.")), watched=False)
     for number in range(4):
         graph.invoke(asked(number), of_user(number))
-    assert told(memory)["started"] == 2
+    assert [name for name, _ in desk.done] == ["find_customer"] * 2

@@ -15,7 +15,7 @@ from langgraph_toolmem.cli.app import app
 from langgraph_toolmem.graph.events import ToolCount
 from langgraph_toolmem.graph.state import WORDS
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia.prefetch.choice import choose, least_probability
+from langgraph_toolmem.inertia.prefetch.qualify import choose, least_probability
 from langgraph_toolmem.inertia.prefetch.record import REVIEWED, SERVED, UNCLAIMED, held_back
 from langgraph_toolmem.inertia.proposal import Foreseen
 from langgraph_toolmem.offline.prefetch import PrefetchTally
