@@ -8,7 +8,7 @@ import logging
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 import pytest
@@ -39,7 +39,7 @@ from places import ROOT
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
-from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model, wire
 
 LIKELY = Prefetch(min_probability=0.5)
 """Throws nothing away on the desk."""
@@ -568,3 +568,134 @@ def test_a_graph_that_could_serve_nothing_runs_ahead_no_more(
     for number in range(4):
         graph.invoke(asked(number), of_user(number))
     assert [name for name, _ in desk.done] == ["find_customer"] * 2
+
+
+# --- streamed answers -----------------------------------------------------------------------------------------------
+
+
+class Waiting(ScriptedChatModel):
+    """Streams, and does not end an answer with tool calls before `begun` is set, or too long has passed."""
+
+    begun: Any
+    waited: list[bool] = []
+
+    def _stream(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        called = False
+        for chunk in super()._stream(*args, **kwargs):
+            if chunk.message.chunk_position == "last" and called:
+                self.waited.append(self.begun.wait(5))
+            called = called or bool(chunk.message.tool_call_chunks)
+            yield chunk
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        called = False
+        async for chunk in super()._astream(*args, **kwargs):
+            if chunk.message.chunk_position == "last" and called:
+                self.waited.append(await asyncio.to_thread(self.begun.wait, 5))
+            called = called or bool(chunk.message.tool_call_chunks)
+            yield chunk
+
+
+UNLIKELY = Prefetch(min_probability=1.0)
+"""Prefetches nothing that is predicted."""
+
+
+async def streamed(agent: Agent, number: int, way: str) -> dict[str, Any]:
+    payload, config = asked(number), thread(f"s{number}")
+    if way == "sync":
+        parts = [part for _, part in agent.graph.stream(payload, config, stream_mode=["messages", "values"])]
+    else:
+        parts = [part async for _, part in agent.graph.astream(payload, config, stream_mode=["messages", "values"])]
+    return next(part for part in reversed(parts) if isinstance(part, dict))
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_streamed_look_up_begins_before_the_answer_ends_and_is_made_once(memory: ToolMemory, way: str) -> None:
+    begun = threading.Event()
+    desk = Faulty(lambda *_: begun.set())
+    agent = agent_of(memory, desk, UNLIKELY, model=Waiting(begun=begun, script=parallel(expected("Ann")[0]).script))
+    state = await streamed(agent, 0, way)
+    assert agent.model.waited == [True]
+    assert desk.done == expected("Ann")[:1]
+    without = await streamed(agent_of(None, model=parallel(expected("Ann")[0])), 0, way)
+    assert plain(state["messages"]) == plain(without["messages"])
+    assert (told(memory)["started"], told(memory)["served"]) == (1, 1)
+
+
+async def test_a_streamed_look_up_of_an_async_tool_runs_in_the_loop(memory: ToolMemory) -> None:
+    begun = threading.Event()
+
+    @reading()
+    async def find_customer(name: str) -> str:
+        """Find a customer by name."""
+        begun.set()
+        return name
+
+    model = Waiting(begun=begun, script=parallel(expected("Ann")[0]).script)
+    agent = agent_of(memory, None, UNLIKELY, model=model, tools=[find_customer])
+    assert (await streamed(agent, 0, "async"))["messages"][2].content == "Ann"
+    assert (agent.model.waited, told(memory)["served"]) == ([True], 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_nothing_streamed_begins_from_a_changing_call_on(memory: ToolMemory, way: str) -> None:
+    find, order, note = expected(NAMES[1])
+    begun = threading.Event()
+    begun.set()
+    desk = Desk()
+    agent = agent_of(memory, desk, UNLIKELY, model=Waiting(begun=begun, script=parallel(note, find, order).script))
+    await streamed(agent, 1, way)
+    assert Counter(map(str, desk.done)) == Counter(map(str, (note, find, order)))
+    assert told(memory) == {}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_an_equal_call_since_the_user_spoke_is_not_begun_by_the_stream(memory: ToolMemory, way: str) -> None:
+    find, *_ = expected(NAMES[1])
+
+    def twice(messages: list[BaseMessage], _: Any) -> AIMessage:
+        turns = sum(isinstance(m, AIMessage) for m in messages)
+        made = {"name": find[0], "args": find[1], "id": f"call_{turns}", "type": "tool_call"}
+        return AIMessage("Done.") if turns == 2 else AIMessage("", tool_calls=[made])  # type: ignore[list-item]
+
+    begun = threading.Event()
+    begun.set()
+    agent = agent_of(memory, None, UNLIKELY, model=Waiting(begun=begun, script=twice))
+    await streamed(agent, 1, way)
+    assert agent.desk.done == [find, find]
+    assert (told(memory)["started"], told(memory)["served"]) == (1, 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_real_chat_model_that_streams(memory: ToolMemory, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server sends the end of an answer once both look-ups have begun."""
+    calls = expected("Ann")[:1] + expected("Ben")[:1]
+    begun, waited = threading.Event(), []
+    whole = wire.stream
+
+    def slow(*args: Any, **kwargs: Any) -> Iterator[dict[str, Any]]:
+        for event in whole(*args, **kwargs):
+            if event["choices"] and event["choices"][0]["finish_reason"] == "tool_calls":
+                waited.append(begun.wait(5))
+            yield event
+
+    def reply(request: dict[str, Any]) -> AIMessage:
+        if request["messages"][-1]["role"] == "tool":
+            return AIMessage("Done.")
+        made = [{"name": n, "args": a, "id": f"call_{i}", "type": "tool_call"} for i, (n, a) in enumerate(calls)]
+        return AIMessage("", tool_calls=made)  # type: ignore[arg-type]
+
+    def both(*_: Any) -> None:
+        if len(desk.done) == 2:
+            begun.set()
+
+    desk = Faulty(both)
+    monkeypatch.setattr(wire, "stream", slow)
+    with OpenAIStubServer(reply=reply) as server:
+        agent = agent_of(memory, desk, UNLIKELY, model=make_chat_model(server, streaming=True))
+        state = await agent.run(0, way)
+        await agent.model.root_async_client.close()
+    assert waited == [True]
+    assert sorted(map(str, desk.done)) == sorted(map(str, calls))
+    assert state["messages"][-1].text == "Done."
+    assert (told(memory)["started"], told(memory)["served"]) == (2, 2)
