@@ -14,7 +14,7 @@ from langgraph_toolmem.core.holdout import HELD_OUT
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch.qualify import Interceptors
-from langgraph_toolmem.inertia.prefetch.serve import Foresight, Prefetcher
+from langgraph_toolmem.inertia.prefetch.serve import Prefetcher
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
@@ -122,7 +122,7 @@ class Shortcut(Step[Inertia]):
     def say(self, call: Call, found: Decided) -> Said:
         """The call in the model's place, or nothing."""
         decision, policy = found
-        call.foresight = None if call.held_out else Foresight(decision.foreseen, policy)
+        call.foresight = None if call.held_out else found
         note_decision(self.role, decision)
         answer = None
         if decision.acts and decision.proposal is not None:

@@ -78,7 +78,7 @@ class PrefetchTally:
         changes = any(not reads(name) for name, _ in asked)
         served: list[Lookup] = []
         for guess in guesses:
-            exact = (guess.tool, guess.text) in asked and (not changes or guess.tool in settings.stable)
+            exact = (guess.tool, guess.text) in asked and not changes
             if exact and tool <= settings.timeout:
                 asked.remove((guess.tool, guess.text))
                 served.append(guess)

@@ -169,6 +169,10 @@ class Lookup(NamedTuple):
     text: str
     probability: float = 1.0
 
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.tool, self.text
+
 
 def least_probability(settings: Prefetch, served: float, wasted: float) -> float:
     """Return the probability from which a predicted call is prefetched.
@@ -200,10 +204,10 @@ def choose(
     for each in predicted:
         if each.probability < least:
             break
-        if each.tool == WORDS or each.changes or not each.familiar or (each.stale and each.tool not in settings.stable):
+        if each.tool == WORDS or each.changes or not each.familiar or each.stale:
             continue
         for args in each.calls:
-            text = canon_args(args)
-            if (each.tool, text) not in found and len(found) < settings.at_most and may(each.tool, args):
-                found[each.tool, text] = Lookup(each.tool, args, text, each.probability)
-    return list(found.values())
+            lookup = Lookup(each.tool, args, canon_args(args), each.probability)
+            if may(each.tool, args):
+                found.setdefault(lookup.key, lookup)
+    return list(found.values())[: settings.at_most]

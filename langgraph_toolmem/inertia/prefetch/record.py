@@ -11,8 +11,6 @@ from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.runs.run import Turn
 
 SERVED: Final = "ahead_served"
-IN_TIME: Final = "ahead_in_time"
-"""Served, and over when the model asked."""
 WASTED: Final = "ahead_wasted"
 SECONDS: Final = "ahead_seconds"
 """Saved: by how much the call would have been over later."""
@@ -23,7 +21,7 @@ REVIEWED: Final = "reviewed"
 RARE: Final = 20
 """A tool is prefetched while so many of its calls were served for each unclaimed one."""
 
-_FIGURES: Final = {"served": SERVED, "in_time": IN_TIME, "wasted": WASTED, "seconds_saved": SECONDS}
+_FIGURES: Final = {"served": SERVED, "wasted": WASTED, "seconds_saved": SECONDS}
 
 
 def held_back(graph: ToolGraph, tool: str, *, named: bool = False) -> bool:
@@ -69,8 +67,7 @@ def in_words(found: Mapping[str, Any]) -> tuple[str, ...]:
         return ()
     return (
         f"Look-ups prefetched while the model was asked: {of['started']:,}; {of['served']:,} of them were what it "
-        f"asked for ({of['in_time']:,} were over by then), {of['wasted']:,} were thrown away; "
-        f"{of['seconds_saved']:,.1f} seconds of waiting saved.",
+        f"asked for, {of['wasted']:,} were thrown away; {of['seconds_saved']:,.1f} seconds of waiting saved.",
     )
 
 
@@ -78,8 +75,8 @@ def tables(found: Mapping[str, Any]) -> tuple[TextTable, ...]:
     """Return the figures by tool."""
     if (of := found.get("prefetch")) is None:
         return ()
-    columns = ("tool", "prefetched", "served", "in time", "thrown away", "seconds saved")
-    counted = ("started", "served", "in_time", "wasted")
+    columns = ("tool", "prefetched", "served", "thrown away", "seconds saved")
+    counted = ("started", "served", "wasted")
     rows = (
         (tool, *(f"{row[name]:,}" for name in counted), f"{row['seconds_saved']:,.1f}")
         for tool, row in of["by_tool"].items()

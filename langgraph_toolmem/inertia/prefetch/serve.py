@@ -32,9 +32,8 @@ from langgraph_toolmem.inertia.prefetch.qualify import (
     least_probability,
     qualified,
 )
-from langgraph_toolmem.inertia.prefetch.record import IN_TIME, REVIEWED, SECONDS, SERVED, UNCLAIMED, WASTED, held_back
+from langgraph_toolmem.inertia.prefetch.record import REVIEWED, SECONDS, SERVED, UNCLAIMED, WASTED, held_back
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch
-from langgraph_toolmem.inertia.proposal import Foreseen
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.turn.ask import Asking, Wait, loop_of_run
@@ -61,13 +60,6 @@ Owner = tuple[str | None, str | None]
 """Thread and user of a run."""
 
 
-class Foresight(NamedTuple):
-    """The candidates of the shortcut's decision, and the policy that they were weighed under."""
-
-    foreseen: Sequence[Foreseen]
-    policy: InertiaPolicy
-
-
 class Place(NamedTuple):
     """Where the answer of the model will stand in a plain graph: thread, user, and id of the message before it."""
 
@@ -83,8 +75,7 @@ class PrefetchBatch:
     Attributes:
         owner: thread and user of the run; nobody else is served.
         changes: return True if a tool may change something.
-        stable: tools whose answer does not change within a run.
-        tasks: not yet served or thrown away.
+        tasks: not yet served or thrown away, by tool and arguments.
         matched: the model has answered, and asks for the tasks that are left.
         answer: that answer, in an agent.
         listener: begins the calls of a streamed answer, in an agent.
@@ -92,37 +83,18 @@ class PrefetchBatch:
 
     owner: Owner
     changes: Callable[[str], bool]
-    stable: frozenset[str]
-    tasks: list[PrefetchTask] = field(default_factory=list)
+    tasks: dict[tuple[str, str], PrefetchTask] = field(default_factory=dict)
     matched: bool = False
     answer: weakref.ref[AIMessage] | None = None
     listener: AnswerListener | None = None
 
-    def has(self, lookup: Lookup) -> bool:
-        """Return True if a call is prefetched already."""
-        return any((task.lookup.tool, task.lookup.text) == (lookup.tool, lookup.text) for task in self.tasks)
-
     def match(self, answer: AIMessage) -> list[PrefetchTask]:
-        """Keep the calls that the model asks for, each once; return the others."""
-        asked = [(call["name"], canon_args(call["args"])) for call in answer.tool_calls]
-        changes = any(self.changes(name) for name, _ in asked)
-        kept: list[PrefetchTask] = []
-        for task in self.tasks:
-            tool, text = task.lookup.tool, task.lookup.text
-            if (tool, text) in asked and (not changes or tool in self.stable):
-                asked.remove((tool, text))
-                kept.append(task)
-        wasted = [task for task in self.tasks if task not in kept]
-        self.tasks, self.matched = kept, True
-        return wasted
-
-    def take(self, tool: str, text: str) -> PrefetchTask | None:
-        """Return the task of a call; each is given out once."""
-        for task in self.tasks:
-            if (task.lookup.tool, task.lookup.text) == (tool, text):
-                self.tasks.remove(task)
-                return task
-        return None
+        """Keep the calls that the model asks for, none if it also asks for a change; return the others."""
+        asked = {(call["name"], canon_args(call["args"])) for call in answer.tool_calls}
+        if any(self.changes(name) for name, _ in asked):
+            asked.clear()
+        self.matched = True
+        return [self.tasks.pop(key) for key in list(self.tasks) if key not in asked]
 
 
 class Registry:
@@ -173,7 +145,7 @@ class Registry:
             over = [
                 key
                 for key, batch in self._batches.items()
-                if all(task.deadline < now for task in batch.tasks)
+                if all(task.deadline < now for task in batch.tasks.values())
                 or (batch.owner == owner if batch.answer is None else batch.answer() is None)
             ]
             return [self._batches.pop(key) for key in over]
@@ -256,14 +228,13 @@ class ResultServer:
             task, asked = self._task_of(request), monotonic()
             if task is None:
                 return request
-            in_time = task.future.done()
-            if not in_time:
+            if not task.future.done():
                 yield Wait(task.future, task.deadline - asked)
             if (ran := task.ready) is None:
                 self._waste([task])
                 return request
             saved = max(min(ran.seconds, asked - task.started), 0.0)
-            self._count(task.lookup, {SERVED: 1, IN_TIME: int(in_time), SECONDS: saved})
+            self._count(task.lookup, {SERVED: 1, SECONDS: saved})
             runtime: Any = request.runtime
             emit(runtime, {"node": "prefetch", "served": task.lookup.tool, "seconds_saved": round(saved, 3)})
             return request.override(tool=standing_in(task.tool, ran))
@@ -293,7 +264,7 @@ class ResultServer:
             return None
         with self.registry.lock:
             wasted = [] if batch.matched else batch.match(messages[at])
-            task = batch.take(call["name"], canon_args(call["args"]))
+            task = batch.tasks.pop((call["name"], canon_args(call["args"])), None)
         if task is not None and not _is_same(task.tool, request.tool):
             wasted, task = [*wasted, task], None
         self._waste(wasted)
@@ -349,11 +320,10 @@ class Prefetcher(ResultServer):
     def _begin(self, call: Call) -> PrefetchBatch | None:
         owner: Owner = (call.thread_id, call.user_id)
         for over in self.registry.pop_over(owner):
-            self._waste(over.tasks, unclaimed=over.matched)
-        foresight: Foresight | None = call.foresight
-        if foresight is None:
+            self._waste(over.tasks.values(), unclaimed=over.matched)
+        if call.foresight is None:
             return None
-        predicted, policy = foresight
+        decision, policy = call.foresight
         loop, config = loop_of_run(), config_of()
         if loop is not None and config is None:
             self._report_once(NO_CONFIG)
@@ -379,17 +349,16 @@ class Prefetcher(ResultServer):
         def changes(tool: str) -> bool:
             return tool not in specs or may_write(tool, specs, policy)
 
-        batch = PrefetchBatch(owner, changes, settings.stable)
+        batch = PrefetchBatch(owner, changes)
         start = partial(self._start, batch, tools, Host(config, call.runtime, loop, contextvars.copy_context()))
 
         def streamed(tool: str, args: dict[str, Any]) -> None:
             lookup = Lookup(tool, args, canon_args(args))
-            stale = tool not in settings.stable and _was_made(call.messages, lookup)
-            if not stale and not batch.has(lookup) and may(tool, args):
+            if lookup.key not in batch.tasks and may(tool, args) and not _was_made(call.messages, lookup):
                 start([lookup])
 
         if call.tool_choice in _FREE_CHOICE:
-            start(choose(predicted, settings, least, may))
+            start(choose(decision.foreseen, settings, least, may))
         batch.listener = AnswerListener(changes, streamed, self.errors)
         return batch
 
@@ -401,7 +370,7 @@ class Prefetcher(ResultServer):
             task = PrefetchTask(lookup, tools[lookup.tool], self._settings.timeout)
             if not self._executor.begin(task, host):
                 break
-            batch.tasks.append(task)
+            batch.tasks[lookup.key] = task
             probability = round(lookup.probability, 4)
             started.append({"tool": lookup.tool, "args": dict(lookup.args), "probability": probability})
         if started:
@@ -441,7 +410,7 @@ class Prefetcher(ResultServer):
 
     def dropped(self, batch: PrefetchBatch) -> None:
         """Stop the tasks of a model call that failed or was cancelled. Locks and counts nothing: safe anywhere."""
-        for task in batch.tasks:
+        for task in batch.tasks.values():
             task.future.cancel()
 
     def begin_unseen(self, call: Call) -> None:
@@ -475,7 +444,7 @@ def _was_made(messages: Sequence[Any], lookup: Lookup) -> bool:
         if isinstance(message, HumanMessage):
             return False
         for call in getattr(message, "tool_calls", ()):
-            if call["name"] == lookup.tool and canon_args(call["args"]) == lookup.text:
+            if (call["name"], canon_args(call["args"])) == lookup.key:
                 return True
     return False
 

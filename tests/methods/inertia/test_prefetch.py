@@ -50,7 +50,6 @@ def test_the_likeliest_look_ups_are_chosen_each_once():
     assert chosen(Prefetch()) == [ann, one, two]
     assert chosen(Prefetch(at_most=2)) == [ann, one]
     assert chosen(Prefetch(), least=0.3) == [ann]
-    assert chosen(Prefetch(stable={"poll"})) == [ann, ("poll", "{}"), one, two]
 
 
 def test_the_more_is_thrown_away_the_likelier_a_call_must_be():
