@@ -58,14 +58,7 @@ class Ran(NamedTuple):
 
 
 class Host(NamedTuple):
-    """The run that calls are prefetched for.
-
-    Attributes:
-        config: of the current node.
-        runtime: of that node.
-        loop: of an async run; None if the run is sync.
-        context: variables of that node.
-    """
+    """The node of the run that calls are prefetched for, and its event loop if the run is async."""
 
     config: Any
     runtime: Any
@@ -74,13 +67,7 @@ class Host(NamedTuple):
 
 
 class PrefetchTask:
-    """One call that runs before the model has asked for it.
-
-    Args:
-        lookup: the call.
-        tool: the very tool that the host executes.
-        timeout: seconds after which the call is given up.
-    """
+    """One call that runs before the model has asked for it, with the very tool that the host executes."""
 
     def __init__(self, lookup: Lookup, tool: BaseTool, timeout: float) -> None:
         self.lookup, self.tool = lookup, tool

@@ -67,15 +67,7 @@ def qualified(
     settings: Prefetch,
     interceptors: Interceptors,
 ) -> Qualified:
-    """Sort the tools, as the host executes them, into those that may be prefetched and the others.
-
-    Args:
-        tools: by name.
-        specs: of the tools, all marks included.
-        policy: says which tools read.
-        settings: which tools are wanted.
-        interceptors: of the host.
-    """
+    """Sort the tools, as the host executes them, into those that may be prefetched and the others."""
     why = {
         name: _why_not(tool, specs[name], policy, settings, interceptors) if name in specs else "is not described"
         for name, tool in tools.items()
@@ -192,14 +184,7 @@ def choose(
     least: float,
     may: Callable[[str, Mapping[str, Any]], bool],
 ) -> list[Lookup]:
-    """Return the likeliest of the calls that may be prefetched.
-
-    Args:
-        predicted: what the model may do next, likeliest first.
-        settings: how many.
-        least: see `least_probability`.
-        may: True if a tool may be prefetched with these arguments.
-    """
+    """Return the likeliest of the predicted calls, likeliest first, that may be prefetched."""
     found: dict[tuple[str, str], Lookup] = {}
     for each in predicted:
         if each.probability < least:

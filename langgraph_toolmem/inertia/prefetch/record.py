@@ -25,13 +25,7 @@ _FIGURES: Final = {"served": SERVED, "wasted": WASTED, "seconds_saved": SECONDS}
 
 
 def held_back(graph: ToolGraph, tool: str, *, named: bool = False) -> bool:
-    """Return True if calls of a tool are held back between the model and their execution.
-
-    Args:
-        graph: the record.
-        tool: its name.
-        named: the developer says that it may be prefetched.
-    """
+    """Return True if something holds back calls of a tool; `named`: the developer says that it may be prefetched."""
     record = graph.by_tool.get(tool, {})
     if record.get(REVIEWED, 0.0):
         return True

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -58,14 +58,8 @@ NO_PLACE: Final = (
 
 Owner = tuple[str | None, str | None]
 """Thread and user of a run."""
-
-
-class Place(NamedTuple):
-    """Where the answer of the model will stand in a plain graph: thread, user, and id of the message before it."""
-
-    thread: str
-    user: str
-    message: str
+Place = tuple[Owner, str]
+"""Where the answer of the model will stand in a plain graph: its owner, and id of the message before it."""
 
 
 @dataclass(eq=False)
@@ -107,7 +101,7 @@ class Registry:
         lock: guards batches.
         reported: lines that were logged once.
         watched: True once a tool call came by that could have been served.
-        placed: number of batches of plain graphs so far.
+        unseen: number of model calls of plain graphs with prefetching so far.
     """
 
     def __init__(self) -> None:
@@ -115,21 +109,19 @@ class Registry:
         self._batches: dict[int | Place, PrefetchBatch] = {}
         self._executors: dict[int, Executor] = {}
         self.reported: set[str] = set()
-        self.watched, self.placed = False, 0
+        self.watched, self.unseen = False, 0
 
     def executor(self, most: int) -> Executor:
         """Return the executor with so many workers: agents share it, an app may make one for each request."""
         return self._executors.setdefault(most, Executor(most))
 
-    def keep(self, at: AIMessage | Place, batch: PrefetchBatch) -> None:
+    def keep(self, batch: PrefetchBatch, at: AIMessage | Place) -> None:
         """Keep a batch for the calls of an answer."""
+        batch.listener = None
+        if isinstance(at, AIMessage):
+            batch.answer = weakref.ref(at)
         with self.lock:
-            if isinstance(at, Place):
-                self.placed += 1
-                self._batches[at] = batch
-            else:
-                batch.answer = weakref.ref(at)
-                self._batches[id(at)] = batch
+            self._batches[id(at) if isinstance(at, AIMessage) else at] = batch
 
     def find(self, answer: AIMessage, at: Place | None) -> PrefetchBatch | None:
         """Return the batch of this very answer, or of its place."""
@@ -156,7 +148,7 @@ class AnswerListener(BaseCallbackHandler):
 
     Args:
         changes: return True if a tool may change something: nothing is reported from such a call on.
-        begin: takes name and arguments; called in the thread, or the event loop, of the model.
+        begin: takes name and arguments, in the thread or event loop of the model.
         errors: where failures are logged.
     """
 
@@ -210,14 +202,7 @@ class _StreamedCall:
 
 
 class ResultServer:
-    """Serves a prefetched result in place of a tool's own code, and counts it.
-
-    Args:
-        core: of the memory.
-        registry: of the memory's batches.
-        errors: where failures are logged.
-        messages_key: key of the messages in the host's state.
-    """
+    """Serves a prefetched result in place of a tool's own code, and counts it."""
 
     def __init__(self, core: Core, registry: Registry, errors: ErrorLog, *, messages_key: str = "messages") -> None:
         self.core, self.registry, self.errors, self.messages_key = core, registry, errors, messages_key
@@ -259,7 +244,7 @@ class ResultServer:
         runtime: Any = request.runtime
         config = getattr(runtime, "config", None)
         owner = (thread_id_of(config), user_id_of(config, runtime))
-        batch = self.registry.find(messages[at], place_of(owner, messages[at - 1]) if at else None)
+        batch = self.registry.find(messages[at], _place_of(owner, messages[at - 1]) if at else None)
         if batch is None or batch.owner != owner:
             return None
         with self.registry.lock:
@@ -285,15 +270,7 @@ class ResultServer:
 
 
 class Prefetcher(ResultServer):
-    """Prefetches look-ups around model calls.
-
-    Args:
-        core: of the memory.
-        registry: of the memory: where a tool call finds its result.
-        settings: which, and how many.
-        interceptors: of the host.
-        messages_key: key of the messages in the host's state.
-    """
+    """Prefetches look-ups around model calls."""
 
     def __init__(
         self,
@@ -371,8 +348,8 @@ class Prefetcher(ResultServer):
             if not self._executor.begin(task, host):
                 break
             batch.tasks[lookup.key] = task
-            probability = round(lookup.probability, 4)
-            started.append({"tool": lookup.tool, "args": dict(lookup.args), "probability": probability})
+            sure = round(lookup.probability, 4)
+            started.append({"tool": lookup.tool, "args": dict(lookup.args), "probability": sure})
         if started:
             emit(host.runtime, {"node": "prefetch", "started": started})
 
@@ -398,12 +375,11 @@ class Prefetcher(ResultServer):
         """Throw away what the answer does not ask for; the rest is kept for this run's own copy of the answer."""
         messages = list(answer)
         try:
-            batch.listener = None
             at = _last_answer(messages)
             self._waste(batch.match(AIMessage("") if at is None else messages[at]))
             if batch.tasks and at is not None:
                 messages[at] = messages[at].model_copy()  # a cache gives the same object to everybody
-                self.registry.keep(messages[at], batch)
+                self.registry.keep(batch, messages[at])
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             self.errors.failed(error)
         return messages
@@ -417,21 +393,20 @@ class Prefetcher(ResultServer):
         """Begin the likeliest look-ups of a plain graph, where the answer is seen when its calls are executed."""
         if call.foresight is None:
             return
-        place = place_of((call.thread_id, call.user_id), call.messages[-1] if call.messages else None)
+        place = _place_of((call.thread_id, call.user_id), call.messages[-1] if call.messages else None)
         if place is None:
             self._report_once(NO_PLACE)
-        elif not self.registry.watched and self.registry.placed >= PATIENCE:
+        elif not self.registry.watched and self.registry.unseen >= PATIENCE:
             self._report_once(UNWATCHED)
         elif (batch := self.begin(call)) is not None and batch.tasks:
-            batch.listener = None
-            self.registry.keep(place, batch)
+            self.registry.unseen += 1
+            self.registry.keep(batch, place)
 
 
-def place_of(owner: Owner, before: Any) -> Place | None:
+def _place_of(owner: Owner, before: Any) -> Place | None:
     """Return where an answer will stand; None if that is not known for sure."""
-    thread, user = owner
     message = getattr(before, "id", None)
-    return Place(thread, user, message) if thread and user and message else None
+    return (owner, message) if all(owner) and message else None
 
 
 def _last_answer(messages: Sequence[Any]) -> int | None:
