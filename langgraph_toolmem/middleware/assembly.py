@@ -45,15 +45,12 @@ class LoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
 
     @property
     def name(self) -> str:
-        """Of the middleware, in traces and Studio."""
         return self._name
 
     def after_model(self, state: Any, runtime: Any) -> Any:
-        """Return notes for the calls that repeat. Raises LoopError after three of them."""
         return self._guard.invoke(state, config_of())
 
     async def aafter_model(self, state: Any, runtime: Any) -> Any:
-        """Return notes for the calls that repeat. Raises LoopError after three of them."""
         return await self._guard.ainvoke(state, config_of())
 
 
