@@ -115,9 +115,9 @@ def tool_memory_middleware(
             policy.
         shadow: predict and keep the record, but make no calls.
         trust_context: settings in the run's context may loosen the policy as well (`InertiaSettings`).
-        prefetch: run likely look-ups while the model is asked, and have their results ready if it asks for exactly
-            them; `Prefetch` says which tools. Where something of yours inside wraps tool calls, or may take calls back
-            after the model, only tools named there are run ahead. What stands in front of the list, and
+        prefetch: begin look-ups that are likely, or complete in a streamed answer, before the model has answered,
+            and serve their results if it asks for exactly them; `Prefetch` says which tools. Where something of yours inside wraps tool calls, or may take calls back
+            after the model, only tools named there are prefetched. What stands in front of the list, and
             ``interrupt_before``, cannot be seen: name the tools that may be run before it. A look-up that fails ahead
             is made again by the model's call; that is the one execution more.
         recall: show the model past runs with similar requests (`MemoryRecall`); a policy says how many.
@@ -289,7 +289,7 @@ def _shortcut(memory: ToolMemory, shortcut: Any, may_write: Any, shadow: Any, tr
 
 
 def _silent(memory: ToolMemory, shortcut: Any, prefetch: Any) -> Any:
-    """What is run ahead needs the shortcut's decisions, though no call be made."""
+    """Prefetching needs the shortcut's decisions, also where it makes no calls."""
     if shortcut is not False or prefetch is False:
         return shortcut
     return method_of(memory, Inertia, "prefetch").policy.with_(shadow=True)
