@@ -116,10 +116,10 @@ def tool_memory_middleware(
         shadow: predict and keep the record, but make no calls.
         trust_context: settings in the run's context may loosen the policy as well (`InertiaSettings`).
         prefetch: begin look-ups that are likely, or complete in a streamed answer, before the model has answered,
-            and serve their results if it asks for exactly them; `Prefetch` says which tools. Where something of yours inside wraps tool calls, or may take calls back
-            after the model, only tools named there are prefetched. What stands in front of the list, and
-            ``interrupt_before``, cannot be seen: name the tools that may be run before it. A look-up that fails ahead
-            is made again by the model's call; that is the one execution more.
+            and serve their results if it asks for exactly them; `Prefetch` says which tools. Where something of yours
+            inside wraps tool calls, or may take calls back after the model, only tools named there are prefetched. What
+            stands in front of the list, and ``interrupt_before``, cannot be seen: name the tools that may be run before
+            it. A look-up that fails early is made again by the model's call: one more execution.
         recall: show the model past runs with similar requests (`MemoryRecall`); a policy says how many.
         suggest: tell the model which tools came next in similar situations, and give it the summary tool
             (`SITSummary`); a policy says how.
