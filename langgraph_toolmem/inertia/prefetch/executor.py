@@ -112,10 +112,10 @@ class PrefetchTask:
 
 
 class Executor:
-    """Runs tasks at the same time, at most so many; a task that finds no room is not begun."""
+    """Runs the tasks of a memory, a thread or an asyncio task for each; nothing queues."""
 
-    def __init__(self, most: int) -> None:
-        self._most, self._lock = most, threads.lock()
+    def __init__(self) -> None:
+        self._lock = threads.lock()
         self._live: set[PrefetchTask] = set()
         threads.at_fork(self)
 
@@ -123,10 +123,10 @@ class Executor:
         """Forget the parent's tasks: a fork has none of its threads."""
         self._live.clear()
 
-    def begin(self, task: PrefetchTask, host: Host) -> bool:
-        """Begin a task if there is room."""
+    def begin(self, task: PrefetchTask, host: Host, most: int) -> bool:
+        """Begin a task if fewer than so many run."""
         with self._lock:
-            if len(self._live) >= self._most:
+            if len(self._live) >= most:
                 return False
             self._live.add(task)
         try:

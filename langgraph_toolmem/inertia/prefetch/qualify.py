@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -98,10 +97,8 @@ def _why_not(
 
 
 def _opted_out(tool: BaseTool) -> bool:
-    metadata = tool.metadata or {}
-    marks = [*(tool.tags or ()), *(key for key, value in metadata.items() if value is not False)]
-    said = any(re.sub(r"[^a-z]", "", str(mark).lower()) == "noprefetch" for mark in marks)
-    return said or metadata.get("prefetch") is False
+    marks = [*(tool.tags or ()), *(key for key, value in (tool.metadata or {}).items() if value is not False)]
+    return any(str(mark).lower().replace("-", "_") == "no_prefetch" for mark in marks)
 
 
 def _injected(tool: BaseTool, spec: ToolSpec) -> Iterator[str]:

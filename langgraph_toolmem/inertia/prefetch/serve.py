@@ -107,13 +107,9 @@ class Registry:
     def __init__(self) -> None:
         self.lock = threads.lock()
         self._batches: dict[int | Place, PrefetchBatch] = {}
-        self._executors: dict[int, Executor] = {}
+        self.executor = Executor()
         self.reported: set[str] = set()
         self.watched, self.unseen = False, 0
-
-    def executor(self, most: int) -> Executor:
-        """Return the executor with so many workers: agents share it, an app may make one for each request."""
-        return self._executors.setdefault(most, Executor(most))
 
     def keep(self, batch: PrefetchBatch, at: AIMessage | Place) -> None:
         """Keep a batch for the calls of an answer."""
@@ -283,7 +279,6 @@ class Prefetcher(ResultServer):
     ) -> None:
         super().__init__(core, registry, ErrorLog("prefetch", logger), messages_key=messages_key)
         self._settings, self._interceptors = settings, interceptors
-        self._executor = registry.executor(settings.workers)
         self._known: dict[Any, tuple[list[BaseTool], Qualified]] = {}
 
     def begin(self, call: Call) -> PrefetchBatch | None:
@@ -345,7 +340,7 @@ class Prefetcher(ResultServer):
         started = []
         for lookup in lookups:
             task = PrefetchTask(lookup, tools[lookup.tool], self._settings.timeout)
-            if not self._executor.begin(task, host):
+            if not self.registry.executor.begin(task, host, self._settings.workers):
                 break
             batch.tasks[lookup.key] = task
             sure = round(lookup.probability, 4)

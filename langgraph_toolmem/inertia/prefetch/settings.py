@@ -15,7 +15,7 @@ class Prefetch:
 
     Only tools that are declared to read are prefetched (``ToolMemory(reads=...)``, tag or metadata ``read_only``, MCP's
     ``readOnlyHint``), and only those that take nothing from the host (state, store, runtime, call id). A tag
-    ``no_prefetch``, or that word or ``"prefetch": False`` in the metadata, excludes what costs money.
+    ``no_prefetch``, or that key in the metadata, excludes what costs money.
 
     Attributes:
         tools: nothing but these tools; they may be prefetched although something of the host's wraps tool calls.
