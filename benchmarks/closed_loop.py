@@ -28,8 +28,7 @@ from rich.table import Table
 
 from benchmarks.desks import CONVERSATION, GROUPS, PACE, START, Answer, Call, Desk, Request, World
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
-from langgraph_toolmem.inertia.prefetch.choice import choose, least_probability
-from langgraph_toolmem.inertia.prefetch.qualify import Gates, qualified
+from langgraph_toolmem.inertia.prefetch.qualify import Interceptors, choose, least_probability, qualified
 from langgraph_toolmem.inertia.proposal import Decision
 from langgraph_toolmem.inertia.step import shortcut_message
 from langgraph_toolmem.middleware import tool_memory_middleware
@@ -108,7 +107,7 @@ class Ahead:
         self._served = self._wasted = 0
         self._specs = memory.core.catalogue.marked(None)
         tools = {tool.name: tool for tool in real_tools(desk, World(desk))}
-        self._may = qualified(tools, self._specs, memory.inertia.policy, self._settings, Gates()).may
+        self._may = qualified(tools, self._specs, memory.inertia.policy, self._settings, Interceptors()).may
 
     def guesses(self, decision: Decision, act: Call | str) -> list[Call]:
         """Return the calls that run ahead of this turn, and book those that the model asks for."""

@@ -72,7 +72,7 @@ TESTS: Final[dict[str, str]] = {
     "nodes/shortcut.py": "tests/apps/test_nodes.py tests/apps/test_settings.py",
     "nodes/hints.py": "tests/contract/test_steps.py tests/apps/test_entries_apps.py tests/apps/test_sit_apps.py",
     "middleware/assembly.py": "tests/apps/test_middleware.py tests/apps/test_coexistence.py",
-    "inertia/prefetch/handles.py": "tests/apps/test_prefetch_apps.py tests/methods/inertia/test_prefetch.py",
+    "inertia/prefetch/serve.py": "tests/apps/test_prefetch_apps.py tests/methods/inertia/test_prefetch.py",
 }
 """The files of the package that are changed, and the tests that concern each."""
 POINTS: Final = 2

@@ -95,8 +95,8 @@ def work(job: Job) -> tuple[Job, Figures]:
 
     def note(turn: Turn, decision: Decision) -> None:
         nonlocal known
-        credit = every.credit(memory, policy, turn, decision, None)
-        scored.extend((guess.probability, guess in credit.served) for guess in credit.guesses)
+        prefetched = every.credit(memory, policy, turn, decision, None)
+        scored.extend((lookup.probability, served) for lookup, served in prefetched)
         foreseen = {(each.tool, canon_args(args)) for each in decision.foreseen for args in each.calls}
         known += sum(step.tool in reading and (step.tool, canon_args(step.args)) in foreseen for step in turn.steps)
 

@@ -174,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         figures["latency"] = {"without": before, "ahead": after, "waiting": waiting, "served_seconds": served, **report}
         print(
             f"{given.tasks} tasks: {before:.0f} s without (of these {waiting:.0f} s waiting), {after:.0f} s with; "
-            f"look-ups run ahead: {report.get('started', 0)}, served {report.get('served', 0)}"
+            f"look-ups prefetched: {report.get('started', 0)}, served {report.get('served', 0)}"
         )
         for fine, what in (
             (saved >= LEAST_SAVED, f"{saved:.1f} % less wall time >= {LEAST_SAVED:g}"),

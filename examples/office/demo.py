@@ -164,7 +164,7 @@ def show(console: Console, passes: Sequence[Pass], note: str) -> None:
         gone = lost(without.outcomes, each.outcomes)
         console.print(f"  {each.gear}: {curve}; tasks that succeed without the memory only: {len(gone)}")
         if ahead := each.report["inertia"].get("prefetch"):
-            console.print(f"    look-ups run ahead: {ahead['started']}, asked for and served: {ahead['served']}")
+            console.print(f"    look-ups prefetched: {ahead['started']}, asked for and served: {ahead['served']}")
         for outcome in gone:
             console.print(f"    {outcome.id} {outcome.kind} {outcome.error}", markup=False)
     console.print(f"\nThe report of the last pass ({remembered[-1].gear}):\n")

@@ -69,12 +69,12 @@ def _headline(turns: int, right: int, wrong: int) -> str:
 
 def _prefetched(tally: PrefetchTally) -> str:
     if not tally.reads:
-        return "Run ahead while the model thinks: the log has no look-ups by tools that are known to read."
+        return "Prefetched while the model thinks: the log has no look-ups by tools that are known to read."
     share = tally.seconds_saved / tally.seconds if tally.seconds else 0.0
     return (
-        f"Run ahead while the model thinks: of {count(tally.reads, 'look-up')}, {tally.ready:,} would have been ready "
-        f"or under way ({tally.without_waiting:,} without any waiting), and {tally.wasted:,} more would have been "
-        f"thrown away; {tally.seconds_saved:,.0f} of {tally.seconds:,.0f} seconds of waiting saved ({share:.0%}), with "
+        f"Prefetched while the model thinks: of {count(tally.reads, 'look-up')}, {tally.ready:,} would have been ready "
+        f"or under way, and {tally.wasted:,} more would have been thrown away; "
+        f"{tally.seconds_saved:,.0f} of {tally.seconds:,.0f} seconds of waiting saved ({share:.0%}), with "
         f"{tally.tool_seconds:g} seconds a tool call."
     )
 

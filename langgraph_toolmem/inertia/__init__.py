@@ -52,8 +52,8 @@ from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.loops import credit_varied
 from langgraph_toolmem.inertia.novelty import NoveltyRecord
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
-from langgraph_toolmem.inertia.prefetch.choice import credit_reviews
-from langgraph_toolmem.inertia.prefetch.handles import Flights
+from langgraph_toolmem.inertia.prefetch.record import credit_reviews
+from langgraph_toolmem.inertia.prefetch.serve import Registry
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.inertia.section import section_of
 from langgraph_toolmem.runs.run import Run, Turn
@@ -101,7 +101,7 @@ class Inertia(Method):
         self._seed = seed
         self._given = similarity
         self._told: set[object] = set()
-        self.flights = Flights()
+        self.prefetched = Registry()
 
     def open(self, core: Core) -> None:
         """Takes its table."""

@@ -1,4 +1,4 @@
-"""Calls that repeat: those of a run that bring nothing new, and the record of tools whose equal calls differ."""
+"""Calls that repeat: those of a run that bring nothing new, and tools whose equal calls differ."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ VARIED: Final = "varied"
 def repeated_calls(run: Run) -> tuple[set[tuple[str, str]], int]:
     """Return the calls (tool, arguments) whose latest result was the one before, with nothing new since.
 
-    New is what the user says, a call that was not made since then, and a result that differs from the one before.
-
-    Returns:
-        The calls, and how many answers of the model were answered with notes since anything new.
+    New is what the user says, a call that was not made since then, and a result that differs from the one before. Also
+    return how many answers of the model got notes since anything new.
     """
     results: dict[tuple[str, str], Any] = {}
     repeated: set[tuple[str, str]] = set()
@@ -46,9 +44,9 @@ def repeated_calls(run: Run) -> tuple[set[tuple[str, str]], int]:
 
 
 def credit_varied(state: RunState, specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> Record:
-    """Count the calls of the turn before that gave another result than an equal one, with only reads in between.
+    """Count the calls of the turn before, whose results are known by now, that differ from an equal call's.
 
-    A turn may be learned before its own results are known, so each is looked at when the next one is learned.
+    Only reads stand between the two.
     """
     record: Record = []
     earlier = state.since_user[: len(state.since_user) - len(state.latest)]

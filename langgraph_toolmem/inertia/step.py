@@ -13,8 +13,8 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.holdout import HELD_OUT
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
-from langgraph_toolmem.inertia.prefetch.ahead import Foresight, Prefetcher
-from langgraph_toolmem.inertia.prefetch.qualify import Gates
+from langgraph_toolmem.inertia.prefetch.qualify import Interceptors
+from langgraph_toolmem.inertia.prefetch.serve import Prefetcher
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
@@ -79,12 +79,14 @@ class Shortcut(Step[Inertia]):
         self._models = (*self._models, *models)
         self._rules = () if force else checked
 
-    def run_ahead(self, prefetch: Any, *, gates: Gates | None = None, messages_key: str = "messages") -> None:
-        """Has likely look-ups run while the model is asked.
+    def run_ahead(
+        self, prefetch: Any, *, interceptors: Interceptors | None = None, messages_key: str = "messages"
+    ) -> None:
+        """Prefetch likely look-ups while the model is asked.
 
         Args:
             prefetch: True, False or settings.
-            gates: what of the host stands between a call and its execution.
+            interceptors: of the host.
             messages_key: key of the messages in the host's state.
 
         Raises:
@@ -95,8 +97,8 @@ class Shortcut(Step[Inertia]):
         settings = Prefetch() if prefetch is True else prefetch
         if not isinstance(settings, Prefetch):
             raise ConfigurationError(f"prefetch is True, False or a Prefetch, not {prefetch!r}.")
-        flights = self.method.flights
-        self.ahead = Prefetcher(self.core, flights, settings, gates=gates or Gates(), messages_key=messages_key)
+        registry, between = self.method.prefetched, interceptors or Interceptors()
+        self.ahead = Prefetcher(self.core, registry, settings, between, messages_key=messages_key)
 
     def look(self, call: Call) -> Decided:
         """The decision about this model call; the model turn begins with it."""
@@ -120,7 +122,7 @@ class Shortcut(Step[Inertia]):
     def say(self, call: Call, found: Decided) -> Said:
         """The call in the model's place, or nothing."""
         decision, policy = found
-        call.foresight = None if call.held_out else Foresight(decision.foreseen, policy)
+        call.foresight = None if call.held_out else found
         note_decision(self.role, decision)
         answer = None
         if decision.acts and decision.proposal is not None:

@@ -13,7 +13,7 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.prefetch.ahead import Prefetcher
+from langgraph_toolmem.inertia.prefetch.serve import Prefetcher
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
@@ -45,15 +45,12 @@ class LoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
 
     @property
     def name(self) -> str:
-        """Of the middleware, in traces and Studio."""
         return self._name
 
     def after_model(self, state: Any, runtime: Any) -> Any:
-        """Return notes for the calls that repeat. Raises LoopError after three of them."""
         return self._guard.invoke(state, config_of())
 
     async def aafter_model(self, state: Any, runtime: Any) -> Any:
-        """Return notes for the calls that repeat. Raises LoopError after three of them."""
         return await self._guard.ainvoke(state, config_of())
 
 
@@ -118,11 +115,11 @@ def tool_memory_middleware(
             policy.
         shadow: predict and keep the record, but make no calls.
         trust_context: settings in the run's context may loosen the policy as well (`InertiaSettings`).
-        prefetch: run likely look-ups while the model is asked, and have their results ready if it asks for exactly
-            them; `Prefetch` says which tools. Where something of yours inside wraps tool calls, or may take calls back
-            after the model, only tools named there are run ahead. What stands in front of the list, and
-            ``interrupt_before``, cannot be seen: name the tools that may be run before it. A look-up that fails ahead
-            is made again by the model's call; that is the one execution more.
+        prefetch: begin look-ups that are likely, or complete in a streamed answer, before the model has answered,
+            and serve their results if it asks for exactly them; `Prefetch` says which tools. Where something of yours
+            inside wraps tool calls, or may take calls back after the model, only tools named there are prefetched. What
+            stands in front of the list, and ``interrupt_before``, cannot be seen: name the tools that may be run before
+            it. A look-up that fails early is made again by the model's call: one more execution.
         recall: show the model past runs with similar requests (`MemoryRecall`); a policy says how many.
         suggest: tell the model which tools came next in similar situations, and give it the summary tool
             (`SITSummary`); a policy says how.
@@ -266,7 +263,7 @@ def _steps(
     for node in found:
         if node is not None and isinstance(node.step, Shortcut):
             node.step.guard_providers(fallbacks, rules, force=force)
-            node.step.run_ahead(prefetch, gates=gates_of(yours))
+            node.step.run_ahead(prefetch, interceptors=gates_of(yours))
     own = list(steps)
     for each in own:
         _check_step(each)
@@ -292,7 +289,7 @@ def _shortcut(memory: ToolMemory, shortcut: Any, may_write: Any, shadow: Any, tr
 
 
 def _silent(memory: ToolMemory, shortcut: Any, prefetch: Any) -> Any:
-    """What is run ahead needs the shortcut's decisions, though no call be made."""
+    """Prefetching needs the shortcut's decisions, also where it makes no calls."""
     if shortcut is not False or prefetch is False:
         return shortcut
     return method_of(memory, Inertia, "prefetch").policy.with_(shadow=True)

@@ -12,7 +12,7 @@ from langchain.agents.middleware import (
     ToolRetryMiddleware,
 )
 
-from langgraph_toolmem.inertia.prefetch.qualify import Gates
+from langgraph_toolmem.inertia.prefetch.qualify import Interceptors
 
 _WRAPS: Final = ("wrap_tool_call", "awrap_tool_call")
 _AFTER: Final = ("after_model", "aafter_model")
@@ -21,13 +21,13 @@ _PASSES: Final = (ToolRetryMiddleware,)
 """Wraps tool calls and holds none back."""
 
 
-def gates_of(inside: Sequence[AgentMiddleware[Any, Any, Any]]) -> Gates:
+def gates_of(inside: Sequence[AgentMiddleware[Any, Any, Any]]) -> Interceptors:
     """What may hold a call back, as far as that can be seen.
 
     Of LangChain's own, what only reads the model's answer is known; of others, whatever looks at it may take a call
     out.
     """
-    return Gates(" and ".join(each.name for each in inside if _may_hold(each)), frozenset(_gated(inside)))
+    return Interceptors(" and ".join(each.name for each in inside if _may_hold(each)), frozenset(_gated(inside)))
 
 
 def _may_hold(middleware: AgentMiddleware[Any, Any, Any]) -> bool:

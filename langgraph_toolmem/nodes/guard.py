@@ -15,7 +15,7 @@ from langgraph_toolmem.nodes.of_memory import checked
 from langgraph_toolmem.runs.messages import LOOP_NOTE
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.turn import switch
-from langgraph_toolmem.turn.call import Call, Said
+from langgraph_toolmem.turn.call import Said
 from langgraph_toolmem.turn.host import read_key
 from langgraph_toolmem.turn.node import MemoryNode
 
@@ -27,19 +27,17 @@ class LoopGuard(MemoryNode):
     """Answers calls that repeat without anything new with a note, in place of executing them.
 
     A call repeats if it was made twice since the user spoke with an equal result, and nothing new came since: no other
-    result and no new call. After three such notes the run ends with a `LoopError`. Tools of which the memory saw equal
-    calls give different results (the state of a job) are never held. Stands behind the model's node::
+    result and no new call. After three such notes the run ends with a `LoopError`. Tools whose equal calls were seen to
+    give different results (the state of a job) are never held. Put it behind the model's node::
 
         builder.add_node("guard", LoopGuard(memory))
         builder.add_edge("agent", "guard")
         builder.add_conditional_edges("guard", loop_guard_condition, ["agent", "tools", END])
 
-    An answer in which only some of the calls repeat is executed as it is, since a ``ToolNode`` executes all of them; an
-    agent (``tool_memory_middleware(memory, loop_guard=True)``) executes the others only.
-
     Args:
         memory: the memory.
-        partly: answer the calls that repeat also beside others.
+        partly: answer calls that repeat also next to others. A ``ToolNode`` executes all calls of an answer, an agent
+            (``tool_memory_middleware(memory, loop_guard=True)``) those without an answer.
         messages_key: key of the messages in the host's state.
         name: of the node in traces.
     """
@@ -52,43 +50,31 @@ class LoopGuard(MemoryNode):
         self._core, self._partly = checked(memory, "LoopGuard").core, partly
 
     def body(self, state: Any, config: RunnableConfig | None) -> Any:
-        """Return notes for the calls that repeat.
-
-        Raises:
-            LoopError: there were enough notes.
-        """
-        call = self.call_of(state, config)
-        if not switch.shows() or self._core.held_out(call.messages, call.thread_id):
-            return None
-        notes = self._notes(call)
-        return {self.messages_key: notes} if notes else None
-
-    def _notes(self, call: Call) -> list[ToolMessage]:
+        """Return notes for the calls that repeat. Raises LoopError if there were enough notes."""
+        call, core = self.call_of(state, config), self._core
         answer = call.messages[-1] if call.messages else None
-        if not isinstance(answer, AIMessage) or not answer.tool_calls:
-            return []
-        repeated, notes = repeated_calls(self._core.read(call.messages[:-1], call.thread_id))
-        with self._core.lock:
-            vary = {tool for tool, record in self._core.graph.by_tool.items() if record.get(VARIED)}
+        if not isinstance(answer, AIMessage) or not switch.shows() or core.held_out(call.messages, call.thread_id):
+            return None
+        repeated, notes = repeated_calls(core.read(call.messages[:-1], call.thread_id))
         held = [
             made
             for made in answer.tool_calls
-            if (made["name"], canon_args(made["args"])) in repeated and made["name"] not in vary and made["id"]
+            if (made["name"], canon_args(made["args"])) in repeated
+            and not core.graph.by_tool.get(made["name"], {}).get(VARIED)
         ]
         every = len(held) == len(answer.tool_calls)
         if not held or not (self._partly or every):
-            return []
+            return None
         names = sorted({made["name"] for made in held})
         self.tell(Said(event={"held": names, "notes": notes}, notes={"toolmem.held": len(held)}), call.runtime)
         if every and notes >= MOST_NOTES:
             raise LoopError(
-                f"The agent goes round in a loop: it called {', '.join(names)} again with the same arguments, got the "
-                f"same result each time, and did so again after {notes} notes. Look at its last messages; if equal "
-                "calls are meant to be repeated there, leave loop_guard off."
+                f"The agent loops: it called {', '.join(names)} again with the same arguments, got the same result "
+                f"each time, and did so again after {notes} notes. Look at its last messages; if equal calls are meant "
+                "to be repeated there, leave loop_guard off."
             )
-        return [
-            ToolMessage(LOOP_NOTE, tool_call_id=made["id"] or "", name=made["name"], status="error") for made in held
-        ]
+        said = (ToolMessage(LOOP_NOTE, tool_call_id=each["id"], name=each["name"], status="error") for each in held)
+        return {self.messages_key: list(said)}
 
 
 def loop_guard_condition(
@@ -99,7 +85,6 @@ def loop_guard_condition(
     Use ``functools.partial(loop_guard_condition, tools=…, agent=…, end=…)`` for nodes with other names.
     """
     messages = read_key(state, messages_key) or ()
-    last = messages[-1] if messages else None
-    if isinstance(last, ToolMessage):
+    if messages and isinstance(messages[-1], ToolMessage):
         return agent
-    return tools if isinstance(last, AIMessage) and last.tool_calls else end
+    return tools if messages and getattr(messages[-1], "tool_calls", None) else end

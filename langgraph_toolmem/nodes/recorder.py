@@ -12,7 +12,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph_toolmem.entries import Entries
 from langgraph_toolmem.entries.steps import Reflection, Verdict
 from langgraph_toolmem.inertia import Inertia
-from langgraph_toolmem.inertia.prefetch.ahead import Served
+from langgraph_toolmem.inertia.prefetch.serve import ResultServer
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.of_memory import checked, method_of
 from langgraph_toolmem.turn.ask import adrive, drive
@@ -37,7 +37,7 @@ class Recorder(MemoryNode):
         self._core = checked(memory, "Recorder").core
         method = next((each for each in memory.methods if isinstance(each, Inertia)), None)
         how: dict[str, Any] = {"errors": self.errors, "messages_key": messages_key}
-        server = None if method is None else Served(self._core, method.flights, **how)
+        server = None if method is None else ResultServer(self._core, method.prefetched, **how)
         self._calls = CallRecorder(self._core, server=server, **how)
 
     def wrap_tool_call(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:

@@ -1,14 +1,14 @@
-"""What running look-ups ahead would have saved, from logs alone: chosen as in a run, and nothing is executed."""
+"""Prefetching replayed from logs: calls are chosen as in a run, and nothing is executed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.prefetch.choice import Guess, choose, least_probability
+from langgraph_toolmem.inertia.prefetch.qualify import Lookup, choose, least_probability
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.inertia.proposal import Decision
 from langgraph_toolmem.memory import ToolMemory
@@ -16,51 +16,41 @@ from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.values import canon_args
 
 
-class Credit(NamedTuple):
-    """What was run ahead of one turn, and what of it the model asked for."""
-
-    guesses: list[Guess]
-    served: list[Guess]
-
-
 @dataclass
 class PrefetchTally:
-    """Look-ups run ahead in a replay. Turns that the shortcut would have taken count as the model's, too.
+    """Predicted look-ups prefetched in a replay. Turns that the shortcut would have taken count as the model's, too.
 
     Attributes:
-        settings: which calls are run ahead.
-        tool_seconds: how long a call takes; None: as long as the model call before it.
+        settings: which calls are prefetched.
+        tool_seconds: duration of a call; None: as long as the model call before it.
         reads: calls of reading tools that the model made.
-        ready: of these, what was run ahead exactly so, and over before it was given up (`Prefetch.timeout`).
-        without_waiting: of these, what was over when the model had answered.
-        wasted: calls that were run ahead and not asked for.
-        seconds_saved: of waiting. Calls of one turn run side by side: it saves time if all of them were run ahead.
-        seconds: of model calls and tool calls without running ahead.
+        ready: of these, prefetched with equal arguments and over before `Prefetch.timeout`.
+        wasted: calls that were prefetched and not asked for.
+        seconds_saved: of waiting. Calls of one turn run side by side: it saves time if all of them were prefetched.
+        seconds: of model calls and tool calls without prefetching.
     """
 
     settings: Prefetch = field(default_factory=Prefetch)
     tool_seconds: float | None = 1.0
     reads: int = 0
     ready: int = 0
-    without_waiting: int = 0
     wasted: int = 0
     seconds_saved: float = 0.0
     seconds: float = 0.0
 
     def credit(
         self, memory: ToolMemory, policy: InertiaPolicy, turn: Turn, decision: Decision, model_seconds: float | None
-    ) -> Credit:
-        """One model turn.
+    ) -> list[tuple[Lookup, bool]]:
+        """Count one model turn; return what was prefetched, with True if it was served.
 
         Args:
             memory: before it learns the turn.
-            policy: says what reads.
+            policy: says which tools read.
             turn: what the model did.
-            decision: what was foreseen.
-            model_seconds: how long the model took; None if nobody knows: as long as a tool, or one second.
+            decision: what was predicted.
+            model_seconds: duration of the model call; None: that of a tool call, or one second.
         """
-        core, settings = memory.core, self.settings
-        specs = core.catalogue.marked()
+        settings, specs = self.settings, memory.core.catalogue.marked()
 
         def reads(tool: str) -> bool:
             return tool in specs and not may_write(tool, specs, policy)
@@ -70,46 +60,31 @@ class PrefetchTally:
             return named and reads(tool) and specs[tool].problem(args) is None
 
         least = least_probability(settings, self.ready, self.wasted)
-        guesses = choose(decision.foreseen, settings, least, may)
         model = model_seconds if model_seconds is not None else 1.0 if self.tool_seconds is None else self.tool_seconds
         tool = model if self.tool_seconds is None else self.tool_seconds
         asked = [(step.tool, canon_args(step.args)) for step in turn.steps]
         self.reads += sum(reads(name) for name, _ in asked)
-        changes = any(not reads(name) for name, _ in asked)
-        served: list[Guess] = []
-        for guess in guesses:
-            exact = (guess.tool, guess.text) in asked and (not changes or guess.tool in settings.stable)
-            if exact and tool <= settings.timeout:
-                asked.remove((guess.tool, guess.text))
-                served.append(guess)
-        self.ready += len(served)
-        self.wasted += len(guesses) - len(served)
-        self.without_waiting += len(served) if tool <= model else 0
-        self.seconds += model + (tool if turn.steps else 0.0)
-        if served and not asked:
+        serves = tool <= settings.timeout and all(reads(name) for name, _ in asked)
+        found = [(lookup, serves and lookup.key in asked) for lookup in choose(decision.foreseen, settings, least, may)]
+        served = sum(ready for _, ready in found)
+        self.ready += served
+        self.wasted += len(found) - served
+        self.seconds += model + (tool if asked else 0.0)
+        if served and served == len(asked):
             self.seconds_saved += min(model, tool)
-        return Credit(guesses, served)
+        return found
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, fit for JSON."""
-        return {
-            "reads": self.reads,
-            "ready": self.ready,
-            "without_waiting": self.without_waiting,
-            "wasted": self.wasted,
-            "seconds_saved": round(self.seconds_saved, 3),
-            "seconds": round(self.seconds, 3),
-            "tool_seconds": self.tool_seconds,
-        }
+        """Return plain values, fit for JSON."""
+        plain = asdict(self)
+        del plain["settings"]
+        return {name: value if value is None else round(value, 3) for name, value in plain.items()}
 
 
 def model_seconds(run: Run, messages: Sequence[Mapping[str, Any]], times: Sequence[float] | None) -> dict[str, float]:
-    """How long the model took for each turn (its key), from the times beside the messages; {} if they do not tell.
+    """Return the duration of the model call of each turn (its key), from the seconds since the start of each message.
 
-    Args:
-        run: the messages, read.
-        messages: as they were written.
-        times: seconds since the start, beside each message.
+    {} if they do not say.
     """
     if times is None or len(times) != len(messages):
         return {}

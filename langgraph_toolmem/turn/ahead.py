@@ -1,4 +1,4 @@
-"""Working ahead of the model: what whoever does it is told, and when."""
+"""Prefetching as a step and a recorder see it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,20 @@ class Ahead(Protocol):
     """Begins work while the model is asked, and has its results ready for the calls in the answer. It never raises."""
 
     def begin(self, call: Call) -> Any:
-        """The model is asked now; what is under way for it, None if nothing is."""
+        """Return the work begun for a model call, with a `listener` for its stream; None if there is none."""
 
-    def answered(self, under_way: Any, answer: Sequence[Any]) -> list[Any]:
-        """The model answered with these messages; what goes on in their place."""
+    def answered(self, batch: Any, answer: Sequence[Any]) -> list[Any]:
+        """Return the messages that stand for the model's answer."""
 
-    def failed(self, under_way: Any, call: Call) -> None:
-        """The model did not answer; it may be asked again."""
-
-    def dropped(self, under_way: Any) -> None:
-        """Nobody wants an answer any more."""
+    def dropped(self, batch: Any) -> None:
+        """Stop the work: the model call failed, or nobody wants its answer."""
 
 
 class Server(Protocol):
-    """Serves what is ready in the place of a tool call's execution. It never raises."""
+    """Serves results in place of a tool call's execution. It never raises."""
 
     def serve(self, request: ToolCallRequest) -> Asking[ToolCallRequest]:
-        """The request with which the call is executed."""
+        """Return the request with which the call is executed."""
 
     def paused(self, request: ToolCallRequest) -> None:
-        """The call was stopped by an interrupt."""
+        """Note that an interrupt stopped the call."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tracers.context import register_configure_hook
 from langgraph.errors import GraphBubbleUp
 
 from langgraph_toolmem.base.threads import StepBudget, step
@@ -41,9 +43,15 @@ class Ask(NamedTuple):
 
 
 class GoOn(NamedTuple):
-    """The host goes on with a request: its handler is called, and its error raised here."""
+    """The host goes on with a request: its handler is called, and its error raised here.
+
+    Attributes:
+        request: what the handler gets.
+        listener: hears the models that are asked meanwhile; None: nobody, or whoever does so already.
+    """
 
     request: Any
+    listener: BaseCallbackHandler | None = None
 
 
 class Wait(NamedTuple):
@@ -57,6 +65,8 @@ Asking: TypeAlias = Generator[Any, Any, R]
 """A body that may ask."""
 
 _LOOP: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("toolmem_loop", default=None)
+_LISTENER: ContextVar[BaseCallbackHandler | None] = ContextVar("toolmem_listener", default=None)
+register_configure_hook(_LISTENER, inheritable=False)
 
 
 def loop_of_run() -> asyncio.AbstractEventLoop | None:
@@ -91,7 +101,8 @@ def drive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Any] | Non
                 _waited(wanted)
             else:
                 assert handler is not None
-                answer = handler(wanted.request)
+                with _heard(wanted.listener):
+                    answer = handler(wanted.request)
         except GraphBubbleUp:
             found.close()
             raise
@@ -114,7 +125,8 @@ async def adrive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Awa
                 await _awaited(wanted)
             else:
                 assert handler is not None
-                answer = await handler(wanted.request)
+                with _heard(wanted.listener):
+                    answer = await handler(wanted.request)
         except GraphBubbleUp:
             found.close()
             raise
@@ -124,6 +136,16 @@ async def adrive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Awa
             move = partial(found.send, answer)
         found, wanted = await asyncio.to_thread(_on, loop, waits, partial(_moved, found, move))
     return wanted  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _heard(listener: BaseCallbackHandler | None) -> Iterator[None]:
+    before = _LISTENER.get()
+    _LISTENER.set(listener or before)
+    try:
+        yield
+    finally:
+        _LISTENER.set(before)  # not by a token: a cancelled run may end in another context
 
 
 def _begun(body: Callable[[], Any]) -> tuple[Generator[Any, Any, Any] | None, Any]:

@@ -137,15 +137,12 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             self._inner._passed[id(request.state)] = blocks, call.messages
         under_way = None if self._ahead is None or not switch.shows() else self._ahead.begin(call)
         try:
-            response = yield from self._asked(asked, call)
-        except (*_NOT_OVER, GeneratorExit):
-            if self._ahead is not None:
+            response = yield from self._asked(asked, call, None if under_way is None else under_way.listener)
+        except BaseException as error:
+            if self._ahead is not None and under_way is not None:
                 self._ahead.dropped(under_way)
-            raise
-        except Exception as error:
-            if self._ahead is not None:
-                self._ahead.failed(under_way, call)
-            self._broke(call, error, None)
+            if isinstance(error, Exception) and not isinstance(error, _NOT_OVER):
+                self._broke(call, error, None)
             raise
         finally:
             if self._inner is not None:
@@ -196,9 +193,9 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             return NOTHING
         return said
 
-    def _asked(self, request: ModelRequest[Any], call: Call) -> Asking[Any]:
+    def _asked(self, request: ModelRequest[Any], call: Call, listener: Any) -> Asking[Any]:
         """The answer of what stands further in, which is learned."""
-        response = yield GoOn(request)
+        response = yield GoOn(request, listener)
         if self._recorder is not None:
             self._tell(lambda: self._learn(call, response))
         return response

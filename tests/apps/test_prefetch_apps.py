@@ -8,7 +8,7 @@ import logging
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 import pytest
@@ -35,11 +35,12 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, ToolNode, ToolRuntime, tools_condition
 from langgraph.types import Command, interrupt
 from places import ROOT
+from pydantic import Field
 
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
-from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model, wire
 
 LIKELY = Prefetch(min_probability=0.5)
 """Throws nothing away on the desk."""
@@ -179,7 +180,7 @@ async def test_what_the_model_does_not_ask_for_is_thrown_away_unheard(memory: To
     assert (told(memory)["started"], told(memory)["wasted"]) == (1, 1)
 
 
-async def test_a_failed_model_call_keeps_what_is_under_way_for_the_retry(memory: ToolMemory) -> None:
+async def test_look_ups_of_a_failed_model_call_are_begun_again_with_its_retry(memory: ToolMemory) -> None:
     failures = [ConnectionError("gone")]
 
     def flaky(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
@@ -189,9 +190,11 @@ async def test_a_failed_model_call_keeps_what_is_under_way_for_the_retry(memory:
 
     retry = ModelRetryMiddleware(max_retries=2, initial_delay=0.0, jitter=False)
     agent = agent_of(memory, model=ScriptedChatModel(script=flaky), before=[retry])
-    await agent.run(1)
-    assert Counter(map(str, agent.desk.done)) == Counter(map(str, expected(NAMES[1])))
-    assert (told(memory)["started"], told(memory)["served"]) == (2, 2)
+    state = await agent.run(1)
+    assert plain(state["messages"]) == plain((await agent_of(None).run(1))["messages"])
+    find, *rest = expected(NAMES[1])
+    assert Counter(map(str, agent.desk.done)) == Counter(map(str, [find, find, *rest]))
+    assert told(memory)["served"] == 2
 
 
 # --- nobody gets another's data -------------------------------------------------------------------------------------
@@ -320,7 +323,7 @@ def test_nothing_runs_before_a_gate(memory: ToolMemory, gate: Any, caplog: pytes
         assert len(agent.desk.done) == 6
     else:
         assert agent.desk.done == []
-    lines = [line for line in caplog.messages if line.startswith("Run ahead")]
+    lines = [line for line in caplog.messages if line.startswith("Prefetched")]
     assert len(lines) == 1
     assert "no tool" in lines[0]
 
@@ -408,9 +411,9 @@ def test_the_developer_is_told_which_tools_qualify_and_why_others_do_not(
         agent = agent_of(memory, tools=offered)
         for number in range(2):
             agent.graph.invoke(asked(number), thread(f"t{number}"))
-    (line,) = [line for line in caplog.messages if line.startswith("Run ahead")]
-    may, _, others = line.partition(". Not run ahead: ")
-    assert may == "Run ahead while the model is asked: find_customer, free, latest_order"
+    (line,) = [line for line in caplog.messages if line.startswith("Prefetched")]
+    may, _, others = line.partition(". Not prefetched: ")
+    assert may == "Prefetched while the model is asked: find_customer, free, latest_order"
     for name in ("with_state", "with_id", "with_runtime", "steers", "costly", "add_note"):
         assert name in others
 
@@ -427,11 +430,10 @@ def parallel(*calls: tuple[str, dict[str, Any]]) -> Any:
 
 def test_nothing_is_served_beside_a_call_that_changes_something(memory: ToolMemory) -> None:
     find, _, note = expected(NAMES[1])
-    for stable, served in ((frozenset[str](), 0), (frozenset({"find_customer"}), 1)):
-        agent = agent_of(memory, prefetch=Prefetch(stable=stable), model=parallel(find, note))
-        agent.graph.invoke(asked(1), thread(f"t{served}"))
-        assert Counter(map(str, agent.desk.done))[str(find)] == 2 - served
-        assert told(memory)["served"] == served
+    agent = agent_of(memory, model=parallel(find, note))
+    agent.graph.invoke(asked(1), thread("t"))
+    assert Counter(map(str, agent.desk.done))[str(find)] == 2
+    assert told(memory)["served"] == 0
 
 
 def test_two_calls_alike_in_one_answer_are_two_executions(memory: ToolMemory) -> None:
@@ -560,8 +562,140 @@ async def test_a_look_up_that_hangs_ahead_is_given_up(memory: ToolMemory) -> Non
 def test_a_graph_that_could_serve_nothing_runs_ahead_no_more(
     memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("langgraph_toolmem.inertia.prefetch.ahead.PATIENCE", 2)
-    graph = graph_of(memory, Desk().tools, ScriptedChatModel(script=lambda *_: AIMessage("No.")), watched=False)
+    monkeypatch.setattr("langgraph_toolmem.inertia.prefetch.serve.PATIENCE", 2)
+    desk = Desk()
+    graph = graph_of(memory, desk.tools, ScriptedChatModel(script=lambda *_: AIMessage("No.")), watched=False)
     for number in range(4):
         graph.invoke(asked(number), of_user(number))
-    assert told(memory)["started"] == 2
+    assert [name for name, _ in desk.done] == ["find_customer"] * 2
+
+
+# --- streamed answers -----------------------------------------------------------------------------------------------
+
+
+class Waiting(ScriptedChatModel):
+    """Streams, and does not end an answer with tool calls before `begun` is set, or too long has passed."""
+
+    begun: Any
+    waited: list[bool] = Field(default_factory=list)
+
+    def _stream(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        called = False
+        for chunk in super()._stream(*args, **kwargs):
+            if chunk.message.chunk_position == "last" and called:
+                self.waited.append(self.begun.wait(5))
+            called = called or bool(chunk.message.tool_call_chunks)
+            yield chunk
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        called = False
+        async for chunk in super()._astream(*args, **kwargs):
+            if chunk.message.chunk_position == "last" and called:
+                self.waited.append(await asyncio.to_thread(self.begun.wait, 5))
+            called = called or bool(chunk.message.tool_call_chunks)
+            yield chunk
+
+
+UNLIKELY = Prefetch(min_probability=1.0)
+"""Prefetches nothing that is predicted."""
+
+
+async def streamed(agent: Agent, number: int, way: str) -> dict[str, Any]:
+    payload, config = asked(number), thread(f"s{number}")
+    if way == "sync":
+        parts = [part for _, part in agent.graph.stream(payload, config, stream_mode=["messages", "values"])]
+    else:
+        parts = [part async for _, part in agent.graph.astream(payload, config, stream_mode=["messages", "values"])]
+    return next(part for part in reversed(parts) if isinstance(part, dict))
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_streamed_look_up_begins_before_the_answer_ends_and_is_made_once(memory: ToolMemory, way: str) -> None:
+    begun = threading.Event()
+    desk = Faulty(lambda *_: begun.set())
+    agent = agent_of(memory, desk, UNLIKELY, model=Waiting(begun=begun, script=parallel(expected("Ann")[0]).script))
+    state = await streamed(agent, 0, way)
+    assert agent.model.waited == [True]
+    assert desk.done == expected("Ann")[:1]
+    without = await streamed(agent_of(None, model=parallel(expected("Ann")[0])), 0, way)
+    assert plain(state["messages"]) == plain(without["messages"])
+    assert (told(memory)["started"], told(memory)["served"]) == (1, 1)
+
+
+async def test_a_streamed_look_up_of_an_async_tool_runs_in_the_loop(memory: ToolMemory) -> None:
+    begun = threading.Event()
+
+    @reading()
+    async def find_customer(name: str) -> str:
+        """Find a customer by name."""
+        begun.set()
+        return name
+
+    model = Waiting(begun=begun, script=parallel(expected("Ann")[0]).script)
+    agent = agent_of(memory, None, UNLIKELY, model=model, tools=[find_customer])
+    assert (await streamed(agent, 0, "async"))["messages"][2].content == "Ann"
+    assert (agent.model.waited, told(memory)["served"]) == ([True], 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_nothing_streamed_begins_from_a_changing_call_on(memory: ToolMemory, way: str) -> None:
+    find, order, note = expected(NAMES[1])
+    begun = threading.Event()
+    begun.set()
+    desk = Desk()
+    agent = agent_of(memory, desk, UNLIKELY, model=Waiting(begun=begun, script=parallel(note, find, order).script))
+    await streamed(agent, 1, way)
+    assert Counter(map(str, desk.done)) == Counter(map(str, (note, find, order)))
+    assert told(memory) == {}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_an_equal_call_since_the_user_spoke_is_not_begun_by_the_stream(memory: ToolMemory, way: str) -> None:
+    find, *_ = expected(NAMES[1])
+
+    def twice(messages: list[BaseMessage], _: Any) -> AIMessage:
+        turns = sum(isinstance(m, AIMessage) for m in messages)
+        made = {"name": find[0], "args": find[1], "id": f"call_{turns}", "type": "tool_call"}
+        return AIMessage("Done.") if turns == 2 else AIMessage("", tool_calls=[made])  # type: ignore[list-item]
+
+    begun = threading.Event()
+    begun.set()
+    agent = agent_of(memory, None, UNLIKELY, model=Waiting(begun=begun, script=twice))
+    await streamed(agent, 1, way)
+    assert agent.desk.done == [find, find]
+    assert (told(memory)["started"], told(memory)["served"]) == (1, 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_real_chat_model_that_streams(memory: ToolMemory, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server sends the end of an answer once both look-ups have begun."""
+    calls = expected("Ann")[:1] + expected("Ben")[:1]
+    begun, waited = threading.Event(), []
+    whole = wire.stream
+
+    def slow(*args: Any, **kwargs: Any) -> Iterator[dict[str, Any]]:
+        for event in whole(*args, **kwargs):
+            if event["choices"] and event["choices"][0]["finish_reason"] == "tool_calls":
+                waited.append(begun.wait(5))
+            yield event
+
+    def reply(request: dict[str, Any]) -> AIMessage:
+        if request["messages"][-1]["role"] == "tool":
+            return AIMessage("Done.")
+        made = [{"name": n, "args": a, "id": f"call_{i}", "type": "tool_call"} for i, (n, a) in enumerate(calls)]
+        return AIMessage("", tool_calls=made)  # type: ignore[arg-type]
+
+    def both(*_: Any) -> None:
+        if len(desk.done) == 2:
+            begun.set()
+
+    desk = Faulty(both)
+    monkeypatch.setattr(wire, "stream", slow)
+    with OpenAIStubServer(reply=reply) as server:
+        agent = agent_of(memory, desk, UNLIKELY, model=make_chat_model(server, streaming=True))
+        state = await agent.run(0, way)
+        await agent.model.root_async_client.close()
+    assert waited == [True]
+    assert sorted(map(str, desk.done)) == sorted(map(str, calls))
+    assert state["messages"][-1].text == "Done."
+    assert (told(memory)["started"], told(memory)["served"]) == (2, 2)

@@ -194,7 +194,7 @@ def test_what_each_method_tells_is_on_the_page() -> None:
 
 
 def test_savings_beside_the_skipped_calls_are_told() -> None:
-    ahead = {"started": 20, "served": 1_200, "in_time": 4, "wasted": 9, "seconds_saved": 3.25, "by_tool": {}}
+    ahead = {"started": 20, "served": 1_200, "wasted": 9, "seconds_saved": 3.25, "by_tool": {}}
     sections = {
         **kinds_of_predictions(prefetch=ahead),
         "sit": Section("Next tools", {"shown": 4, "followed": 3, "right": 2, "helped": 1, "hurt": 0}),

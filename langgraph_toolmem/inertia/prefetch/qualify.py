@@ -1,10 +1,9 @@
-"""Which tools may be run ahead, and why others may not."""
+"""Which tools may be prefetched, and which of the predicted calls are."""
 
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
@@ -13,21 +12,29 @@ from pydantic import BaseModel
 from typing_extensions import get_type_hints
 
 from langgraph_toolmem.core.catalogue import named
+from langgraph_toolmem.graph.state import WORDS
 from langgraph_toolmem.inertia.guards import may_write, why_never
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch
+from langgraph_toolmem.inertia.proposal import Foreseen
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.values import canon_args
 
-_OPT_OUT: Final = "noprefetch"
+EARLY: Final = 5.0
+"""Look-ups counted as served, with as many wasted as allowed, before the first."""
+STEEP: Final = 4
+"""Power with which the least probability grows with what was wasted beyond the limit."""
+HIGHEST: Final = 0.7
+"""The least probability grows no further, so that a record can improve."""
 _OF_LANGCHAIN: Final = frozenset({"self", "run_manager", "callbacks"})
 _MCP: Final = "langchain_mcp_adapters.tools"
 
 
-class Gates(NamedTuple):
-    """What of the host stands between the model's call and its execution.
+class Interceptors(NamedTuple):
+    """The host's code between the model's call and its execution.
 
     Attributes:
-        wrapped: what wraps tool calls or may take them back, in words; "" if nothing is known to.
+        wrapped: names of what wraps tool calls or may remove them; "" if nothing is known to.
         tools: tools that a person must approve, or whose calls are limited.
     """
 
@@ -36,27 +43,20 @@ class Gates(NamedTuple):
 
 
 class Qualified(NamedTuple):
-    """The tools at hand.
-
-    Attributes:
-        may: those that may be run ahead, by name.
-        why_not: the others, each with the reason.
-    """
+    """Tools that may be prefetched, by name, and for each of the others the reason."""
 
     may: Mapping[str, BaseTool]
     why_not: Mapping[str, str]
 
     @property
     def in_words(self) -> str:
-        """For the log."""
-        may = named(self.may)
+        """One line for the log."""
         reasons: dict[str, list[str]] = {}
         for name, why in self.why_not.items():
             reasons.setdefault(why.removeprefix(f"{name} "), []).append(name)
         others = "; ".join(f"{named(names)}: {why}" for why, names in reasons.items())
-        return f"Run ahead while the model is asked: {may or 'no tool'}." + (
-            f" Not run ahead: {others}." if others else ""
-        )
+        may = f"Prefetched while the model is asked: {named(self.may) or 'no tool'}."
+        return f"{may} Not prefetched: {others}." if others else may
 
 
 def qualified(
@@ -64,57 +64,45 @@ def qualified(
     specs: Mapping[str, ToolSpec],
     policy: InertiaPolicy,
     settings: Prefetch,
-    gates: Gates,
+    interceptors: Interceptors,
 ) -> Qualified:
-    """Which of the tools may be run ahead.
-
-    Args:
-        tools: as the host executes them.
-        specs: what is known of them, all marks included.
-        policy: says what reads.
-        settings: which are wanted.
-        gates: of the host.
-    """
+    """Sort the tools, as the host executes them, into those that may be prefetched and the others."""
     why = {
-        name: _why_not(tool, specs[name], policy, settings, gates) if name in specs else f"{name} is not described"
+        name: _why_not(tool, specs[name], policy, settings, interceptors) if name in specs else "is not described"
         for name, tool in tools.items()
     }
     return Qualified({n: tools[n] for n, no in why.items() if not no}, {n: no for n, no in why.items() if no})
 
 
-def _why_not(tool: BaseTool, spec: ToolSpec, policy: InertiaPolicy, settings: Prefetch, gates: Gates) -> str:
+def _why_not(
+    tool: BaseTool, spec: ToolSpec, policy: InertiaPolicy, settings: Prefetch, interceptors: Interceptors
+) -> str:
     name = spec.name
     if settings.tools is not None and name not in settings.tools:
-        return f"{name} is not named in Prefetch(tools=...)"
-    reading = policy.with_(may_write=(), only=None)  # who named it for the shortcut did not mean this
+        return "is not named in Prefetch(tools=...)"
+    reading = policy.with_(may_write=(), only=None)  # a name given to the shortcut is no declaration
     if may_write(name, {name: spec}, reading):
-        return f"{name} is not declared to only read"
+        return "is not declared to only read"
     if never := why_never(spec, reading):
         return never
     if _opted_out(tool):
-        return f"{name} is marked no_prefetch"
+        return "is marked no_prefetch"
     if injected := sorted(set(_injected(tool, spec))):
-        return f"{name} takes what only the host can give: {', '.join(injected)}"
-    if name in gates.tools:
-        return f"{name} has to be approved, or its calls are limited"
-    if gates.wrapped and settings.tools is None:
-        return f"{name} is not named in Prefetch(tools=...), and {gates.wrapped} may hold its calls back"
+        return f"takes what only the host can give: {', '.join(injected)}"
+    if name in interceptors.tools:
+        return "has to be approved, or its calls are limited"
+    if interceptors.wrapped and settings.tools is None:
+        return f"is not named in Prefetch(tools=...), and {interceptors.wrapped} may hold its calls back"
     return ""
 
 
 def _opted_out(tool: BaseTool) -> bool:
-    metadata = tool.metadata or {}
-    if any(_letters(tag) == _OPT_OUT for tag in tool.tags or ()) or metadata.get("prefetch") is False:
-        return True
-    return any(_letters(key) == _OPT_OUT and value is not False for key, value in metadata.items())
-
-
-def _letters(text: Any) -> str:
-    return re.sub(r"[^a-z]", "", str(text).lower())
+    marks = [*(tool.tags or ()), *(key for key, value in (tool.metadata or {}).items() if value is not False)]
+    return any(str(mark).lower().replace("-", "_") == "no_prefetch" for mark in marks)
 
 
 def _injected(tool: BaseTool, spec: ToolSpec) -> Iterator[str]:
-    """Parameters that the model does not fill."""
+    """Yield the parameters that the model does not fill."""
     schema: Any = tool.args_schema
     if isinstance(schema, type) and issubclass(schema, BaseModel):
         for name, field in schema.model_fields.items():
@@ -127,7 +115,7 @@ def _injected(tool: BaseTool, spec: ToolSpec) -> Iterator[str]:
             parameters = inspect.signature(code).parameters.values()
             hints = get_type_hints(code, include_extras=False)
         except (TypeError, ValueError, NameError):
-            yield "something that cannot be told"
+            yield "unknown parameters"
             continue
         for each in parameters:
             plain = each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY, each.POSITIONAL_ONLY)
@@ -138,7 +126,7 @@ def _injected(tool: BaseTool, spec: ToolSpec) -> Iterator[str]:
 
 
 def _code_of(tool: BaseTool) -> list[Callable[..., Any]]:
-    """The host's own code in a tool."""
+    """Return the host's own code in a tool."""
     if isinstance(tool, StructuredTool):
         return [code for code in (tool.func, tool.coroutine) if code is not None]
     ways = [way for way in ("_run", "_arun") if getattr(type(tool), way) is not getattr(BaseTool, way)]
@@ -150,7 +138,58 @@ def _is_config(hint: Any) -> bool:
 
 
 def _idle_in_mcp(code: Callable[..., Any], parameter: inspect.Parameter) -> bool:
-    """The runtime that MCP's adapter hands to its interceptors, where there are none."""
+    """Return True for the runtime that MCP's adapter passes to its interceptors, where there are none."""
     if parameter.default is not None or getattr(code, "__module__", "") != _MCP:
         return False
     return not inspect.getclosurevars(code).nonlocals.get("tool_interceptors", True)
+
+
+class Lookup(NamedTuple):
+    """A call to be prefetched.
+
+    Attributes:
+        tool: its name.
+        args: its arguments; `text`: the same as `canon_args` writes them.
+        probability: that the model asks for it; 1 if its streamed answer does.
+    """
+
+    tool: str
+    args: Mapping[str, Any]
+    text: str
+    probability: float = 1.0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.tool, self.text
+
+
+def least_probability(settings: Prefetch, served: float, wasted: float) -> float:
+    """Return the probability from which a predicted call is prefetched.
+
+    With w look-ups wasted for s served, limit m and ``min_probability`` p: p · max(1, (w + EARLY·m) /
+    (m · (s + EARLY)))^STEEP.
+    """
+    if settings.max_wasted is None:
+        return settings.min_probability
+    over = (wasted + EARLY * settings.max_wasted) / (settings.max_wasted * (served + EARLY))
+    return float(max(settings.min_probability, min(HIGHEST, settings.min_probability * max(1.0, over) ** STEEP)))
+
+
+def choose(
+    predicted: Sequence[Foreseen],
+    settings: Prefetch,
+    least: float,
+    may: Callable[[str, Mapping[str, Any]], bool],
+) -> list[Lookup]:
+    """Return the likeliest of the predicted calls, likeliest first, that may be prefetched."""
+    found: dict[tuple[str, str], Lookup] = {}
+    for each in predicted:
+        if each.probability < least:
+            break
+        if each.tool == WORDS or each.changes or not each.familiar or each.stale:
+            continue
+        for args in each.calls:
+            lookup = Lookup(each.tool, args, canon_args(args), each.probability)
+            if may(each.tool, args):
+                found.setdefault(lookup.key, lookup)
+    return list(found.values())[: settings.at_most]

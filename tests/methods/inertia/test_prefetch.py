@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from histories import call, history, schema, user, words
+from langchain_core.messages import AIMessageChunk, ToolCallChunk
+from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.outputs import ChatGenerationChunk
 from typer.testing import CliRunner
 
 from langgraph_toolmem import Inertia, Prefetch, ToolMemory
@@ -15,12 +20,14 @@ from langgraph_toolmem.cli.app import app
 from langgraph_toolmem.graph.events import ToolCount
 from langgraph_toolmem.graph.state import WORDS
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia.prefetch.choice import choose, least_probability
+from langgraph_toolmem.inertia.prefetch.qualify import choose, least_probability
 from langgraph_toolmem.inertia.prefetch.record import REVIEWED, SERVED, UNCLAIMED, held_back
+from langgraph_toolmem.inertia.prefetch.serve import AnswerListener
 from langgraph_toolmem.inertia.proposal import Foreseen
 from langgraph_toolmem.offline.prefetch import PrefetchTally
 from langgraph_toolmem.offline.replay import replay
 from langgraph_toolmem.runs.logs import LoggedRun
+from langgraph_toolmem.turn.host import ErrorLog
 
 FORESEEN = (
     Foreseen("find", ({"name": "Ann"},), 0.6, changes=False),
@@ -39,6 +46,42 @@ def chosen(settings: Prefetch, least: float = 0.1) -> list[tuple[str, str]]:
     return [(guess.tool, guess.text) for guess in found]
 
 
+LOOK = ("look", {"q": "}x"})
+
+
+def piece(name: str | None, args: str | None, mark: tuple[int | None, str | None]) -> ToolCallChunk:
+    return tool_call_chunk(name=name, args=args, index=mark[0], id=mark[1])
+
+
+@pytest.mark.parametrize(
+    ("pieces", "reported"),
+    [
+        # OpenAI: the name first, the arguments in pieces
+        ([piece("look", "", (0, "a")), piece(None, '{"q": "}', (0, None)), piece(None, 'x"}', (0, None))], [LOOK]),
+        # no arguments: known once the next call begins
+        ([piece("look", "", (0, "a")), piece("look", "", (1, "b"))], [("look", {})]),
+        # whole calls without an index
+        ([piece("look", "{}", (None, None)), piece("look", "{}", (None, None))], [("look", {}), ("look", {})]),
+        # one index for all calls
+        ([piece("look", '{"q": "}x"}', (0, "a")), piece("look", "{}", (0, "b"))], [LOOK, ("look", {})]),
+        # cut off, no object
+        ([piece("look", '{"q": {}', (0, "a")), piece("look", "3", (1, "b")), piece("look", "", (2, "c"))], []),
+        # nothing from a changing call on
+        ([piece("look", "{}", (0, "a")), piece("send", "{}", (1, "b")), piece("look", "{}", (2, "c"))], [("look", {})]),
+    ],
+)  # fmt: skip
+def test_a_streamed_call_is_reported_once_its_arguments_are_complete(pieces: list[Any], reported: list[Any]):
+    found: list[Any] = []
+    errors = ErrorLog("test", logging.getLogger("test"))
+    listener = AnswerListener(lambda name: name == "send", lambda *call: found.append(call), errors)
+    runs = uuid4(), uuid4()
+    for each in pieces:
+        for run in runs:  # two answers at the same time
+            chunk = ChatGenerationChunk(message=AIMessageChunk("", tool_call_chunks=[each]))
+            listener.on_llm_new_token("", chunk=chunk, run_id=run)
+    assert found == [call for call in reported for _ in runs]
+
+
 def counted(**counts: float) -> ToolGraph:
     graph = ToolGraph()
     graph.apply(None, [ToolCount("find", counter, amount) for counter, amount in counts.items()])
@@ -50,7 +93,6 @@ def test_the_likeliest_look_ups_are_chosen_each_once():
     assert chosen(Prefetch()) == [ann, one, two]
     assert chosen(Prefetch(at_most=2)) == [ann, one]
     assert chosen(Prefetch(), least=0.3) == [ann]
-    assert chosen(Prefetch(stable={"poll"})) == [ann, ("poll", "{}"), one, two]
 
 
 def test_the_more_is_thrown_away_the_likelier_a_call_must_be():
@@ -110,7 +152,6 @@ def test_a_replay_counts_what_would_have_been_ready_and_the_seconds_saved(tool_s
         assert tally.ready == 0
     else:
         assert tally.ready >= 25
-        assert tally.without_waiting == (tally.ready if tool_seconds <= 2 else 0)
 
 
 def test_the_command_says_it_in_words_and_in_json(tmp_path: Path):

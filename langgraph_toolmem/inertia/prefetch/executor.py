@@ -1,0 +1,228 @@
+"""Running a tool's own code before the model asks for it, and serving its result in the model's call.
+
+Both use a copy of the tool with another ``_run`` and ``_arun``, where LangChain has a tool's own code. What is around
+them (arguments parsed and checked, the config passed in) stays the tool's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import copy
+from collections.abc import Mapping
+from concurrent.futures import Future
+from functools import lru_cache, partial, wraps
+from time import monotonic
+from typing import Any, Final, NamedTuple
+
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.tools import BaseTool, StructuredTool, Tool
+from langgraph.config import get_stream_writer
+from langgraph.runtime import Runtime
+from langsmith.run_helpers import tracing_context
+
+from langgraph_toolmem.base import threads
+from langgraph_toolmem.inertia.prefetch.qualify import Lookup
+
+TAG: Final = "toolmem.prefetch"
+"""Tag of a call whose result was prefetched."""
+_INSIDE: Final = "toolmem_inside"
+_BARE: Final[Mapping[str, Any]] = {
+    "callbacks": None,
+    "verbose": False,
+    "handle_tool_error": False,
+    "handle_validation_error": False,
+}
+"""What LangChain does around a tool's own code is done in the model's call."""
+_RUNTIME: Final = "__pregel_runtime"
+"""Where LangGraph keeps the runtime in a config: the context and the store of the run stay."""
+_PASSED_ON: Final = ("metadata", "recursion_limit", "max_concurrency")
+_OWN: Final = ("__pregel", "checkpoint")
+"""How keys of ``configurable`` begin that are LangGraph's own."""
+
+
+class Ran(NamedTuple):
+    """The result of a prefetched call.
+
+    Attributes:
+        value: what the tool returned, before LangChain makes a message of it.
+        written: what the tool wrote to the custom stream.
+        seconds: duration of the call.
+    """
+
+    value: Any
+    written: list[Any]
+    seconds: float
+
+
+class Host(NamedTuple):
+    """The node of the run that calls are prefetched for, and its event loop if the run is async."""
+
+    config: Any
+    runtime: Any
+    loop: asyncio.AbstractEventLoop | None
+    context: contextvars.Context
+
+
+class PrefetchTask:
+    """One call that runs before the model has asked for it, with the very tool that the host executes."""
+
+    def __init__(self, lookup: Lookup, tool: BaseTool, timeout: float) -> None:
+        self.lookup, self.tool = lookup, tool
+        self.started = monotonic()
+        self.deadline = self.started + timeout
+        self.future: Future[Ran] = Future()
+
+    def begin(self, host: Host) -> None:
+        """Begin the call: in the run's loop if the tool has async code and the run is async, else in a thread."""
+        written: list[Any] = []
+        config = _config_apart(host, written)
+        context = _context_apart(host.context, config)
+        if host.loop is not None and is_async(self.tool):
+            self.future = context.run(asyncio.run_coroutine_threadsafe, self._arun(config, written), host.loop)
+        else:
+            threads.start("toolmem-prefetch", partial(context.run, self._run, config, written))
+
+    def _run(self, config: RunnableConfig, written: list[Any]) -> None:
+        if not self.future.set_running_or_notify_cancel():
+            return
+        inside = _Inside()
+        try:
+            with tracing_context(enabled=False, parent=False):
+                BaseTool.run(_copy(self.tool, inside, **_BARE), copy.deepcopy(dict(self.lookup.args)), config=config)
+            self.future.set_result(Ran(inside.value, written, monotonic() - self.started))
+        except BaseException as error:  # noqa: BLE001 - the model's call makes it again
+            self.future.set_exception(error)
+
+    async def _arun(self, config: RunnableConfig, written: list[Any]) -> Ran:
+        inside = _Inside()
+        with tracing_context(enabled=False, parent=False):
+            tool, args = _copy(self.tool, inside, **_BARE), copy.deepcopy(dict(self.lookup.args))
+            await asyncio.wait_for(BaseTool.arun(tool, args, config=config), self.deadline - monotonic())
+        return Ran(inside.value, written, monotonic() - self.started)
+
+    @property
+    def ready(self) -> Ran | None:
+        """The result; None if the call is not over, failed, or is too old."""
+        if not self.future.done() or self.future.cancelled() or monotonic() > self.deadline:
+            return None
+        return None if self.future.exception() else self.future.result()
+
+
+class Executor:
+    """Runs the tasks of a memory, a thread or an asyncio task for each; nothing queues."""
+
+    def __init__(self) -> None:
+        self._lock = threads.lock()
+        self._live: set[PrefetchTask] = set()
+        threads.at_fork(self)
+
+    def forked(self) -> None:
+        """Forget the parent's tasks: a fork has none of its threads."""
+        self._live.clear()
+
+    def begin(self, task: PrefetchTask, host: Host, most: int) -> bool:
+        """Begin a task if fewer than so many run."""
+        with self._lock:
+            if len(self._live) >= most:
+                return False
+            self._live.add(task)
+        try:
+            task.begin(host)
+        except BaseException:
+            self._live.discard(task)
+            raise
+        task.future.add_done_callback(lambda _: self._live.discard(task))
+        return True
+
+
+def is_async(tool: BaseTool) -> bool:
+    """Return True if a tool has async code of its own."""
+    if isinstance(tool, (StructuredTool, Tool)):
+        return tool.coroutine is not None
+    return type(tool)._arun is not BaseTool._arun
+
+
+def is_sync(tool: BaseTool) -> bool:
+    """Return True if a tool has sync code of its own."""
+    return not isinstance(tool, (StructuredTool, Tool)) or tool.func is not None
+
+
+def standing_in(tool: BaseTool, ran: Ran) -> BaseTool:
+    """Return the tool with a result in place of its own code."""
+    return _copy(tool, _Inside(ran), tags=[*(tool.tags or ()), TAG])
+
+
+# --- copies of tools ---
+
+
+class _Inside:
+    """The inside of a copied tool: keeps what the tool's own code returns, or serves an earlier result."""
+
+    def __init__(self, ran: Ran | None = None) -> None:
+        self.ran, self.value = ran, None
+
+    def served(self) -> Any:
+        assert self.ran is not None
+        if self.ran.written:
+            write = get_stream_writer()
+            for each in self.ran.written:
+                write(each)
+        return self.ran.value
+
+
+@lru_cache(maxsize=256)
+def _kind(kind: type[BaseTool]) -> type[BaseTool]:
+    """Return the class of a tool's copies."""
+
+    @wraps(kind._run)  # LangChain looks at its parameters
+    def _run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        inside: _Inside = self.__dict__[_INSIDE]
+        inside.value = kind._run(self, *args, **kwargs) if inside.ran is None else inside.served()
+        return inside.value
+
+    @wraps(kind._arun)
+    async def _arun(self: Any, *args: Any, **kwargs: Any) -> Any:
+        inside: _Inside = self.__dict__[_INSIDE]
+        inside.value = await kind._arun(self, *args, **kwargs) if inside.ran is None else inside.served()
+        return inside.value
+
+    make: Any = type(kind)
+    made: type[BaseTool] = make(kind.__name__, (kind,), {"_run": _run, "_arun": _arun, "__module__": kind.__module__})
+    return made
+
+
+def _copy(tool: BaseTool, inside: _Inside, **changed: Any) -> BaseTool:
+    copied = tool.model_copy(update=changed)
+    copied.__dict__[_INSIDE] = inside
+    object.__setattr__(copied, "__class__", _kind(type(tool)))
+    return copied
+
+
+# --- what a prefetched call sees of its host ---
+
+
+def _config_apart(host: Host, written: list[Any]) -> RunnableConfig:
+    """Return the user's keys and context of a config, and nothing that leads back into the run."""
+    given: Mapping[str, Any] = host.config or {}
+    configurable = given.get("configurable") or {}
+    own = {key: value for key, value in configurable.items() if not str(key).startswith(_OWN)}
+    found = host.runtime if isinstance(host.runtime, Runtime) else Runtime()
+    # Not the host's execution: this runtime has no checkpoint, no task and no heartbeat.
+    server = getattr(found, "server_info", None)
+    own[_RUNTIME] = Runtime(context=found.context, store=found.store, stream_writer=written.append, server_info=server)
+    kept = {key: value for key, value in given.items() if key in _PASSED_ON}
+    apart: Any = {"tags": [], "callbacks": None, "configurable": own, **kept}
+    return apart  # type: ignore[no-any-return]
+
+
+def _context_apart(context: contextvars.Context, config: RunnableConfig) -> contextvars.Context:
+    """Return a copy of a context with this config and without callbacks."""
+    context = context.copy()
+    for variable, value in list(context.items()):
+        if isinstance(value, (BaseCallbackHandler, BaseCallbackManager)):
+            context.run(variable.set, None)
+    context.run(var_child_runnable_config.set, config)
+    return context
