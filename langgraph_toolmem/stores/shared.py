@@ -616,13 +616,15 @@ class SharedLog:
         self._batch([*(self._put(*each, None) for each in lists), self._announce(mine._replace(left=mine.begins))])
 
     def _stands(self, mine: Snapshot, base: str, view: View) -> bool:
-        """Return True if no other snapshot holds what this one lacks, and none begins another era."""
+        """Return True if no other snapshot holds what this one lacks, and none begins an era in its place."""
         for each in view.snapshots:
             if each.id == mine.id or self._is_stray(each):
                 continue
             holds = each.cursors if each.done else each.begins
             lacks = any(mine.cursors.get(worker, 0) < end for worker, end in holds.items() if worker in view.heads)
-            if each.era > base or (each.era == base and lacks):
+            # An era that was announced before the round of this one: its writer gives up, or forgets what this one has.
+            earlier = not each.done and mine.era == mine.id and each.id[:12] < mine.id[:12]
+            if (each.era > base and not earlier) or (each.era == base and lacks):
                 return False
         return any(each.id == mine.id for each in view.snapshots)
 

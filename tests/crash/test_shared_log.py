@@ -538,9 +538,8 @@ def test_workers_that_forget_at_once_all_succeed(worker: Make) -> None:
 
 @pytest.mark.parametrize("at", range(1, 12))
 def test_a_worker_that_is_killed_while_it_forgets_can_do_so_again(at: int, worker: Make, tmp_path: Path) -> None:
-    store, clock = FlakyStore(), [1e9]
-    now = lambda: clock[0]  # noqa: E731 - one line
-    one, two = worker(store, tmp_path, now=now), worker(store, now=now)
+    store = FlakyStore()
+    one, two = worker(store, tmp_path), worker(store)
     for number, each in enumerate((one, two)):
         each.learn(number, ANN, SECRET)
         each.learn(number + 10)
@@ -551,12 +550,11 @@ def test_a_worker_that_is_killed_while_it_forgets_can_do_so_again(at: int, worke
         one.forget(Forgotten(ANN))
     except StorageError:
         one.kill()
-        one = worker(store, tmp_path, now=now)
         store.left = 1 << 30
-        clock[0] += 2 * shared_log.STRAY_SECONDS
+        one = worker(store, tmp_path)
         one.forget(Forgotten(ANN))
     store.left = 1 << 30
-    assert len(settled(one, two, worker(store, now=now))[2]) == 2
+    assert len(settled(one, two, worker(store))[2]) == 2
     assert one.log.wait(lambda: not one.log.erase, 5.0)
     one.close_store()
     assert SECRET not in everything(store, tmp_path)
