@@ -14,8 +14,8 @@ Three kinds of evidence for a candidate tool t, each of which can be missing:
   times 1 − s_1² (the more alike a known state, the less; s_1² is ½ where there is none).
 
 A transition counts as much as the verdict on its run; without one, `unlabelled` times (good + 1) / (good + bad + 1) of
-the uses of its edge: what was judged bad is no example where nobody said so either. So few verdicts cost little, and
-few runs leave the word to the descriptions.
+the uses of its edge: what was judged bad is no example where nobody said so either. Where no state that votes has a
+verdict, they count in full. So few verdicts cost little, and few runs leave the word to the descriptions.
 
 The paper ranks by the best cosine of an edge and fills up with the heaviest edges (`SITPolicy.paper`): cosines and
 counts are on different scales and must not be mixed. Here they are brought to one scale first, the log of a share:
@@ -224,11 +224,13 @@ class _Found:
         matches.sort(key=lambda match: -match.similarity)
         if policy.kind == "combined":
             del matches[policy.nearest :]
-        for match in matches:
+        weights = [trust.of(match.summary) for match in matches]
+        # Votes that all are unjudged count in full among themselves.
+        full = 1.0 if any(judged for _, judged in weights) else policy.unlabelled or 1.0
+        for match, (weight, judged) in zip(matches, weights, strict=True):
             self.similarity = matches[0].similarity
-            weight, judged = trust.of(match.summary)
             distance = self.similarity - match.similarity
-            vote = weight * math.exp(-policy.sharpness * distance) * 2 * match.summary.usefulness
+            vote = weight / full * math.exp(-policy.sharpness * distance) * 2 * match.summary.usefulness
             found = self._candidate(match.summary.target)
             found.judged = found.judged or judged
             found.votes += vote

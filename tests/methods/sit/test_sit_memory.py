@@ -50,6 +50,7 @@ from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.runs.trajectory import parse_run
+from langgraph_toolmem.sit.step import to_prompt
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
 from langgraph_toolmem.text.embedders import resolve_embedder
 
@@ -125,6 +126,36 @@ def test_a_memory_whose_policy_compares_what_agents_wrote_makes_no_extracts() ->
         teach(memory, routers=1, passwords=0, first=50, summaries=True)
         [text] = kept(memory)
         assert "Customer 50" in text
+
+
+def test_a_destructive_tool_is_not_suggested_again_for_the_request_that_called_it() -> None:
+    tools = [*SCHEMAS[:1], h.schema("delete_mail", "id", destructive=True), *SCHEMAS[1:]]
+    with made(tools=tools, policy=SITPolicy()) as memory:
+        for i in range(4):
+            run = h.history(h.user("Delete the mails"), *[h.call("delete_mail", {"id": f"{i}{n}"}) for n in range(3)])
+            memory.finish([*run, h.words()], thread_id=str(i), success=True)
+        asking = [h.user("Delete the mails")]
+        assert names(memory.sit.suggest(asking, k=9))[0] == "delete_mail"
+        done = h.history(asking, h.call("delete_mail", {"id": "1"}))
+        assert "delete_mail" not in names(memory.sit.suggest(done, k=9))
+        assert "delete_mail" in names(memory.sit.suggest([*done, h.words(), *asking], k=9))
+
+
+@pytest.mark.parametrize("text", ["Refund order A-4711 of ida@mail.org with 'gift card'.", None])
+def test_what_the_model_is_shown_holds_no_values_of_other_requests(text: str | None) -> None:
+    with made(policy=SITPolicy()) as memory:
+        run = h.history(
+            h.user("Refund order A-4711 of ida@mail.org"),
+            h.call("read_logs", {"name": "ida@mail.org"}, "Order A-4711, 12.50"),
+            summarised(text) if text else [],
+            h.call("restart_router", {"name": "A-4711"}),
+            h.words(),
+        )
+        memory.finish(run, thread_id="r", success=True)
+        here = h.history(h.user("Refund order B-1"), h.call("read_logs", {"name": "bob"}, "Order B-1, 1.00"))
+        said = to_prompt(memory.sit.suggest(here))
+        assert "A past state that led to it" in said
+        assert not re.search("4711|ida|mail.org|12.50|gift", said)
 
 
 # --- the summary tool is nowhere ---
