@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
@@ -36,7 +37,7 @@ from langgraph_toolmem.graph.events import GOOD, Count
 from langgraph_toolmem.graph.state import START, RunState
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.tools import side_effects
-from langgraph_toolmem.sit.evidence import Edge, SITEvidence, TransitionSeen, section
+from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen, section
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.suggest import Suggestion
@@ -168,7 +169,8 @@ class SIT(Method):
         self.in_use = True
         core.refresh()
         with core.lock:
-            edges = _Edges({source: self.evidence.walks.out_of(source) for source in (START, *last_calls(run))})
+            rows = {source: self.evidence.walks.out_of(source) for source in (START, *last_calls(run))}
+        edges = SimpleNamespace(out_of=lambda source: rows.get(source, {}))
         state, known = core.state_of(run), core.catalogue.specs
         rest: dict[str, Any] = {
             "policy": chosen,
@@ -380,16 +382,6 @@ class SIT(Method):
         core = self.core
         with core.lock:
             return section(self.evidence.walks, core.graph.counters, core.ledger.figures(self.name))
-
-
-class _Edges:
-    """The edges out of a few tools, as they were at one moment."""
-
-    def __init__(self, rows: dict[str, dict[str, Edge]]) -> None:
-        self._rows = rows
-
-    def out_of(self, source: str) -> dict[str, Edge]:
-        return self._rows.get(source, {})
 
 
 def _stored_key(episode: Run) -> str:

@@ -58,29 +58,6 @@ class Edge(NamedTuple):
         return (self.good + 1) / (self.good + self.bad + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeRecord:
-    """How runs in which `target` was called right after `source` ended (`START`: first in a run).
-
-    Attributes:
-        source: tool name or `START`.
-        target: tool name.
-        good: uses in successful runs.
-        bad: uses in runs that were not.
-        open: uses in runs without a verdict.
-        weight: N + Σ 1/n over the successful runs, N their uses and n the length of each (SIT-Graph).
-        success: share of the judged uses that belong to successful runs; None: none is judged.
-    """
-
-    source: str
-    target: str
-    good: int
-    bad: int
-    open: int
-    weight: float
-    success: float | None
-
-
 class Walks:
     """Edges with their uses in good, bad and open runs."""
 
@@ -142,23 +119,6 @@ class Walks:
             else:
                 self.edges.add(source, target, _BAD, sign * weight)
 
-    def records(self) -> list[EdgeRecord]:
-        """Return the edges, those of most weight first."""
-        found = [
-            EdgeRecord(
-                source,
-                target,
-                round(edge.good),
-                round(edge.bad),
-                round(edge.open),
-                round(edge.weight(), 6),
-                edge.good / (edge.good + edge.bad) if edge.good + edge.bad else None,
-            )
-            for source in self.edges.rows
-            for target, edge in self.out_of(source).items()
-        ]
-        return sorted(found, key=lambda w: (-w.weight, w.bad, w.source, w.target))
-
 
 class SITEvidence(Table):
     """The walks of runs.
@@ -205,7 +165,11 @@ class SITEvidence(Table):
 
 def section(walks: Walks, counters: Mapping[str, float], sums: Mapping[str, int]) -> Section:
     """Return SIT's part of the report, from the walks, the counters of the evidence graph and the ledger's sums."""
-    stored, unjudged, edges = int(counters.get("summaries", 0)), walks.waiting(), walks.records()[:MAX_EDGES]
+    stored, unjudged = int(counters.get("summaries", 0)), walks.waiting()
+    found = [(source, target, edge) for source in walks.edges.rows for target, edge in walks.out_of(source).items()]
+    found.sort(key=lambda each: (-each[2].weight(), each[2].bad, *each[:2]))
+    del found[MAX_EDGES:]
+    edges = [{"source": one, "target": two, **edge._asdict(), "weight": edge.weight()} for one, two, edge in found]
     figures = {**sums, "summaries": stored, "runs_waiting": unjudged, "edges": edges}
     lines = list(shown_in_words("Next tools", sums))
     if stored:
@@ -214,14 +178,14 @@ def section(walks: Walks, counters: Mapping[str, float], sums: Mapping[str, int]
         lines.append(f"Runs without a verdict: {unjudged:,}; successful ones teach suggestions more than these.")
     rows = tuple(
         (
-            "(start of a run)" if edge.source == START else edge.source,
-            edge.target,
-            f"{edge.good:,} of {edge.good + edge.bad:,}",
-            f"{edge.weight:,.2f}",
+            "(start of a run)" if source == START else source,
+            target,
+            f"{round(edge.good):,} of {round(edge.good + edge.bad):,}",
+            f"{edge.weight():,.2f}",
             percentage(edge.good, edge.good + edge.bad),
         )
-        for edge in edges
-        if edge.success is not None
+        for source, target, edge in found
+        if edge.good + edge.bad
     )
     title = "What came next in whole runs (weight: N + Σ 1/n over the successful ones)"
     table = TextTable(title, ("after", "comes", "in good runs", "weight", "success"), rows)
