@@ -389,6 +389,21 @@ def test_runs_without_a_verdict_teach_with_a_lower_weight_if_that_is_allowed() -
         assert len(kept(memory)) == 27
 
 
+def test_the_default_method_stores_what_is_observed_once_suggestions_are_asked_for() -> None:
+    """Who only uses the shortcut has no Chroma."""
+    with ToolMemory.ephemeral(tools=SCHEMAS) as memory:
+        memory.observe(whole("router", "Zoe"), thread_id="r")
+        assert memory.flush()
+        assert memory.core.vectors.empty
+        memory.sit.suggest(before_cure("router"))
+        memory.observe(whole("router", "Zoe"), thread_id="r")
+        assert len(kept(memory)) == 3
+    for make in (ToolMemory.ephemeral, lambda: ToolMemory.ephemeral(methods=[SIT()])):
+        with make() as memory:
+            memory.finish(whole("router", "Zoe"), thread_id="r")
+            assert len(kept(memory)) == 3
+
+
 # --- restarts ---
 
 
