@@ -106,7 +106,6 @@ def measure(runs: Sequence[LoggedRun], tools: Sequence[dict[str, Any]], cut: int
     specs = read_tools(tools)
     with ToolMemory.ephemeral(methods=[SIT(), Entries(), Atoms(keep=True)]) as memory:
         memory.core.catalogue.adopt(specs)
-        memory.sit.remember_states(memory.sit.policy)
         for run in runs[:cut]:
             memory.finish(run.messages, thread_id=run.thread_id, success=run.success)
         memory.flush()

@@ -37,13 +37,12 @@ from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
+from langgraph_toolmem.sit.evidence import Edge, Walks
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
-from langgraph_toolmem.sit.rows import Summaries, add
+from langgraph_toolmem.sit.rows import StoredSummary, Summaries, Use
 from langgraph_toolmem.sit.suggest import suggest
-from langgraph_toolmem.sit.summary import NewSummary
 from langgraph_toolmem.sit.transitions import transitions
-from langgraph_toolmem.sit.walks import Edge, Walks
 from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
 
 SETS: Final = (
@@ -82,7 +81,7 @@ class Remembered(Summaries):
 
     def __init__(self, memory: ToolMemory) -> None:
         core = memory.core
-        super().__init__(memory.sit.states.rows, core.users.of(None), builtin=core.vectors.embedder.builtin)
+        super().__init__(memory.sit.rows, core.users.of(None), builtin=core.vectors.embedder.builtin)
         self.embed = lru_cache(maxsize=4)(super().embed)  # type: ignore[method-assign]
 
 
@@ -98,23 +97,18 @@ def learn(history: Sequence[Run], memory: ToolMemory | None, said: Sequence[floa
     """Edges and summaries of runs, with their verdicts (None: all are good); those of bad ones are not stored."""
     said = [1.0] * len(history) if said is None else said
     walks = Walks()
-    summaries: list[NewSummary] = []
+    summaries: list[StoredSummary] = []
     for number, run in enumerate(history):
         name = run.thread_id or str(number)
         for each in transitions(run, summarise=extractive_summary if memory is not None else None):
             walks.add(name, each.key, each.source, each.target)
             if each.summary and said[number] != 0:
-                summaries.append(
-                    NewSummary(
-                        each.place, each.target, each.summary, each.key, f"run{number}", None, each.made_by, number
-                    )
-                )
+                use = Use(each.key, f"run{number}", "", number)
+                summaries.append(StoredSummary.of(each.place, each.target, each.summary, each.made_by, use))
         if (score := said[number]) is not None:
             walks.judge(name, score)
     if memory is not None:
-        core = memory.core
-        rows, builtin = memory.sit.states.rows, core.vectors.embedder.builtin
-        add(rows, summaries, core.users.of(None), now=0.0, merge_above=POLICY.merge_above, builtin=builtin)
+        memory.sit.rows.put(summaries, memory.core.users.of(None))
     return walks
 
 
@@ -127,14 +121,14 @@ def methods_of(
     """All methods, taught by the history and the verdicts on it; None: all runs are good."""
     said = [1.0] * len(history) if said is None else said
     walks = learn(history, memory, said)
-    judged = {f"run{number}": float(score is not None) for number, score in enumerate(said)}
+    shares = {f"run{number}": (0.0, 1.0) if score is None else (1.0, 0.0) for number, score in enumerate(said)}
     history = [run for run, score in zip(history, said, strict=True) if score != 0]
     search = description_search(specs)
     kept = None if memory is None else Remembered(memory)
 
     def asked(point: Point, policy: SITPolicy, **given: Any) -> list[str]:
         edges = given.pop("edges", walks)
-        given |= {"available": specs, "state": point.state, "weight_of": judged.__getitem__}
+        given |= {"available": specs, "state": point.state, "standing": shares.__getitem__}
         found = suggest(point.run, edges, kept, policy=policy, **given)
         return [suggestion.tool for suggestion in found]
 

@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool, tool
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
-from langgraph_toolmem.sit.summary import StoredSummary
+from langgraph_toolmem.sit.rows import StoredSummary
 
 SYMPTOM = "The page of {} does not load"
 FINDINGS = {
@@ -83,7 +83,7 @@ def names(suggestions: Iterable[Any]) -> list[str]:
 def stored(memory: ToolMemory, user_id: str | None = None, source: str | None = None) -> list[StoredSummary]:
     """The summaries that a user may see, once what is due is written."""
     memory.core.jobs.settle(timeout=10)
-    found = memory.sit.states.rows.all(memory.core.users.of(user_id))
+    found = memory.sit.rows.all(memory.core.users.of(user_id))
     return [each for each in found if source is None or each.source == source]
 
 

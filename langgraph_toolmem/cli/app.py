@@ -142,25 +142,7 @@ def import_(
     file: LogFile,
     memory: MemoryFolder,
     tools: ToolsFile = None,
-    summaries: Annotated[
-        str,
-        typer.Option(
-            metavar="BY",
-            help="Who puts states of successful runs into words, where the agent did not: `extractive` (built in), "
-            "a chat model `provider:model`, or `none`.",
-        ),
-    ] = "extractive",
-    max_model_calls: Annotated[int, typer.Option(min=1, help="At most so many calls of each chat model.")] = 500,
-    unlabelled: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            max=1.0,
-            metavar="WEIGHT",
-            help="Runs without a label teach which tools to suggest, too; give the agent's memory "
-            "SITPolicy(unlabelled=WEIGHT).",
-        ),
-    ] = 0.0,
+    max_model_calls: Annotated[int, typer.Option(min=1, help="At most so many calls of the chat model.")] = 500,
     entries: Annotated[bool, typer.Option(" /--no-entries", help="Keep no runs for recall.")] = True,
     atoms: Annotated[bool, typer.Option(" /--no-atoms", help="Make no atoms of successful runs.")] = True,
     atom_model: Annotated[
@@ -179,20 +161,19 @@ def import_(
     """Warm a memory from recorded runs.
 
     The whole file is checked before anything is learned. Importing it again teaches nothing twice. Which tools to
-    suggest is learned from runs with "success": true; what their agents wrote with `summarize_state` is used. Each run
-    is kept for recall, with its verdict, and the steps of successful ones become atoms for planning.
+    suggest is learned from all runs but those with "success": false; what their agents wrote with `summarize_state` is
+    used. Each run is kept for recall, with its verdict, and the steps of successful ones become atoms for planning.
     """
     from langgraph_toolmem.base.models import resolve_model
-    from langgraph_toolmem.cli.imports import BUILT_IN, Wanted, import_runs
+    from langgraph_toolmem.cli.imports import Wanted, import_runs
 
     schemas, writer = read_tools_file(tools), None
-    model = None if summaries in BUILT_IN else resolve_model(summaries, name="--summaries", others=BUILT_IN)
     if atom_model is not None:
         from langgraph_toolmem.atoms.writer import AtomWriter
 
         writer = AtomWriter(resolve_model(atom_model, name="--atom-model"), most=max_model_calls)
     log = load_log(file, lenient=lenient)
-    wanted = Wanted(summaries, model, max_model_calls, unlabelled, entries, atoms, writer)
+    wanted = Wanted(entries, atoms, writer)
     with open_memory(memory, tools=schemas, namespace=namespace, embeddings=embeddings) as opened:
         before = opened.view().calls
         done = import_runs(opened, log.runs, wanted, show=not as_json)

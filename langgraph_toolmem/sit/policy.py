@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from langgraph_toolmem.base.checks import check_fields, expect, is_number, options_named
+from langgraph_toolmem.base.checks import expect, is_number, options_named
 
 
 @options_named
@@ -25,7 +24,6 @@ class SITPolicy:
             length of each run.
         unlabelled: what a run without a verdict counts, of one that went well: its uses of edges, and the votes of its
             states; less on edges that were judged bad (`Edge.trust`). At 0 such runs do not teach.
-        merge_above: cosine from which two summaries of one edge are one.
         nearest: combined: stored summaries that vote.
         sharpness: combined: how fast a vote fades with distance. A summary whose cosine is d below that of the most
             similar one has e^(−sharpness·d) of its vote.
@@ -40,7 +38,6 @@ class SITPolicy:
     recall: Literal["extractive", "tool"] = "extractive"
     c: float = 1.0
     unlabelled: float = 0.3
-    merge_above: float = 0.95
     nearest: int = 30
     sharpness: float = 16.0
     weight_states: float = 1.35
@@ -56,7 +53,6 @@ class SITPolicy:
         for name in ("c", "sharpness", "weight_states", "weight_habit", "weight_words"):
             expect(self, name, "a number from 0", lambda v: is_number(v) and v >= 0)
         expect(self, "unlabelled", "a share from 0 to 1", lambda v: is_number(v) and 0 <= v <= 1)
-        expect(self, "merge_above", "a cosine above 0", lambda v: is_number(v) and v > 0)
 
     @classmethod
     def paper(cls, **changes: Any) -> SITPolicy:
@@ -66,21 +62,6 @@ class SITPolicy:
     def with_(self, **changes: Any) -> SITPolicy:
         """A copy with some fields changed."""
         return replace(self, **changes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> SITPolicy:
-        """The inverse of `to_dict`. ``{"kind": "paper"}`` alone means `paper()`.
-
-        Raises:
-            ConfigurationError: an unknown field, named, or a value that cannot be.
-        """
-        known = {f.name for f in fields(cls)}
-        check_fields("SITPolicy", set(plain), known)
-        return cls.paper(**plain) if plain.get("kind") == "paper" else cls(**plain)
 
 
 __all__ = ["SITPolicy"]

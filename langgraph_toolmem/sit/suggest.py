@@ -14,8 +14,8 @@ Three kinds of evidence for a candidate tool t, each of which can be missing:
   times 1 − s_1² (the more alike a known state, the less; s_1² is ½ where there is none).
 
 A transition counts as much as the verdict on its run; without one, `unlabelled` times (good + 1) / (good + bad + 1) of
-the uses of its edge: what was judged bad is no example where nobody said so either. So few verdicts cost little, and
-few runs leave the word to the descriptions.
+the uses of its edge: what was judged bad is no example where nobody said so either. Where no state that votes has a
+verdict, they count in full. So few verdicts cost little, and few runs leave the word to the descriptions.
 
 The paper ranks by the best cosine of an edge and fills up with the heaviest edges (`SITPolicy.paper`): cosines and
 counts are on different scales and must not be mixed. Here they are brought to one scale first, the log of a share:
@@ -39,13 +39,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from langgraph_toolmem.graph.state import START, RunState
 from langgraph_toolmem.runs.run import SUMMARY_TOOL, Run
+from langgraph_toolmem.sit.evidence import Edge
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.transitions import just_asked, last_calls
-from langgraph_toolmem.sit.walks import Edge
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.sit.summary import Match, StoredSummary
+    from langgraph_toolmem.sit.rows import Match, StoredSummary
 
 Search = Callable[[str], Iterable[tuple[str, float]]]
 """From a text to (tool, score) pairs. A score of 0 means that nothing is shared, one near 1 that all is."""
@@ -60,12 +60,12 @@ FAINT: Final = 0.01
 UNSEEN: Final = 1.5
 """Votes for what nobody has seen yet, where the nearest state has a cosine of √½."""
 
-WeightOf = Callable[[str], float]
-"""From a run (digest) to how much its verdict counts, 0 to 1; 0: it has none."""
+Standing = Callable[[str], tuple[float, float]]
+"""From a run (digest) to the share of it that counts as good, and the share that nobody judged, each 0 to 1."""
 
 
 class Edges(Protocol):
-    """Weights of the edges; `langgraph_toolmem.sit.walks.Walks` is one."""
+    """Weights of the edges; `langgraph_toolmem.sit.evidence.Walks` is one."""
 
     def out_of(self, source: str) -> dict[str, Edge]:
         """The edges out of a tool (or START), by target."""
@@ -122,7 +122,7 @@ def suggest(
     search: Search | None = None,
     k: int | None = None,
     state: RunState | None = None,
-    weight_of: WeightOf | None = None,
+    standing: Standing = lambda _: (1.0, 0.0),
 ) -> list[Suggestion]:
     """The k likeliest next tools, best first; fewer if nothing speaks for more.
 
@@ -138,7 +138,7 @@ def suggest(
         search: finds tools by their descriptions.
         k: how many, if not the policy's.
         state: `run` folded, if that was done already.
-        weight_of: how much the verdict on a run counts; None: the summaries are of successful runs.
+        standing: of the runs behind the summaries; by default all went well.
     """
     policy = policy or SITPolicy()
     k = policy.k if k is None else k
@@ -153,7 +153,7 @@ def suggest(
     if text and summaries is not None:
         anywhere = just_asked(state) and policy.kind != "paper"  # the paper: those on the edges from the tool before
         places = dict.fromkeys([START, *sources] if anywhere else sources)
-        found.add_states(text, places, summaries, policy, _Trust(edges, policy, weight_of))
+        found.add_states(text, places, summaries, policy, _Trust(edges, policy, standing))
     if search is not None and (policy.kind == "combined" or len(found.candidates) < k):
         found.add_words(state.user.raw or text, search)
     rank = _by_odds if policy.kind == "combined" else _by_kind
@@ -224,17 +224,20 @@ class _Found:
         matches.sort(key=lambda match: -match.similarity)
         if policy.kind == "combined":
             del matches[policy.nearest :]
-        for match in matches:
+        weights = [trust.of(match.summary) for match in matches]
+        # Votes that all are unjudged count in full among themselves.
+        full = 1.0 if any(judged for _, judged in weights) else policy.unlabelled or 1.0
+        for match, (weight, judged) in zip(matches, weights, strict=True):
             self.similarity = matches[0].similarity
-            weight, judged = trust.of(match.summary)
-            vote = weight * _vote(match, self.similarity, policy.sharpness)
+            distance = self.similarity - match.similarity
+            vote = weight / full * math.exp(-policy.sharpness * distance) * 2 * match.summary.usefulness
             found = self._candidate(match.summary.target)
             found.judged = found.judged or judged
             found.votes += vote
-            found.voters += match.summary.seen
+            found.voters += len(match.summary.uses)
             found.best = found.best or match
             self.votes += vote
-            self.voters += match.summary.seen
+            self.voters += len(match.summary.uses)
 
     def add_words(self, text: str, search: Search) -> None:
         hits = [(tool, score) for tool, score in search(text) if self._allowed(tool)] if text.strip() else []
@@ -253,25 +256,17 @@ class _Found:
 
 
 class _Trust:
-    """How much the transitions behind a summary count, of their number: by the verdicts on their runs."""
+    """How many transitions a summary counts for, by the verdicts on their runs."""
 
-    def __init__(self, edges: Edges, policy: SITPolicy, weight_of: WeightOf | None) -> None:
-        self._out_of, self._unlabelled, self._weight_of = lru_cache(edges.out_of), policy.unlabelled, weight_of
+    def __init__(self, edges: Edges, policy: SITPolicy, standing: Standing) -> None:
+        self._out_of, self._unlabelled, self._standing = lru_cache(edges.out_of), policy.unlabelled, standing
 
     def of(self, summary: StoredSummary) -> tuple[float, bool]:
-        """From 0 to 1, and whether one of the runs has a verdict."""
-        runs = [each for each in (summary.run, *(merged.run for merged in summary.merged)) if each]
-        if self._weight_of is None or not runs:
-            return 1.0, True
-        judged = sum(map(self._weight_of, runs)) / len(runs)
+        """Return the number, and True if one of the runs went well."""
         edge = self._out_of(summary.source).get(summary.target)
         trust = self._unlabelled * (1.0 if edge is None else edge.trust)
-        return judged + (1 - judged) * trust, judged > 0
-
-
-def _vote(match: Match, nearest: float, sharpness: float) -> float:
-    summary = match.summary
-    return math.exp(sharpness * (match.similarity - nearest)) * summary.seen * 2 * summary.usefulness
+        shares = [self._standing(use.run) for use in summary.uses]
+        return sum(good + unjudged * trust for good, unjudged in shares), any(good > 0 for good, _ in shares)
 
 
 # --- two ways to rank ------------------------------------------------------------------------------------------

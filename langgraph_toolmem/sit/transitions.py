@@ -19,8 +19,8 @@ from langgraph_toolmem.runs.run import SUMMARY_TOOL, ExecutedCall, Run, Turn, Us
 
 __all__ = ["START", "SUMMARY_TOOL", "MadeBy", "Transition", "last_calls", "transitions"]
 
-MadeBy = Literal["tool", "extractive", "model", ""]
-"""Who wrote a summary: the agent with the summary tool, `extract`, a chat model afterwards; "": there is none."""
+MadeBy = Literal["tool", "extractive", ""]
+"""Who wrote a summary: the agent with the summary tool, or `extract`; "": there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,12 @@ class Transition:
         return START if self.asked else self.source
 
 
-def transitions(
-    run: Run, *, summarise: Callable[[RunState], str] | None = None, made_by: MadeBy = "extractive"
-) -> list[Transition]:
+def transitions(run: Run, *, summarise: Callable[[RunState], str] | None = None) -> list[Transition]:
     """The transitions of a run, in order.
 
     Args:
         run: a history that was read.
         summarise: makes the summary of a state that the agent wrote none for; None: it has none then.
-        made_by: who `summarise` is.
     """
     found: list[Transition] = []
     state = RunState(cut=run.truncated)
@@ -68,10 +65,9 @@ def transitions(
         steps = executed(event) if isinstance(event, Turn) else []
         if isinstance(event, Turn) and steps and source is not None:
             targets = [step for step in steps if step.status == "ok"]
-            summary, author = (event.summary or "").strip(), made_by
-            if summary:
-                author = "tool"
-            elif targets and summarise is not None:
+            summary = (event.summary or "").strip()
+            author: MadeBy = "tool" if summary else "extractive"
+            if not summary and targets and summarise is not None:
                 summary = summarise(state).strip()
             found += [
                 Transition(source, step.tool, summary or None, step.key, author if summary else "", just_asked(state))

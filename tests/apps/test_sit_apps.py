@@ -10,7 +10,7 @@ from typing import Any
 import histories as h
 import pytest
 from desk import EAGER
-from kept import inertia, ledger, sit
+from kept import inertia, ledger
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.graph import START, MessagesState, StateGraph
@@ -75,19 +75,18 @@ async def test_with_nodes_alone_nobody_calls_finish() -> None:
         for name in causes:
             await app.ask(SYMPTOM.format(name), thread=name)
         assert len(stored(memory)) > 3
-        assert sit(memory).drafts == {}
         desk.done.clear()
         desk.causes["Zoe"] = "password"
         await app.ask(ZOE, thread="zoe")
         assert desk.done == ["read_logs", "reset_password"]
 
 
-async def test_nothing_is_learned_of_runs_that_nobody_judged_if_that_is_the_policy(memory: ToolMemory) -> None:
+async def test_states_are_stored_and_shown_once_they_are_judged_if_that_is_the_policy(memory: ToolMemory) -> None:
     await graph_of(memory, HelpDesk({"Zoe": "password"}), follower(), SITSummary(memory)).ask(ZOE, thread="zoe")
-    assert stored(memory) == []
-    assert len(sit(memory).drafts) == 1
-    memory.feedback("zoe", score=1.0)
     assert len(stored(memory)) >= 2
+    assert {each.kind for each in memory.sit.suggest([HumanMessage(ZOE)], k=9)} <= {"search"}
+    memory.feedback("zoe", score=1.0)
+    assert memory.sit.suggest([HumanMessage(ZOE)])[0].kind == "episodic"
 
 
 @pytest.mark.parametrize("shortcut", [False, True])

@@ -295,7 +295,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
     # --- sit ---
     "SIT": (method(SIT), [({"policy": True}, "SITPolicy")]),
     "SITPolicy": (plain(SITPolicy), [*each("k", 0), *each("recall", "always"), *each("unlabelled", 2.0)]),
-    "SITPolicy.from_dict": (plain(SITPolicy.from_dict), [({"plain": {"depth": 3}}, "no field 'depth'")]),
     "sit.suggest": (
         called(lambda m: m.sit.suggest, messages=[h.user("x")]),
         [

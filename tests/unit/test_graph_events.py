@@ -48,8 +48,6 @@ OPERATIONS: dict[str, Event] = {
         inertia.TurnOpened("t1", ["w0"], [["A1"]], [["b", SECRET, ["A1"], "rule", 0.5]], True, ANN, 500_000),
         inertia.TurnClosed("t0"),
         sit.TransitionSeen(RUN, "s1", "a", "b"),
-        sit.Draft(RUN, "s1", "a", "b", f"about {SECRET}", "model", ANN),
-        sit.DraftsTaken(RUN, ["s0"]),
         navigator.OutputsSeen("b", {SECRET: ["string"]}, ANN),
         navigator.PrunedTool({"b": 3}, 10.0),
         navigator.PutBack(["c"], 10.0),
@@ -270,8 +268,8 @@ def test_two_of_one_name_are_the_developers_error() -> None:
 
 def test_a_part_that_is_missing_is_named() -> None:
     state = full().to_state()
-    del state["tables"]["sit"]["drafts"]
-    with pytest.raises(GraphFileError, match=r"sit\.drafts has not the shape"):
+    del state["tables"]["ledger"]["turns"]
+    with pytest.raises(GraphFileError, match=r"ledger\.turns has not the shape"):
         ToolGraph(TABLES).load(state)
 
 

@@ -124,7 +124,7 @@ def test_an_import_words_them_within_its_bound(
 ) -> None:
     folder = tmp_path / "memory"
     command = ["import", log(tmp_path, 1, 2, 3), "--memory", folder, "--tools", tmp_path / "tools.json"]
-    options = ["--summaries", "none", "--atom-model", "openai:gpt-4.1-mini", "--max-model-calls", most]
+    options = ["--atom-model", "openai:gpt-4.1-mini", "--max-model-calls", most]
     result = CliRunner().invoke(app, [*map(str, command + options), "--json"])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)

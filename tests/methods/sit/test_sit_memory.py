@@ -17,9 +17,10 @@ import chromadb
 import histories as h
 import pytest
 from chromadb.config import Settings
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kept import inertia, ledger, sit
 from langchain_core.messages import HumanMessage, ToolMessage
-from langgraph.store.memory import InMemoryStore
 from places import TESTS
 from symptoms import (
     CURES,
@@ -39,26 +40,24 @@ from symptoms import (
 from langgraph_toolmem import (
     SIT,
     Inertia,
-    NamespaceError,
     Navigator,
     SITPolicy,
     ToolMemory,
     default_methods,
 )
-from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core import jobs
-from langgraph_toolmem.core.jobs import Job
-from langgraph_toolmem.core.users import User, user_digest
+from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.runs.trajectory import parse_run
+from langgraph_toolmem.sit.step import to_prompt
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
 from langgraph_toolmem.text.embedders import resolve_embedder
 
 PER_USER = ("toolmem", "{user_id}")
 PAPER = SITPolicy.paper()
 JUDGED = SITPolicy(unlabelled=0.0)
-"""Only judged runs teach; others wait."""
+"""Only judged runs teach."""
 
 
 def made(path: Path | None = None, *, policy: SITPolicy | None = None, **options: Any) -> ToolMemory:
@@ -75,12 +74,6 @@ def memory() -> Iterator[ToolMemory]:
 def kept(memory: ToolMemory, user_id: str | None = None) -> list[str]:
     """The texts of the stored summaries."""
     return [each.text for each in stored(memory, user_id)]
-
-
-def waiting(memory: ToolMemory) -> dict[str, dict[str, list[str]]]:
-    """Summaries that wait, once what is due is written."""
-    memory.core.jobs.settle(timeout=10)
-    return sit(memory).drafts
 
 
 def edge(memory: ToolMemory, source: str, target: str) -> Any:
@@ -135,9 +128,34 @@ def test_a_memory_whose_policy_compares_what_agents_wrote_makes_no_extracts() ->
         assert "Customer 50" in text
 
 
-def test_what_waits_is_no_longer_than_what_is_stored(memory: ToolMemory) -> None:
-    memory.observe(whole("router", "Zoe", summary="x" * 200_000), thread_id="r")
-    assert max(len(text) for drafts in waiting(memory).values() for _, _, text, _, _ in drafts.values()) == 4_000
+def test_a_destructive_tool_is_not_suggested_again_for_the_request_that_called_it() -> None:
+    tools = [*SCHEMAS[:1], h.schema("delete_mail", "id", destructive=True), *SCHEMAS[1:]]
+    with made(tools=tools, policy=SITPolicy()) as memory:
+        for i in range(4):
+            run = h.history(h.user("Delete the mails"), *[h.call("delete_mail", {"id": f"{i}{n}"}) for n in range(3)])
+            memory.finish([*run, h.words()], thread_id=str(i), success=True)
+        asking = [h.user("Delete the mails")]
+        assert names(memory.sit.suggest(asking, k=9))[0] == "delete_mail"
+        done = h.history(asking, h.call("delete_mail", {"id": "1"}))
+        assert "delete_mail" not in names(memory.sit.suggest(done, k=9))
+        assert "delete_mail" in names(memory.sit.suggest([*done, h.words(), *asking], k=9))
+
+
+@pytest.mark.parametrize("text", ["Refund order A-4711 of ida@mail.org with 'gift card'.", None])
+def test_what_the_model_is_shown_holds_no_values_of_other_requests(text: str | None) -> None:
+    with made(policy=SITPolicy()) as memory:
+        run = h.history(
+            h.user("Refund order A-4711 of ida@mail.org"),
+            h.call("read_logs", {"name": "ida@mail.org"}, "Order A-4711, 12.50"),
+            summarised(text) if text else [],
+            h.call("restart_router", {"name": "A-4711"}),
+            h.words(),
+        )
+        memory.finish(run, thread_id="r", success=True)
+        here = h.history(h.user("Refund order B-1"), h.call("read_logs", {"name": "bob"}, "Order B-1, 1.00"))
+        said = to_prompt(memory.sit.suggest(here))
+        assert "A past state that led to it" in said
+        assert not re.search("4711|ida|mail.org|12.50|gift", said)
 
 
 # --- the summary tool is nowhere ---
@@ -229,8 +247,10 @@ def test_a_recorder_that_tells_of_the_summary_tool_changes_no_step(memory: ToolM
 # --- who teaches ---
 
 
-@pytest.mark.parametrize(("success", "summaries", "weight"), [(True, 3, 1 + 1 / 3), (False, 0, 0), (None, 0, 0)])
-def test_only_successful_runs_teach(memory: ToolMemory, success: bool | None, summaries: int, weight: float) -> None:
+@pytest.mark.parametrize(("success", "summaries", "weight"), [(True, 3, 1 + 1 / 3), (False, 0, 0), (None, 3, 0)])
+def test_only_successful_runs_teach_if_that_is_the_policy(
+    memory: ToolMemory, success: bool | None, summaries: int, weight: float
+) -> None:
     memory.finish(whole("router", "Zoe"), thread_id="r", success=success)
     assert len(kept(memory)) == summaries
     assert edge(memory, "read_logs", "restart_router").weight() == pytest.approx(weight)
@@ -253,31 +273,84 @@ def test_by_default_a_run_that_nobody_judged_teaches_a_little_until_its_verdict(
 @pytest.mark.parametrize("first", ["messages", "verdict"])
 @pytest.mark.parametrize("good", [True, False])
 def test_a_verdict_may_come_before_or_after_the_messages(memory: ToolMemory, first: str, good: bool) -> None:
-    def judge() -> None:
-        memory.feedback("r", score=float(good))
-
     if first == "verdict":
         memory.observe(whole("router", "Zoe")[:1], thread_id="r")  # it has begun
-        judge()
+        memory.feedback("r", score=float(good))
     memory.observe(whole("router", "Zoe"), thread_id="r")
     if first == "messages":
-        assert kept(memory) == []
-        judge()
+        assert len(kept(memory)) == 3
+        memory.feedback("r", score=float(good))
     assert len(kept(memory)) == (3 if good else 0)
-    assert waiting(memory) == {}
     assert edge(memory, "read_logs", "restart_router")[:3] == ((1, 1 / 3, 0) if good else (0, 0, 1))
+
+
+THREADS = st.lists(
+    st.tuples(
+        st.sampled_from(["router", "password"]),
+        st.sampled_from(["Zoe", "Ida"]),
+        st.sampled_from([None, "The link is gone."]),
+        st.sampled_from([None, 0.0, 1.0]),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(threads=THREADS, order=st.randoms(use_true_random=False))
+@settings(max_examples=15, deadline=None)
+def test_observed_and_imported_runs_give_the_same_rows_in_any_order_judged_before_or_after(
+    threads: list[Any], order: Any
+) -> None:
+    """The whole of a thread of two requests, message by message, or from a log; its verdict first or last."""
+    histories = {
+        f"t{i}": (h.history(whole(cause, name, summary=text), *whole(cause, f"other {name}")), score)
+        for i, (cause, name, text, score) in enumerate(threads)
+    }
+
+    def rows(memory: ToolMemory) -> Any:
+        advice = [memory.sit.suggest(before_cure(cause)) for cause in CURES]
+        return sorted(map(repr, stored(memory))), advice
+
+    def observed(memory: ToolMemory, names: list[str], *, early: bool, finished: bool) -> Any:
+        for name in names:
+            messages, score = histories[name]
+            for upto in range(1, len(messages) + 1):
+                memory.observe(messages[:upto], thread_id=name)
+                begins = [i for i, each in enumerate(messages[:upto], 1) if each.get("role") == "user"]
+                if early and score is not None and upto == begins[-1]:
+                    memory.feedback(name, score=score, episode=len(begins))
+            if finished:
+                memory.finish(messages, thread_id=name)
+        for name in names:
+            score = histories[name][1]
+            for episode in () if early or score is None else (1, 2):
+                memory.feedback(name, score=score, episode=episode)
+        return rows(memory)
+
+    found = []
+    for early, finished in ((True, False), (False, False), (False, True)):
+        order.shuffle(names_ := [*histories])
+        with made(now=lambda: 1e9) as memory:
+            found.append(observed(memory, names_, early=early, finished=finished))
+    with made(now=lambda: 1e9) as memory:
+        order.shuffle(names_)
+        runs = [(parse_run(histories[name][0], thread_id=name), None, None) for name in names_]
+        memory.import_runs(runs)
+        assert memory.import_runs(runs)["sit"] == 0
+        found.append(observed(memory, names_, early=False, finished=False))
+    assert found[1:] == found[:1] * 3
 
 
 def test_learning_a_run_twice_counts_once(memory: ToolMemory) -> None:
     run = whole("router", "Zoe", summary="The link is gone.")
     memory.finish(run, thread_id="r", success=True)
-    before = sit(memory).walks.edges.rows, [(s.text, s.seen) for s in stored(memory)]
+    before = sit(memory).walks.edges.rows, stored(memory)
     memory.observe(run, thread_id="r")
     memory.finish(run, thread_id="r", success=True)
     memory.feedback("r", score=1.0)
     assert (
         sit(memory).walks.edges.rows,
-        [(s.text, s.seen) for s in stored(memory)],
+        stored(memory),
     ) == before
 
 
@@ -289,7 +362,6 @@ def test_a_changed_verdict_takes_the_summaries_out(memory: ToolMemory) -> None:
     memory.feedback("r", score=0.2)
     assert kept(memory) == others
     assert edge(memory, "read_logs", "restart_router") == (0, 0, 1, 0)
-    assert waiting(memory) == {}
     memory.feedback("r", score=0.9)
     assert edge(memory, "read_logs", "restart_router").good == 1
 
@@ -298,16 +370,12 @@ def test_a_thread_that_goes_on_after_its_verdict(memory: ToolMemory) -> None:
     """What a request taught goes when its verdict turns; the next request has a verdict of its own."""
     run = whole("router", "Zoe")
     memory.finish(run, thread_id="r", success=True)
-    assert waiting(memory) == {}
     more = h.history(run, h.user("And the password?"), h.call("reset_password", {"name": "Zoe"}))
     memory.observe(more, thread_id="r")
-    assert len(sit(memory).drafts) == 1
-    memory.feedback("r", score=0.0)
+    memory.feedback("r", score=0.0, episode=1)
     assert kept(memory) == []
-    assert len(sit(memory).drafts) == 1
     memory.finish([*more, h.words()], thread_id="r", success=True)
     assert len(kept(memory)) == 1
-    assert waiting(memory) == {}
 
 
 def test_runs_without_a_verdict_teach_with_a_lower_weight_if_that_is_allowed() -> None:
@@ -321,10 +389,25 @@ def test_runs_without_a_verdict_teach_with_a_lower_weight_if_that_is_allowed() -
         assert len(kept(memory)) == 27
 
 
+def test_the_default_method_stores_what_is_observed_once_suggestions_are_asked_for() -> None:
+    """Who only uses the shortcut has no Chroma."""
+    with ToolMemory.ephemeral(tools=SCHEMAS) as memory:
+        memory.observe(whole("router", "Zoe"), thread_id="r")
+        assert memory.flush()
+        assert memory.core.vectors.empty
+        memory.sit.suggest(before_cure("router"))
+        memory.observe(whole("router", "Zoe"), thread_id="r")
+        assert len(kept(memory)) == 3
+    for make in (ToolMemory.ephemeral, lambda: ToolMemory.ephemeral(methods=[SIT()])):
+        with make() as memory:
+            memory.finish(whole("router", "Zoe"), thread_id="r")
+            assert len(kept(memory)) == 3
+
+
 # --- restarts ---
 
 
-def test_a_restart_keeps_edges_summaries_and_drafts(tmp_path: Path) -> None:
+def test_a_restart_keeps_edges_and_summaries(tmp_path: Path) -> None:
     here = before_cure("password")
     with made(tmp_path) as memory:
         teach(memory, summaries=True)
@@ -332,8 +415,6 @@ def test_a_restart_keeps_edges_summaries_and_drafts(tmp_path: Path) -> None:
         before = memory.sit.suggest(here), kept(memory), sit(memory).walks.edges.rows
     with made(tmp_path) as memory:
         assert (memory.sit.suggest(here), kept(memory), sit(memory).walks.edges.rows) == before
-        memory.feedback("open", score=1.0)
-        assert len(kept(memory)) > len(before[1])
 
 
 def in_a_process(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
@@ -349,12 +430,12 @@ def in_a_process(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_killed_between_the_verdict_and_chroma(tmp_path: Path) -> None:
-    """The verdict is kept, the summaries wait, and the next process that opens the folder brings them in."""
+    """The next process that opens the folder stores the summaries."""
     killed = in_a_process(
         tmp_path,
         f"""
         memory = made(folder)
-        memory.sit.states.rows.put = lambda *_, **__: os.kill(os.getpid(), {int(signal.SIGKILL)})
+        memory.sit.rows.put = lambda *_, **__: os.kill(os.getpid(), {int(signal.SIGKILL)})
         memory.finish(whole("router", "Zoe", summary="The link is gone."), thread_id="r", success=True)
         memory.flush()
         """,
@@ -362,7 +443,6 @@ def test_killed_between_the_verdict_and_chroma(tmp_path: Path) -> None:
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     with made(tmp_path) as memory:
         assert "The link is gone." in kept(memory)
-        assert waiting(memory) == {}
 
 
 # --- users ---
@@ -390,14 +470,10 @@ def test_somebody_elses_verdict_moves_nothing_into_their_namespace() -> None:
     with made(namespace=PER_USER) as memory:
         memory.observe(whole("router", "Zoe", summary="anns words"), thread_id="r", user_id="ann")
         memory.feedback("r", score=1.0, user_id="reviewer")
-        with pytest.raises(NamespaceError, match="user id"):
-            memory.feedback("r", score=1.0)
         assert kept(memory, "reviewer") == []
-        assert kept(memory, "ann") == []  # they wait until she is named
-        memory.finish(whole("password", "Ida"), thread_id="another", success=True, user_id="bob")
-        assert "anns words" not in kept(memory, "bob")
-        memory.finish(whole("password", "Ida"), thread_id="later", success=True, user_id="ann")
         assert "anns words" in kept(memory, "ann")
+        memory.feedback("r", score=0.0, user_id="reviewer")
+        assert (kept(memory, "reviewer"), kept(memory, "ann")) == ([], [])
 
 
 def test_a_verdict_of_nobody_reaches_the_user_whose_run_was_finished_here() -> None:
@@ -412,8 +488,8 @@ def test_a_verdict_of_nobody_reaches_the_user_whose_run_was_finished_here() -> N
 def test_runs_of_nobody_are_not_put_to_somebody() -> None:
     with made(namespace=PER_USER) as memory:
         nobodys = parse_run(whole("router", "Zoe", summary="nobodys words"), thread_id="r")
-        memory.core.lifecycle.learn(nobodys, User(None, None, ("toolmem",)))
-        assert waiting(memory) == {}
+        memory.core.lifecycle.learn(nobodys, nobody := User(None, None, ("toolmem",)))
+        memory.sit.learned(nobodys, nobody)
         memory.feedback("r", score=1.0, user_id="ann")
         memory.finish(whole("router", "Ida"), thread_id="s", success=True, user_id="ann")
         assert "nobodys words" not in kept(memory, "ann")
@@ -428,9 +504,9 @@ def test_in_a_shared_namespace_what_others_said_too_stays(memory: ToolMemory) ->
     go_on = h.history(whole("router", "Zoe", summary="anns own words"), h.user("more"), h.call("read_logs"), h.words())
     memory.observe(go_on, thread_id="both", user_id="bob")
     memory.forget(user_id="ann")
-    left = [text for drafts in waiting(memory).values() for _, _, text, _, _ in drafts.values()]
-    assert len(left) == 1
-    assert left[0].startswith("Asked: more")
+    assert "The link is gone." in kept(memory)
+    assert "anns own words" not in kept(memory)
+    assert [text for text in kept(memory) if text.startswith("Asked: more")]
 
 
 @pytest.mark.parametrize(("success", "verdict"), [(True, None), (None, None), (True, 0.0)])
@@ -438,7 +514,7 @@ def test_forgotten_or_judged_anew_while_summaries_are_being_stored(
     success: bool | None, verdict: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with made(policy=SITPolicy(unlabelled=0.5)) as memory:
-        put, meanwhile = memory.sit.states.rows.put, list[str]()
+        put, meanwhile = memory.sit.rows.put, list[str]()
 
         def changed_meanwhile(*items: Any, **options: Any) -> Any:
             monkeypatch.undo()
@@ -446,24 +522,9 @@ def test_forgotten_or_judged_anew_while_summaries_are_being_stored(
             meanwhile.append("done")
             return put(*items, **options)
 
-        monkeypatch.setattr(memory.sit.states.rows, "put", changed_meanwhile)
+        monkeypatch.setattr(memory.sit.rows, "put", changed_meanwhile)
         memory.finish(whole("router", "Zoe", summary="zoes words"), thread_id="r", success=success, user_id="zoe")
-        assert (kept(memory), waiting(memory), meanwhile) == ([], {}, ["done"])
-
-
-def test_what_is_undone_for_one_user_leaves_the_others(memory: ToolMemory) -> None:
-    """Another process forgets a user while the job of a run of theirs brings in what was left of all."""
-    for user in ("ann", "bob"):
-        memory.finish(whole("router", user, summary=f"{user}s words"), thread_id=user, success=True, user_id=user)
-    assert {"anns words", "bobs words"} <= set(kept(memory))
-    ann = memory.core.users.of("ann", warn=False)
-    job = Job("a", "summaries", {}, digest("run", "ann"), str(ann.digest), ("toolmem",))
-    memory.observe([*whole("router", "bob", summary="bobs words"), *before_cure("router", "bob")], thread_id="bob")
-    memory.sit.states.do([job])
-    memory.sit.states.undo(job)
-    texts = set(kept(memory))
-    assert "bobs words" in texts
-    assert not [text for text in texts if "ann" in text]
+        assert (kept(memory), meanwhile) == ([], ["done"])
 
 
 @pytest.mark.parametrize("rows", [3, 1500])
@@ -525,11 +586,9 @@ def test_while_chroma_is_away_the_memory_answers_with_what_it_has(
             assert "could not be read" in advice.missing
             assert "ConnectionError" in advice.missing
             assert names(advice.suggestions)[0] == "restart_router"  # by frequency
-            assert len(waiting(memory)) == 10
         told = [r for r in caplog.records if "a summaries job failed" in r.getMessage() and r.levelno > logging.DEBUG]
         assert len(told) == 1
         assert memory.flush()  # it is tried again by itself
-        assert waiting(memory) == {}
         assert memory.sit.advise(before_cure("password")).missing == ""
         assert names(memory.sit.suggest(before_cure("password"), k=1)) == ["reset_password"]
 
@@ -542,25 +601,8 @@ def test_a_run_that_ends_does_not_wait_for_chroma(client: Switched, monkeypatch:
             for i in range(20):
                 memory.finish(whole("router", f"Customer{i}"), thread_id=f"r{i}", success=True)
         assert client.switch["calls"] == before
-        assert len(sit(memory).drafts) == 20
         [found] = memory.sit.suggest(before_cure("router"), k=1)  # it is written before it is looked for
         assert (found.tool, found.kind) == ("restart_router", "episodic")
-        assert sit(memory).drafts == {}
-
-
-def test_what_another_process_judged_is_brought_in_by_the_next_job(
-    client: Switched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Jobs of a memory without a folder end with it; the verdict and the summaries are in the shared store."""
-    store = InMemoryStore()
-    with monkeypatch.context() as idle, made(store=store, chroma=client) as one, client.down():
-        idle.setattr(jobs, "GATHER_SECONDS", 60.0)
-        one.finish(whole("password", "Zoe", summary="The password is old."), thread_id="r", success=True)
-    with made(store=store, chroma=client) as two:
-        assert len(waiting(two)) == 1
-        two.finish(whole("router", "Ida"), thread_id="another", success=True)
-        assert "The password is old." in kept(two)
-        assert waiting(two) == {}
 
 
 # --- the record ---
@@ -712,9 +754,6 @@ def test_threads_teach_and_ask_at_the_same_time(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
         assert errors == []
-        assert waiting(memory) == {} or all(
-            draft[-1] != user_digest("d") for drafts in waiting(memory).values() for draft in drafts.values()
-        )
         for user in "abc":
             assert sum(right for _, _, right in books(memory, user)) == 5
             own = {str(n) for n in range(ord(user) * 100, ord(user) * 100 + 6)}

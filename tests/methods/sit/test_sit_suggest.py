@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.runs.run import SUMMARY_TOOL, Run
+from langgraph_toolmem.sit.evidence import Walks
 from langgraph_toolmem.sit.policy import SITPolicy
+from langgraph_toolmem.sit.rows import Match, StoredSummary, Use
 from langgraph_toolmem.sit.suggest import Suggestion, suggest
-from langgraph_toolmem.sit.summary import Match, StoredSummary
 from langgraph_toolmem.sit.transitions import START, transitions
-from langgraph_toolmem.sit.walks import Walks
 
 COMBINED = SITPolicy(recall="tool")
 PAPER = SITPolicy.paper()
@@ -25,11 +25,14 @@ PAPER = SITPolicy.paper()
 class Kept:
     """Summaries with a cosine that is written down: place -> [(target, cosine)]."""
 
-    def __init__(self, matches: Mapping[str, Sequence[tuple[str, float]]], **fields: Any) -> None:
-        made = {"made_by": "tool", **fields}
+    def __init__(self, matches: Mapping[str, Sequence[tuple[str, float]]], *, seen: int = 1, **fields: Any) -> None:
+        def made(i: int, place: str, target: str) -> StoredSummary:
+            uses = tuple(Use(str(n), target, "", i) for n in range(seen))
+            return StoredSummary(f"{place}>{target}#{i}", place, target, f"state {i}", "tool", uses, **fields)
+
         self.matches = {
             place: [
-                Match(cosine, StoredSummary(f"{place}>{target}#{i}", f"state {i}", place, target, target, i, **made))
+                Match(cosine, made(i, place, target))
                 for i, (target, cosine) in enumerate(sorted(row, key=lambda each: -each[1]))
             ]
             for place, row in matches.items()
@@ -124,7 +127,7 @@ def test_runs_without_a_verdict_count_less_the_more_often_their_edge_was_judged_
 
 def test_a_state_votes_by_the_verdicts_on_its_runs():
     kept = Kept({"a": [("b", 0.7), ("c", 0.7)]})
-    how = {"summary": "s", "weight_of": {"b": 0.0, "c": 1.0}.__getitem__}
+    how = {"summary": "s", "standing": {"b": (0.0, 1.0), "c": (1.0, 0.0)}.__getitem__}
     assert tools_of(suggest(NOW, Walks(), kept, policy=COMBINED, **how)) == ["c", "b"]
     [b] = [each for each in suggest(NOW, Walks(), kept, policy=COMBINED, **how) if each.tool == "b"]
     assert b.evidence.endswith("runs not judged)")
@@ -342,12 +345,3 @@ def test_whatever_is_known_the_answer_is_sound(
     if policy is COMBINED:
         assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
         assert sum(each.score for each in ask(9)) <= 1
-
-
-# --- policy ---------------------------------------------------------------------------------------------------
-
-
-def test_a_policy_survives_plain_values():
-    assert SITPolicy.from_dict({"kind": "paper"}) == SITPolicy.paper()
-    for policy in (SITPolicy(), SITPolicy.paper(k=3), SITPolicy(unlabelled=0.5)):
-        assert SITPolicy.from_dict(policy.to_dict()) == policy

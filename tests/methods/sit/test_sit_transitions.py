@@ -95,7 +95,7 @@ def test_without_a_summary_there_is_no_author():
     run = run_of(user("x"), call("a"))
     assert transitions(run) == [Transition(START, "a", None, steps_of(run)[0].key, "", asked=True)]
     assert transitions(run, summarise=lambda _: "  ")[0].made_by == ""
-    assert transitions(run, summarise=lambda _: "s", made_by="model")[0].made_by == "model"
+    assert transitions(run, summarise=lambda _: "s")[0].made_by == "extractive"
 
 
 def test_the_state_that_is_summed_up_is_the_one_before_the_call():

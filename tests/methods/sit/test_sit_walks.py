@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.sit.walks import Edge, Walks
+from langgraph_toolmem.sit.evidence import Edge, Walks
 
 
 def walked(walks: Walks, run: str, *tools: str) -> None:
@@ -43,8 +43,8 @@ def test_runs_that_failed_or_have_no_verdict_do_not_teach():
     walks.judge("bad", 0.2)
 
     out = walks.out_of("a")
-    assert (out["b"], out["b"].success) == (Edge(0, 0, 1, 0), 0.0)
-    assert (out["c"].weight(), out["c"].weight(unlabelled=0.3), out["c"].success) == (0, 0.3, None)
+    assert out["b"] == Edge(0, 0, 1, 0)
+    assert (out["c"].weight(), out["c"].weight(unlabelled=0.3)) == (0, 0.3)
     assert walks.waiting() == 1
 
 
