@@ -125,7 +125,7 @@ class Summaries:
     def embed(self, text: str) -> State | None:
         """A state, for several questions; None for a text without content."""
         text = cut(text, MAX_CHARS)
-        return State(text, self._rows.embed(text)) if text else None
+        return State(text, self._rows.embedder.embed_query(text)) if text else None
 
     def near(self, source: str, query: State) -> dict[str, Match]:
         """For each target the most similar summary of its edge; of equals the more useful, then the older.
@@ -176,7 +176,7 @@ def add(
         page = checked[start : start + BATCH]
         stand = standing(rows, [each.id for each in page if each.text], user)
         fresh = list({each.id: each for each in page if each.text and each.id not in stand}.values())
-        vectors = rows.embed_all([each.text for each in fresh])
+        vectors = rows.embedder.embed_documents([each.text for each in fresh])
         summaries = Summaries(rows, user, builtin=builtin)
         items: dict[str, StoredSummary] = {}
         own: dict[str, Sequence[float]] = {}
