@@ -14,7 +14,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -178,7 +178,8 @@ class Rows(Generic[T]):
             StorageError: they cannot be stored, or the memory is read-only.
         """
         given = [(self.kind.row(item).id, item) for item in items]
-        with self._changing(user) as place:
+        with self._writing:
+            place = self._place(user)
             known = self._read(place, [key for key, _ in given])
             stands: dict[str, T] = {}
             answers: list[T | None] = []
@@ -194,7 +195,8 @@ class Rows(Generic[T]):
 
     def change(self, ids: Iterable[str], how: Callable[[T], T | None], user: User) -> list[T]:
         """Change items that are there, remove those for which `how` returns None; return the others as they are now."""
-        with self._changing(user) as place:
+        with self._writing:
+            place = self._place(user)
             known = self._read(place, list(ids))
             stands = {key: how(item) for key, (_, item) in known.items()}
             self._write(place, known, {key: item for key, item in stands.items() if item is not None}, user)
@@ -203,7 +205,8 @@ class Rows(Generic[T]):
 
     def remove(self, ids: Sequence[str], user: User, *, scrub: bool = False) -> None:
         """Remove items, with `scrub` from the disk too; ids that are not there are no error."""
-        with self._changing(user) as place:
+        with self._writing:
+            place = self._place(user)
             self._remove(place, ids, user)
             if scrub and ids:
                 place.store.scrub(self.kind.name)
@@ -222,7 +225,8 @@ class Rows(Generic[T]):
             return 0
         if gone is not None and gone.before is not None:
             return self._forget_before(gone.before)
-        with self._changing(user) as place:
+        with self._writing:
+            place = self._place(user)
             if gone is not None and not gone.user:
                 removed = sum(self.forget_of(run, user) for run in gone.runs)
             elif self._users.apart:
@@ -240,7 +244,8 @@ class Rows(Generic[T]):
         spaces = {label.namespace for label in self._vectors.labels() if label.kind == name}
         for space in filter(self._users.has, spaces):
             user = User(None, None, space)
-            with self._changing(user) as place:
+            with self._writing:
+                place = self._place(user)
                 rows = self._items(place.store.each(name), None)
                 old = [key for key, item in rows if self.kind.since(item, before) is not item]
                 for start in range(0, len(old), BATCH):
@@ -260,7 +265,8 @@ class Rows(Generic[T]):
         if not owner:
             raise InputError(f"Whose {self.kind.name} are to be forgotten? Nobody is named.")
         where = {OWNERS: {"$contains": owner}}
-        with self._changing(user) as place:
+        with self._writing:
+            place = self._place(user)
             ids = place.store.ids(self.kind.name, where)
             known = self._read(place, ids)
             left = {key: self.kind.without(item, owner) for key, (_, item) in known.items()}
@@ -275,14 +281,10 @@ class Rows(Generic[T]):
 
     def get(self, ids: Sequence[str], user: User) -> list[T]:
         """Return the items with these ids that are there, retired ones too, in the order asked."""
-        if self._vectors.empty:
-            return []
         return [item for _, item in self._items(self._place(user).store.get(self.kind.name, ids), user)]
 
     def all(self, user: User, *, retired: bool = False) -> Iterator[T]:
         """Yield all items, in the order in which they came first."""
-        if self._vectors.empty:
-            return
         for _, item in self._items(self._place(user).store.each(self.kind.name), user):
             if retired or not self.kind.retired(item):
                 yield item
@@ -327,8 +329,6 @@ class Rows(Generic[T]):
 
     def of(self, owner: str, user: User, *others: str) -> list[T]:
         """Return the items that name one of these (digests) as their owner; see `VectorItem.owners`."""
-        if self._vectors.empty:
-            return []
         named = [{OWNERS: {"$contains": each}} for each in (owner, *others)]
         hits = self._place(user).store.each(self.kind.name, where={"$or": named} if others else named[0])
         return [item for _, item in self._items(hits, user)]
@@ -340,12 +340,10 @@ class Rows(Generic[T]):
 
     def count(self, user: User) -> int:
         """Return how many items there are in a user's namespace, retired ones too."""
-        return 0 if self._vectors.empty else self._place(user).store.count(self.kind.name)
+        return self._place(user).store.count(self.kind.name)
 
     def size(self, user: User) -> int:
         """Return about how many items there are: counted once, and as this process changed it since."""
-        if self._vectors.empty:
-            return 0
         place = self._place(user)
         if place.size is None:
             place.size = place.store.count(self.kind.name)
@@ -358,8 +356,6 @@ class Rows(Generic[T]):
 
     def latest(self, user: User, most: int) -> list[T]:
         """Return about so many items of a user, those that came last."""
-        if self._vectors.empty:
-            return []
         start = max(0, self.count(user) - most)
         return [item for _, item in self._items(self._place(user).store.each(self.kind.name, start=start), user)]
 
@@ -369,8 +365,6 @@ class Rows(Generic[T]):
         The ids are None for version 0, after too many changes, and where other processes may have written. Jobs may be
         done in another order than they came: who wants the latest looks at the items' own times.
         """
-        if self._vectors.empty:
-            return 0, None
         place = self._place(user)
         with self._noting:
             back = place.version - since
@@ -393,13 +387,6 @@ class Rows(Generic[T]):
             if self._vectors.shared and not 0 <= self._now() - found.looked < REFRESH_SECONDS:
                 found.looked, found.size, found.version = self._now(), None, found.version + REMEMBERED + 1
             return found
-
-    @contextmanager
-    def _changing(self, user: User) -> Iterator[_Namespace]:
-        if self._vectors.read_only:
-            raise StorageError(f"The memory is read-only: no {self.kind.name} can be kept.")
-        with self._writing:
-            yield self._place(user)
 
     def _read_row(self, hit: Hit) -> T | None:
         try:

@@ -1,5 +1,4 @@
-"""Calls to something remote: each in a thread of its own, with a deadline, a circuit breaker, and little of a step's
-time.
+"""Calls to a Chroma server: each in a thread, with a deadline, a circuit breaker, and little of a step's time.
 
 A server that is stopped (SIGSTOP, a full disk, a network that swallows packets) accepts a call and never answers. Such
 a call is left alone after its deadline: who made it gets a `StorageError`, and goes on. While it hangs no further step
@@ -40,13 +39,7 @@ class NoAnswerError(StorageError):
 
 
 class Remote:
-    """Something remote. Safe to use from several threads.
-
-    Args:
-        where: its name, for messages.
-        deadline: seconds that a call may take.
-        patience: seconds that a step waits, for all of its calls together.
-    """
+    """A server, named `where` in messages. Safe to use from several threads."""
 
     def __init__(self, where: str, *, deadline: float = DEADLINE, patience: float = PATIENCE) -> None:
         self.where, self.deadline, self.patience = where, deadline, patience
@@ -58,7 +51,7 @@ class Remote:
         threads.at_fork(self)
 
     def forked(self) -> None:
-        """In a process that is forked off nothing is under way."""
+        """Forget the calls that are under way in the parent process."""
         self._late = {}
 
     def call(self, do: Callable[[], T], *, writes: bool = False, rows: int = 0) -> T:
@@ -170,11 +163,7 @@ class RemoteClient:
 
     def _call(self, name: str, do: Callable[..., Any], /, *args: Any, **how: Any) -> Any:
         rows = len(how.get("ids") or ()) or how.get("limit") or 0
-        return self._wrapped(self._remote.call(partial(do, *args, **how), writes=name in WRITES, rows=rows))
-
-    def _wrapped(self, answer: Any) -> Any:
-        if isinstance(answer, list):
-            return [self._wrapped(each) for each in answer]
+        answer = self._remote.call(partial(do, *args, **how), writes=name in WRITES, rows=rows)
         return RemoteClient(answer, self._remote) if hasattr(answer, "upsert") else answer
 
 

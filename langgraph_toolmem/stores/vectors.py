@@ -252,14 +252,6 @@ class RowCache:
                 self._rows.pop(key, None)
 
 
-@dataclass(eq=False)
-class _Use:
-    """A store's use of a folder until it is closed."""
-
-    read_only: bool
-    closed: bool = False
-
-
 class _Shared:
     """The client that all stores of this process on one folder share, its collections, and the right to write."""
 
@@ -267,7 +259,7 @@ class _Shared:
         self.client: Any = None
         self.process = 0  # that opened the client
         self.collections: dict[str, tuple[Any, Label]] = {}
-        self.uses: WeakSet[_Use] = WeakSet()
+        self.uses: WeakSet[threading.Event] = WeakSet()  # set when the store is closed
         self.lock, self.changed = threads.rlock(), threads.condition()
         self.inside: set[int] = set()  # threads that use the client, so that it is not closed
         self.closing = False
@@ -334,17 +326,25 @@ class VectorStore:
         self.problems: list[str] = []
         self.given, self._given = client is not None, client
         self.folder = None if folder is None or self.given else folder / "chroma"
-        self.where = "Chroma in memory" if self.folder is None else f"Chroma in {self.folder}"
         if self.given:
             self.where = f"Chroma ({type(client).__name__} given by the application)"
+            self._advice = "Check that the server runs and that the client's host, port, tenant and database are right."
+        elif self.folder is None:
+            self.where, self._advice = "Chroma in memory", "Nothing on disk is affected."
+        else:
+            self.where = f"Chroma in {self.folder}"
+            self._advice = (
+                "Check that the folder can be read and written. If files are damaged: "
+                f"`toolmem doctor --memory {self.folder.parent} --rebuild`."
+            )
         self.remote = Remote(self.where, **limits) if self.given and is_remote(client) else None
         # All in-memory clients of a process see one database: a number keeps their collections apart.
         self._prefix = f"tm{next(_numbers)}" if self.folder is None and not self.given else "tm"
-        self._use, self._owner = _Use(read_only), True
+        self._closed, self._owner = threading.Event(), True
         with _folders_lock:
             key = f"#{next(_numbers)}" if self.folder is None else os.path.realpath(self.folder)
             self._shared = _folders.setdefault(key, _Shared())
-            self._shared.uses.add(self._use)
+            self._shared.uses.add(self._closed)
 
     def __enter__(self) -> VectorStore:
         return self
@@ -366,7 +366,7 @@ class VectorStore:
     @property
     def empty(self) -> bool:
         """True if nothing can be stored here yet, so that a question need not open Chroma."""
-        if self._shared.client is not None or self._use.closed or self.given:
+        if self._shared.client is not None or self._closed.is_set() or self.given:
             return False
         return self.folder is None or not os.access(self.folder, os.F_OK)  # one that cannot be seen raises nothing
 
@@ -396,7 +396,7 @@ class VectorStore:
                     shared.changed.notify_all()
 
     def _check(self) -> None:
-        if self._use.closed:
+        if self._closed.is_set():
             raise StorageError(f"{self.where} is closed. Make a new memory to go on.")
         if self._forked():
             raise StorageError(
@@ -456,14 +456,10 @@ class VectorStore:
         if not self._owner:
             return
         shared = self._shared
-        self._use.closed = True
+        self._closed.set()
         with shared.lock:
-            shared.uses.discard(self._use)
-            if self._forked():
-                return
-            if shared.uses:
-                if all(each.read_only for each in shared.uses):
-                    self._release()
+            shared.uses.discard(self._closed)
+            if shared.uses or self._forked():
                 return
             if shared.client is not None and self.folder is None and not self.given:
                 for name in shared.collections:
@@ -526,7 +522,7 @@ class VectorStore:
 
         The first write makes a process the writing one, until it closes the folder or ends.
         """
-        if self.read_only or self._use.closed or self._forked():
+        if self.read_only or self._closed.is_set() or self._forked():
             return False
         with self._shared.lock:
             if not self.shared or self.given:
@@ -585,18 +581,8 @@ class VectorStore:
                 raise
             lines = str(error).strip().splitlines() or [""]
             raise StorageError(
-                f"{self.where}: could not {doing}: {type(error).__name__}: {lines[0]}. {self._advice()}"
+                f"{self.where}: could not {doing}: {type(error).__name__}: {lines[0]}. {self._advice}"
             ) from error
-
-    def _advice(self) -> str:
-        if self.given:
-            return "Check that the server runs and that the client's host, port, tenant and database are right."
-        if self.folder is None:
-            return "Nothing on disk is affected."
-        return (
-            "Check that the folder can be read and written. If files are damaged: "
-            f"`toolmem doctor --memory {self.folder.parent} --rebuild`."
-        )
 
     # --- writing ---
 
