@@ -375,7 +375,7 @@ class VectorStore:
     @contextmanager
     def _opened(self, doing: str) -> Iterator[Any]:
         """Yield the client, opened at first use. Nobody closes it inside; errors say where and what to do."""
-        self._check()
+        self._refuse()
         self._refresh()
         shared, me = self._shared, threading.get_ident()
         with shared.changed:
@@ -395,7 +395,7 @@ class VectorStore:
                     shared.inside.discard(me)
                     shared.changed.notify_all()
 
-    def _check(self) -> None:
+    def _refuse(self) -> None:
         if self._closed.is_set():
             raise StorageError(f"{self.where} is closed. Make a new memory to go on.")
         if self._forked():
@@ -540,7 +540,7 @@ class VectorStore:
         Raises:
             StorageError: another process writes, or this store is read-only.
         """
-        self._check()
+        self._refuse()
         if self.read_only:
             raise StorageError(f"{self.where} is open read-only.")
         shared = self._shared
@@ -775,6 +775,12 @@ class VectorStore:
     def kinds(self) -> list[str]:
         """Return the kinds this namespace has texts of, sorted."""
         return sorted(label.kind for label in self.labels() if label.namespace == self.namespace)
+
+    def check(self) -> None:
+        """Raise `EmbedderChangedError` if another embedder made vectors of this namespace."""
+        for label in self.labels():
+            if label.namespace == self.namespace:
+                label.check(self.embedder, self.where)
 
     # --- collections ---
 

@@ -257,6 +257,7 @@ def changed(tmp_path: Path) -> VectorStore:
 def test_another_embedder_is_refused_by_every_call_with_both_names_and_the_way_out(tmp_path: Path) -> None:
     with changed(tmp_path) as store:
         for call in (
+            store.check,
             lambda: store.query("entries", "a", k=1),
             lambda: store.upsert("entries", [VectorItem("z", "z")]),
             lambda: store.count("entries"),
@@ -296,6 +297,7 @@ def test_all_texts_of_a_folder_are_embedded_again(tmp_path: Path) -> None:
     assert rebuild(tmp_path, resolve_embedder(letters), progress.append, keep=False) == progress[-1] == 4
     assert not list(tmp_path.glob("chroma?*/"))
     with VectorStore(tmp_path, embedder=resolve_embedder(letters), namespace=ME) as store:
+        store.check()
         assert ids(store.query("entries", "b", k=2)) == ["b", "a"]
         assert store.get("entries", ["a"]) == [Hit("a", "aaa", {"n": 1})]
         assert store.scoped(("toolmem", "you")).count("entries") == 1
