@@ -491,11 +491,12 @@ class VectorStore:
                 shared.collections.clear()
                 if client is None or self.given:
                     return
-                client.close()
+                if (close := getattr(client, "close", None)) is not None:  # missing in the oldest chromadb supported
+                    close()
                 if self.folder is None or shared.writer is None or not self.folder.exists():
                     return
                 if vacuum:
-                    del client
+                    del client, close
                     gc.collect()  # an unreferenced part of Chroma may still write its files
                     with closing(sqlite3.connect(self.folder / DATABASE, isolation_level=None)) as database:
                         database.execute("VACUUM")
