@@ -95,7 +95,7 @@ class AtomSearch:
             StorageError: Chroma or the embedder fails.
         """
         goals = [" ".join(goals)] if plain else goals
-        vectors = [self._rows.embed(query_text(state, goal)) for goal in dict.fromkeys(goals)]
+        vectors = [self._rows.embedder.embed_query(query_text(state, goal)) for goal in dict.fromkeys(goals)]
         count, most = self._rows.size(user), LONGLIST
         wanted = min(k, _reachable(self._by_tool.of(user), tools))
         while True:

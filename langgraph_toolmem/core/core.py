@@ -206,9 +206,7 @@ class Core(Evidence):
             method: name of their method in the ledger; the kind's name if None.
         """
         name = method or kind.name
-        return Rows(
-            kind, self.vectors, self.ledger, method=name, users=self.users, read_only=self.read_only, now=self.now
-        )
+        return Rows(kind, self.vectors, self.ledger, method=name, users=self.users, now=self.now)
 
     def problems(self) -> list[str]:
         """Return the storage problems, one sentence each."""

@@ -14,12 +14,12 @@ import logging
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import InputError, StorageError
@@ -27,11 +27,9 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import this_step
 from langgraph_toolmem.core.ledger import ALL, ItemStats
 from langgraph_toolmem.core.users import User, Users
-from langgraph_toolmem.stores.chroma import REFRESH_SECONDS
 from langgraph_toolmem.stores.remote import NoAnswerError
-from langgraph_toolmem.stores.vectors import PART, Hit, VectorItem, VectorStore
-from langgraph_toolmem.stores.vectors import SearchHit as SearchHit
-from langgraph_toolmem.text.embedders import clean
+from langgraph_toolmem.stores.vectors import PART, REFRESH_SECONDS, Hit, SearchHit, VectorItem, VectorStore
+from langgraph_toolmem.text.embedders import Embedder, clean
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.ledger import Ledger
@@ -46,8 +44,6 @@ NEAR: Final = 64
 """Rows that are looked at for a question."""
 MOST_NEAR: Final = 1_024
 """The same where most of them are retired, or say the same."""
-ABOUT: Final = 64
-"""Rows by which the order of writing may differ from that of the runs."""
 BATCH: Final = 1_000
 """Rows whose records are looked up at once."""
 ROOM: Final = 10_000
@@ -122,22 +118,6 @@ class RowKind(ABC, Generic[T]):
         return 0
 
 
-class RowChanges(NamedTuple, Generic[T]):
-    """The changes after a version.
-
-    Attributes:
-        version: to be asked with the next time.
-        whole: `items` are the latest there are: forget what was known before.
-        items: new and changed ones, without those that are retired.
-        gone: ids of those removed or retired.
-    """
-
-    version: int
-    whole: bool
-    items: list[T]
-    gone: list[str]
-
-
 @dataclass
 class _Namespace:
     """Store and changes of one namespace."""
@@ -161,7 +141,6 @@ class Rows(Generic[T]):
         ledger: has the records.
         method: whose items they are in the ledger.
         users: whose namespaces there are.
-        read_only: nothing is written.
         now: seconds since 1970.
     """
 
@@ -173,19 +152,18 @@ class Rows(Generic[T]):
         *,
         method: str,
         users: Users,
-        read_only: bool,
         now: Callable[[], float],
     ) -> None:
         self.kind = kind
         self._vectors, self._ledger, self.method = vectors, ledger, method
-        self._users, self.apart, self._read_only, self._now = users, users.apart, read_only, now
+        self._users, self._now = users, now
         self._writing = threads.rlock()  # over a change with its vectors and database calls; readers do not wait for it
         self._noting = threads.lock()  # over `_Namespace`
         self._namespaces: OrderedDict[tuple[str, ...], _Namespace] = OrderedDict()
 
     def key(self, item: str, user: User) -> str:
         """Return the name of an item (its id) in the ledger: two users' items of one id have two records."""
-        return digest(*user.namespace, item) if self.apart else item
+        return digest(*user.namespace, item) if self._users.apart else item
 
     # --- writing ---
 
@@ -200,7 +178,8 @@ class Rows(Generic[T]):
             StorageError: they cannot be stored, or the memory is read-only.
         """
         given = [(self.kind.row(item).id, item) for item in items]
-        with self._changing(user) as place:
+        with self._writing:
+            place = self._place(user)
             known = self._read(place, [key for key, _ in given])
             stands: dict[str, T] = {}
             answers: list[T | None] = []
@@ -216,7 +195,8 @@ class Rows(Generic[T]):
 
     def change(self, ids: Iterable[str], how: Callable[[T], T | None], user: User) -> list[T]:
         """Change items that are there, remove those for which `how` returns None; return the others as they are now."""
-        with self._changing(user) as place:
+        with self._writing:
+            place = self._place(user)
             known = self._read(place, list(ids))
             stands = {key: how(item) for key, (_, item) in known.items()}
             self._write(place, known, {key: item for key, item in stands.items() if item is not None}, user)
@@ -225,7 +205,8 @@ class Rows(Generic[T]):
 
     def remove(self, ids: Sequence[str], user: User, *, scrub: bool = False) -> None:
         """Remove items, with `scrub` from the disk too; ids that are not there are no error."""
-        with self._changing(user) as place:
+        with self._writing:
+            place = self._place(user)
             self._remove(place, ids, user)
             if scrub and ids:
                 place.store.scrub(self.kind.name)
@@ -244,10 +225,11 @@ class Rows(Generic[T]):
             return 0
         if gone is not None and gone.before is not None:
             return self._forget_before(gone.before)
-        with self._changing(user) as place:
+        with self._writing:
+            place = self._place(user)
             if gone is not None and not gone.user:
                 removed = sum(self.forget_of(run, user) for run in gone.runs)
-            elif self.apart:
+            elif self._users.apart:
                 ids = place.store.ids(self.kind.name)
                 place.store.drop(self.kind.name)
                 self._left(place, ids, user)
@@ -259,9 +241,11 @@ class Rows(Generic[T]):
 
     def _forget_before(self, before: float) -> int:
         name, removed = self.kind.name, 0
-        for space in filter(self._users.has, self._vectors.namespaces(name)):
+        spaces = {label.namespace for label in self._vectors.labels() if label.kind == name}
+        for space in filter(self._users.has, spaces):
             user = User(None, None, space)
-            with self._changing(user) as place:
+            with self._writing:
+                place = self._place(user)
                 rows = self._items(place.store.each(name), None)
                 old = [key for key, item in rows if self.kind.since(item, before) is not item]
                 for start in range(0, len(old), BATCH):
@@ -281,7 +265,8 @@ class Rows(Generic[T]):
         if not owner:
             raise InputError(f"Whose {self.kind.name} are to be forgotten? Nobody is named.")
         where = {OWNERS: {"$contains": owner}}
-        with self._changing(user) as place:
+        with self._writing:
+            place = self._place(user)
             ids = place.store.ids(self.kind.name, where)
             known = self._read(place, ids)
             left = {key: self.kind.without(item, owner) for key, (_, item) in known.items()}
@@ -296,14 +281,10 @@ class Rows(Generic[T]):
 
     def get(self, ids: Sequence[str], user: User) -> list[T]:
         """Return the items with these ids that are there, retired ones too, in the order asked."""
-        if self._vectors.empty:
-            return []
         return [item for _, item in self._items(self._place(user).store.get(self.kind.name, ids), user)]
 
     def all(self, user: User, *, retired: bool = False) -> Iterator[T]:
         """Yield all items, in the order in which they came first."""
-        if self._vectors.empty:
-            return
         for _, item in self._items(self._place(user).store.each(self.kind.name), user):
             if retired or not self.kind.retired(item):
                 yield item
@@ -321,7 +302,7 @@ class Rows(Generic[T]):
         """Return the `k` items whose texts are most similar to `query`, best first; retired ones are left out.
 
         Args:
-            query: a text, or its vector (`embed`).
+            query: a text, or its vector (`embedder`).
             user: whose items.
             k: how many; None: all, which takes long where there are many.
             part: of the texts (`VectorItem.part`).
@@ -331,7 +312,7 @@ class Rows(Generic[T]):
         if self._vectors.empty:
             return []
         place, name = self._place(user), self.kind.name
-        vector = self.embed(query) if isinstance(query, str) else query
+        vector = self.embedder.embed_query(query) if isinstance(query, str) else query
         count = place.store.count(name) if k is None else k
         least = max(1, count // 4) if enough is None else enough
         while True:
@@ -348,28 +329,21 @@ class Rows(Generic[T]):
 
     def of(self, owner: str, user: User, *others: str) -> list[T]:
         """Return the items that name one of these (digests) as their owner; see `VectorItem.owners`."""
-        if self._vectors.empty:
-            return []
         named = [{OWNERS: {"$contains": each}} for each in (owner, *others)]
-        hits = self._place(user).store.get(self.kind.name, where={"$or": named} if others else named[0])
+        hits = self._place(user).store.each(self.kind.name, where={"$or": named} if others else named[0])
         return [item for _, item in self._items(hits, user)]
 
-    def embed_all(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return the vectors of texts that are to be kept."""
-        return self._vectors.embedder.embed_documents(texts)
-
-    def embed(self, text: str) -> list[float]:
-        """Return the vector of a question, for several questions."""
-        return self._vectors.embedder.embed_query(text)
+    @property
+    def embedder(self) -> Embedder:
+        """The embedder of texts and questions."""
+        return self._vectors.embedder
 
     def count(self, user: User) -> int:
         """Return how many items there are in a user's namespace, retired ones too."""
-        return 0 if self._vectors.empty else self._place(user).store.count(self.kind.name)
+        return self._place(user).store.count(self.kind.name)
 
     def size(self, user: User) -> int:
         """Return about how many items there are: counted once, and as this process changed it since."""
-        if self._vectors.empty:
-            return 0
         place = self._place(user)
         if place.size is None:
             place.size = place.store.count(self.kind.name)
@@ -382,31 +356,21 @@ class Rows(Generic[T]):
 
     def latest(self, user: User, most: int) -> list[T]:
         """Return about so many items of a user, those that came last."""
-        if self._vectors.empty:
-            return []
         start = max(0, self.count(user) - most)
         return [item for _, item in self._items(self._place(user).store.each(self.kind.name, start=start), user)]
 
-    def changes(self, since: int, user: User, *, most: int) -> RowChanges[T]:
-        """Return what this process changed after a version.
+    def changes(self, since: int, user: User) -> tuple[int, list[str] | None]:
+        """Return a version, and the ids of what this process changed or removed after another version.
 
-        After too many changes, after what other processes may have changed, or for version 0: the latest `most` items
-        and some.
-
-        Jobs may be done in another order than they came: who wants the latest looks at the items' own times.
+        The ids are None for version 0, after too many changes, and where other processes may have written. Jobs may be
+        done in another order than they came: who wants the latest looks at the items' own times.
         """
-        if self._vectors.empty:
-            return RowChanges(0, True, [], [])
-        place, name = self._place(user), self.kind.name
+        place = self._place(user)
         with self._noting:
-            back, version = place.version - since, place.version
-            ids = list(dict.fromkeys(list(place.changed)[max(0, len(place.changed) - back) :]))
-        whole = not 0 <= back <= len(place.changed)
-        start = max(0, place.store.count(name) - most - ABOUT) if whole else 0
-        hits = place.store.each(name, start=start) if whole else place.store.get(name, ids)
-        found = {key: item for key, item in self._items(hits, user) if not self.kind.retired(item)}
-        gone = [] if whole else [key for key in ids if key not in found]
-        return RowChanges(version, whole, list(found.values()), gone)
+            back = place.version - since
+            if not 0 <= back <= len(place.changed):
+                return place.version, None
+            return place.version, list(dict.fromkeys(list(place.changed)[len(place.changed) - back :]))
 
     def written(self, user: User) -> int:
         """Return how many items of a user this process wrote or removed."""
@@ -423,13 +387,6 @@ class Rows(Generic[T]):
             if self._vectors.shared and not 0 <= self._now() - found.looked < REFRESH_SECONDS:
                 found.looked, found.size, found.version = self._now(), None, found.version + REMEMBERED + 1
             return found
-
-    @contextmanager
-    def _changing(self, user: User) -> Iterator[_Namespace]:
-        if self._read_only or self._vectors.read_only:
-            raise StorageError(f"The memory is read-only: no {self.kind.name} can be kept.")
-        with self._writing:
-            yield self._place(user)
 
     def _read_row(self, hit: Hit) -> T | None:
         try:

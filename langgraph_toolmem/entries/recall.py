@@ -22,6 +22,9 @@ MAX_SAME: Final = 20
 SAID_ALIKE: Final = 0.5
 """Dice coefficient of their terms from which two texts say the same."""
 
+UNORDERED: Final = 64
+"""Rows by which the order of writing may differ from that of the runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecalledEntry:
@@ -90,7 +93,7 @@ class EntrySearch:
         """
         if not terms_of(query):
             return []
-        vector = self._rows.embed(query)
+        vector = self._rows.embedder.embed_query(query)
         near = [each for part in parts for each in self._near(vector, user, part, policy, exclude, own)]
         if policy.kind == "paper":
             near.sort(key=lambda each: -each.similarity)
@@ -188,7 +191,9 @@ class EntryRuns(NamedTuple):
 
     def changes(self, since: int, most: int) -> PastRunChanges:
         """See `core.method.PastRuns`."""
-        new = self.rows.changes(since, self.user, most=most)
+        version, ids = self.rows.changes(since, self.user)
+        found = self.rows.latest(self.user, most + UNORDERED) if ids is None else self.rows.get(ids, self.user)
+        entries = [entry for entry in found if not self.rows.kind.retired(entry)]
         runs = [
             PastRun(
                 entry.id,
@@ -197,6 +202,6 @@ class EntryRuns(NamedTuple):
                 entry.failed,
                 entry.time,
             )
-            for entry in new.items
+            for entry in entries
         ]
-        return PastRunChanges(new.version, new.whole, runs, new.gone)
+        return PastRunChanges(version, ids is None, runs, sorted({*(ids or ())} - {entry.id for entry in entries}))

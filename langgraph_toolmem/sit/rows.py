@@ -18,9 +18,9 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.ledger import NO_TRACK, ItemStats
-from langgraph_toolmem.core.rows import RowKind, Rows, SearchHit
+from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.stores.vectors import Hit, VectorItem
+from langgraph_toolmem.stores.vectors import Hit, SearchHit, VectorItem
 from langgraph_toolmem.text.embedders import clean
 from langgraph_toolmem.text.similarity import LexicalEmbedder, similarity
 
@@ -192,7 +192,7 @@ class Summaries:
     def embed(self, text: str) -> State | None:
         """Return a state, for several questions; None for a text without content."""
         text = normalised(text)
-        return State(text, self._rows.embed(text)) if text else None
+        return State(text, self._rows.embedder.embed_query(text)) if text else None
 
     def near(self, source: str, query: State) -> dict[str, Match]:
         """Return for each target the most similar summary of its edge; of equals the more useful, then by id.

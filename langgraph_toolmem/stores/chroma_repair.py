@@ -1,7 +1,7 @@
 """The files of an embedded Chroma: `inspect` names damaged collections, `rebuild` makes all again from their texts.
 
-A damaged index may end the process that opens it. So `inspect` has a child process open each collection: this module,
-run with the folder and the collections to skip as arguments.
+A damaged index may end the process that opens it. So `inspect` has a child process open the collections one by one:
+this module, run with the folder as its argument.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.stores.chroma import DATABASE, ChromaConnection, free_name
-from langgraph_toolmem.stores.vectors import PART, Label, VectorItem, VectorStore
-from langgraph_toolmem.text.embedders import BUILTIN, Embedder
+from langgraph_toolmem.stores.snapshot import free_name
+from langgraph_toolmem.stores.vectors import DATABASE, PART, Label, VectorItem, VectorStore
+from langgraph_toolmem.text.embedders import BUILTIN, Embedder, resolve_embedder
 
 MINUTES: Final = 5.0
 TEXT: Final = "chroma:document"
@@ -32,9 +32,9 @@ _MOST: Final = 1 << 40  # row ids
 def inspect(memory: Path) -> list[str] | None:
     """Return the damage of the Chroma in a memory's folder, in sentences; None if another process writes there.
 
-    Counts, reads and searches each collection once, in a child process. Nothing is repaired.
+    Counts, reads and searches each collection once, in a child process, up to the first that ends it.
     """
-    folder, found = memory / "chroma", dict[str, str]()
+    folder = memory / "chroma"
     if not (folder / DATABASE).exists():
         return []
     try:
@@ -44,36 +44,26 @@ def inspect(memory: Path) -> list[str] | None:
         said = str(error)
     if said != "ok":
         return [f"{folder / DATABASE} is damaged: {said}"]
-    connection = ChromaConnection(folder)
-    try:
-        if not connection.may_write():
+    with VectorStore(memory, embedder=resolve_embedder(None), namespace=()) as store:
+        if not store.may_write():
             return None
-    finally:
-        connection.close()
-    while True:
-        command = [sys.executable, "-m", __name__, str(folder), *found]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60 * MINUTES, check=False)
-            out, status, err = done.stdout, done.returncode, done.stderr
-        except subprocess.TimeoutExpired as error:
-            out, status, err = str(error.stdout or b"", "utf-8", "replace"), 1, f"no answer in {MINUTES:.0f} minutes"
-        began, problems = "", dict[str, str]()
-        for line in out.splitlines():
-            name, _, why = line.partition("\t")
-            began = name if why == "?" else ""
-            if why not in ("?", "ok"):
-                problems[name] = why
-        found |= problems
-        if began:
-            found[began] = f"opening it ended the process (status {status})"
-        else:
-            break
+    command = [sys.executable, "-m", __name__, str(folder)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60 * MINUTES, check=False)
+        out, status, err = done.stdout, done.returncode, done.stderr
+    except subprocess.TimeoutExpired as error:
+        out, status, err = str(error.stdout or b"", "utf-8", "replace"), 1, f"no answer in {MINUTES:.0f} minutes"
+    results = dict(line.split("\t", 1) for line in out.splitlines() if "\t" in line)
+    found = {name: why for name, why in results.items() if why != "ok"}
+    for name, why in found.items():
+        if why == "?":
+            found[name] = f"opening it ended the process (status {status}); those after it were not opened"
     if status and not found:
         found[DATABASE] = f"it cannot be opened: {(err.strip().splitlines() or ['no error'])[-1]}"
     return [f"{name} in {folder} is damaged: {why}" for name, why in found.items()]
 
 
-def _check(folder: Path, skip: list[str]) -> None:
+def _check(folder: Path) -> None:
     """Print each collection before it is opened, and the result; runs in the child process."""
     import chromadb
     from chromadb.config import Settings
@@ -84,8 +74,6 @@ def _check(folder: Path, skip: list[str]) -> None:
     client: Any = chromadb.PersistentClient(path=folder, settings=Settings(anonymized_telemetry=False))
     with closing(client):
         for each in client.list_collections():
-            if each.name in skip:
-                continue
             say(each.name, "?")
             try:
                 collection = client.get_collection(each.name, embedding_function=None)
@@ -112,7 +100,7 @@ def rebuild(
         StorageError: another process writes, or an embedding or a write failed.
     """
     folder, made, done = memory / "chroma", memory / "chroma-new", 0
-    held = ChromaConnection(folder)
+    held = VectorStore(memory, embedder=embedder, namespace=())
     try:
         held.begin_write()
         shutil.rmtree(made, ignore_errors=True)
@@ -191,4 +179,4 @@ def _rows(database: sqlite3.Connection, table: str, columns: str) -> list[tuple[
 
 
 if __name__ == "__main__":
-    _check(Path(sys.argv[1]), sys.argv[2:])
+    _check(Path(sys.argv[1]))

@@ -4,43 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import ClassVar
 
 from langgraph_toolmem.stores.database import Database, held_in
-
-TABLES: Final[Mapping[str, str]] = {
-    "queries": """
-        seq INTEGER PRIMARY KEY AUTOINCREMENT,
-        scope TEXT NOT NULL,
-        user TEXT NOT NULL,
-        id TEXT NOT NULL UNIQUE,
-        text TEXT NOT NULL,
-        tools TEXT NOT NULL,
-        kind TEXT NOT NULL,
-        stage TEXT NOT NULL DEFAULT 'waiting',
-        tries INTEGER NOT NULL DEFAULT 0,
-        deaths INTEGER NOT NULL DEFAULT 0,
-        entry TEXT,
-        answer TEXT,
-        judged INTEGER NOT NULL DEFAULT 0,
-        outcome TEXT NOT NULL DEFAULT '',
-        error TEXT NOT NULL DEFAULT '',
-        UNIQUE (scope, stage, seq)
-    """,
-    "spent": """
-        scope TEXT NOT NULL,
-        purpose TEXT NOT NULL,
-        calls INTEGER NOT NULL,
-        tokens INTEGER NOT NULL,
-        PRIMARY KEY (scope, purpose)
-    """,
-}
 
 
 class ColdStartTables(Database):
     """The tables, in a folder or in RAM."""
 
-    tables = TABLES
+    tables: ClassVar[Mapping[str, str]] = {
+        "queries": """
+            seq INTEGER PRIMARY KEY AUTOINCREMENT,
+            scope TEXT NOT NULL,
+            user TEXT NOT NULL,
+            id TEXT NOT NULL UNIQUE,
+            text TEXT NOT NULL,
+            tools TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            stage TEXT NOT NULL DEFAULT 'waiting',
+            tries INTEGER NOT NULL DEFAULT 0,
+            deaths INTEGER NOT NULL DEFAULT 0,
+            entry TEXT,
+            answer TEXT,
+            judged INTEGER NOT NULL DEFAULT 0,
+            outcome TEXT NOT NULL DEFAULT '',
+            error TEXT NOT NULL DEFAULT '',
+            UNIQUE (scope, stage, seq)
+        """,
+        "spent": """
+            scope TEXT NOT NULL,
+            purpose TEXT NOT NULL,
+            calls INTEGER NOT NULL,
+            tokens INTEGER NOT NULL,
+            PRIMARY KEY (scope, purpose)
+        """,
+    }
 
 
 def forget_user(folder: Path, user: str) -> int:

@@ -1,5 +1,4 @@
-"""Calls to something remote: each in a thread of its own, with a deadline, a circuit breaker, and little of a step's
-time.
+"""Calls to a Chroma server: each in a thread, with a deadline, a circuit breaker, and little of a step's time.
 
 A server that is stopped (SIGSTOP, a full disk, a network that swallows packets) accepts a call and never answers. Such
 a call is left alone after its deadline: who made it gets a `StorageError`, and goes on. While it hangs no further step
@@ -18,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.base.threads import this_step
+from langgraph_toolmem.base.threads import StepBudget, this_step
 
 T = TypeVar("T")
 
@@ -32,23 +31,15 @@ MOST_HANGING: Final = 16
 LOOK_SECONDS: Final = 0.02
 RECENT: Final = 600.0
 """Seconds for which a report tells of steps that went on without an answer."""
-WRITES: Final = frozenset({"add", "create_collection", "delete", "delete_collection", "modify", "update", "upsert"})
+WRITES: Final = frozenset({"delete", "delete_collection", "get_or_create_collection", "modify", "update", "upsert"})
 
 
 class NoAnswerError(StorageError):
-    """A remote store did not answer in time, or was not asked as it did not answer others (`asked`)."""
-
-    asked = True
+    """A remote store did not answer in time, or was not asked as it did not answer others."""
 
 
 class Remote:
-    """Something remote. Safe to use from several threads.
-
-    Args:
-        where: its name, for messages.
-        deadline: seconds that a call may take.
-        patience: seconds that a step waits, for all of its calls together.
-    """
+    """A server, named `where` in messages. Safe to use from several threads."""
 
     def __init__(self, where: str, *, deadline: float = DEADLINE, patience: float = PATIENCE) -> None:
         self.where, self.deadline, self.patience = where, deadline, patience
@@ -57,12 +48,10 @@ class Remote:
         self._pause = self._again = 0.0
         self._failed = self._skipped = 0
         self._last = float("-inf")  # when somebody went on without an answer
-        self.returned: Callable[[], None] = lambda: None
-        """Called when a call that was left alone returns."""
         threads.at_fork(self)
 
     def forked(self) -> None:
-        """In a process that is forked off nothing is under way."""
+        """Forget the calls that are under way in the parent process."""
         self._late = {}
 
     def call(self, do: Callable[[], T], *, writes: bool = False, rows: int = 0) -> T:
@@ -94,34 +83,21 @@ class Remote:
                 raise NoAnswerError(f"{self.where} did not answer within {most:.2g} s. Check that the server runs.")
         return future.result()
 
-    def wait_for(
-        self,
-        done: Callable[[], bool],
-        changed: threading.Condition,
-        seconds: float | None = None,
-        stop: Callable[[], bool] = lambda: False,
-    ) -> bool:
-        """StepBudget for what the background does; whether it is done.
+    def wait_for(self, done: Callable[[], bool], changed: threading.Condition) -> bool:
+        """Wait in a step until `done`, asked under `changed`, with what is left of its patience; return True if done.
 
-        Args:
-            done: asked under `changed`.
-            changed: notified when it may be.
-            seconds: to wait; None: what is left of the patience of a step, and not while something hangs.
-            stop: asked under `changed`: no use to wait on.
+        A step does not wait while a call hangs.
         """
-        waits, begun = this_step(), time.monotonic()
-        most = self.patience - (waits.waited if waits is not None else 0.0) if seconds is None else seconds
+        waits, begun = this_step() or StepBudget(), time.monotonic()
         with changed:
-            while not (found := done()) and not stop() and (seconds is not None or self.well):
-                if (left := begun + most - time.monotonic()) <= 0:
+            while not (found := done()) and self.well:
+                if (left := begun + self.patience - waits.waited - time.monotonic()) <= 0:
                     break
                 changed.wait(min(left, LOOK_SECONDS))
-        if seconds is None:
-            if waits is not None:
-                waits.waited += time.monotonic() - begun
-            if not found:
-                with self._lock:
-                    self._note(in_step=True)
+        waits.waited += time.monotonic() - begun
+        if not found:
+            with self._lock:
+                self._note(in_step=True)
         return found
 
     @property
@@ -129,17 +105,13 @@ class Remote:
         """Return True if every request was answered."""
         return not self._late and time.monotonic() >= self._again
 
-    def hangs(self) -> float:
-        """For how many seconds a call is under way that is past its deadline; 0: none."""
-        oldest = min((begun for begun, _ in list(self._late.values())), default=float("inf"))
-        age = time.monotonic() - oldest
-        return age if age > self.deadline else 0.0
-
     def problem(self) -> str | None:
         """Return the current or latest problem in one sentence; None if there is none."""
         with self._lock:
-            age = self.hangs()
-            if not age and time.monotonic() - self._last > RECENT:
+            now = time.monotonic()
+            age = now - min((begun for begun, _ in self._late.values()), default=now)
+            age = age if age > self.deadline else 0.0
+            if not age and now - self._last > RECENT:
                 return None
             ill = f"has not answered for {age:.0f} s" if age else "did not always answer in time"
             return (
@@ -157,9 +129,7 @@ class Remote:
                     self._again = now + self._pause  # the others wait for what this one finds out
                 return
             self._note(in_step=in_step, asked=False)
-        error = NoAnswerError(f"{self.where} did not answer others, and was not asked. Check that the server runs.")
-        error.asked = False
-        raise error
+        raise NoAnswerError(f"{self.where} did not answer others, and was not asked. Check that the server runs.")
 
     def _note(self, *, in_step: bool, asked: bool = True) -> None:
         """The caller holds the lock."""
@@ -177,10 +147,8 @@ class Remote:
         except BaseException as error:  # noqa: BLE001 - raised where it was asked for
             future.set_exception(error)
         with self._lock:
-            late = self._late.pop(future, None)
+            self._late.pop(future, None)
             self._pause = self._again = 0.0
-        if late is not None:
-            self.returned()
 
 
 class RemoteClient:
@@ -195,11 +163,7 @@ class RemoteClient:
 
     def _call(self, name: str, do: Callable[..., Any], /, *args: Any, **how: Any) -> Any:
         rows = len(how.get("ids") or ()) or how.get("limit") or 0
-        return self._wrapped(self._remote.call(partial(do, *args, **how), writes=name in WRITES, rows=rows))
-
-    def _wrapped(self, answer: Any) -> Any:
-        if isinstance(answer, list):
-            return [self._wrapped(each) for each in answer]
+        answer = self._remote.call(partial(do, *args, **how), writes=name in WRITES, rows=rows)
         return RemoteClient(answer, self._remote) if hasattr(answer, "upsert") else answer
 
 

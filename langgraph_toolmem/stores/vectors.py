@@ -1,8 +1,13 @@
-"""Texts that are searched by meaning, kept in Chroma.
+"""Texts that are searched by meaning, kept in Chroma: embedded in the memory's folder, in RAM, or on a server.
 
 One collection per kind ("tools", "entries", ...) and namespace, so that users are kept apart. Vectors are always passed
 in, so Chroma downloads no model. Each collection carries a `Label` that names the embedder of its vectors: those of two
 embedders cannot be compared.
+
+**Processes.** Embedded Chroma takes one writing process. The first write takes ``chroma.lock``; the process holds it
+until its last store on the folder is closed. Other processes read. A process's stores on one folder share a client.
+It is closed and opened again when too many collections are open, when deleted rows are cleared from the disk, and when
+another process has written. A process that is forked while Chroma is open cannot use it: Chroma's threads are gone.
 
 **Parts.** Texts of one part of a collection are searched apart from the others. Chroma's metadata filter gets slow with
 size (p50 of a search among 5,000 rows: 14.6 ms, without it 3.0 ms), so all rows of a part p have a direction r(p) in
@@ -11,33 +16,50 @@ angles to r. A vector v is stored as (v, 2·r + ε·n), scaled to length 1, and 
 cosine s of these follows that of the texts, c = s·√5·√(5 + ε²) − 4. Only where this finds too few rows of a part, the
 filter finds the rest: the index may not reach a part of few rows among many others.
 
-**Writing anew.** `scrub` writes a collection anew, and a crash loses nothing: write ``name.new``, rename ``name.v2`` to
+**Rewriting.** `scrub` rewrites a collection, and a crash loses nothing: write ``name.new``, rename ``name.v2`` to
 ``name.old``, rename ``name.new`` to ``name.v2``, delete ``name.old``. A ``name.new`` next to ``name.v2`` is unfinished;
 without it, it is complete and lacks its name only.
 """
 
 from __future__ import annotations
 
+import copy
+import ctypes
+import gc
+import inspect
+import itertools
 import json
+import logging
 import math
+import os
+import re
+import sqlite3
+import struct
+import threading
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from weakref import WeakSet, WeakValueDictionary
 
-from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
-from langgraph_toolmem.stores.chroma import (
-    ChromaConnection,
-    collection_name,
-    delete_collection,
-    draft_name,
-    final_name,
-    is_not_found,
-    replaced_name,
+import filelock
+
+from langgraph_toolmem.base import threads
+from langgraph_toolmem.base.errors import (
+    ConfigurationError,
+    EmbedderChangedError,
+    MissingExtraError,
+    StorageError,
+    ToolMemoryError,
 )
-from langgraph_toolmem.stores.remote import Remote
+from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.stores.remote import Remote, RemoteClient, is_remote
+from langgraph_toolmem.stores.snapshot import free_name
 from langgraph_toolmem.text.embedders import Embedder, clean
 
 if TYPE_CHECKING:
@@ -45,10 +67,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+DATABASE: Final = "chroma.sqlite3"
+LOCK: Final = "chroma.lock"
+TOOLS, PARAMETERS, LINKS = "tools", "parameters", "links"
+"""Kinds of `TextVectors`: of whole tools, of single things they take or give, and of all they take or give."""
+MAX_IN_USE: Final = 64
+"""Collections that Chroma may keep open. Its own limit is a fifth of the process's file limit, with four files and some
+megabytes each: too much for a host with many users."""
+REFRESH_SECONDS: Final = 30.0
+"""Interval at which a reading process looks for changes by other processes."""
+MAX_ROWS: Final = 4_096
+"""Rows in RAM, of all kinds and users of a folder."""
 BATCH: Final = 1000
 """Rows per call: Chroma takes 5461, a server's limit on the size of a request may be lower."""
 PAGE: Final = 500
-"""Rows, or collections, that are read at once."""
+"""Rows, or collections, that are read or deleted at once."""
 SMALL: Final = 1_000
 """Rows of a collection up to which those that its index leaves out are looked for."""
 WAITING: Final = 64
@@ -57,11 +90,18 @@ whenever the collection is opened: with Chroma's default of 1,000, a first quest
 1,000. Writing the index of 100,000 rows takes 0.1 s."""
 PART: Final = "part"
 """Key of a row's metadata: its part; not there if it has none."""
+_HEADER: Final = struct.Struct("<i4Q")  # of an index: version, start, capacity, rows, bytes of a row
 _WIDTH: Final = 64
 _PULL: Final = 4.0
 _SPREAD: Final = 0.2
 _ASKED: Final = math.sqrt(1 + _PULL)
 _KEPT: Final = math.sqrt(1 + _PULL + _SPREAD**2)
+
+logger = logging.getLogger("langgraph_toolmem.stores.chroma")
+
+_numbers = itertools.count(1)
+_begun_in: set[int] = set()
+"""The process that opened an embedded Chroma. Its threads serve all folders and do not survive a fork."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,32 +147,24 @@ class SearchHit(NamedTuple, Generic[T]):
     similarity: float
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
-    """A collection's kind and namespace, and the embedder of its vectors."""
+class Label(NamedTuple):
+    """A collection's kind and namespace, and the embedder of its vectors; kept as its metadata."""
 
     kind: str
     namespace: tuple[str, ...]
     embedder: str
     dimension: int
 
-    def to_metadata(self) -> dict[str, str | int]:
+    def to_metadata(self) -> dict[str, str]:
         """Return metadata for a Chroma collection."""
-        return {
-            "toolmem_kind": self.kind,
-            "toolmem_namespace": json.dumps(self.namespace),
-            "toolmem_embedder": self.embedder,
-            "toolmem_dimension": self.dimension,
-        }
+        return {"toolmem": json.dumps(self)}
 
     @staticmethod
     def from_metadata(metadata: Mapping[str, Any] | None) -> Label | None:
         """Return the label in a collection's metadata; None if this package did not make the collection."""
         try:
-            found = dict(metadata or {})
-            namespace = tuple(str(part) for part in json.loads(found["toolmem_namespace"]))
-            dimension = int(found["toolmem_dimension"])
-            return Label(str(found["toolmem_kind"]), namespace, str(found["toolmem_embedder"]), dimension)
+            kind, namespace, embedder, dimension = json.loads((metadata or {})["toolmem"])
+            return Label(kind, tuple(namespace), embedder, dimension)
         except (KeyError, TypeError, ValueError):
             return None
 
@@ -151,6 +183,107 @@ class Label:
             )
 
 
+def collection_name(prefix: str, kind: str, namespace: tuple[str, ...]) -> str:
+    """Return a name that Chroma accepts, different for every kind and namespace."""
+    return f"{prefix}.{re.sub('[^a-zA-Z0-9]', '-', kind)[:20] or '-'}.{digest(kind, *namespace)}.v2"
+
+
+def _other_names(name: str) -> tuple[str, str]:
+    """Return the names under which a collection is rewritten, and until it is deleted."""
+    return name.removesuffix(".v2") + ".new", name.removesuffix(".v2") + ".old"
+
+
+def _is_not_found(error: BaseException | None) -> bool:
+    from chromadb.errors import NotFoundError
+
+    return isinstance(error, NotFoundError)
+
+
+def _delete_collection(client: Any, name: str) -> None:
+    """Delete a collection if it exists, its rows first.
+
+    Chroma 1.5 keeps the list-valued metadata of a collection that is deleted with rows in it, and gives that metadata
+    to rows that are added later to any collection.
+    """
+    try:
+        collection = client.get_collection(name, embedding_function=None)
+        while ids := collection.get(limit=PAGE, include=[])["ids"]:
+            collection.delete(ids=ids)
+        client.delete_collection(name)
+    except Exception as error:
+        if not _is_not_found(error):
+            raise
+
+
+class RowCache:
+    """Rows that were read last, as their reader made them: part and item by collection and id."""
+
+    def __init__(self) -> None:
+        self._lock = threads.lock()
+        self._rows: OrderedDict[tuple[str, str], tuple[str, Any]] = OrderedDict()
+        self._state: object = None
+        self._changes = 0
+
+    def known(self, name: str, ids: Iterable[str], state: object) -> tuple[int, dict[str, tuple[str, Any]]]:
+        """Return a number for `keep`, and the rows with these ids that are here; none if the files' state is new."""
+        with self._lock:
+            if state != self._state:
+                self._rows.clear()
+                self._changes += 1
+                self._state = state
+            found = {key: row for key in ids if (row := self._rows.get((name, key))) is not None}
+            for key in found:
+                self._rows.move_to_end((name, key))
+            return self._changes, found
+
+    def keep(self, name: str, rows: Mapping[str, tuple[str, Any]], changes: int) -> None:
+        """Keep rows, unless something was written since `known` gave that number."""
+        with self._lock:
+            if changes == self._changes:
+                self._rows.update(((name, key), row) for key, row in rows.items())
+                while len(self._rows) > MAX_ROWS:
+                    self._rows.popitem(last=False)
+
+    def drop(self, name: str, ids: Iterable[str] | None = None) -> None:
+        """Drop rows of a collection that were written, or all of it."""
+        with self._lock:
+            self._changes += 1
+            for key in [(name, each) for each in ids] if ids is not None else [k for k in self._rows if k[0] == name]:
+                self._rows.pop(key, None)
+
+
+class _Shared:
+    """The client that all stores of this process on one folder share, its collections, and the right to write."""
+
+    def __init__(self) -> None:
+        self.client: Any = None
+        self.process = 0  # that opened the client
+        self.collections: dict[str, tuple[Any, Label]] = {}
+        self.uses: WeakSet[threading.Event] = WeakSet()  # set when the store is closed
+        self.lock, self.changed = threads.rlock(), threads.condition()
+        self.inside: set[int] = set()  # threads that use the client, so that it is not closed
+        self.closing = False
+        self.writer: filelock.BaseFileLock | None = None
+        self.state: object = None  # of the database file, when this process looked at it last
+        self.looked = 0.0  # by time.monotonic
+        self.rows = RowCache()
+        threads.at_fork(self)
+
+    def forked(self) -> None:
+        """Leave lock and client to the parent process.
+
+        The client must never be freed here: Chroma would wait for threads of the parent, and the child never end.
+        """
+        for each in (self.writer, self.client):
+            if each is not None:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+        self.writer, self.inside, self.closing = None, set(), False
+
+
+_folders: WeakValueDictionary[str, _Shared] = WeakValueDictionary()
+_folders_lock = threads.lock()
+
+
 class VectorStore:
     """Texts of one namespace by kind, found by meaning. Safe to use from several threads.
 
@@ -160,13 +293,18 @@ class VectorStore:
     Args:
         folder: the memory's folder. None without a client: in memory, and two such stores share nothing.
         embedder: makes the vectors; see `resolve_embedder`.
-        client: a synchronous chromadb client (``HttpClient``) instead of the embedded Chroma.
+        client: a synchronous chromadb client (``HttpClient``) instead of the embedded Chroma; it is never closed here.
         namespace: whose texts these are.
         read_only: never write.
         limits: for calls to a server (`Remote`).
 
+    Attributes:
+        given: True if the client was given: other processes may write to the same Chroma.
+        remote: the server, if there is one.
+        problems: damage that was found, one sentence each, for a person.
+
     Raises:
-        ConfigurationError: the namespace is not a tuple of texts, or the client is asynchronous.
+        ConfigurationError: the client is asynchronous.
     """
 
     def __init__(
@@ -179,17 +317,34 @@ class VectorStore:
         read_only: bool = False,
         **limits: float,
     ) -> None:
-        place = None if folder is None or client is not None else folder / "chroma"
-        self._connection = ChromaConnection(place, client, read_only=read_only, **limits)
-        self._begin(embedder, namespace, owner=True)
-
-    def _begin(self, embedder: Embedder, namespace: Any, *, owner: bool) -> None:
-        if not isinstance(namespace, tuple) or not all(isinstance(part, str) for part in namespace):
-            raise ConfigurationError(f"A namespace is a tuple of texts, not {namespace!r}.")
-        self.embedder, self._owner = embedder, owner
-        self.namespace: tuple[str, ...] = namespace
-        self._collections: dict[str, tuple[Any, Label]] = {}
-        self._client: Any = None  # whose collections these are
+        if inspect.isawaitable(client) or inspect.iscoroutinefunction(getattr(client, "get_collection", None)):
+            raise ConfigurationError(
+                "`chroma` cannot be an AsyncHttpClient. Give chromadb.HttpClient(...); "
+                "the memory's async methods call it in threads."
+            )
+        self.embedder, self.namespace, self.read_only = embedder, namespace, read_only
+        self.problems: list[str] = []
+        self.given, self._given = client is not None, client
+        self.folder = None if folder is None or self.given else folder / "chroma"
+        if self.given:
+            self.where = f"Chroma ({type(client).__name__} given by the application)"
+            self._advice = "Check that the server runs and that the client's host, port, tenant and database are right."
+        elif self.folder is None:
+            self.where, self._advice = "Chroma in memory", "Nothing on disk is affected."
+        else:
+            self.where = f"Chroma in {self.folder}"
+            self._advice = (
+                "Check that the folder can be read and written. If files are damaged: "
+                f"`toolmem doctor --memory {self.folder.parent} --rebuild`."
+            )
+        self.remote = Remote(self.where, **limits) if self.given and is_remote(client) else None
+        # All in-memory clients of a process see one database: a number keeps their collections apart.
+        self._prefix = f"tm{next(_numbers)}" if self.folder is None and not self.given else "tm"
+        self._closed, self._owner = threading.Event(), True
+        with _folders_lock:
+            key = f"#{next(_numbers)}" if self.folder is None else os.path.realpath(self.folder)
+            self._shared = _folders.setdefault(key, _Shared())
+            self._shared.uses.add(self._closed)
 
     def __enter__(self) -> VectorStore:
         return self
@@ -199,53 +354,236 @@ class VectorStore:
 
     def scoped(self, namespace: tuple[str, ...]) -> VectorStore:
         """Return the same Chroma and embedder for another namespace. Cheap; closing it leaves this one open."""
-        other = object.__new__(VectorStore)
-        other._connection = self._connection
-        other._begin(self.embedder, namespace, owner=False)
+        other = copy.copy(self)
+        other.namespace, other._owner = namespace, False
         return other
-
-    @property
-    def given(self) -> bool:
-        """True if the client was given: other processes may write to the same Chroma."""
-        return self._connection.given is not None
-
-    @property
-    def remote(self) -> Remote | None:
-        """The server, if there is one."""
-        return self._connection.remote
 
     @property
     def shared(self) -> bool:
         """True if other processes may write to the same Chroma now."""
-        return self._connection.shared
-
-    @property
-    def read_only(self) -> bool:
-        """True if nothing may ever be written here."""
-        return self._connection.read_only
-
-    @property
-    def problems(self) -> Sequence[str]:
-        """Damage that was found, one sentence each, for a person."""
-        return self._connection.problems
+        return self.given or (self.folder is not None and self._shared.writer is None)
 
     @property
     def empty(self) -> bool:
-        """True if nothing can be stored here yet; does not open Chroma."""
-        return self._connection.empty
+        """True if nothing can be stored here yet, so that a question need not open Chroma."""
+        if self._shared.client is not None or self._closed.is_set() or self.given:
+            return False
+        return self.folder is None or not os.access(self.folder, os.F_OK)  # one that cannot be seen raises nothing
+
+    # --- opening and closing ---
+
+    @contextmanager
+    def _opened(self, doing: str) -> Iterator[Any]:
+        """Yield the client, opened at first use. Nobody closes it inside; errors say where and what to do."""
+        self._refuse()
+        self._refresh()
+        shared, me = self._shared, threading.get_ident()
+        with shared.changed:
+            nested = me in shared.inside  # in a finalizer or a signal handler
+            shared.changed.wait_for(lambda: nested or not shared.closing)
+            shared.inside.add(me)
+        try:
+            if shared.client is None:
+                with shared.lock, self._translated("open"):
+                    if shared.client is None:
+                        shared.client = self._open()
+            with self._translated(doing):
+                yield shared.client
+        finally:
+            if not nested:
+                with shared.changed:
+                    shared.inside.discard(me)
+                    shared.changed.notify_all()
+
+    def _refuse(self) -> None:
+        if self._closed.is_set():
+            raise StorageError(f"{self.where} is closed. Make a new memory to go on.")
+        if self._forked():
+            raise StorageError(
+                f"{self.where}: Chroma was in use before this process was forked and cannot be used in the child. "
+                "Make and use memories after the fork only, or share one server: `chroma run` and "
+                "chroma=chromadb.HttpClient(...)."
+            )
+
+    def _forked(self) -> bool:
+        begun = self._shared.process if self.given else next(iter(_begun_in), 0)
+        return begun not in (0, os.getpid())
+
+    def _open(self) -> Any:
+        shared = self._shared
+        shared.process = os.getpid()
+        if self.given:
+            return self._given if self.remote is None else RemoteClient(self._given, self.remote)
+        try:
+            import chromadb
+            from chromadb.api.shared_system_client import SharedSystemClient
+            from chromadb.config import Settings
+        except ImportError as error:
+            raise MissingExtraError("Text that is searched by meaning", "memory") from error
+        _begun_in.add(shared.process)
+        settings = Settings(anonymized_telemetry=False)  # a fresh one each time: Chroma changes it
+        if self.folder is None:
+            return chromadb.EphemeralClient(settings=settings)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._quarantine(self.folder)
+        shared.state, shared.looked = _state(self.folder), time.monotonic()
+        try:
+            return chromadb.PersistentClient(path=self.folder, settings=settings)
+        except BaseException:
+            if all(each.client is None for each in list(_folders.values())):
+                SharedSystemClient.clear_system_cache()  # else Chroma keeps what it could not open
+            raise
+
+    def _quarantine(self, folder: Path) -> None:
+        """Rename a folder whose database is none, and begin an empty one."""
+        try:
+            with closing(sqlite3.connect((folder / DATABASE).absolute().as_uri() + "?mode=ro", uri=True)) as database:
+                database.execute("SELECT count(*) FROM sqlite_master")
+        except sqlite3.OperationalError:
+            return  # there is none yet, or it is locked
+        except sqlite3.DatabaseError as error:
+            if self.read_only:
+                raise
+            self._take_lock()
+            aside = free_name(folder)
+            folder.rename(aside)
+            folder.mkdir()
+            self.problems.append(f"{DATABASE} was damaged ({error}); its folder was renamed to {aside.name}")
+            logger.warning("%s: %s", self.where, self.problems[-1])
+
+    def close(self) -> None:
+        """Let go of Chroma; what was in memory is gone. Twice is harmless; a given client stays open."""
+        if not self._owner:
+            return
+        shared = self._shared
+        self._closed.set()
+        with shared.lock:
+            shared.uses.discard(self._closed)
+            if shared.uses or self._forked():
+                return
+            if shared.client is not None and self.folder is None and not self.given:
+                for name in shared.collections:
+                    with suppress(Exception):  # it may be gone already
+                        _delete_collection(shared.client, name)
+        try:
+            self._let_go()
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        writer, self._shared.writer = self._shared.writer, None
+        if writer is not None:
+            with suppress(OSError):
+                writer.release()
+
+    def _let_go(self, *, vacuum: bool = False) -> None:
+        """Close the client when no thread is inside; the next call opens it again."""
+        shared = self._shared
+        with shared.changed:
+            if threading.get_ident() in shared.inside:
+                return
+            shared.changed.wait_for(lambda: not shared.closing)
+            shared.closing = True
+            shared.changed.wait_for(lambda: not shared.inside)
+        try:
+            with shared.lock, self._translated("close"):
+                client, shared.client = shared.client, None
+                shared.collections.clear()
+                if client is None or self.given:
+                    return
+                if (close := getattr(client, "close", None)) is not None:  # missing in the oldest chromadb supported
+                    close()
+                if self.folder is None or shared.writer is None or not self.folder.exists():
+                    return
+                if vacuum:
+                    del client, close
+                    gc.collect()  # an unreferenced part of Chroma may still write its files
+                    with closing(sqlite3.connect(self.folder / DATABASE, isolation_level=None)) as database:
+                        database.execute("VACUUM")
+                _blank_unused_rows(self.folder)
+        finally:
+            with shared.changed:
+                shared.closing = False
+                shared.changed.notify_all()
+
+    def _refresh(self) -> None:
+        """Close the embedded Chroma if too many collections are open, or another process has written to it."""
+        shared = self._shared
+        if self.folder is None or shared.client is None:
+            return
+        stale = len(shared.collections) > MAX_IN_USE
+        if shared.writer is None and time.monotonic() - shared.looked >= REFRESH_SECONDS:
+            shared.looked = time.monotonic()
+            stale = stale or shared.state != _state(self.folder)
+        if stale:
+            self._let_go()
 
     def may_write(self) -> bool:
         """Return True if this process is the one that writes to the folder or could become it now, else False.
 
         The first write makes a process the writing one, until it closes the folder or ends.
         """
-        return self._connection.may_write()
+        if self.read_only or self._closed.is_set() or self._forked():
+            return False
+        with self._shared.lock:
+            if not self.shared or self.given:
+                return True
+            try:
+                self._take_lock()
+            except StorageError:
+                return False
+            self._release()
+        return True
 
-    def close(self) -> None:
-        """Let go of Chroma; what was in memory is gone. Twice is harmless; a given client stays open."""
-        self._collections.clear()
-        if self._owner:
-            self._connection.close()
+    def begin_write(self) -> None:
+        """Take the right to write, and keep it until `close`.
+
+        Raises:
+            StorageError: another process writes, or this store is read-only.
+        """
+        self._refuse()
+        if self.read_only:
+            raise StorageError(f"{self.where} is open read-only.")
+        shared = self._shared
+        if self.folder is None or shared.writer is not None:
+            return
+        with shared.lock:
+            self._take_lock()
+            stale = shared.client is not None and shared.state != _state(self.folder)
+        if stale:
+            self._let_go()
+
+    def _take_lock(self) -> None:
+        if self.folder is None or self._shared.writer is not None:
+            return
+        lock = filelock.FileLock(self.folder.parent / LOCK, thread_local=False)
+        try:
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0.1, poll_interval=0.02)  # `may_write` of another process holds it for a moment
+        except filelock.Timeout:
+            raise StorageError(
+                f"{self.where}: another process writes there. Its texts can be read; to write from several processes, "
+                "share one server: `chroma run` and chroma=chromadb.HttpClient(...)."
+            ) from None
+        except (OSError, NotImplementedError) as error:
+            raise StorageError(f"{self.where}: {self.folder.parent / LOCK} cannot be locked: {error}") from error
+        self._shared.writer = lock
+
+    @contextmanager
+    def _translated(self, doing: str) -> Iterator[None]:
+        try:
+            with threads.native():
+                yield
+        except ToolMemoryError:
+            raise
+        except BaseException as error:
+            # A panic in Chroma's Rust part is a BaseException, yet nobody asked the program to stop.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            lines = str(error).strip().splitlines() or [""]
+            raise StorageError(
+                f"{self.where}: could not {doing}: {type(error).__name__}: {lines[0]}. {self._advice}"
+            ) from error
 
     # --- writing ---
 
@@ -256,9 +594,8 @@ class VectorStore:
 
         `vectors`: those that are known already, by id.
         """
-        unique = list({item.id: item for item in items}.values())
-        for batch in _slices(unique, BATCH):
-            known = dict(vectors or {})
+        known = dict(vectors or {})
+        for batch in _slices(list({item.id: item for item in items}.values()), BATCH):
             missing = [item for item in batch if item.id not in known]
             made = self.embedder.embed_documents([item.text for item in missing])
             known.update(zip((item.id for item in missing), made, strict=True))
@@ -268,8 +605,7 @@ class VectorStore:
                 "documents": [clean(item.text) for item in batch],
                 "metadatas": [_metadata(item) for item in batch],
             }
-            opened = partial(self._made, kind, self.embedder.dimension())
-            self._write(kind, "upsert", opened, ids=ids, **columns)
+            self._write(kind, "upsert", self.embedder.dimension(), ids=ids, **columns)
 
     def amend(self, kind: str, items: Sequence[VectorItem]) -> None:
         """Change metadata and parts of rows whose texts are as they were; what is gone stays gone."""
@@ -282,26 +618,25 @@ class VectorStore:
                     moved = [page["ids"][row] for row in rows]
                     vectors = _kept([own(page["embeddings"][row]) for row in rows], moved, [of[key] for key in moved])
                     self._write(kind, "update", ids=moved, embeddings=vectors)
-            metadatas = [_metadata(item) or {} for item in batch]
-            self._write(kind, "update", ids=ids, metadatas=metadatas)
+            self._write(kind, "update", ids=ids, metadatas=[_metadata(item) or {} for item in batch])
 
     def delete(self, kind: str, ids: Sequence[str]) -> None:
-        """Take texts away; ids that are not there are no error."""
+        """Delete texts; ids that are not there are no error."""
         for batch in _slices(ids, BATCH):
             self._write(kind, "delete", ids=batch)
 
     def drop(self, kind: str | None = None) -> None:
         """Delete a kind whole, or everything of this namespace; works after a change of embedder too."""
-        if self._connection.empty:
+        if self.empty:
             return
         for each in self.kinds() if kind is None else [kind]:
-            self._connection.begin_write()
-            self._collections.pop(each, None)
+            self.begin_write()
             name = self._name(each)
-            with self._connection.errors(f"delete {each!r}"):
-                for doomed in (name, draft_name(name), replaced_name(name)):
-                    delete_collection(self._connection.client(), doomed)
-            self._connection.rows.drop()
+            with self._opened(f"delete {each!r}") as client:
+                self._shared.collections.pop(name, None)
+                for doomed in (name, *_other_names(name)):
+                    _delete_collection(client, doomed)
+            self._shared.rows.drop(name)
 
     def scrub(self, kind: str) -> None:
         """Clear what was deleted of a kind from the disk too.
@@ -309,30 +644,25 @@ class VectorStore:
         Chroma keeps deleted texts in its log and in free room of its files. Nothing else may write to the kind
         meanwhile. On a server they stay until it clears them itself (``chroma vacuum``).
         """
-        if self._connection.empty or self._connection.folder is None:
+        if self.empty or self.folder is None:
             return
-        self._connection.begin_write()
-        known = self._collection(kind)
-        if known is not None:
-            self._collections.pop(kind)
-            with self._connection.errors(f"write {kind!r} anew"):
-                self._write_anew(self._name(kind), known[1])
-        self._connection.vacuum()
-
-    def _write_anew(self, name: str, label: Label) -> None:
-        client, draft, old = self._connection.client(), draft_name(name), replaced_name(name)
-        if (source := self._find(name)) is None:
-            return
-        for doomed in (draft, old):
-            delete_collection(client, doomed)
-        new, offset = self._create(draft, label), 0
-        include = ["documents", "metadatas", "embeddings"]
-        while (page := source.get(limit=PAGE, offset=offset, include=include))["ids"]:
-            new.upsert(**{name: page[name] for name in ("ids", *include)})
-            offset += len(page["ids"])
-        source.modify(name=old)
-        new.modify(name=name)
-        delete_collection(client, old)
+        self.begin_write()
+        name, include = self._name(kind), ["documents", "metadatas", "embeddings"]
+        draft, replaced = _other_names(name)
+        with self._opened(f"rewrite {kind!r}") as client:
+            source = self._collection(client, kind)
+            if source is not None:
+                _, label = self._shared.collections.pop(name)
+                for doomed in (draft, replaced):
+                    _delete_collection(client, doomed)
+                new, offset = _create(client, draft, label), 0
+                while (page := source.get(limit=PAGE, offset=offset, include=include))["ids"]:
+                    new.upsert(**{column: page[column] for column in ("ids", *include)})
+                    offset += len(page["ids"])
+                source.modify(name=replaced)
+                new.modify(name=name)
+                _delete_collection(client, replaced)
+        self._let_go(vacuum=True)
 
     # --- reading ---
 
@@ -343,33 +673,28 @@ class VectorStore:
         *,
         k: int,
         part: str = "",
-        read: Callable[[Hit], T | None] | None = None,
-    ) -> list[SearchHit[T]]:
+        read: Callable[[Hit], Any] = lambda hit: hit,
+    ) -> list[SearchHit[Any]]:
         """Return the k texts of a part that are most similar to `text`, or to its vector, best first.
 
-        `read`: makes an item of a row, None of a damaged one, which is left out. Items are kept in RAM: Chroma takes
-        three times as long when it gives the rows too. Always the same for a kind. Without it, items are `Hit`s.
+        `read`: makes an item of a row, None of a damaged one, which is left out; always the same for a kind. Items are
+        kept in RAM: Chroma takes three times as long when it gives the rows too. A server is asked once, for the rows.
         """
-        known = self._collection(kind) if k > 0 else None
-        if known is None:
+        if k <= 0 or self.empty:
             return []
         vector = self.embedder.embed_query(text) if isinstance(text, str) else text
-        known[1].check(self.embedder, self._connection.where, len(vector))
         asked = _asked(vector, part)
-        keeps = read is not None and not self.given  # a server is asked once
+        include = ["documents", "metadatas", "distances"] if self.given else ["distances"]
 
-        def ask(collection: Any, where: Mapping[str, Any] | None) -> tuple[list[SearchHit[T]], bool]:
-            include = ["distances"] if keeps else ["documents", "metadatas", "distances"]
+        def ask(where: Mapping[str, Any] | None, collection: Any) -> tuple[list[SearchHit[Any]], bool]:
             answer = collection.query(query_embeddings=[asked], n_results=k, where=where, include=include)
             [keys], [distances] = answer["ids"], answer["distances"]
-            if keeps:
-                if len(keys) < k and (missed := _missed(collection, keys, k, where, asked)):
-                    pairs = sorted([*zip(distances, keys, strict=True), *missed])
-                    distances, keys = zip(*pairs, strict=True)
-                rows = self._kept_rows(collection, keys, read)
+            if self.given:
+                rows = _read({"ids": keys, **{name: answer[name][0] for name in include}}, read)
             else:
-                texts = zip(keys, answer["documents"][0], answer["metadatas"][0], strict=True)
-                rows = {hit.id: _read(hit, read) for hit in _hits(texts)}
+                if len(keys) < k and (missed := _missed(collection, keys, k, where, asked)):
+                    distances, keys = zip(*sorted([*zip(distances, keys, strict=True), *missed]), strict=True)
+                rows = self._rows(collection, keys, read)
             found = [
                 SearchHit(rows[key][1], key, _cosine(1.0 - distance))
                 for key, distance in zip(keys, distances, strict=True)
@@ -377,26 +702,26 @@ class VectorStore:
             ]
             return found, len(keys) == k  # others crowd it out, or it has as many
 
-        nothing: tuple[list[SearchHit[T]], bool] = [], False
-        found, is_full = self._on(kind, "search", lambda collection: ask(collection, None), nothing)
+        nothing: tuple[list[SearchHit[Any]], bool] = [], False
+        found, is_full = self._on(kind, "search", partial(ask, None), nothing, len(vector))
         if part and is_full and len(found) < k:
-            found, _ = self._on(kind, "search", lambda collection: ask(collection, {PART: part}), nothing)
+            found, _ = self._on(kind, "search", partial(ask, {PART: part}), nothing)
         return found
 
-    def _kept_rows(self, collection: Any, ids: Sequence[str], read: Any) -> dict[str, tuple[str, Any]]:
-        changes, rows = self._connection.rows.known(collection.name, ids, self._connection.state())
+    def _rows(self, collection: Any, ids: Sequence[str], read: Callable[[Hit], Any]) -> dict[str, tuple[str, Any]]:
+        """Return part and item of rows, from RAM where no other process has written meanwhile."""
+        cache, state = self._shared.rows, _state(self.folder) if self.folder is not None and self.shared else None
+        changes, rows = cache.known(collection.name, ids, state)
         if missing := [key for key in ids if key not in rows]:
-            page = collection.get(ids=missing, include=["documents", "metadatas"])
-            texts = zip(page["ids"], page["documents"], page["metadatas"], strict=True)
-            new = {hit.id: _read(hit, read) for hit in _hits(texts)}
-            self._connection.rows.keep(collection.name, new, changes)
+            new = _read(collection.get(ids=missing, include=["documents", "metadatas"]), read)
+            cache.keep(collection.name, new, changes)
             rows |= new
         return rows
 
-    def get(self, kind: str, ids: Sequence[str] | None = None, *, where: Mapping[str, Any] | None = None) -> list[Hit]:
-        """Return the texts with these ids that are there, in the order asked; or all that meet a condition."""
+    def get(self, kind: str, ids: Sequence[str] | None = None) -> list[Hit]:
+        """Return the texts with these ids that are there, in the order asked; or all."""
         if ids is None:
-            return list(self.each(kind, where=where))
+            return list(self.each(kind))
         wanted = list(dict.fromkeys(ids))
         hits = {hit.id: hit for hit in self.each(kind, ids=wanted)}
         return [hits[key] for key in wanted if key in hits]
@@ -404,7 +729,7 @@ class VectorStore:
     def each(self, kind: str, **which: Any) -> Iterator[Hit]:
         """Yield texts of the kind in the order in which they came first; arguments as for `pages`."""
         for page in self.pages(kind, **which):
-            yield from _hits(zip(page["ids"], page["documents"], page["metadatas"], strict=True))
+            yield from _hits(page)
 
     def ids(self, kind: str, where: Mapping[str, Any] | None = None) -> list[str]:
         """Return the ids of the rows that meet a condition, or of all."""
@@ -423,12 +748,10 @@ class VectorStore:
         """Yield rows with these ids, or that meet a condition, or all from one on, in Chroma's columns, by pages."""
         offset = start
         while ids is None or offset < len(ids):
-            which: dict[str, Any] = {"limit": size, "offset": offset, "include": list(include)}
+            which: dict[str, Any] = {"limit": size, "offset": offset, "where": where and dict(where)}
             if ids is not None:
-                which = {"ids": list(ids[offset : offset + size]), "include": list(include)}
-            elif where is not None:
-                which["where"] = dict(where)
-            page = self._on(kind, "read", partial(_get, which), None)
+                which = {"ids": list(ids[offset : offset + size])}
+            page = self._on(kind, "read", partial(_get, which, list(include)), None)
             if page is None or (ids is None and not page["ids"]):
                 return
             yield page
@@ -438,114 +761,61 @@ class VectorStore:
         """Return how many texts of the kind there are."""
         return self._on(kind, "count", lambda found: int(found.count()), 0)
 
+    def labels(self) -> set[Label]:
+        """Return the labels of all collections of this memory, whatever their namespace."""
+        found: set[Label] = set()
+        if not self.empty:
+            with self._opened("list the collections") as client:
+                offset = 0
+                while page := client.list_collections(limit=PAGE, offset=offset):
+                    mine = (each.metadata for each in page if each.name.startswith(f"{self._prefix}."))
+                    found.update(filter(None, map(Label.from_metadata, mine)))
+                    offset += len(page)
+        return found
+
     def kinds(self) -> list[str]:
         """Return the kinds this namespace has texts of, sorted."""
-        return sorted({label.kind for name, label in self._labels().items() if name == self._name(label.kind)})
-
-    def namespaces(self, kind: str) -> list[tuple[str, ...]]:
-        """Return the namespaces that have texts of the kind, in no order."""
-        return [label.namespace for label in self._labels().values() if label.kind == kind]
+        return sorted(label.kind for label in self.labels() if label.namespace == self.namespace)
 
     def check(self) -> None:
-        """Compare the embedder with the stored vectors.
-
-        Raises:
-            EmbedderChangedError: another one made them.
-        """
-        for name, label in self._labels().items():
-            if name == self._name(label.kind):
-                label.check(self.embedder, self._connection.where)
+        """Raise `EmbedderChangedError` if another embedder made vectors of this namespace."""
+        for label in self.labels():
+            if label.namespace == self.namespace:
+                label.check(self.embedder, self.where)
 
     # --- collections ---
 
     def _name(self, kind: str) -> str:
-        return collection_name(self._connection.prefix, kind, self.namespace)
+        return collection_name(self._prefix, kind, self.namespace)
 
-    def _labels(self) -> dict[str, Label]:
-        """Return all complete collections of this memory, by name."""
-        if self._connection.empty:
-            return {}
-        self._connection.relieve()
-        found: dict[str, Label] = {}
-        with self._connection.errors("list the collections"):
-            client, offset = self._connection.client(), 0
-            while page := client.list_collections(limit=PAGE, offset=offset):
-                for collection in page:
-                    label, name = Label.from_metadata(collection.metadata), final_name(collection.name)
-                    if label is not None and name is not None and self._connection.owns(name):
-                        found[name] = label
-                offset += len(page)
-        return found
-
-    def _find(self, name: str) -> Any | None:
-        """Return the collection of that name; None if there is none. A complete draft gets its name."""
-        client = self._connection.client()
-        for each in (name, draft_name(name)):
-            try:
-                collection = client.get_collection(each, embedding_function=None)
-            except Exception as error:
-                if not is_not_found(error):
-                    raise
-            else:
-                if each != name:
-                    collection.modify(name=name)
-                return collection
-        return None
-
-    def _collection(self, kind: str) -> tuple[Any, Label] | None:
-        """Return the collection and its label; None if nothing of the kind was ever stored."""
-        if self._connection.empty:
-            return None
-        with self._connection.errors(f"open {kind!r}"):  # nobody closes the client meanwhile
-            client = self._connection.client()  # raises in a forked process and after `close`
-            if client is not self._client:
-                self._collections.clear()
-                self._client = client
-            known = self._collections.get(kind)
-            if known is None and (collection := self._find(self._name(kind))) is not None:
-                known = self._remember(kind, collection)
-        return known
-
-    def _remember(self, kind: str, collection: Any) -> tuple[Any, Label]:
-        label = Label.from_metadata(collection.metadata)
-        if label is None:
-            raise StorageError(
-                f"{self._connection.where}: the collection {collection.name!r} was not made by this package. "
-                "Delete or rename it, or choose another namespace."
-            )
-        label.check(self.embedder, self._connection.where)
-        self._collections[kind] = collection, label
-        self._connection.use(collection.name)
-        return collection, label
-
-    def _made(self, kind: str, dimension: int) -> tuple[Any, Label]:
-        """Return the collection for vectors of that length; make it if it is not there."""
-        known = self._collection(kind)
+    def _collection(self, client: Any, kind: str, dimension: int | None = None, *, make: bool = False) -> Any | None:
+        """Return the collection, checked for vectors of that length; None if there is none and none is to be made."""
+        name, label = self._name(kind), Label(kind, self.namespace, self.embedder.name, dimension or 0)
+        known = self._shared.collections.get(name)
         if known is None:
-            label = Label(kind, self.namespace, self.embedder.name, dimension)
-            with self._connection.errors(f"make {kind!r}"):
-                known = self._remember(kind, self._create(self._name(kind), label))
-        known[1].check(self.embedder, self._connection.where, dimension)
-        return known
+            collection = _find(client, name) or (_create(client, name, label) if make else None)
+            if collection is None:
+                return None
+            stored = Label.from_metadata(collection.metadata)
+            if stored is None:
+                raise StorageError(
+                    f"{self.where}: the collection {name!r} was not made by this package. "
+                    "Delete or rename it, or choose another namespace."
+                )
+            known = self._shared.collections[name] = collection, stored
+        known[1].check(self.embedder, self.where, dimension)
+        return known[0]
 
-    def _create(self, name: str, label: Label) -> Any:
-        hnsw = {"space": "cosine", "sync_threshold": WAITING, "batch_size": WAITING}
-        how: dict[str, Any] = {"metadata": label.to_metadata(), "configuration": {"hnsw": hnsw}}
+    def _write(self, kind: str, method: str, dimension: int | None = None, **columns: Any) -> None:
+        """Write rows; the collection is made if the length of their vectors is given."""
+        if dimension is None and self.empty:
+            return
+        self.begin_write()
+        action: Callable[[Any], object] = lambda collection: getattr(collection, method)(**columns)  # noqa: E731 - typed
         try:
-            return self._connection.client().create_collection(name, embedding_function=None, **how)
-        except Exception:
-            made_meanwhile = self._find(name)  # by another worker, on a server
-            if made_meanwhile is None:
-                raise
-            return made_meanwhile
-
-    def _write(self, kind: str, method: str, opened: Callable[[], Any] | None = None, **columns: Any) -> None:
-        if opened is not None or not self._connection.empty:
-            self._connection.begin_write()
-            try:
-                self._on(kind, "write", lambda collection: getattr(collection, method)(**columns), None, opened)
-            finally:
-                self._connection.rows.drop(self._name(kind), columns["ids"])
+            self._on(kind, "write", action, None, dimension, make=dimension is not None)
+        finally:
+            self._shared.rows.drop(self._name(kind), columns["ids"])
 
     def _on(
         self,
@@ -553,20 +823,110 @@ class VectorStore:
         doing: str,
         action: Callable[[Any], T],
         missing: T,
-        opened: Callable[[], tuple[Any, Label] | None] | None = None,
+        dimension: int | None = None,
+        *,
+        make: bool = False,
     ) -> T:
-        """Do something with a collection; once more if it was replaced meanwhile by another handle on it."""
-        self._connection.relieve()
+        """Do something with a collection; once more if another process replaced it meanwhile."""
+        if self.empty and not make:
+            return missing
         for last in (False, True):
             try:
-                with self._connection.errors(f"{doing} {kind!r}"):
-                    known = opened() if opened is not None else self._collection(kind)
-                    return missing if known is None else action(known[0])
+                with self._opened(f"{doing} {kind!r}") as client:
+                    collection = self._collection(client, kind, dimension, make=make)
+                    return missing if collection is None else action(collection)
             except StorageError as error:
-                if last or not is_not_found(error.__cause__):
+                if last or not _is_not_found(error.__cause__):
                     raise
-                self._collections.pop(kind, None)
+                self._shared.collections.pop(self._name(kind), None)
         return missing
+
+
+class TextVectors:
+    """Vectors of texts about tools, made once: a next process with the same tools embeds nothing.
+
+    Args:
+        vectors: where they are kept, with the embedder that makes them.
+        kind: of texts.
+    """
+
+    def __init__(self, vectors: VectorStore, kind: str) -> None:
+        self._vectors, self._kind = vectors, kind
+
+    def of(self, texts: Mapping[str, str]) -> dict[str, Sequence[float]]:
+        """Return the vector of each text by name, as stored if the text is the same.
+
+        Raises:
+            StorageError: Chroma or the embedder failed; what was made before is kept.
+            EmbedderChangedError: the stored ones were made by another embedder.
+        """
+        hashes = {name: blake2b(clean(text).encode(), digest_size=8).hexdigest() for name, text in texts.items()}
+        found: dict[str, Sequence[float]] = {}
+        for page in self._vectors.pages(self._kind, ["metadatas", "embeddings"], ids=list(texts)):
+            rows = zip(page["ids"], page["metadatas"], page["embeddings"], strict=True)
+            found |= {name: own(row) for name, said, row in rows if (said or {}).get("hash") == hashes[name]}
+        for batch in _slices([name for name in texts if name not in found], BATCH):
+            made = self._vectors.embedder.embed_documents([texts[name] for name in batch])
+            vectors: dict[str, Sequence[float]] = dict(zip(batch, made, strict=True))
+            if self._vectors.may_write():
+                items = [VectorItem(name, texts[name], {"hash": hashes[name]}) for name in batch]
+                self._vectors.upsert(self._kind, items, vectors=vectors)
+            found |= vectors
+        return found
+
+    aof = threads.async_variant(of)
+
+
+def text_vectors(vectors: VectorStore, kind: str) -> TextVectors | None:
+    """Return vectors of a kind of texts; None with the built-in embedder, whose vectors say no more than words do."""
+    return None if vectors.embedder.builtin else TextVectors(vectors, kind)
+
+
+def _find(client: Any, name: str) -> Any | None:
+    """Return the collection of that name; None if there is none. A complete draft gets its name."""
+    for each in (name, _other_names(name)[0]):
+        try:
+            collection = client.get_collection(each, embedding_function=None)
+        except Exception as error:
+            if not _is_not_found(error):
+                raise
+        else:
+            if each != name:
+                collection.modify(name=name)
+            return collection
+    return None
+
+
+def _create(client: Any, name: str, label: Label) -> Any:
+    hnsw = {"space": "cosine", "sync_threshold": WAITING, "batch_size": WAITING}
+    how: dict[str, Any] = {"metadata": label.to_metadata(), "configuration": {"hnsw": hnsw}}
+    return client.get_or_create_collection(name, embedding_function=None, **how)  # another worker may make it too
+
+
+def _state(folder: Path) -> object:
+    """Return another value after every write to the database."""
+    found = []
+    for name in (DATABASE, f"{DATABASE}-wal"):
+        with suppress(OSError):
+            stat = (folder / name).stat()
+            found.append((stat.st_size, stat.st_mtime_ns, stat.st_ino))
+    return found
+
+
+def _blank_unused_rows(folder: Path) -> None:
+    """Overwrite the room for later rows in the files of indexes. Chroma is closed.
+
+    hnswlib writes this room uncleared: it holds pieces of the process's memory, forgotten texts among them (measured:
+    in 12 of 60 new indexes).
+    """
+    for header in folder.glob("*/header.bin"):
+        data = header.read_bytes()
+        _, _, capacity, rows, width = _HEADER.unpack(data.ljust(_HEADER.size, b"\0")[: _HEADER.size])
+        for name, size in (("data_level0.bin", width), ("length.bin", 4)):
+            file = header.with_name(name)
+            if rows <= capacity and file.exists() and file.stat().st_size == capacity * size:
+                os.truncate(file, rows * size)
+                os.truncate(file, capacity * size)
 
 
 def own(vector: Sequence[float]) -> list[float]:
@@ -642,13 +1002,14 @@ def _metadata(item: VectorItem) -> dict[str, Any] | None:
     return cleaned | ({PART: item.part} if item.part else {}) or None
 
 
-def _hits(rows: Iterable[tuple[str, str | None, Mapping[str, Any] | None]]) -> Iterator[Hit]:
+def _hits(page: Mapping[str, Any]) -> Iterator[Hit]:
+    rows = zip(page["ids"], page["documents"], page["metadatas"], strict=True)
     return (Hit(key, text or "", dict(metadata or {})) for key, text, metadata in rows)
 
 
-def _read(hit: Hit, read: Callable[[Hit], Any] | None) -> tuple[str, Any]:
-    return hit.metadata.get(PART, ""), hit if read is None else read(hit)
+def _read(page: Mapping[str, Any], read: Callable[[Hit], Any]) -> dict[str, tuple[str, Any]]:
+    return {hit.id: (hit.metadata.get(PART, ""), read(hit)) for hit in _hits(page)}
 
 
-def _get(which: Mapping[str, Any], collection: Any) -> Any:
-    return collection.get(**which)
+def _get(which: Mapping[str, Any], include: list[str], collection: Any) -> Any:
+    return collection.get(**which, include=include)

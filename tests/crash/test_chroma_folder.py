@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from langgraph_toolmem import StorageError, ToolMemory
 from langgraph_toolmem.cli.app import app
-from langgraph_toolmem.stores import chroma
+from langgraph_toolmem.stores import vectors
 from langgraph_toolmem.stores.chroma_repair import inspect, rebuild
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
 from langgraph_toolmem.text.embedders import resolve_embedder
@@ -67,7 +67,7 @@ def test_one_process_writes_and_another_reads_and_takes_over(
         assert ask(writer, "two") == "done"
         with pytest.raises(StorageError, match="another process writes"):
             store.upsert("entries", [VectorItem("three", "about three")])
-        monkeypatch.setattr(chroma, "REFRESH_SECONDS", 0.0)
+        monkeypatch.setattr(vectors, "REFRESH_SECONDS", 0.0)
         assert [hit.id for hit in store.query("entries", "about two", k=1)] == ["two"]
         monkeypatch.undo()
         assert ask(writer, "four") == "done"

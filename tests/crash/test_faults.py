@@ -13,8 +13,8 @@ from langgraph_toolmem import Entries, StorageError, ToolMemory
 from langgraph_toolmem.cli.health import examine
 from langgraph_toolmem.core import jobs as job_queue
 from langgraph_toolmem.core.jobs import JobQueue, Jobs
-from langgraph_toolmem.stores.chroma import DATABASE
 from langgraph_toolmem.stores.database import NAME
+from langgraph_toolmem.stores.vectors import DATABASE
 
 CALL = {"name": "search", "args": {"query": "a"}, "id": "1"}
 RUN = [

@@ -20,7 +20,6 @@ from places import ROOT, TESTS
 
 from langgraph_toolmem import StorageError, ToolMemory
 from langgraph_toolmem.base import threads
-from langgraph_toolmem.stores.chroma import Gate
 from langgraph_toolmem.stores.vectors import VectorItem
 
 pytestmark = [
@@ -158,17 +157,6 @@ raise SystemExit(any(codes))
 def test_workers_of_a_preloaded_app_make_their_own(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", PRELOAD, str(tmp_path)], cwd=TESTS, timeout=60, check=False)
     assert done.returncode == 0
-
-
-def alone(gate: Gate) -> None:
-    with gate.passed():
-        pass
-
-
-def test_nobody_is_inside_a_gate_of_a_child() -> None:
-    gate = Gate()
-    with gate.closed():
-        in_a_child(alone, gate)
 
 
 def in_ram(memory: ToolMemory) -> None:

@@ -20,9 +20,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from places import ROOT
 
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
-from langgraph_toolmem.stores.chroma import Gate, collection_name
 from langgraph_toolmem.stores.chroma_repair import rebuild
-from langgraph_toolmem.stores.vectors import Hit, SearchHit, VectorItem, VectorStore
+from langgraph_toolmem.stores.vectors import Hit, SearchHit, VectorItem, VectorStore, collection_name
 from langgraph_toolmem.text.embedders import resolve_embedder
 
 LEXICAL = resolve_embedder(None)
@@ -88,7 +87,6 @@ def test_texts_are_found_by_meaning_and_survive_a_restart(tmp_path: Path) -> Non
             ],
         )
     with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
-        store.check()
         [best, other] = store.query("entries", "sending emails", k=5)
         assert (best.id, best.item.text) == ("mail", "send an email to a person")
         assert best.item.metadata == {"tool": "mail", "n": 1, "ok": True}
@@ -140,8 +138,6 @@ def test_questions_to_an_unused_store_neither_open_nor_make_anything(
         monkeypatch.setattr(chromadb, client, lambda *_, **__: pytest.fail("Chroma is opened"))
     for folder in (tmp_path / "memory", None):
         store = VectorStore(folder, embedder=LEXICAL, namespace=ME)
-        store.check()
-        store.drop()
         store.drop("entries")
         store.delete("entries", ["a"])
         assert store.query("entries", "x", k=3) == store.get("entries") == store.kinds() == []
@@ -204,7 +200,7 @@ def test_stores_in_memory_share_nothing_and_leave_nothing(store: VectorStore) ->
         before = names_in(client)
         other = VectorStore(None, embedder=LEXICAL, namespace=ME)
         assert (other.count("entries"), other.kinds()) == (0, [])
-        other.drop()
+        other.drop("entries")
         for i in range(3):
             other.scoped((*ME, str(i))).upsert("entries", [VectorItem("a", "one")])
         mine = names_in(client) - before
@@ -222,7 +218,7 @@ def test_namespaces_on_one_folder_are_apart(store: VectorStore) -> None:
     other = store.scoped(("toolmem", "me", "too"))
     assert other.query("entries", "mine", k=1) == []
     other.upsert("entries", [VectorItem("a", "theirs")])
-    other.drop()
+    other.drop("entries")
     other.close()
     assert store.get("entries", ["a"])[0].text == "mine"
 
@@ -385,7 +381,7 @@ def test_a_collection_replaced_by_another_handle_is_found_again(store: VectorSto
 
 def test_a_foreign_collection_under_our_name_is_refused(tmp_path: Path) -> None:
     with embedded(tmp_path) as client:
-        client.create_collection("tm.entries.toolmem.me.v2", embedding_function=None)
+        client.create_collection(collection_name("tm", "entries", ME), embedding_function=None)
     with (
         VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store,
         pytest.raises(StorageError, match="not made by this package"),
@@ -424,7 +420,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), store.count("entries")
 
 @pytest.mark.slow
 def test_many_namespaces_keep_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_toolmem.stores.chroma.MAX_IN_USE", 5)
+    monkeypatch.setattr("langgraph_toolmem.stores.vectors.MAX_IN_USE", 5)
     opened: list[int] = []
     with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
         stores = [store.scoped(("user", str(n))) for n in range(24)]
@@ -444,30 +440,33 @@ def test_many_namespaces_keep_few_files_open(tmp_path: Path, monkeypatch: pytest
         assert not any(thread.is_alive() for thread in threads)
 
 
-def test_who_works_alone_waits_for_those_inside() -> None:
-    gate, events, inside = Gate(), list[str](), threading.Event()
-    leave = threading.Event()
+def test_who_closes_chroma_waits_for_those_inside(tmp_path: Path) -> None:
+    inside, leave, events = threading.Event(), threading.Event(), list[str]()
 
-    def passing() -> None:
-        with gate.passed(), gate.passed():
-            inside.set()
-            leave.wait(10)
-            with gate.passed():  # a thread that is inside is never kept waiting
-                events.append("inside")
+    def slow(hit: Hit) -> Hit:
+        inside.set()
+        assert leave.wait(10)
+        assert store.count("entries") == 1, "a thread that is inside never waits"
+        events.append("read")
+        return hit
 
-    def alone() -> None:
-        with gate.closed():
-            events.append("alone")
+    def scrub() -> None:
+        store.scrub("entries")
+        events.append("scrubbed")
 
-    threads = [threading.Thread(target=passing), threading.Thread(target=alone)]
-    threads[0].start()
-    assert inside.wait(10)
-    threads[1].start()
-    threads[1].join(0.1)
-    assert events == []
-    leave.set()
-    for thread in threads:
-        thread.join(10)
-    assert events == ["inside", "alone"]
-    with gate.passed():
-        events.append("open again")
+    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
+        store.upsert("entries", [VectorItem("a", "a")])
+        threads = [
+            threading.Thread(target=lambda: store.query("entries", "a", k=1, read=slow)),
+            threading.Thread(target=scrub),
+        ]
+        threads[0].start()
+        assert inside.wait(10)
+        threads[1].start()
+        threads[1].join(0.3)
+        assert events == []
+        leave.set()
+        for thread in threads:
+            thread.join(10)
+        assert events == ["read", "scrubbed"]
+        assert ids(store.query("entries", "a", k=1)) == ["a"]

@@ -12,8 +12,7 @@ from langgraph_toolmem.base import threads
 from langgraph_toolmem.navigator.evidence import NavigatorSources, Outputs
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.stores.text_vectors import PARAMETERS, text_vectors
-from langgraph_toolmem.stores.vectors import VectorStore
+from langgraph_toolmem.stores.vectors import PARAMETERS, VectorStore, text_vectors
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
@@ -91,7 +90,7 @@ class CurrentGraph:
         return ToolDependencyGraph(specs, aliases=self._aliases, vectors=self._vectors, observed=observed)
 
     def _meanings(self) -> ParameterVectors | None:
-        kept = text_vectors(self._store, PARAMETERS, read_only=self._evidence.read_only)
+        kept = text_vectors(self._store, PARAMETERS)
         if kept is None:
             return None
         from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors

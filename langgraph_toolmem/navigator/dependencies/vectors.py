@@ -16,7 +16,7 @@ import numpy as np
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError, log_failure
-from langgraph_toolmem.stores.text_vectors import TextVectors
+from langgraph_toolmem.stores.vectors import TextVectors
 from langgraph_toolmem.text.embedders import Embedder
 from langgraph_toolmem.text.meaning import Port
 from langgraph_toolmem.text.vectors import VectorRows

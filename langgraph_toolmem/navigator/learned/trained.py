@@ -19,7 +19,7 @@ from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.stores.text_vectors import LINKS, text_vectors
+from langgraph_toolmem.stores.vectors import LINKS, text_vectors
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator.learned.scorer import LearnedLinks
@@ -120,7 +120,7 @@ class TrainedLinks:
 
     def embed(self, texts: Mapping[str, str]) -> Mapping[str, Sequence[float]]:
         """Vectors of texts, kept where that is worth while."""
-        kept = text_vectors(self._core.vectors, LINKS, read_only=self._core.read_only)
+        kept = text_vectors(self._core.vectors, LINKS)
         if kept is not None:
             return kept.of(texts)
         return dict(zip(texts, self._core.vectors.embedder.embed_documents(list(texts.values())), strict=True))

@@ -13,8 +13,7 @@ from langgraph_toolmem.core.method import PastRuns
 from langgraph_toolmem.navigator.evidence import NavigatorSources
 from langgraph_toolmem.navigator.tool_search.hit import ToolHit
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.stores.text_vectors import TOOLS, text_vectors
-from langgraph_toolmem.stores.vectors import VectorStore
+from langgraph_toolmem.stores.vectors import TOOLS, VectorStore, text_vectors
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
@@ -100,7 +99,7 @@ class CurrentSearch:
                 from langgraph_toolmem.navigator.tool_search.prerequisites import PrerequisiteSearch
                 from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 
-                kept = text_vectors(self._vectors, TOOLS, read_only=self._evidence.read_only)
+                kept = text_vectors(self._vectors, TOOLS)
                 self._made = PrerequisiteSearch(ToolSearch(embedder=self._vectors.embedder, vectors=kept))
             specs = self._evidence.tools()
             if self._specs is not specs:

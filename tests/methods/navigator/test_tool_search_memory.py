@@ -15,9 +15,8 @@ from langgraph_toolmem.navigator.select.candidates import targets_of
 from langgraph_toolmem.navigator.tool_search.hit import ToolHit
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores.chroma_repair import rebuild
-from langgraph_toolmem.stores.text_vectors import TOOLS as KIND
-from langgraph_toolmem.stores.text_vectors import TextVectors
-from langgraph_toolmem.stores.vectors import VectorStore
+from langgraph_toolmem.stores.vectors import TOOLS as KIND
+from langgraph_toolmem.stores.vectors import TextVectors, VectorStore
 from langgraph_toolmem.text.embedders import resolve_embedder
 from langgraph_toolmem.text.tools import ToolIndex
 
@@ -80,7 +79,7 @@ def test_a_read_only_memory_keeps_no_vectors(tmp_path: Path) -> None:
 
 
 async def test_vectors_are_made_in_parts_and_what_was_made_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_toolmem.stores.text_vectors.BATCH", 2)
+    monkeypatch.setattr("langgraph_toolmem.stores.vectors.BATCH", 2)
     model = Concepts()
     made: list[list[str]] = []
     real = model.embed_documents
