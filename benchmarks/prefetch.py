@@ -97,7 +97,7 @@ def work(job: Job) -> tuple[Job, Figures]:
         nonlocal known
         prefetched = every.credit(memory, policy, turn, decision, None)
         scored.extend((lookup.probability, served) for lookup, served in prefetched)
-        foreseen = {(each.tool, canon_args(args)) for each in decision.foreseen for args in each.calls}
+        foreseen = {(each.tool, canon_args(args)) for each in decision.predicted for args in each.calls}
         known += sum(step.tool in reading and (step.tool, canon_args(step.args)) in foreseen for step in turn.steps)
 
     with memory:

@@ -123,17 +123,17 @@ def policy_rows(
 
 def row_of(turn: Turn, decision: Decision) -> Row:
     """What was foreseen before one turn, and what came."""
-    proposal, best = decision.proposal, decision.judged[:1]
+    proposal, best = decision.proposal, decision.options[:1]
     call = (turn.steps[0].tool, calls_text(step.args for step in turn.steps)) if turn.steps else None
     alike = len({step.tool for step in turn.steps}) == 1
     return Row(
         None if proposal is None else float(proposal.confidence),
         is_right(turn, decision),
         decision.acts,
-        alike and any((judged.tool, judged.args_text) == call for judged in decision.judged),
+        alike and any((option.tool, calls_text(option.calls)) == call for option in decision.options),
         not turn.steps,
         "" if proposal is None else proposal.tool,
-        any(judged.changes for judged in best),
+        any(option.changes for option in best),
     )
 
 

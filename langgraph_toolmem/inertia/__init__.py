@@ -299,7 +299,8 @@ class Inertia(Method):
             if any(step.review for step in turn.steps):
                 # A person looked at the call and did not let it pass: that is a check, and it missed.
                 made, learned.neighbours = self.decide(learned.state, **how)
-                asked = [j.tool for j in made.judged[:1]] or asked  # the step has the tool that took its place
+                if made.options:
+                    asked = [made.options[0].tool]  # the step has the tool that took its place
                 stopped = asked[0]
                 record += credit_judged(turn, plain_judged(made), would_act=0, **credited)
                 record += [Count("wrong", 1, hour), ToolCount(asked[0], "wrong")]

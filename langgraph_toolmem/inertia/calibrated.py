@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.base.intervals import percentage
@@ -21,14 +22,12 @@ from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.inertia.guards import may_be_stale, may_write, refusal, twice
 from langgraph_toolmem.inertia.novelty import Novelty, NoveltyRecord
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.proposal import Decision, Foreseen, Judged, Option, Proposal
+from langgraph_toolmem.inertia.proposal import Decision, Option, Proposal
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT
 
 PROVEN: Final = 2
 """Predictions of a tool that were right before a call of it is made: the first ones stand on other agents' record."""
-MAX_OPTIONS: Final = 5
-"""Candidates that `explain` tells of."""
 
 
 class Tables(NamedTuple):
@@ -80,41 +79,30 @@ def decide(
     columns = columns_of(found, keys, shares, state, neighbours, records=rules, cases=tables.cases)
     likely = map(float, estimator.probabilities(columns))
     weighed = sorted(zip(likely, found, keys, pack(columns), unlike, strict=True), key=lambda w: -w[0])
-    judged = tuple(
-        Judged(
-            c.tool,
-            c.text,
-            of,
-            _rule(state, c),
-            p,
-            row,
-            int(c.tool in changing),
-            s,
-        )
-        for p, c, of, row, s in weighed
-    )
     options = tuple(
         Option(
             c.tool,
-            args,
+            c.calls,
             p,
             _refused(p, c, specs=specs, policy=policy, graph=graph, state=state)
-            or tables.novelty.refusal(c.tool, s, changes=bool(j.changes), looked=novelty.looked(c)),
+            or tables.novelty.refusal(c.tool, s, changes=c.tool in changing, looked=novelty.looked(c)),
+            changes=c.tool in changing,
+            familiar=novelty.familiar(c),
+            stale=may_be_stale(c.tool, c.calls, specs=specs, policy=policy, state=state),
+            records=of,
+            rule=_rule(state, c),
+            columns=row,
+            unlike=s,
         )
-        for (p, c, _, _, s), j in zip(weighed[:MAX_OPTIONS], judged, strict=False)
-        for args in c.calls[:1] or ({},)
+        for p, c, of, row, s in weighed
     )
-    foreseen = tuple(
-        _foreseen(p, c, j, specs, policy, state, familiar=novelty.familiar(c))
-        for (p, c, *_), j in zip(weighed, judged, strict=True)
-    )
-    if options[0].refused:
-        return Decision(None, options[0].refused, options, judged, foreseen)
     p, candidate, *_ = weighed[0]
-    changes = bool(judged[0].changes)
+    changes = options[0].changes
+    if options[0].refused:
+        return Decision(None, options[0].refused, options, p)
     asked_by_chance = policy.audit_rate <= draw < policy.audit_rate + ASKED
     if doubt := tables.cases.refusal(state, candidate.tool, changes=changes, today=today, earn=asked_by_chance):
-        return Decision(None, doubt, (options[0]._replace(refused=doubt), *options[1:]), judged, foreseen)
+        return Decision(None, doubt, (replace(options[0], refused=doubt), *options[1:]), p)
     hold, audit = tables.budget.held_back(policy, p, draw, changes=changes)
     proposal = Proposal(
         tool=candidate.tool,
@@ -127,22 +115,7 @@ def decide(
         audit=audit,
         sources={n: describe(f.source) for n, f in candidate.filled.items() if f.value is not ABSENT},
     )
-    return Decision(proposal, hold or proposal.evidence, options, judged, foreseen)
-
-
-def _foreseen(
-    p: float,
-    candidate: Candidate,
-    judged: Judged,
-    specs: Mapping[str, ToolSpec],
-    policy: InertiaPolicy,
-    state: RunState,
-    *,
-    familiar: bool,
-) -> Foreseen:
-    calls = candidate.calls
-    stale = may_be_stale(candidate.tool, calls, specs=specs, policy=policy, state=state)
-    return Foreseen(candidate.tool, calls, p, bool(judged.changes), familiar, stale)
+    return Decision(proposal, hold or proposal.evidence, options, p)
 
 
 def _refused(

@@ -33,13 +33,13 @@ def open_turn(
         audit: the call would have been made, and the model is asked by chance.
     """
     checked = 0 if not decision.would_act else AUDITED if audit else SHADOWED
-    rules = [list(j.rules) for j in decision.judged]
-    return [TurnOpened(turn, windows(state), rules, plain_judged(decision), checked, user, hour)]
+    judged = plain_judged(decision)
+    return [TurnOpened(turn, windows(state), [rules for _, _, rules, *_ in judged], judged, checked, user, hour)]
 
 
 def begin_shortcut(decision: Decision, turn: int) -> Record:
     """The record of a call that is made now, in model turn number `turn`: the misses to expect from it."""
-    return [Acted(turn, j.changes, 1 - j.confidence) for j in decision.judged[:1]]
+    return [Acted(turn, int(option.changes), 1 - decision.confidence) for option in decision.options[:1]]
 
 
 def call_digest(tool: str, args_text: str) -> str:
@@ -52,16 +52,17 @@ def plain_judged(decision: Decision) -> list[list[Any]]:
     features, whether it changes something, and how unlike past ones the request is."""
     return [
         [
-            j.tool,
-            call_digest(j.tool, j.args_text),
-            list(j.rules),
-            j.rule,
-            j.confidence,
-            j.features,
-            j.changes,
-            j.unlike and list(j.unlike),
+            option.tool,
+            call_digest(option.tool, calls_text(option.calls)),
+            list(option.records),
+            option.rule,
+            option.probability if position else decision.confidence,
+            option.columns,
+            int(option.changes),
+            option.unlike and list(option.unlike),
         ]
-        for j in decision.judged
+        for position, option in enumerate(decision.options)
+        if option.rule
     ]
 
 

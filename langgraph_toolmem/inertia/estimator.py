@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -76,22 +76,22 @@ class Weighed(Event):
 
 
 class Estimator(Table):
-    """The fitted coefficients, and the latest candidates whose outcome is known.
+    """The latest candidates whose outcome is known, and the coefficients fitted to them.
+
+    A fit takes the examples before the latest turn number that is a multiple of EVERY: so memories with the same
+    examples decide alike, whatever the order in which they came, and after opening too.
 
     Attributes:
-        examples: [model turn, columns, hit] of MAX_EXAMPLES at most, the oldest first.
-        turns: model turns that brought some.
-        weights: (columns + 1) coefficients, the intercept last.
+        examples: [model turn, columns, hit], the oldest first; MAX_EXAMPLES at most that are fitted to.
     """
 
     name = "estimator"
-    parts = ("examples", "turns", "weights")
+    parts = ("examples",)
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.examples: list[list[Any]] = []
-        self.turns = 0
-        self.weights: list[float] = list(PRIOR)
+        self._fitted: tuple[tuple[int, int], Floats] | None = None
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
@@ -100,16 +100,27 @@ class Estimator(Table):
     def _add(self, turn: int, examples: list[list[Any]]) -> None:
         for example in examples:
             insort(self.examples, [turn, *example])
-        del self.examples[:-MAX_EXAMPLES]
-        self.turns += 1
-        if self.turns % (EVERY if self.turns > EVERY else EVERY // 4) == 0:
-            self.weights = fit(*unpack(self.examples), PRIOR).tolist()
+        del self.examples[: max(0, self._settled()[1] - MAX_EXAMPLES)]
+
+    def _settled(self) -> tuple[int, int]:
+        """Return the turn before which examples are fitted to, and how many there are."""
+        latest = self.examples[-1][0] if self.examples else 0
+        until = latest - latest % (EVERY if latest >= EVERY else EVERY // 4)
+        return until, bisect_left(self.examples, [until])
+
+    def weights(self) -> Floats:
+        """Return the (columns + 1,) coefficients, the intercept last."""
+        import numpy as np
+
+        settled = self._settled()
+        if self._fitted is None or self._fitted[0] != settled:
+            known = self.examples[: settled[1]]
+            self._fitted = settled, fit(*unpack(known), PRIOR) if known else np.array(PRIOR)
+        return self._fitted[1]
 
     def probabilities(self, columns: Floats) -> Floats:
         """Return the (candidates,) probabilities of (candidates, columns)."""
-        import numpy as np
-
-        weights = np.array(self.weights)
+        weights = self.weights()
         return _sigmoid(columns @ weights[:-1] + weights[-1])
 
 

@@ -25,9 +25,9 @@ from langgraph_toolmem.graph.tool_graph import HIT, MISS, ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.guards import may_write, refusal
 from langgraph_toolmem.inertia.policy import EnvironmentAdapter, PaperPolicy
-from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision, Judged, Option, Proposal
+from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision, Option, Proposal
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.runs.values import ABSENT, canon_args, fit
+from langgraph_toolmem.runs.values import ABSENT, fit
 
 logger = logging.getLogger("langgraph_toolmem.inertia")
 
@@ -187,39 +187,38 @@ def decide(
     if not ranked:
         return Decision(None, "no tool has been seen after the last tools of this run")
     score, tool = ranked[0]
-    rest = tuple(Option(name, {}, value, "another tool scores higher") for value, name in ranked[1:MAX_OPTIONS])
+    rest = tuple(Option(name, (), value, "another tool scores higher") for value, name in ranked[1:MAX_OPTIONS])
     if score <= policy.threshold:
         reason = f"score {score:.2f} of {tool} is not above {policy.threshold:.2f}"
-        return Decision(None, reason, (Option(tool, {}, score, reason), *rest))
+        return Decision(None, reason, (Option(tool, (), score, reason), *rest))
     if tool not in specs:
         reason = f"{tool} is not among the tools"
-        return Decision(None, reason, (Option(tool, {}, score, reason), *rest))
+        return Decision(None, reason, (Option(tool, (), score, reason), *rest))
     filled = fill(graph, state, specs[tool], policy)
     if isinstance(filled, str):
         reason = f"nothing in this run fills {filled} of {tool}"
-        return Decision(None, reason, (Option(tool, {}, score, reason), *rest))
+        return Decision(None, reason, (Option(tool, (), score, reason), *rest))
     args, sources = filled
     refused = refusal(tool, args, specs=specs, policy=policy, graph=graph, state=state)
-    options = (Option(tool, args, score, refused), *rest)
-    judged = (_judged(rules, state, tool, args, changes=may_write(tool, specs, policy)),)
+    rule, confidence = _record(rules, state, tool)
+    changes = may_write(tool, specs, policy)
+    options = (Option(tool, (args,), score, refused, changes=changes, rule=rule), *rest)
     if refused:
-        return Decision(None, refused, options, judged)
+        return Decision(None, refused, options, confidence)
     known = {name: describe(source) for name, source in sources.items()}
     window = " → ".join(state.tools[-policy.window :])
     told = "".join(f" {name}: {source}." for name, source in known.items())
     evidence = f"After {window}, {tool} has score {score:.2f} (CIPS), above {policy.threshold:.2f}.{told}"
-    hold, audit = budget.held_back(policy, judged[0].confidence, draw, changes=bool(judged[0].changes))
+    hold, audit = budget.held_back(policy, confidence, draw, changes=changes)
     proposal = Proposal(tool, args, score, evidence, not hold, hold, audit, known)
-    return Decision(proposal, hold or evidence, options, judged)
+    return Decision(proposal, hold or evidence, options, confidence)
 
 
-def _judged(rules: CountTable, state: RunState, tool: str, args: Mapping[str, Any], *, changes: bool) -> Judged:
-    """CIPS is no probability: what the budget weighs is the record of such proposals, (h + 1) / (h + m + 2)."""
+def _record(rules: CountTable, state: RunState, tool: str) -> tuple[str, float]:
+    """Return the kind of a proposal, and its record (h + 1) / (h + m + 2): CIPS is no probability."""
     rule = SEPARATOR.join((state.symbols[-1], tool, "paper"))
     cell = rules.row(RULE_PREFIX + rule).get("", (0, 0))
-    return Judged(
-        tool, canon_args(args), (), rule, (cell[HIT] + 1) / (cell[HIT] + cell[MISS] + 2), changes=int(changes)
-    )
+    return rule, (cell[HIT] + 1) / (cell[HIT] + cell[MISS] + 2)
 
 
 def pace(policy: PaperPolicy, chosen_by: Sequence[str]) -> str:
@@ -267,8 +266,9 @@ def _recovery(
     if refused:
         return None
     evidence = f"The last {policy.recovery_after} calls failed; {tool} shows what is possible."
-    judged = _judged(rules, state, tool, args, changes=may_write(tool, specs, policy))
-    hold, audit = budget.held_back(policy, judged.confidence, draw, changes=bool(judged.changes))
+    (rule, confidence), changes = _record(rules, state, tool), may_write(tool, specs, policy)
+    hold, audit = budget.held_back(policy, confidence, draw, changes=changes)
     known = {name: describe(source) for name, source in sources.items()}
     proposal = Proposal(tool, args, 1.0, evidence, not hold, hold, audit, known)
-    return Decision(proposal, hold or evidence, (Option(tool, args, 1.0),), (judged,))
+    option = Option(tool, (args,), 1.0, changes=changes, rule=rule)
+    return Decision(proposal, hold or evidence, (option,), confidence)

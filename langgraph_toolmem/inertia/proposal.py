@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from langgraph_toolmem.runs.values import canon_args
 
+MAX_SHOWN: Final = 5
+"""Options in a stream event."""
 RULE_PREFIX: Final = "R"
 """Before a rule as a person reads it, in the table of the rules' records."""
 
@@ -46,57 +48,41 @@ class Proposal:
         return (self.args, *self.beside)
 
 
-class Option(NamedTuple):
-    """A candidate that was weighed: its score, and why it was refused ("" if it was not)."""
-
-    tool: str
-    args: Mapping[str, Any]
-    score: float
-    refused: str = ""
-
-
-class Foreseen(NamedTuple):
-    """What the model may do next, and how likely that is by the record; whether it may be done is another question.
+@dataclass(frozen=True)
+class Option:
+    """A candidate that was weighed: what the model may do next, how likely that is, and why it is not done for it.
 
     Attributes:
         tool: its name; `WORDS` for an answer in words.
         calls: the arguments of each call.
-        probability: that the model does exactly this.
-        changes: whether a call of it may change something.
+        probability: that the model does exactly this. Paper policy: the score CIPS.
+        refused: why it is not proposed; "" if it may be.
+        changes: a call of it may change something.
         familiar: the request has a text and does not turn this call round (`Novelty.familiar`).
         stale: what a call of it returns may be out of date by the time that the model asks for it: it was made before
             in this episode, or something was changed right before.
+        records: keys of the records that are to be updated once the truth is known.
+        rule: the kind of prediction as a person reads it.
+        columns: what the estimator knows of it, as `estimator.pack` writes it.
+        unlike: see `novelty.Unlike`; None where there is nothing to be like.
     """
 
     tool: str
     calls: tuple[Mapping[str, Any], ...]
     probability: float
-    changes: bool
+    refused: str = ""
+    changes: bool = False
     familiar: bool = True
     stale: bool = False
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A candidate with the rules whose records are to be updated once the truth is known.
-
-    Attributes:
-        tool: its name; `WORDS` for an answer in words.
-        args_text: the arguments, as `calls_text` writes them.
-        features: what else is known of it, as `confidence.pack` writes it.
-        changes: 1 if the call may change something.
-        unlike: see `novelty.Unlike`; None where there is nothing to be like.
-    """
-
-    tool: str
-    args_text: str
-    rules: tuple[str, ...]
-    rule: str
-    """The rule as a person reads it."""
-    confidence: float = 0.0
-    features: str = ""
-    changes: int = 0
+    records: tuple[str, ...] = ()
+    rule: str = ""
+    columns: str = ""
     unlike: tuple[float, ...] | None = None
+
+    @property
+    def args(self) -> Mapping[str, Any]:
+        """The arguments of the first call."""
+        return self.calls[0] if self.calls else {}
 
 
 def calls_text(calls: Iterable[Mapping[str, Any]]) -> str:
@@ -111,17 +97,19 @@ class Decision:
     Attributes:
         proposal: the call, if one is proposed at all.
         reason: why it is made, held back, or why there is none.
-        options: the candidates weighed, best first.
-        judged: what to credit once it is known what the model did.
-        foreseen: all candidates with their probabilities, likeliest first, whatever speaks against making them; empty
-            under the paper's policy, whose scores are no probabilities.
+        options: the candidates weighed, likeliest first.
+        confidence: the probability, by the record, that the first of them is what the model does.
     """
 
     proposal: Proposal | None
     reason: str
     options: tuple[Option, ...] = ()
-    judged: tuple[Judged, ...] = ()
-    foreseen: tuple[Foreseen, ...] = ()
+    confidence: float = 0.0
+
+    @property
+    def predicted(self) -> tuple[Option, ...]:
+        """The options with a probability: none under the paper's policy, whose scores are no probabilities."""
+        return tuple(option for option in self.options if option.columns)
 
     @property
     def acts(self) -> bool:
@@ -161,9 +149,9 @@ class Decision:
                 {
                     "tool": o.tool,
                     "args": dict(o.args),
-                    "score": round(float(o.score), 4),
+                    "score": round(float(o.probability), 4),
                     "refused": o.refused,
                 }
-                for o in self.options
+                for o in self.options[:MAX_SHOWN]
             ],
         }

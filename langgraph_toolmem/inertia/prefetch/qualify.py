@@ -16,7 +16,7 @@ from langgraph_toolmem.graph.state import WORDS
 from langgraph_toolmem.inertia.guards import may_write, why_never
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch
-from langgraph_toolmem.inertia.proposal import Foreseen
+from langgraph_toolmem.inertia.proposal import Option
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon_args
 
@@ -176,7 +176,7 @@ def least_probability(settings: Prefetch, served: float, wasted: float) -> float
 
 
 def choose(
-    predicted: Sequence[Foreseen],
+    predicted: Sequence[Option],
     settings: Prefetch,
     least: float,
     may: Callable[[str, Mapping[str, Any]], bool],

@@ -330,7 +330,7 @@ class Prefetcher(ResultServer):
                 start([lookup])
 
         if call.tool_choice in _FREE_CHOICE:
-            start(choose(decision.foreseen, settings, least, may))
+            start(choose(decision.predicted, settings, least, may))
         batch.listener = AnswerListener(changes, streamed, self.errors)
         return batch
 

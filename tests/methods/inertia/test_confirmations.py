@@ -326,7 +326,7 @@ IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": 
 @pytest.mark.parametrize("message", [IMAGE, user(""), user(" \n")], ids=["image", "empty", "blank"])
 def test_a_message_without_text_is_unfamiliar(usual: Learner, message: Any):
     whole = asked(usual, words(SHALL.format("O-9999")), message)
-    assert (whole.proposal, whole.judged[0].unlike) == (None, None)
+    assert (whole.proposal, whole.options[0].unlike) == (None, None)
 
     begun = usual.decide(message)
     assert begun.proposal is None
@@ -336,7 +336,7 @@ def test_a_message_without_text_is_unfamiliar(usual: Learner, message: Any):
 
 def test_a_history_that_begins_with_calls_is_compared_with_none(usual: Learner):
     decision = usual.decide(*found("O-9999"))
-    assert {judged.unlike for judged in decision.judged} == {SAME}
+    assert {option.unlike for option in decision.options} == {SAME}
 
 
 # --- where people write as they like ---

@@ -58,7 +58,7 @@ def at_save(learner: Learner, text: str = "Save the file of Zoe") -> Any:
 def test_a_changing_tool_has_a_bound_of_its_own():
     learner = practised(FREE)
     decision = at_save(learner)
-    p = decision.judged[0].confidence
+    p = decision.confidence
     assert decision.acts
 
     strict = at_save(practised(FREE.with_(writes=Bound(min_precision=min(1.0, p + 0.01), max_wrong_per_100=None))))

@@ -66,7 +66,7 @@ def test_a_bar_that_cannot_be_reached():
 
     assert decision.proposal is None
     assert "is below 1.00" in decision.reason
-    assert decision.options[0].score > 0.9
+    assert decision.options[0].probability > 0.9
 
 
 # --- budget, audits, shadow ---
@@ -224,7 +224,7 @@ def sends(learner: Learner, who: str, run: str, body: str = SECRET, text: str = 
 
 
 def everything_offered(decision: Any) -> str:
-    return repr([decision.proposal, decision.options, decision.judged, decision.reason])
+    return repr([decision.proposal, decision.options, decision.reason])
 
 
 def test_a_users_own_constant_is_offered_to_this_user_after_three_runs():
@@ -278,7 +278,7 @@ def test_a_turn_whose_end_is_never_reported_lowers_the_confidence():
             before_second(memory, f"Zoe{i}", f"z{i}")
         later = memory.inertia.explain(history(request("Zoe"), call("find", {"name": "Zoe"}, {"id": "id-Zoe"})))
 
-        assert later.options[0].score < sure
+        assert later.options[0].probability < sure
         assert memory.report().turns == 120 + 8 + 8  # with the reported first calls of these runs
 
 

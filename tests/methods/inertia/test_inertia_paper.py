@@ -276,7 +276,7 @@ def test_the_budget_weighs_a_call_of_the_papers_by_the_record_of_such_calls():
     learner = chains(Learner(PLAIN, PAPER), {"abc": 6, "abd": 1})  # proposed from the fourth run on: three hits, a miss
     decision = decide(learner, call("a"), call("b"))
 
-    assert decision.judged[0].confidence == pytest.approx((3 + 1) / (3 + 1 + 2))
+    assert decision.confidence == pytest.approx((3 + 1) / (3 + 1 + 2))
 
 
 def test_never_two_in_a_row_and_at_most_thirty_percent():

@@ -59,7 +59,7 @@ def offered(learner: Learner, way: Way, who: str | None) -> str:
             for messages in (history(user(text)), after_look(text)):
                 decision = learner.decide(messages, user=digest("user", who) if who else None, thought="t")
                 event = decision.to_event()
-                seen += repr([decision.proposal, decision.options, decision.judged, decision.reason, event])
+                seen += repr([decision.proposal, decision.options, decision.reason, event])
     return seen
 
 

@@ -148,7 +148,7 @@ def test_a_question_is_known_where_questions_were_asked():
     ],
 )
 def test_no_look_up_runs_ahead_of_what_is_not_to_be_done(strict: Learner, message: Any, familiar: bool):
-    foreseen = first(strict, message).foreseen
+    foreseen = first(strict, message).predicted
     finds = [each for each in foreseen if each.tool == "find"]
 
     assert {each.familiar for each in finds} <= {familiar}
@@ -162,7 +162,7 @@ def test_what_a_tool_is_called_after_is_turned_round_too():
         learner.learn(user(f"I am O-{100 + i}. Capture the payment"), *paid, words(), thread_id=str(i))
 
     def familiar(text: str) -> set[bool]:
-        return {each.familiar for each in learner.decide(user(text)).foreseen if each.tool == "fetch_payment"}
+        return {each.familiar for each in learner.decide(user(text)).predicted if each.tool == "fetch_payment"}
 
     assert familiar("I am O-999. Capture the payment") == {True}
     assert familiar("I am O-999. Please do not capture the payment") == {False}

@@ -131,5 +131,5 @@ def test_an_answer_in_words_is_foreseen(learner: Learner):
 
     assert decision.proposal is None
     assert decision.reason == "the model is likely to answer in words"
-    assert (decision.options[0].tool, decision.options[0].score > 0.8) == (WORDS, True)
+    assert (decision.options[0].tool, decision.options[0].probability > 0.8) == (WORDS, True)
     assert not decision.would_act

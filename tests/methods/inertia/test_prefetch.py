@@ -23,21 +23,21 @@ from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.prefetch.qualify import choose, least_probability
 from langgraph_toolmem.inertia.prefetch.record import REVIEWED, SERVED, UNCLAIMED, held_back
 from langgraph_toolmem.inertia.prefetch.serve import AnswerListener
-from langgraph_toolmem.inertia.proposal import Foreseen
+from langgraph_toolmem.inertia.proposal import Option
 from langgraph_toolmem.offline.prefetch import PrefetchTally
 from langgraph_toolmem.offline.replay import replay
 from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.turn.host import ErrorLog
 
 FORESEEN = (
-    Foreseen("find", ({"name": "Ann"},), 0.6, changes=False),
-    Foreseen("send", ({"to": "Ann"},), 0.5, changes=True),
-    Foreseen("find", ({"name": "Cy"},), 0.45, changes=False, familiar=False),
-    Foreseen("find", ({"name": "Ann"},), 0.4, changes=False),
-    Foreseen("poll", ({},), 0.3, changes=False, stale=True),
-    Foreseen("open", ({"id": 1}, {"id": 2}), 0.2, changes=False),
-    Foreseen(WORDS, (), 0.15, changes=False),
-    Foreseen("find", ({"name": "Ben"},), 0.05, changes=False),
+    Option("find", ({"name": "Ann"},), 0.6, columns="x"),
+    Option("send", ({"to": "Ann"},), 0.5, changes=True),
+    Option("find", ({"name": "Cy"},), 0.45, familiar=False),
+    Option("find", ({"name": "Ann"},), 0.4, columns="x"),
+    Option("poll", ({},), 0.3, stale=True),
+    Option("open", ({"id": 1}, {"id": 2}), 0.2, columns="x"),
+    Option(WORDS, (), 0.15, columns="x"),
+    Option("find", ({"name": "Ben"},), 0.05, columns="x"),
 )
 
 
@@ -126,7 +126,7 @@ def test_what_was_asked_in_this_episode_or_follows_a_change_may_be_stale():
         later = [*once, *history(words(), user("look"))]
 
         def stale(messages: list[Any]) -> set[bool]:
-            return {each.stale for each in memory.inertia.explain(messages).foreseen if each.tool == "find"}
+            return {each.stale for each in memory.inertia.explain(messages).predicted if each.tool == "find"}
 
         assert stale(begun) == {False}
         assert stale(once) == {True}

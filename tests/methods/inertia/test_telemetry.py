@@ -66,7 +66,7 @@ def proposal(**changes: Any) -> Proposal:
 
 
 def test_a_call_that_is_made():
-    decision = Decision(proposal(), SECRET, (Option("open", {"id": SECRET}, 0.9), Option("find", {}, 0.1, SECRET)))
+    decision = Decision(proposal(), SECRET, (Option("open", ({"id": SECRET},), 0.9), Option("find", (), 0.1, SECRET)))
 
     assert attributes("inertia", decision) == {
         "toolmem.node": "inertia",
@@ -98,7 +98,7 @@ def test_a_call_that_is_made():
 def test_no_word_of_a_user_is_in_the_attributes(before: str, after: str, act: bool, proposed: bool):
     made = proposal(act=act, hold=SECRET, sources={SECRET: SECRET}) if proposed else None
     told = attributes(
-        "inertia", Decision(made, before + SECRET + after, (Option("open", {SECRET: SECRET}, 1, SECRET),))
+        "inertia", Decision(made, before + SECRET + after, (Option("open", ({SECRET: SECRET},), 1, SECRET),))
     )
 
     assert SECRET not in repr(told)
