@@ -13,7 +13,7 @@ from langgraph_toolmem.text.embedders import clean
 
 TOOLS: Final = "tools"
 PARAMETERS: Final = "parameters"
-"""Kinds of texts: of whole tools, of single things they take and give, of all they take and of all they give."""
+"""Kinds of texts: of whole tools, of single things they take and give."""
 BATCH: Final = 500
 """Texts that are embedded and kept at a time: what was done before a failure is not done again."""
 

@@ -24,7 +24,6 @@ class PlanSettings:
             such value is better than any that does.
         weak: a value that anybody may have is looked for only if something gives it with at least this weight; else it
             is the user's.
-        strong: a date or measure is looked for where something gives it with at least this weight: one kin tool alone.
         max_options: producers of one parameter that are tried, most likely first.
         max_nodes: nodes of the search tree that are visited, at most.
         near: where nothing produces a parameter, so many clusters with similar words are tried (0: none).
@@ -43,7 +42,6 @@ class PlanSettings:
     ask_either: float = 0.2
     ask_produced: float = 1e-9
     weak: float = 0.2
-    strong: float = 0.45
     max_options: int = 12
     max_nodes: int = 3_000
     near: int = 0
@@ -60,7 +58,7 @@ class PlanSettings:
 
     def __post_init__(self) -> None:
         """Checks types and ranges. Raises ConfigurationError that names the field and what is expected."""
-        for name in ("alpha", "ask_user", "ask_either", "ask_produced", "weak", "strong", "mutation"):
+        for name in ("alpha", "ask_user", "ask_either", "ask_produced", "weak", "mutation"):
             expect(self, name, "a share from 0 to 1", is_share)
         for name in ("delta", "cooling"):
             expect(self, name, "a number above 0 and below 1", lambda v: is_number(v) and 0 < v < 1)
