@@ -193,6 +193,7 @@ class Navigator(GraphEvolution, Method):
         """
         from langgraph_toolmem.navigator.plan.chains import Plan, Subgraph
         from langgraph_toolmem.navigator.plan.planner import plan
+        from langgraph_toolmem.navigator.plan.problem import known_ports
 
         if scorer is not None:
             check_scorer(scorer)
@@ -212,6 +213,8 @@ class Navigator(GraphEvolution, Method):
             if any(name in out for name in target):
                 raise ConfigurationError("A target is among the tools that must not be used.")
         history = self.history()
+        known = known if isinstance(known, Mapping) else list(known)
+        self._graph.prepare(known_ports(known))
         with self.dependencies() as graph:
             return plan(
                 graph,
@@ -256,6 +259,7 @@ class Navigator(GraphEvolution, Method):
             EmbedderChangedError: stored vectors were made by another embedder.
         """
         from langgraph_toolmem.navigator.plan.chains import Chain
+        from langgraph_toolmem.navigator.plan.problem import known_ports
         from langgraph_toolmem.navigator.plan.reroute import recombine
 
         if not isinstance(chain, Chain):
@@ -263,6 +267,8 @@ class Navigator(GraphEvolution, Method):
         check_names("failed", failed)
         check_plan(known, done, 1, strategy, seed, budget)
         out, history = self._out(failed, available), self.history()
+        known = known if isinstance(known, Mapping) else list(known)
+        self._graph.prepare(known_ports(known))
         with self.dependencies() as graph:
             return recombine(
                 graph,

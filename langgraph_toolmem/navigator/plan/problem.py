@@ -82,10 +82,9 @@ class Problem:
         self.avoid = frozenset(avoid) - {target}
         self.done = frozenset(done) - {target}
         graph.api(target)
-        names = known.items() if isinstance(known, Mapping) else ((name, None) for name in known)
-        ports = [(str(name), _port(str(name), value)) for name, value in names]
-        graph.clusters.prepare((port for _, port in ports), again=False)
-        self._known = [_KnownValue(graph, name, port) for name, port in ports]
+        ports = known_ports(known)
+        graph.clusters.prepare(ports, again=False)
+        self._known = [_KnownValue(graph, port.path, port) for port in ports]
         self._options: dict[tuple[str, str, str], tuple[Choice, ...]] = {}
         self._needs: dict[str, tuple[Port, ...]] = {}
         self._direct: dict[str, float] | None = None
@@ -175,11 +174,14 @@ class Problem:
         return -choice.value * (self.settings.delta if choice.kind == "step" else 1.0), choice.origin
 
 
-def _port(name: str, value: Any) -> Port:
-    """A value somebody has as an output without a tool."""
-    kind = type_of(value)
-    leaf = Leaf(name, frozenset() if kind == "null" else frozenset({kind}))
-    return Port("", name, "out", leaf, meaning_of(leaf, ""))
+def known_ports(known: Mapping[str, Any] | Iterable[str]) -> list[Port]:
+    """Return values somebody has as outputs without a tool."""
+    found = []
+    for name, value in known.items() if isinstance(known, Mapping) else ((name, None) for name in known):
+        kind = type_of(value)
+        leaf = Leaf(str(name), frozenset() if kind == "null" else frozenset({kind}))
+        found.append(Port("", str(name), "out", leaf, meaning_of(leaf, "")))
+    return found
 
 
 class _KnownValue:

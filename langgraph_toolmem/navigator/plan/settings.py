@@ -30,7 +30,6 @@ class PlanSettings:
         temperature, cooling, population, mutation: of the annealing; a generation ends with T := cooling·T, and the
             share of changed genes is mutation·T.
         compactness, coverage, shallowness, confidence, simplicity: weights of the five parts of its fitness.
-        small: a space of so many chains or fewer is walked through instead.
     """
 
     alpha: float = 0.1
@@ -54,7 +53,6 @@ class PlanSettings:
     shallowness: float = 0.2
     confidence: float = 0.2
     simplicity: float = 0.2
-    small: int = 64
 
     def __post_init__(self) -> None:
         """Checks types and ranges. Raises ConfigurationError that names the field and what is expected."""
@@ -75,7 +73,7 @@ class PlanSettings:
             expect(self, name, "a number from 0", lambda v: is_number(v) and v >= 0)
         for name in ("max_options", "max_nodes", "population"):
             expect(self, name, "a whole number from 1", lambda v: is_count(v, 1))
-        for name in ("depth", "near", "small"):
+        for name in ("depth", "near"):
             expect(self, name, "a whole number from 0", lambda v: is_count(v, 0))
 
     def with_(self, **changes: Any) -> PlanSettings:
