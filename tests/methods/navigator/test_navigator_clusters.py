@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 
+from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
 from langgraph_toolmem.navigator.plan.planner import plan
@@ -126,6 +128,29 @@ def test_without_its_embedder_words_tell_and_the_log_says_so_once(caplog: pytest
     model.broken = False
     graph.update([tool("d", {"client_id": TEXT}), tool("e", {"customer_id": TEXT})])
     assert node(graph, "a", "in", "client_id") == node(graph, "e", "in", "customer_id"), "new tools are"
+
+
+def test_known_values_are_embedded_while_the_graph_is_free():
+    model, specs = Synonyms(), [tool("a", {"client_id": TEXT})]
+    with ToolMemory.ephemeral(tools=specs, methods=[Navigator()], embeddings=model) as memory:
+        memory.navigator.plan(target="a")
+        free: list[bool] = []
+        embed = model.embed_documents
+
+        def look() -> None:
+            with memory.navigator.dependencies():
+                pass
+
+        def watched(texts: list[str]) -> list[list[float]]:
+            other = Thread(target=look, daemon=True)
+            other.start()
+            other.join(2)
+            free.append(not other.is_alive())
+            return embed(texts)
+
+        model.embed_documents = watched  # type: ignore[method-assign]
+        memory.navigator.plan(target="a", known=["customer_id"])
+        assert free == [True]
 
 
 def test_aliases_join_and_split():
