@@ -62,7 +62,6 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shar
 	$(BIN)/python -m benchmarks.sit
 	$(BIN)/python -m benchmarks.recall
 	$(BIN)/python -m benchmarks.navigator
-	$(BIN)/python -m benchmarks.links --graph-model --step --size 16000
 	$(BIN)/python -m benchmarks.tool_search
 	$(BIN)/python -m benchmarks.navi
 	$(BIN)/python -m benchmarks.sga

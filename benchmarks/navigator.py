@@ -23,7 +23,6 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.links import embedding
 from benchmarks.navigator_data import (
     GoldFlow,
     catalogue,
@@ -41,10 +40,6 @@ from langgraph_toolmem.navigator import fields
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
 from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.learned.plain import fit, two_steps
-from langgraph_toolmem.navigator.learned.scorer import LearnedLinks, StructuralFits, table_of
-from langgraph_toolmem.navigator.learned.trained import LEAST_LINKS, links_of, numbered
-from langgraph_toolmem.navigator.learned.views import Views
 from langgraph_toolmem.navigator.plan.planner import Strategy, plan
 from langgraph_toolmem.text.embedders import Embedder
 from langgraph_toolmem.text.schema import paths_of
@@ -209,15 +204,13 @@ def chains(
     for flow in flows:
         if (tools := frozenset(tool for tool, _ in flow.sources) - {flow.consumer}) and flow.consumer in graph:
             upstream_of[flow.task, flow.group, flow.consumer].add(tools)
-    scorers = {half: learned(graph, history) for half, history in halves.items()}
-    for knows in ("nothing", "the other half", "the other half, links learned"):
+    for knows in ("nothing", "the other half"):
         for strategy in STRATEGIES:
             tally: dict[str, Counter[str]] = defaultdict(Counter)
             for (task, group, target), wanted in upstream_of.items():
                 half = not measured(task)
                 history = halves[half] if knows != "nothing" else None
-                scorer = scorers[half] if "learned" in knows else None
-                answer = plan(graph, target, history=history, strategy=strategy, scorer=scorer)
+                answer = plan(graph, target, history=history, strategy=strategy)
                 best, some = set(answer.chains[0].tools), set(answer.tools)
                 row = {"targets": 1, "best": all(best & each for each in wanted)}
                 row["any"] = all(some & each for each in wanted)
@@ -226,18 +219,6 @@ def chains(
                     tally[of]["further"] += len(best.difference(*wanted)) - 1
             found += _means(name, strategy, knows, tally)
     return found
-
-
-def learned(graph: ToolDependencyGraph, history: History) -> LearnedLinks | None:
-    """What a memory learns of links from some runs, with the built-in embedder; None: too little."""
-    views = Views(graph.apis, embedding("built-in"))
-    links = numbered(links_of(history), views)
-    if len(links) < LEAST_LINKS:
-        return None
-    model = fit(views, StructuralFits(graph, views), links, together=two_steps(links))
-    specs = {name: node.spec for name, node in graph.apis.items()}
-    table = table_of(views.names, model.rows(range(len(views))), specs)
-    return LearnedLinks({"embedder": "built-in"}, table, specs, "built-in")
 
 
 def _means(graph: str, strategy: str, knows: str, tally: Mapping[str, Counter[str]]) -> list[Chains]:

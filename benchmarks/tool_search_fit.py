@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -12,15 +12,10 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from benchmarks.tool_search_data import CATALOGUE, CHAINS, OTHERS, Episode, episodes, requests, tools_of
-from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.learned.plain import fit, two_steps
-from langgraph_toolmem.navigator.learned.scorer import StructuralFits
-from langgraph_toolmem.navigator.learned.views import Views
 from langgraph_toolmem.navigator.tool_search.precedents import Precedents
 from langgraph_toolmem.navigator.tool_search.prerequisites import PrerequisiteSearch
 from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.text.embedders import resolve_embedder
 
 Floats = npt.NDArray[np.float64]
 Make = Callable[[Sequence[ToolSpec]], ToolSearch]
@@ -101,35 +96,15 @@ def fit_chains(data: Path, make: Make) -> tuple[Floats, tuple[float, float]]:
         found = episodes(data, name)
         asked, known = ([each for each in found if each.held_out is side] for side in (False, True))
         chains = PrerequisiteSearch(make(tools_of(data, name)), precedents(known))
-        likely = learned(tools_of(data, name), known)
         rows = []
         for each in asked:
             if each.upstream:
-                names, signals = chains.signals(each.request, each.target, likely(each.target))
+                names, signals = chains.signals(each.request, each.target, {})
                 kept = np.array([tool != each.target for tool in names])
                 rows.append((signals[:, kept], np.array([tool in each.upstream for tool in names])[kept]))
         sets.append(_rows(rows, 1 / len(CHAINS)))
     weights = softmax_regression(sets)
     return weights, odds(sets, weights)
-
-
-def learned(tools: Sequence[ToolSpec], known: Sequence[Episode]) -> Callable[[str], Mapping[str, float]]:
-    """What the links of episodes teach: how likely tools feed a tool, with the built-in embedder."""
-    graph, embedder = ToolDependencyGraph(tools), resolve_embedder(None)
-
-    def embed(texts: Mapping[str, str]) -> Mapping[str, Sequence[float]]:
-        return dict(zip(texts, embedder.embed_documents(list(texts.values())), strict=True))
-
-    views = Views(graph.apis, embed)
-    seen = {pair for each in known for pair in zip(each.tools, each.tools[1:], strict=False) if pair[0] != pair[1]}
-    links = np.array(sorted((views.places[a], views.places[b]) for a, b in seen))
-    model = fit(views, StructuralFits(graph, views), links, together=two_steps(links))
-
-    def likely(target: str) -> Mapping[str, float]:
-        _, producers, found = next(model.rows([views.places[target]]))
-        return {views.names[place]: float(value) for place, value in zip(producers, found, strict=True)}
-
-    return likely
 
 
 def precedents(found: Iterable[Episode]) -> Precedents:

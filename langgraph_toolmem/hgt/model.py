@@ -1,26 +1,30 @@
-"""Encoders, attention and heads: vectors of tools and parameters, and how likely a pair of them is a link.
+"""Attention over the relations of a graph, encoders and heads (NaviAgent, arXiv 2506.19500, section 3).
 
-An encoder for each type of nodes: linear, GELU, layer norm [R]. Layers of `RelationalAttention` [P], each added to what
-went in and normed [O]. Heads:
+For each relation r and head k, u the node that listens and v one of those it hears [P]:
 
-- "separable", the paper's as far as it is known: σ(wᵀ [z_u ‖ z_v] + b) [R]. It is a_u + c_v: it ranks producers alike
-  for all consumers.
-- "mlp", the default: σ(w₂ᵀ GELU(W₁ [z_u ‖ z_v ‖ z_u ∘ z_v ‖ f] + b₁) + wᵀ f + b₂), f features of the pair, if any [O].
-- "bilinear": σ(a z_uᵀ W z_v + wᵀ f + b) [O].
+    e(u,v) = (W_Q^{k,r} h_u)ᵀ (W_K^{k,r} h_v) / √d_k + b_r^k + w(u,v),    α = softmax of e over v within r
+    out_u  = W_O ‖_k Σ_r Σ_v α(u,v) W_V^{k,r} h_v
+
+It differs from the heterogeneous graph transformer (Hu et al., WWW 2020) in the weight and the bias, in the softmax
+within a relation, and in projections of each relation's own. Within a relation b is the same for all of a softmax and
+has no effect; it is there because it was published.
+
+An encoder for each type of nodes: linear, GELU, layer norm [R]. Each layer is added to what went in and normed [O]. The
+head is separable: p(u,v) = σ(wᵀ [z_u ‖ z_v] + b) [R]. That is a_u + c_v: it ranks producers alike for all consumers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import torch
 from torch import Tensor, nn
 
-from langgraph_toolmem.hgt.attention import Edges, Relation, RelationalAttention
-
-Head = Literal["mlp", "bilinear", "separable"]
+Relation = tuple[str, str, str]
+"""Type of the node that is heard, name, type of the node that listens."""
+Tensors = Mapping[Relation, Tensor]
 API, PARAMETER = "api", "parameter"
 RELATIONS: Final[tuple[Relation, ...]] = (
     (PARAMETER, "input of", API),
@@ -35,101 +39,103 @@ RELATIONS: Final[tuple[Relation, ...]] = (
 """Structure and behaviour [P], each both ways [O]."""
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """The shape of a model; widths, heads and layers are the paper's.
+class RelationalAttention(nn.Module):
+    """One layer.
 
-    Attributes:
-        width, heads, layers: of the attention.
-        head: see the module.
-        hidden: of the head "mlp".
-        dropout: share of a vector's numbers that a head does not see while it learns.
+    Args:
+        width: numbers of a node's vector, in and out.
+        heads: divides `width`.
+        relations: of the graph.
     """
 
-    width: int = 256
-    heads: int = 8
-    layers: int = 2
-    head: Head = "mlp"
-    hidden: int = 64
-    dropout: float = 0.5
-
-    def plain(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
-
-class LinkHead(nn.Module):
-    """How likely pairs are links, as logits."""
-
-    def __init__(self, sizes: Sizes, features: int = 0) -> None:
+    def __init__(self, width: int, heads: int, relations: Sequence[Relation]) -> None:
         super().__init__()
-        self.kind, self.dropout = sizes.head, nn.Dropout(sizes.dropout)
-        if sizes.head == "mlp":
-            self.first: nn.Module = nn.Linear(3 * sizes.width + features, sizes.hidden)
-            self.last = nn.Linear(sizes.hidden, 1)
-        elif sizes.head == "bilinear":
-            self.first = nn.Linear(sizes.width, sizes.width, bias=False)
-            self.last = nn.Linear(1, 1)
-        else:
-            self.first, self.last = nn.Identity(), nn.Linear(2 * sizes.width, 1)
-        self.direct = nn.Linear(features, 1, bias=False) if features else None
+        if width % heads:
+            raise ValueError(f"heads={heads} does not divide width={width}.")
+        self.width, self.heads, self.relations = width, heads, tuple(relations)
+        self.query, self.key, self.value = (
+            nn.Parameter(torch.empty(len(self.relations), width, width)) for _ in range(3)
+        )
+        self.bias = nn.Parameter(torch.zeros(len(self.relations), heads))
+        self.out = nn.Linear(width, width, bias=False)
+        for each in (self.query, self.key, self.value):
+            for matrix in each:
+                nn.init.xavier_uniform_(matrix)
 
-    def begin_with(self, weights: Iterable[float], bias: float) -> None:
-        """Begins as a regression on the features [O]; what the vectors add to it is learned from nothing."""
-        assert self.direct is not None
-        with torch.no_grad():
-            self.direct.weight.copy_(torch.tensor([*weights])[None])
-            self.last.weight.zero_()
-            self.last.bias.fill_(bias)
+    def forward(self, nodes: Mapping[str, Tensor], edges: Tensors, weights: Tensors) -> dict[str, Tensor]:
+        """(N, width) for each type of nodes; 0 where nothing is heard.
 
-    def forward(self, source: Tensor, target: Tensor, features: Tensor | None = None) -> Tensor:
-        """(P,) logits of (P, width) sources and targets and (P, F) features."""
-        source, target = self.dropout(source), self.dropout(target)
-        if self.kind == "separable":
-            found: Tensor = self.last(torch.cat([source, target], dim=-1))
-        elif self.kind == "bilinear":
-            found = self.last((self.first(source) * target).sum(-1, keepdim=True))
-        else:
-            given = [source, target, source * target, *(() if features is None else (features,))]
-            found = self.last(nn.functional.gelu(self.first(torch.cat(given, dim=-1)), approximate="tanh"))
-        if self.direct is not None:
-            found = found + self.direct(features)
-        return found.squeeze(-1)
+        Args:
+            nodes: type -> (N, width).
+            edges: relation -> (2, E): nodes heard, nodes that listen.
+            weights: relation -> (E,).
+        """
+        heard = {kind: torch.zeros_like(each) for kind, each in nodes.items()}
+        depth = self.width // self.heads
+        for number, relation in enumerate(self.relations):
+            source, _, kind = relation
+            if not edges[relation].shape[1]:
+                continue
+            speaking, listening = edges[relation]
+            query, key, value = (
+                (given @ matrix[number].T).view(-1, self.heads, depth).index_select(0, places)
+                for given, matrix, places in (
+                    (nodes[kind], self.query, listening),
+                    (nodes[source], self.key, speaking),
+                    (nodes[source], self.value, speaking),
+                )
+            )
+            logits = (query * key).sum(-1) / math.sqrt(depth) + self.bias[number] + weights[relation].unsqueeze(-1)
+            shares = segment_softmax(logits, listening, len(nodes[kind]))
+            heard[kind] = heard[kind].index_add(0, listening, (value * shares.unsqueeze(-1)).flatten(1))
+        return {kind: self.out(each) for kind, each in heard.items()}
+
+
+def segment_softmax(logits: Tensor, segments: Tensor, count: int) -> Tensor:
+    """Softmax over the rows of each segment.
+
+    Args:
+        logits: (E, H).
+        segments: (E,) which segment a row is of, from 0 to `count` − 1, in any order.
+        count: of segments.
+    """
+    where = segments.unsqueeze(-1).expand_as(logits)
+    most = logits.new_full((count, logits.shape[1]), -torch.inf)
+    # The highest is taken off so that no power overflows; it changes nothing and needs no slope.
+    most = most.scatter_reduce(0, where, logits.detach(), "amax", include_self=True)
+    powers = (logits - most.index_select(0, segments)).exp()
+    total = powers.new_zeros(count, logits.shape[1]).index_add(0, segments, powers)
+    return powers / total.index_select(0, segments)
 
 
 class LinkModel(nn.Module):
-    """Vectors of nodes, and heads for links between tools and from tools to parameters.
+    """Vectors of nodes, and heads for links between tools and from tools to the parameters they give.
 
     Args:
-        widths: type of nodes -> numbers of their features.
-        sizes: the shape.
-        features: numbers that describe a pair of tools; 0: none.
+        inputs: type of nodes -> numbers of their features.
+        width, heads, layers: of the attention.
+        dropout: share of a vector's numbers that a head does not see while it learns.
     """
 
-    def __init__(self, widths: Mapping[str, int], sizes: Sizes, features: int = 0) -> None:
+    def __init__(self, inputs: Mapping[str, int], width: int, heads: int, layers: int, dropout: float) -> None:
         super().__init__()
-        self.sizes = sizes
         self.encoders = nn.ModuleDict(
-            {
-                kind: nn.Sequential(nn.Linear(width, sizes.width), nn.GELU(), nn.LayerNorm(sizes.width))
-                for kind, width in widths.items()
-            }
+            {kind: nn.Sequential(nn.Linear(n, width), nn.GELU(), nn.LayerNorm(width)) for kind, n in inputs.items()}
         )
-        self.layers = nn.ModuleList(
-            RelationalAttention(sizes.width, sizes.heads, RELATIONS) for _ in range(sizes.layers)
-        )
-        self.norms = nn.ModuleList(
-            nn.ModuleDict({kind: nn.LayerNorm(sizes.width) for kind in widths}) for _ in range(sizes.layers)
-        )
-        self.links = LinkHead(sizes, features)
-        self.parameters_given = LinkHead(sizes)
+        self.layers = nn.ModuleList(RelationalAttention(width, heads, RELATIONS) for _ in range(layers))
+        self.norms = nn.ModuleList(nn.ModuleDict({kind: nn.LayerNorm(width) for kind in inputs}) for _ in range(layers))
+        self.dropout = nn.Dropout(dropout)
+        self.links, self.parameters_given = nn.Linear(2 * width, 1), nn.Linear(2 * width, 1)
 
-    def forward(
-        self, features: Mapping[str, Tensor], edges: Edges, weights: Mapping[Relation, Tensor]
-    ) -> dict[str, Tensor]:
+    def forward(self, features: Mapping[str, Tensor], edges: Tensors, weights: Tensors) -> dict[str, Tensor]:
         """(N, width) for each type of nodes."""
         nodes = {kind: encoder(features[kind]) for kind, encoder in self.encoders.items()}
         for layer, norms in zip(self.layers, self.norms, strict=True):
             heard = layer(nodes, edges, weights)
             nodes = {kind: norms[kind](nodes[kind] + heard[kind]) for kind in nodes}
         return nodes
+
+    def logits(self, head: nn.Module, source: Tensor, target: Tensor) -> Tensor:
+        """(P,) logits of (P, width) sources and targets, by `links` or `parameters_given`."""
+        found: Tensor = head(torch.cat([self.dropout(source), self.dropout(target)], dim=-1))
+        return found.squeeze(-1)

@@ -1,117 +1,117 @@
-"""Training of the graph model on what a memory holds: full batches, or neighbourhoods of a large graph.
+"""Training on what a memory holds, and the table that the navigator reads.
 
-In each epoch some links are asked about; these, and their way back, are no edges then. Links for early stopping and
-those that the result is measured on are edges in no epoch. Everything is drawn anew from the seed and the epoch's
-number, so that training that was interrupted goes on as if it had not been.
+In each epoch some links are asked about; these, and their way back, are no edges then. The links that end training
+early, and those that the result is measured on, are no edges in any epoch; the table is made with all links as edges.
+The graph is worked on as a whole, and everything is drawn from the seed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
 
-from langgraph_toolmem.base.errors import ConfigurationError, StorageError
-from langgraph_toolmem.hgt.loss import adaptive_margin, share_of_first, soft_cross_entropy
-from langgraph_toolmem.hgt.model import API, PARAMETER, LinkModel, Sizes
-from langgraph_toolmem.hgt.tensors import WHOLE, GraphTensors, neighbourhood, tensors_of
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.graph.view import START
+from langgraph_toolmem.hgt.model import API, PARAMETER, RELATIONS, LinkModel, Relation
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.links import Link, likeness
 from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.learned import plain
-from langgraph_toolmem.navigator.learned.features import NAMES, Fits, PairFeatures
-from langgraph_toolmem.navigator.learned.views import Embed, Floats, Ints, Views
+from langgraph_toolmem.navigator.learned import digest_of
+from langgraph_toolmem.text.tools import Wording, embedded_text
 
-BEFORE: Final = (API, "before", API)
-GIVES: Final = (API, "gives", PARAMETER)
+if TYPE_CHECKING:
+    from langgraph_toolmem.memory import ToolMemory
+
+LEAST_LINKS: Final = 40
+"""Different links from which something is learned."""
 LOOK_EVERY: Final = 5
 """Epochs from one validation to the next."""
+RIVALS: Final = 128
+"""Other producers that a held-out link's own is ranked among."""
+PROPOSED: Final = 8
+"""Producers of each consumer, the likeliest by the model, that are in the table beside those that structure finds."""
+BEFORE: Final = (API, "before", API)
+GIVES: Final = (API, "gives", PARAMETER)
+_BACK: Final = dict(zip(RELATIONS[::2], RELATIONS[1::2], strict=True))
+Pairs = list[tuple[int, int]]
+Embed = Callable[[list[str]], Sequence[Sequence[float]]]
 
 
 @dataclass(frozen=True)
 class Training:
-    """How a model is trained; no value is known from the paper but the sizes.
+    """How a model is trained; width, heads and layers are the paper's, nothing else is known from it.
 
     Attributes:
-        sizes: of the model.
+        width, heads, layers: of the attention.
+        dropout: share of a vector's numbers that a head does not see while it learns.
         epochs: at most.
         patience: epochs without a better validation before it ends.
         rate, decay: of AdamW.
         asked: share of the links that is asked about in an epoch.
         negatives: sources that replace a link's own, for each.
-        mixed: negatives by chance and hard ones beside these.
-        features: whether the head sees the features of a pair that the plain scorer sees.
-        soft: labels are the links' weights, as published; else 1, which foresees links better [O].
-        start, gamma, margin: μ₀, γ and m₀. With γ 1 the margin never counts, which foresees links better [O].
-            `published` has the paper's losses.
-        validation: share of the links for early stopping.
-        batch: links of a step, where the graph is too large to be worked on as a whole.
+        start, gamma, margin: μ₀, γ and m₀ of the losses.
+        held_out: share of the links for early stopping; as many again are for measuring.
         seed: of everything that is drawn.
-        device: "auto", "cpu", "cuda" …
-        autocast: bfloat16 where torch finds it safe.
+        device: "auto" (CUDA if there is any), "cpu", "cuda" …
     """
 
-    sizes: Sizes = field(default_factory=Sizes)
+    width: int = 256
+    heads: int = 8
+    layers: int = 2
+    dropout: float = 0.5
     epochs: int = 200
     patience: int = 30
     rate: float = 1e-3
     decay: float = 1e-3
     asked: float = 0.4
     negatives: int = 4
-    mixed: bool = True
-    features: bool = True
-    soft: bool = False
     start: float = 1.0
-    gamma: float = 1.0
+    gamma: float = 0.97
     margin: float = 1.0
-    validation: float = 0.15
-    batch: int = 512
+    held_out: float = 0.15
     seed: int = 0
     device: str = "auto"
-    autocast: bool = False
-
-    @classmethod
-    def published(cls, **more: Any) -> Training:
-        """Soft labels and the μ schedule [P]; γ 0.97 [O]."""
-        return cls(soft=True, gamma=0.97, **more)
 
 
-@dataclass
-class Material:
-    """What is learned from.
+def train_links(
+    memory: ToolMemory,
+    training: Training | None = None,
+    *,
+    told: Callable[[int, Mapping[str, float]], None] | None = None,
+) -> dict[str, float]:
+    """Trains on what a memory has seen, and keeps the table of scores in its folder.
 
-    Attributes:
-        graph, views, fits, history: the tools and what runs have shown.
-        links: (L, 2) links that may be learned.
-        embed: makes vectors of parameters.
-        together: pairs used on one way without being linked.
+    Args:
+        memory: with a navigator.
+        training: how.
+        told: gets each epoch and its losses.
+
+    Returns:
+        "links", and the shares of other producers that rank below the right one of a held-out link: "learned" by the
+        model, "structural" by structure alone. The table is used if the first is more.
+
+    Raises:
+        ConfigurationError: the memory has not seen enough links, or there is no such device.
+        StorageError: the embedder failed, or the table cannot be kept.
     """
-
-    graph: ToolDependencyGraph
-    views: Views
-    fits: Fits
-    history: History
-    links: Ints
-    embed: Embed
-    together: Collection[tuple[int, int]] = ()
-
-    def tensors(self, hidden: Ints) -> GraphTensors:
-        """The graph without some links."""
-        names = self.views.names
-        pairs = [(names[a], names[b]) for a, b in hidden.tolist()]
-        return tensors_of(self.graph, self.views, self.history, self.embed, hidden=pairs)
+    navigator = memory.navigator
+    graph, history = navigator.snapshot()
+    trainer = Trainer(graph, history, navigator.core.vectors.embedder.embed_documents, training or Training())
+    trainer.run(told)
+    figures: dict[str, float] = {"links": len(trainer.links), **trainer.measured()}
+    navigator.links.keep({**figures, "digests": _digests(graph), "rows": trainer.rows()})
+    return figures
 
 
 def device_of(wanted: str) -> torch.device:
-    """The device that is meant; "auto": CUDA if there is any.
-
-    Raises:
-        ConfigurationError: there is no such device here.
-    """
+    """The device that is meant. Raises ConfigurationError if there is none such here."""
     if wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -122,268 +122,284 @@ def device_of(wanted: str) -> torch.device:
     return device
 
 
+# --- the losses ---
+
+
+def adaptive_margin(right: Tensor, wrong: Tensor, weights: Tensor, least: float = 1.0) -> Tensor:
+    """Mean of max(0, m − s(u,v) + s(u′,v)) over links and negatives, m = m₀ (1 + σ(w)) [P for the negatives, R for m].
+
+    Args:
+        right: (P,) logits of links.
+        wrong: (P, K) logits of the same links with another source.
+        weights: (P,) w of the links.
+        least: m₀, in logits.
+    """
+    margin = least * (1 + torch.sigmoid(weights))
+    return torch.relu(margin.unsqueeze(-1) - right.unsqueeze(-1) + wrong).mean()
+
+
+def share_of_first(epoch: int, start: float, decay: float) -> float:
+    """μ_t = μ₀ γᵗ: what the cross-entropy counts in epoch t, the margin counting the rest [P]."""
+    return float(start * decay**epoch)
+
+
+# --- the graph ---
+
+
+class GraphTensors(NamedTuple):
+    """A graph.
+
+    Attributes:
+        features: type of nodes -> (N, F): embedding ‖ log(1 + good uses) ‖ log(1 + failures) ‖ share of good ones ‖
+            log(1 + in-degree) ‖ log(1 + out-degree) [R]; of parameters no uses are known. Degrees are structural, so
+            that they tell nothing of links that are to be foreseen.
+        edges, weights: relation -> (2, E) and (E,).
+    """
+
+    features: dict[str, Tensor]
+    edges: dict[Relation, Tensor]
+    weights: dict[Relation, Tensor]
+
+    def without(self, links: Tensor, relation: Relation) -> GraphTensors:
+        """The same without some edges of a relation, (2, L), and of the same one backward."""
+        edges, weights = dict(self.edges), dict(self.weights)
+        total = max(map(len, self.features.values())) + 1
+        for each, pairs in ((relation, links), (_BACK[relation], links.flip(0))):
+            keys = edges[each][0] * total + edges[each][1]
+            kept = ~torch.isin(keys, pairs[0] * total + pairs[1])
+            edges[each], weights[each] = edges[each][:, kept], weights[each][kept]
+        return GraphTensors(self.features, edges, weights)
+
+
+def links_of(history: History, graph: ToolDependencyGraph) -> list[tuple[str, str]]:
+    """The links that runs have shown between tools: one well after another, or fed by it."""
+    found = {edge for edge, count in history.transitions.items() if count > 0}
+    found |= {(flow.source, flow.target) for flow, count in history.flows.items() if count > 0}
+    return sorted((a, b) for a, b in found if a != b and a != START and a in graph and b in graph)
+
+
+def tensors_of(
+    graph: ToolDependencyGraph,
+    history: History,
+    vectors: Mapping[str, np.ndarray[Any, Any]],
+    device: torch.device,
+    hidden: frozenset[tuple[str, str]] = frozenset(),
+) -> GraphTensors:
+    """A dependency graph with what runs have shown; `hidden` links, and flows along them, are left out."""
+    places = {name: place for place, name in enumerate(sorted(graph.apis))}
+    numbers = {cluster: place for place, cluster in enumerate(sorted(graph.clusters.by_id))}
+    found: dict[Relation, dict[tuple[int, int], float]] = {relation: {} for relation in RELATIONS[::2]}
+    takes, gives, before, flows = found.values()
+
+    def add(edges: dict[tuple[int, int], float], source: int, target: int, weight: float) -> None:
+        edges[source, target] = max(edges.get((source, target), 0.0), min(1.0, weight))
+
+    for name, cluster, direction, port in graph.edges():
+        if direction == "out":
+            add(gives, places[name], numbers[cluster], 0.0)
+            continue
+        fed = sum(n for flow, n in history.flows_into(name, port.parameter) if (flow.source, name) not in hidden)
+        add(takes, numbers[cluster], places[name], fed / max(history.uses.get(name, 0.0), 1.0))
+    for a, b in links_of(history, graph):
+        if (a, b) not in hidden:
+            add(before, places[a], places[b], history.weight(a, b))
+    for (a, path, b, taken), count in history.flows.items():
+        if a in graph and b in graph and (a, b) not in hidden:
+            share = count / max(history.uses.get(b, 1.0), 1.0)
+            add(before, places[a], places[b], share)
+            for end in [port for port in graph.apis[b].inputs if port.parameter == taken][:1]:
+                for start in (port for port in graph.apis[a].outputs if port.path == path):
+                    add(flows, numbers[graph.cluster_of(start).id], numbers[graph.cluster_of(end).id], share)
+    edges, weights = {}, {}
+    for relation, pairs in found.items():
+        edges[relation] = torch.tensor(list(pairs), dtype=torch.long, device=device).reshape(-1, 2).T.contiguous()
+        weights[relation] = torch.tensor(list(pairs.values()), dtype=torch.float32, device=device)
+        edges[_BACK[relation]], weights[_BACK[relation]] = edges[relation].flip(0), weights[relation]
+    used = []
+    for name in places:
+        good, bad = history.uses.get(name, 0.0), history.failures.get(name, 0.0)
+        used.append([math.log1p(good), math.log1p(bad), good / (good + bad) if good + bad else 0.0])
+    columns = {
+        API: [vectors[API], np.array(used), _degree(takes, 1, len(places)), _degree(gives, 0, len(places))],
+        PARAMETER: [vectors[PARAMETER], _degree(gives, 1, len(numbers)), _degree(takes, 0, len(numbers))],
+    }
+    features = {
+        kind: torch.tensor(np.concatenate(each, axis=1), dtype=torch.float32, device=device)
+        for kind, each in columns.items()
+    }
+    return GraphTensors(features, edges, weights)
+
+
+def _degree(edges: Mapping[tuple[int, int], float], side: int, count: int) -> np.ndarray[Any, Any]:
+    ends = np.array([edge[side] for edge in edges], dtype=np.int64)
+    return np.log1p(np.bincount(ends, minlength=count))[:, None]
+
+
+# --- training ---
+
+
 class Trainer:
     """Trains one model.
 
     Args:
-        material: what is learned from.
+        graph: the tools.
+        history: what runs have shown.
+        embed: makes vectors of texts.
         training: how.
-        checkpoint: where the state is written after each validation, and read from if it is there.
 
     Attributes:
         model: the best one so far, after `run`.
         losses: of each epoch.
-        best: AUC within a consumer on the validation links, and the epoch; −1: before the first one.
+
+    Raises:
+        ConfigurationError: there are not enough links, or there is no such device.
     """
 
-    def __init__(self, material: Material, training: Training, checkpoint: Path | None = None) -> None:
-        self.material, self.training, self._checkpoint = material, training, checkpoint
+    def __init__(self, graph: ToolDependencyGraph, history: History, embed: Embed, training: Training) -> None:
+        self.graph, self.history, self.training = graph, history, training
         self.device = device_of(training.device)
-        self.validation, self.learned = plain.held_out(material.links, training.seed + 1, training.validation)
-        self.regression: plain.Weights | None = None
-        if training.features:
-            fitted = plain.fit(
-                material.views, material.fits, self.learned, together=material.together, seed=training.seed
-            )
-            self.features, self.regression = fitted.features, fitted.weights
-        else:
-            self.features = PairFeatures(material.views, material.fits, self.learned)
-        self.tensors = material.tensors(self.validation).to(self.device)
-        self._pools()
-        widths = {kind: each.shape[1] for kind, each in self.tensors.features.items()}
+        self.names = sorted(graph.apis)
+        places = {name: place for place, name in enumerate(self.names)}
+        named = links_of(history, graph)
+        if len(named) < LEAST_LINKS:
+            raise ConfigurationError(f"The memory has seen {len(named)} links between tools; {LEAST_LINKS} are needed.")
+        self.links: Pairs = [(places[a], places[b]) for a, b in named]
+        self._known = set(self.links)
+        rng = np.random.default_rng(training.seed)
+        order, part = rng.permutation(len(self.links)).tolist(), max(1, round(training.held_out * len(self.links)))
+        self.validation, self.test, self.learned = (
+            [self.links[place] for place in each] for each in (order[:part], order[part : 2 * part], order[2 * part :])
+        )
+        wording = Wording()
+        for node in graph.apis.values():
+            wording.learn(node.spec)
+        texts = [embedded_text(graph.apis[name].spec, wording) for name in self.names]
+        labels = [graph.clusters.by_id[cluster].label for cluster in sorted(graph.clusters.by_id)]
+        vectors = np.array(embed([*texts, *labels]), dtype=np.float32)
+        self._vectors = {API: vectors[: len(texts)], PARAMETER: vectors[len(texts) :]}
+        hidden = frozenset((self.names[a], self.names[b]) for a, b in [*self.validation, *self.test])
+        self.tensors = tensors_of(graph, history, self._vectors, self.device, hidden)
         with torch.random.fork_rng():
             torch.manual_seed(training.seed)
-            self.model = LinkModel(widths, training.sizes, len(NAMES) if training.features else 0).to(self.device)
-        if self.regression is not None:
-            self.model.links.begin_with(self.regression.weights, self.regression.bias)
+            widths = {kind: each.shape[1] for kind, each in self.tensors.features.items()}
+            self.model = LinkModel(widths, training.width, training.heads, training.layers, training.dropout)
+        self.model.to(self.device)
         self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=training.rate, weight_decay=training.decay)
         self.losses: list[dict[str, float]] = []
-        self.best: tuple[float, int] = (-1.0, -1)
-        self._best_state: dict[str, Tensor] = {}
-
-    # --- what is asked ---
-
-    def _pools(self) -> None:
-        """Links, negatives and their features, drawn once; epochs choose among them."""
-        rng, links, count = np.random.default_rng(self.training.seed), self.learned, self.training.negatives
-        chance, hard, _ = plain.negatives(rng, self.features, links, self.material.together)
-        self._mixed = np.concatenate([chance, hard]) if self.training.mixed else chance[:0]
-        sources = rng.integers(len(self.material.views), size=(len(links), count))
-        replaced = np.stack([sources, np.repeat(links[:, 1:], count, axis=1)], axis=2)
-        fine = (replaced[..., 0] != replaced[..., 1]) & ~self.features.known(replaced.reshape(-1, 2)).reshape(-1, count)
-        # A source that is none of a negative is drawn once more; what is still none is not counted.
-        self._fine = torch.from_numpy(fine)
-        self._replaced = replaced
-        asked, rest = plain.rivals(
-            self.validation, self.material.links, len(self.material.views), self.training.seed, 128
-        )
-        self._asked, self._rest = asked, rest
-        names, history = self.material.views.names, self.material.history
-        weights = [history.weight(names[a], names[b]) for a, b in links.tolist()]
-        self._weights = torch.tensor(weights, dtype=torch.float32)
-        if not self.training.features:
-            self._given: dict[str, Tensor] = {}
-            return
-        of = self.features.of
-        raw = {
-            "links": of(links, hidden=links),
-            "replaced": of(replaced.reshape(-1, 2), hidden=np.repeat(links, count, axis=0)),
-            "mixed": of(self._mixed),
-            "asked": of(np.concatenate([asked, plain.paired(rest, asked[:, 1].tolist())])),
-        }
-        self._given = {name: torch.from_numpy(self.scaled(each)).to(self.device) for name, each in raw.items()}
-
-    def scaled(self, features: Floats) -> Floats:
-        """Features as the head gets them."""
-        assert self.regression is not None
-        mean, scale = self.regression.mean, self.regression.scale
-        found: Floats = np.clip((features - mean) / scale, -5, 5).astype(np.float32)
-        return found
-
-    # --- training ---
 
     def run(self, told: Callable[[int, Mapping[str, float]], None] | None = None) -> Trainer:
-        """Trains until the validation gets no better.
-
-        Args:
-            told: gets the epoch and its losses and AUC.
-
-        Raises:
-            StorageError: the checkpoint is of another training, or cannot be written.
-        """
-        first = self._resume()
-        if first == 0:
-            self._look(-1)  # what it begins with counts, too: the losses may lead away from it
-        for epoch in range(first, self.training.epochs):
-            found = self._epoch(epoch)
-            if epoch % LOOK_EVERY == LOOK_EVERY - 1 or epoch == self.training.epochs - 1:
-                found["auc"] = self._look(epoch)
-                self._save(epoch)
-            self.losses.append(found)
+        """Trains until the validation gets no better; `told` gets each epoch and its losses."""
+        best, at, state = -1.0, 0, self.model.state_dict()
+        for epoch in range(self.training.epochs):
+            with torch.random.fork_rng():
+                torch.manual_seed(1_000_003 * self.training.seed + epoch)
+                self.losses.append(self._epoch(epoch))
             if told is not None:
-                told(epoch, found)
-            if epoch - self.best[1] >= self.training.patience:
-                break
-        if self._best_state:
-            self.model.load_state_dict(self._best_state)
+                told(epoch, self.losses[-1])
+            if epoch % LOOK_EVERY == LOOK_EVERY - 1 or epoch == self.training.epochs - 1:
+                worth = self._ranked(self.validation, self.logits(self.tensors)[0])
+                if worth > best:
+                    best, at = worth, epoch
+                    state = {name: each.detach().clone() for name, each in self.model.state_dict().items()}
+                elif epoch - at >= self.training.patience:
+                    break
+        self.model.load_state_dict(state)
         return self
 
-    def _look(self, epoch: int) -> float:
-        found = self.validated()
-        if found > self.best[0]:
-            self.best = found, epoch
-            self._best_state = {name: each.detach().clone() for name, each in self.model.state_dict().items()}
-        return found
-
     def _epoch(self, epoch: int) -> dict[str, float]:
-        with torch.random.fork_rng():
-            torch.manual_seed(1_000_003 * self.training.seed + epoch)
-            return self._steps(epoch)
-
-    def _steps(self, epoch: int) -> dict[str, float]:
-        how = self.training
-        rng = np.random.default_rng((how.seed, epoch))
+        how, rng = self.training, np.random.default_rng((self.training.seed, epoch))
         self.model.train()
-        asked = rng.permutation(len(self.learned))[: max(1, round(how.asked * len(self.learned)))]
-        steps = [asked] if len(self.tensors) <= WHOLE else np.array_split(asked, -(-len(asked) // how.batch))
-        sums: dict[str, float] = {}
-        for step in steps:
-            self._optimizer.zero_grad()
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=how.autocast):
-                parts = self._losses(step, rng, whole=len(self.tensors) <= WHOLE)
-            first = share_of_first(epoch, how.start, how.gamma)
-            loss = first * parts["entropy"] + (1 - first) * parts["margin"] + parts["parameters"]
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-            self._optimizer.step()
-            for name, part in parts.items():
-                sums[name] = sums.get(name, 0.0) + float(part.detach()) / len(steps)
-        return sums
-
-    def _losses(self, asked: Ints, rng: np.random.Generator, *, whole: bool) -> dict[str, Tensor]:
-        links, given = torch.from_numpy(self.learned[asked]).to(self.device), self._given
-        chosen = torch.from_numpy(asked)
-        mixed = rng.permutation(len(self._mixed))[: 2 * len(asked)]
-        wrong = torch.from_numpy(self._replaced[asked]).to(self.device)
-        others = torch.from_numpy(self._mixed[mixed]).to(self.device)
+        self._optimizer.zero_grad()
+        order = rng.permutation(len(self.learned))[: max(1, round(how.asked * len(self.learned)))]
+        links = [self.learned[place] for place in order.tolist()]
+        wrong = rng.integers(len(self.names), size=(len(links), how.negatives))
+        asked = torch.tensor(links, device=self.device)
+        sources = torch.from_numpy(wrong).to(self.device)
+        pairs = zip(wrong.tolist(), links, strict=True)
+        true = [[a != b and (a, b) not in self._known for a in row] for row, (_, b) in pairs]
+        fine = torch.tensor(true, device=self.device)
         gives = self.tensors.edges[GIVES]
-        hidden = torch.from_numpy(rng.random(gives.shape[1]) < 0.2).to(self.device)
-        edges, weights = self.tensors.without(links.T, BEFORE)
-        without = GraphTensors(self.tensors.features, edges, weights, {}).without(gives[:, hidden], GIVES)
-        seeds = torch.cat([links.flatten(), wrong.flatten(), others.flatten()])
-        api, parameters = self._vectors(*without, seeds, rng, whole=whole)
-        head = self.model.links
-        width = wrong.shape[1]
+        given = gives[:, torch.from_numpy(rng.random(gives.shape[1]) < 0.2).to(self.device)]
+        nodes = self.model(*self.tensors.without(asked.T, BEFORE).without(given, GIVES))
+        tools, parameters = nodes[API], nodes[PARAMETER]
+        target = tools[asked[:, 1]]
+        right = self.model.logits(self.model.links, tools[asked[:, 0]], target)
+        left = self.model.logits(self.model.links, tools[sources], target.unsqueeze(1).expand(-1, how.negatives, -1))
+        labels = torch.tensor([self.history.weight(self.names[a], self.names[b]) for a, b in links], device=self.device)
+        none = torch.zeros_like(left[fine])
+        entropy = binary_cross_entropy_with_logits(right, labels) + binary_cross_entropy_with_logits(left[fine], none)
+        margin = adaptive_margin(right, left.masked_fill(~fine, -1e4), labels, how.margin)
+        first = share_of_first(epoch, how.start, how.gamma)
+        loss = first * entropy + (1 - first) * margin
+        if given.shape[1]:
+            other = torch.from_numpy(rng.integers(len(tools), size=given.shape[1])).to(self.device)
+            for source, label in ((given[0], torch.ones), (other, torch.zeros)):
+                logits = self.model.logits(self.model.parameters_given, tools[source], parameters[given[1]])
+                loss = loss + binary_cross_entropy_with_logits(logits, label(len(logits), device=self.device)) / 2
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self._optimizer.step()
+        return {"entropy": float(entropy.detach()), "margin": float(margin.detach()), "loss": float(loss.detach())}
 
-        def scored(pairs: Tensor, name: str, rows: Tensor | None) -> Tensor:
-            extra = None if not given or rows is None else given[name][rows.to(self.device)]
-            found: Tensor = head(api[pairs[:, 0]], api[pairs[:, 1]], extra)
-            return found.float()
-
-        right = scored(links, "links", chosen)
-        rows = (chosen[:, None] * width + torch.arange(width)).flatten()
-        left = scored(wrong.flatten(0, 1), "replaced", rows).view(-1, width)
-        labels, fine = self._weights[chosen].to(self.device), self._fine[chosen].to(self.device)
-        rivals = left.masked_fill(~fine, -1e4)
-        aims = labels if self.training.soft else torch.ones_like(labels)
-        entropy = soft_cross_entropy(right, aims) + soft_cross_entropy(left[fine], torch.zeros_like(left[fine]))
-        if len(others):
-            apart = scored(others, "mixed", torch.from_numpy(mixed))
-            entropy = entropy + soft_cross_entropy(apart, torch.zeros_like(apart))
-            # Some of each link's, so that consumers can be told from each other, too.
-            rivals = torch.cat([rivals, apart[: len(right) * (len(apart) // len(right))].view(len(right), -1)], dim=1)
-        margin = adaptive_margin(right, rivals, labels, self.training.margin)
-        return {
-            "entropy": entropy,
-            "margin": margin,
-            "parameters": self._parameter_loss(api, parameters, gives[:, hidden], rng),
-        }
-
-    def _vectors(
-        self, edges: Any, weights: Any, seeds: Tensor, rng: np.random.Generator, *, whole: bool
-    ) -> tuple[Tensor, Tensor]:
-        """(N, width) of tools and of parameters; beyond a neighbourhood that is worked on, 0."""
-        if whole:
-            nodes = self.model(self.tensors.features, edges, weights)
-            return nodes[API], nodes[PARAMETER]
-        generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
-        depth = self.training.sizes.layers
-        picked, some, their = neighbourhood(self.tensors, edges, weights, {API: seeds}, depth, generator)
-        features = {kind: self.tensors.features[kind][each] for kind, each in picked.items()}
-        nodes = self.model(features, some, their)
-        full = {
-            kind: each.new_zeros(len(self.tensors.features[kind]), each.shape[1]).index_copy(0, picked[kind], each)
-            for kind, each in nodes.items()
-        }
-        return full[API], full[PARAMETER]
-
-    def _parameter_loss(self, api: Tensor, parameters: Tensor, gives: Tensor, rng: np.random.Generator) -> Tensor:
-        if not gives.shape[1] or not len(parameters):
-            return api.new_zeros(())
-        other = torch.from_numpy(rng.integers(len(api), size=gives.shape[1])).to(api.device)
-        head = self.model.parameters_given
-        right = head(api[gives[0]], parameters[gives[1]]).float()
-        wrong = head(api[other], parameters[gives[1]]).float()
-        return soft_cross_entropy(
-            torch.cat([right, wrong]), torch.cat([torch.ones_like(right), torch.zeros_like(wrong)])
-        )
-
-    # --- validation ---
-
-    def validated(self) -> float:
-        """AUC within a consumer on the validation links."""
-        right, rest = self.validation_logits()
-        return plain.within(right, rest)
-
-    def validation_logits(self) -> tuple[Floats, list[Floats]]:
-        """Logits of the validation links and, for each, of its rivals."""
+    def logits(self, tensors: GraphTensors) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """(N, N) of producers and consumers, and (N, M) of tools and the parameters they may give."""
         self.model.eval()
         with torch.no_grad():
-            nodes = self.model(self.tensors.features, self.tensors.edges, self.tensors.weights)[API]
-            pairs = np.concatenate([self._asked, plain.paired(self._rest, self._asked[:, 1].tolist())])
-            ends = torch.from_numpy(pairs).to(self.device)
-            logits = self.model.links(nodes[ends[:, 0]], nodes[ends[:, 1]], self._given.get("asked"))
-        found = logits.float().cpu().numpy()
-        count = len(self._asked)
-        return found[:count], np.split(found[count:], np.cumsum([len(each) for each in self._rest])[:-1])
+            nodes = self.model(*tensors)
+            found = []
+            for head, ends in ((self.model.links, nodes[API]), (self.model.parameters_given, nodes[PARAMETER])):
+                # The head is separable, so that all pairs are a sum of two vectors.
+                own, other = head.weight[0].split(self.training.width)
+                found.append(((nodes[API] @ own)[:, None] + (ends @ other)[None] + head.bias).cpu().numpy())
+        return found[0], found[1]
 
-    # --- checkpoints ---
+    def _ranked(self, links: Pairs, scores: np.ndarray[Any, Any]) -> float:
+        """Mean share of other producers of a link's consumer that rank below its own; those that rank alike half."""
+        rng, found = np.random.default_rng(self.training.seed), []
+        for a, b in links:
+            drawn = rng.permutation(len(self.names))[:RIVALS].tolist()
+            rivals = scores[[each for each in drawn if each != b and (each, b) not in self._known], b]
+            found.append(float(((rivals < scores[a, b]) + (rivals == scores[a, b]) / 2).mean()) if len(rivals) else 0.5)
+        return float(np.mean(found))
 
-    def _key(self) -> str:
-        return repr((self.training, len(self.material.views), self.material.links.tolist()))
+    # --- the result ---
 
-    def _save(self, epoch: int) -> None:
-        if self._checkpoint is None:
-            return
-        state = {
-            "key": self._key(),
-            "epoch": epoch,
-            "model": self.model.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
-            "best": list(self.best),
-            "best_state": self._best_state,
-            "losses": self.losses,
-        }
-        draft = self._checkpoint.with_suffix(".tmp")
-        try:
-            torch.save(state, draft)
-            draft.replace(self._checkpoint)
-        except (OSError, RuntimeError) as error:
-            raise StorageError(
-                f"{self._checkpoint} cannot be written: {error}. Check space and permissions."
-            ) from error
+    def measured(self) -> dict[str, float]:
+        """How links rank that were neither learned nor used for stopping: by the model, and by structure alone."""
+        structural = np.zeros((len(self.names), len(self.names)))
+        places = {name: place for place, name in enumerate(self.names)}
+        for b in {b for _, b in self.test}:
+            for port in self.graph.apis[self.names[b]].inputs:
+                for link in self.graph.links_into(port):
+                    a = places[link.producer]
+                    structural[a, b] = max(structural[a, b], link.fit)
+        learned = self._ranked(self.test, self.logits(self.tensors)[0])
+        return {"learned": learned, "structural": self._ranked(self.test, structural)}
 
-    def _resume(self) -> int:
-        if self._checkpoint is None or not self._checkpoint.is_file():
-            return 0
-        try:
-            state = torch.load(self._checkpoint, map_location=self.device, weights_only=True)
-        except Exception as error:
-            raise StorageError(f"{self._checkpoint} cannot be read: {error}. Delete it to begin anew.") from error
-        if state["key"] != self._key():
-            return 0  # other links or settings: it is of no use
-        self.model.load_state_dict(state["model"])
-        self._optimizer.load_state_dict(state["optimizer"])
-        self.best, self._best_state = (float(state["best"][0]), int(state["best"][1])), state["best_state"]
-        self.losses = state["losses"]
-        return int(state["epoch"]) + 1
+    def rows(self) -> list[tuple[str, str, str, str, float]]:
+        """Producer, its output, consumer, its input, and the score √(p(a→b) p(a→i)) (½ + ½ likeness(o, i)) [O]."""
+        between, towards = self.logits(tensors_of(self.graph, self.history, self._vectors, self.device))
+        numbers = {cluster: place for place, cluster in enumerate(sorted(self.graph.clusters.by_id))}
+        places = {name: place for place, name in enumerate(self.names)}
+        found = []
+        for consumer, column in zip(self.names, between.T, strict=True):
+            likeliest = [self.names[place] for place in np.argsort(-column, kind="stable")[:PROPOSED]]
+            for port in self.graph.apis[consumer].inputs:
+                parameter = numbers[self.graph.cluster_of(port).id]
+                links = self.graph.links_into(port, self.history)
+                there = {link.producer for link in links}
+                links += self.graph.predicted(port, (tool for tool in likeliest if tool not in there))
+                for link in links:
+                    a = places[link.producer]
+                    found.append(_row(link, column[a], towards[a, parameter]))
+        return found
+
+
+def _row(link: Link, between: float, towards: float) -> tuple[str, str, str, str, float]:
+    likely = math.sqrt(1 / (1 + math.exp(-between)) / (1 + math.exp(-towards)))
+    score = round(likely * (0.5 + 0.5 * likeness(link)), 4)
+    return link.producer, link.output, link.consumer, link.input, score
+
+
+def _digests(graph: ToolDependencyGraph) -> dict[str, str]:
+    return {name: digest_of(node.spec) for name, node in graph.apis.items()}

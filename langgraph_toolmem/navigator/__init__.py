@@ -6,7 +6,7 @@ search goes backward from the tools that a request is about until every input is
 tools that fail leave, weights follow recent use. The upper one, a model that decides what is done next, is in `decide`.
 
 ``dependencies``  the graph: parameters, clusters, links, counts of past runs
-``learned``       how likely links are, by a trained table
+``learned``       a table of scores of links that training wrote
 ``tool_search``   which tools a request is about
 ``plan``          chains from what is known to what is wanted; other routes; what to do when a call failed
 ``evolve``        pruning, propagation of weights
@@ -36,7 +36,7 @@ from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.links import check_scorer
 from langgraph_toolmem.navigator.evidence import NavigatorSources
 from langgraph_toolmem.navigator.evolve.changes import GraphEvolution
-from langgraph_toolmem.navigator.learned.trained import TrainedLinks
+from langgraph_toolmem.navigator.learned import TrainedLinks
 from langgraph_toolmem.navigator.table import NavigatorEvidence
 from langgraph_toolmem.navigator.tool_search.current import CurrentSearch
 from langgraph_toolmem.navigator.tool_search.hit import TARGETS, ToolHit, targets_of
@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from langgraph_toolmem.core.method import PastRuns
     from langgraph_toolmem.graph.events import Forgotten, Record
     from langgraph_toolmem.navigator.decide.recording import DecisionLog
+    from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
     from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
+    from langgraph_toolmem.navigator.history import History
     from langgraph_toolmem.navigator.plan.chains import Chain, Plan
     from langgraph_toolmem.navigator.plan.planner import Strategy
     from langgraph_toolmem.navigator.plan.reroute import Recombination
@@ -94,7 +96,7 @@ class Navigator(GraphEvolution, Method):
         super().open(core)
         self.evidence = NavigatorSources(core)
         self._graph = CurrentGraph(self.evidence, core.vectors, self._aliases)
-        self.links = TrainedLinks(core, self._graph)
+        self.links = TrainedLinks(core)
         self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors, lambda: self.scorer)
 
     # --- asking ---
@@ -191,6 +193,7 @@ class Navigator(GraphEvolution, Method):
         """
         from langgraph_toolmem.navigator.plan.chains import Plan, Subgraph
         from langgraph_toolmem.navigator.plan.planner import plan
+        from langgraph_toolmem.navigator.plan.problem import known_ports
 
         if scorer is not None:
             check_scorer(scorer)
@@ -210,6 +213,8 @@ class Navigator(GraphEvolution, Method):
             if any(name in out for name in target):
                 raise ConfigurationError("A target is among the tools that must not be used.")
         history = self.history()
+        known = known if isinstance(known, Mapping) else list(known)
+        self._graph.prepare(known_ports(known))
         with self.dependencies() as graph:
             return plan(
                 graph,
@@ -254,6 +259,7 @@ class Navigator(GraphEvolution, Method):
             EmbedderChangedError: stored vectors were made by another embedder.
         """
         from langgraph_toolmem.navigator.plan.chains import Chain
+        from langgraph_toolmem.navigator.plan.problem import known_ports
         from langgraph_toolmem.navigator.plan.reroute import recombine
 
         if not isinstance(chain, Chain):
@@ -261,6 +267,8 @@ class Navigator(GraphEvolution, Method):
         check_names("failed", failed)
         check_plan(known, done, 1, strategy, seed, budget)
         out, history = self._out(failed, available), self.history()
+        known = known if isinstance(known, Mapping) else list(known)
+        self._graph.prepare(known_ports(known))
         with self.dependencies() as graph:
             return recombine(
                 graph,
@@ -309,10 +317,14 @@ class Navigator(GraphEvolution, Method):
         """What weighs links in plans; None: structure and record alone."""
         return self._scorer or self.links.scorer()
 
+    def snapshot(self) -> tuple[ToolDependencyGraph, History]:
+        """Return a dependency graph of one's own, and the counts of past runs, to train on."""
+        return self._graph.rebuilt(), self.history(at_once=True)
+
     # --- what happens ---
 
     def report(self) -> Section | None:
-        """What was trained on links, and which ones it predicts."""
+        """How good the trained table of links is, if one is used."""
         return self.links.report()
 
     def turn(self, learned: LearnedTurn) -> Record:

@@ -60,7 +60,7 @@ class SelectTools(Step[Navigator]):
         for name, value in (("most", most), ("targets", targets)):
             if not is_count(value, 1):
                 raise ConfigurationError(f"{name} is a whole number from 1, not {value!r}.")
-        self.most, self.targets = most, targets
+        self.most, self.targets, self._messages_key = most, targets, messages_key
         self.always = tuple(name for name in names_given("always", always) if name not in OWN_TOOLS)
         specs = None if tools is None else read_tools(tools)
         if specs is not None and SEARCH_TOOL in specs:
@@ -137,7 +137,7 @@ class SelectTools(Step[Navigator]):
             return self._specs.keys()
         if runtime is None:
             return None
-        messages = list(read_key(runtime.state, "messages") or ())
+        messages = list(read_key(runtime.state, self._messages_key) or ())
         config = runtime.config or None
         kept = self._turns.get(Call(messages, thread_id_of(config), user_id_of(config, runtime)), self.core.forgettings)
         return kept.found.names or None if kept is not None else None

@@ -137,12 +137,6 @@ FREE_TEXT: Final = word_set(
     "instruction feedback expression keyword review"
 )
 PERSONAL: Final = word_set("firstname lastname fullname birthdate phone age gender")
-QUANTITIES: Final = word_set(
-    "date time year month day hour minute limit offset page size count quantity number amount price length width "
-    "height maximum minimum sort format language locale unit radius percent percentage period timezone budget weight "
-    "rating level style theme color mode range"
-)
-"""Wishes and measures that a user states."""
 
 
 Shape = Literal["scalar", "flag", "object"]
@@ -388,8 +382,6 @@ def _shape(leaf: Leaf) -> Shape:
 Origin = Literal["declared", "observed", "implied"]
 
 MAX_INPUTS = 64
-TRUST = {"declared": 1.0, "observed": 1.0, "implied": 0.7}
-"""How much of a link's fit is left by where its output is known from [O]."""
 
 
 @dataclass(frozen=True, slots=True)

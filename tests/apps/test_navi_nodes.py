@@ -312,12 +312,21 @@ def test_searches_know_what_may_be_called_and_whose_run_it_is(
         asked.append((set(options["available"]), options["user_id"]))
         return search(query, **options)
 
+    planned: list[Any] = []
+    plan = store.navigator.plan
+
+    def plan_noted(*given: Any, **options: Any) -> Any:
+        planned.append(options["user_id"])
+        return plan(*given, **options)
+
     monkeypatch.setattr(store.navigator, "search", noted)
+    monkeypatch.setattr(store.navigator, "plan", plan_noted)
     there = {"find_customer", "refund_order"}
     model = scripted(seek("an API that lists orders"), say("There is none."))
     graph = create_navi_subgraph(model, shop.tools, store, available=lambda: there)
     run(graph, "find the customer Ann", user_id="u1")
     assert asked == [(there, "u1"), (there, "u1")]
+    assert planned == ["u1", "u1"]
     assert "list_orders" not in model.calls[1].messages[1].text
 
 

@@ -21,7 +21,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from places import TESTS
 
-from langgraph_toolmem import SIT, Atoms, ConfigurationError, Inertia, Navigator, StorageError, ToolMemory
+from langgraph_toolmem import Atoms, ConfigurationError, Inertia, Navigator, StorageError, ToolMemory
 from langgraph_toolmem.extend import Method
 from langgraph_toolmem.stores import snapshot
 from langgraph_toolmem.stores.database import NAME
@@ -32,7 +32,7 @@ ZOE = [HumanMessage(request("Zoe"), id=call_id("zoe"))]
 
 def graph_only() -> list[Method]:
     """Methods that keep nothing beside the graph of a run without a verdict."""
-    return [Inertia(), SIT(), Navigator(), Atoms()]
+    return [Inertia(), Navigator(), Atoms()]
 
 
 def knowledge(memory: ToolMemory) -> tuple[Any, ...]:
@@ -290,11 +290,11 @@ QUIET = """
     import sys
     sys.path.insert(0, {tests!r})
     from desk import Desk, EAGER, ZOE_TEXT, build, run, warm
-    from langgraph_toolmem import SIT, Atoms, Inertia, Navigator, ToolMemory
+    from langgraph_toolmem import Atoms, Inertia, Navigator, ToolMemory
 
     desk = Desk()
     for _ in range(2):
-        methods = [Inertia(), SIT(), Navigator(), Atoms()]  # entries are written to Chroma
+        methods = [Inertia(), Navigator(), Atoms()]  # entries and states are written to Chroma
         memory = ToolMemory({folder!r}, tools=desk.tools, methods=methods)
         warm(memory, 14)
         graph, model = build(memory, desk.tools, policy=EAGER)

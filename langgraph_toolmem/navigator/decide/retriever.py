@@ -215,6 +215,7 @@ class Retriever:
                 strategy=self._strategy,
                 seed=self._seed,
                 budget=self._budget,
+                user_id=now.user_id,
             )
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             self._errors.failed(error)

@@ -3,11 +3,11 @@
 A value joins, in this order [O]:
 
 1. the cluster of its alias, a name that the program gave it;
-2. the cluster of the same words, if shape, format and choices agree;
-3. a cluster whose words are its own with one more that its surroundings have, or one less that the cluster's
-   surroundings have: ``sku`` of ``get_product`` and ``product_sku``;
-4. given an embedder: the nearest cluster, from a stated cosine on, if both or neither are identifiers;
-5. a new one.
+2. the cluster of the same words and shape;
+3. given an embedder: the nearest cluster, from a stated cosine on, if both or neither are identifiers;
+4. a new one.
+
+By words alone, clusters are the same in whatever order tools come.
 
 Every member keeps the reason it is there, so that a cluster can be explained. Words are
 looked up in inverted indexes: what one value costs does not depend on the number of clusters.
@@ -16,7 +16,6 @@ looked up in inverted indexes: what one value costs does not depend on the numbe
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -26,17 +25,15 @@ from langgraph_toolmem.text.words import stem
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
 
-Reason = Literal["first", "words", "context", "embedding", "alias"]
+Reason = Literal["first", "words", "embedding", "alias"]
 
 _REASONS: Final[dict[Reason, str]] = {
     "first": "opened the cluster",
     "words": "same words",
-    "context": "same words with its surroundings",
     "embedding": "similar meaning (embedder)",
     "alias": "alias",
 }
 _EXAMPLES: Final = 3
-_SHARED_CONTEXT: Final = 0.5
 _HUB: Final = 1_000
 """A word that so many clusters share tells none of them apart."""
 
@@ -53,19 +50,16 @@ class Cluster:
         consumers: tool -> its inputs here.
     """
 
-    __slots__ = ("choices", "consumers", "context", "format", "id", "label", "members", "named", "producers", "words")
+    __slots__ = ("consumers", "id", "label", "members", "named", "producers", "words")
 
     def __init__(self, number: int, label: str, words: frozenset[str], *, named: bool = False) -> None:
         self.id = number
         self.label = label
         self.words = words
         self.named = named
-        self.format = ""
-        self.choices: frozenset[str] = frozenset()
         self.members: dict[tuple[str, str, str], tuple[Port, Reason]] = {}
         self.producers: dict[str, list[Port]] = {}
         self.consumers: dict[str, list[Port]] = {}
-        self.context: Counter[str] = Counter()
 
     def __repr__(self) -> str:
         return f"Cluster({self.id}, {self.label!r}, {len(self.members)} members)"
@@ -80,10 +74,6 @@ class Cluster:
         self.members[port.key] = (port, reason)
         side = self.producers if port.direction == "out" else self.consumers
         side.setdefault(port.tool, []).append(port)
-        self.context.update(port.meaning.context)
-        self.format = self.format or port.leaf.format
-        if port.leaf.choices and len(self.choices) < 256:
-            self.choices |= frozenset(port.leaf.choices)
 
     def discard(self, port: Port) -> None:
         """Lets a port go."""
@@ -93,12 +83,6 @@ class Cluster:
         side[port.tool] = [other for other in side[port.tool] if other.key != port.key]
         if not side[port.tool]:
             del side[port.tool]
-        self.context.subtract(port.meaning.context)
-        self.context = +self.context
-        if port.leaf.format or port.leaf.choices:
-            leaves = [other.leaf for other, _ in self.members.values()]
-            self.format = next((leaf.format for leaf in leaves if leaf.format), "")
-            self.choices = frozenset(choice for leaf in leaves for choice in leaf.choices)
 
     def explain(self) -> str:
         """Why these ports are one parameter, in a few lines."""
@@ -128,7 +112,7 @@ class Clusters:
         self.aliases = dict(aliases or {})
         self.by_id: dict[int, Cluster] = {}
         self.of_port: dict[tuple[str, str, str], Cluster] = {}
-        self._keys: dict[tuple[frozenset[str], str], list[Cluster]] = {}
+        self._keys: dict[tuple[frozenset[str], str], Cluster] = {}
         self._named: dict[str, Cluster] = {}
         self._stems: dict[str, dict[int, float]] = {}
         self._vectors = vectors
@@ -221,19 +205,8 @@ class Clusters:
 
     def _find(self, port: Port) -> tuple[Cluster | None, Reason]:
         meaning = port.meaning
-        for cluster in self._keys.get((meaning.words, meaning.shape), ()):
-            if _agree(cluster, port):
-                return cluster, "words"
-        for other in sorted(meaning.context - meaning.words):
-            for cluster in self._keys.get((meaning.words | {other}, meaning.shape), ()):
-                if _agree(cluster, port):
-                    return cluster, "context"
-        if len(meaning.words) > 1:
-            for word in sorted(meaning.words):
-                for cluster in self._keys.get((meaning.words - {word}, meaning.shape), ()):
-                    around = cluster.context[word] >= _SHARED_CONTEXT * len(cluster.members)
-                    if around and not cluster.vague and _agree(cluster, port):
-                        return cluster, "context"
+        if found := self._keys.get((meaning.words, meaning.shape)):
+            return found, "words"
         for text in self._near(port):
             for number in self._centres.get(text, ()):
                 if _may_join(self.by_id[number], port):
@@ -242,7 +215,7 @@ class Clusters:
 
     def _open(self, port: Port) -> Cluster:
         cluster = self._new(port.meaning.label, port.meaning.words)
-        self._keys.setdefault((port.meaning.words, port.meaning.shape), []).append(cluster)
+        self._keys[port.meaning.words, port.meaning.shape] = cluster
         return cluster
 
     def _near(self, port: Port) -> list[str]:
@@ -257,28 +230,14 @@ class Clusters:
 
     def _close(self, cluster: Cluster) -> None:
         for shape in ("scalar", "flag", "object"):
-            row = self._keys.get((cluster.words, shape), [])
-            if cluster in row:
-                row.remove(cluster)
-                if not row:
-                    del self._keys[cluster.words, shape]
-                return
-
-
-def _agree(cluster: Cluster, port: Port) -> bool:
-    """Whether format and choices allow that a port is one of these."""
-    leaf = port.leaf
-    if leaf.format and cluster.format and leaf.format != cluster.format:
-        return False
-    return not (leaf.choices and cluster.choices and cluster.choices.isdisjoint(leaf.choices))
+            if self._keys.get((cluster.words, shape)) is cluster:
+                del self._keys[cluster.words, shape]
 
 
 def _may_join(cluster: Cluster, port: Port) -> bool:
     first = next(iter(cluster.members.values()))[0].meaning
-    return (
-        first.shape == port.meaning.shape
-        and bool(cluster.words & IDENTIFIERS) == bool(port.meaning.words & IDENTIFIERS)
-        and _agree(cluster, port)
+    return first.shape == port.meaning.shape and bool(cluster.words & IDENTIFIERS) == bool(
+        port.meaning.words & IDENTIFIERS
     )
 
 

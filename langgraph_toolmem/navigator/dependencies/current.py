@@ -17,6 +17,7 @@ from langgraph_toolmem.stores.vectors import PARAMETERS, VectorStore, text_vecto
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
     from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
+    from langgraph_toolmem.text.meaning import Port
 
 logger = logging.getLogger("langgraph_toolmem.navigator")
 
@@ -49,6 +50,13 @@ class CurrentGraph:
         """The graph as it is now. Nobody changes it meanwhile."""
         with self._lock:
             yield self._current()
+
+    def prepare(self, ports: Iterable[Port]) -> None:
+        """Embeds the meanings of known values; nobody waits for the graph meanwhile."""
+        with self.held():
+            vectors = self._vectors
+        if vectors is not None:
+            vectors.prepare(ports, again=False)
 
     def history(self, *, at_once: bool = False) -> History:
         """The counts of past runs, as they were at most `FRESH_SECONDS` ago.

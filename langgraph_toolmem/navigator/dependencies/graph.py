@@ -20,15 +20,12 @@ from langgraph_toolmem.navigator.dependencies.links import Link, likeness
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.meaning import (
-    FILTERING,
     GENERIC,
     PREPOSITIONS,
     READING,
     STRICT_VERBS,
-    TRUST,
     Port,
     canonical,
-    entity_of,
     inputs_of,
     outputs_of,
     verb_of,
@@ -43,10 +40,8 @@ logger = logging.getLogger("langgraph_toolmem.navigator.dependencies.graph")
 MAX_PRODUCERS: Final = 64
 """Producers of one parameter that are weighed for one consumer: those whose tools' names share words with it first."""
 _RARE: Final = 500  # a word in more tool names than this does not tell which belong together
-_ONE_ROLE, _VAGUE, _NEAR = 0.9, 0.3, 0.4
+_VAGUE, _NEAR = 0.3, 0.4
 _UNCLEAR, _WRITES, _DESTROYS = 0.85, 0.6, 0.2
-_ECHO = 0.2
-"""What a tool must be given it does not find: an id that it repeats in its answer."""
 _BESIDE = 0.6
 """Part of the fit that does not depend on whether two tools' names are akin."""
 
@@ -59,8 +54,7 @@ class ApiNode:
         spec: the tool.
         inputs, outputs: its ports.
         words: what its name says, as stems, and its tags.
-        needs: the inputs a call must have. Where a schema requires nothing at all, its author often said nothing: then
-            an id of what the tool is about is needed, unless it searches [O].
+        needs: the inputs a call must have.
         worth: how welcome it is as a producer, 0 to 1: to read is better than to write something in order to get an id,
             to destroy is worst [O].
     """
@@ -196,7 +190,7 @@ class ToolDependencyGraph:
     def predicted(self, port: Port, producers: Iterable[str]) -> list[Link]:
         """Links from tools that are said to feed an input, each from the output that looks most like it.
 
-        A tool that gives nothing of a type and role that the input can take has none.
+        A tool that gives nothing of a type that the input can take has none.
         """
         found = []
         for tool in producers:
@@ -205,7 +199,7 @@ class ToolDependencyGraph:
             links = [
                 Link(tool, output.path, port.tool, port.path, 0.0, "predicted")
                 for output in self.apis[tool].outputs
-                if _role(output, port) and _types_agree(output, port)
+                if _types_agree(output, port)
             ]
             if links:
                 found.append(max(links, key=likeness))
@@ -258,14 +252,9 @@ class ToolDependencyGraph:
         for tool in self._chosen(port.tool, cluster.producers):
             node = self.apis[tool]
             akin = _BESIDE + (1 - _BESIDE) * self.affinity(tool, port.tool)
-            base = worth * node.worth * rarity * akin
-            taken = {wanted.meaning.role for wanted in cluster.consumers.get(tool, ()) if wanted.required}
+            fit = worth * node.worth * rarity * akin
             for output in cluster.producers[tool]:
-                role = _role(output, port)
-                if role:
-                    echo = _ECHO if output.meaning.role in taken else 1.0
-                    fit = base * TRUST[output.origin] * role * echo
-                    yield Link(tool, output.path, port.tool, port.path, fit)
+                yield Link(tool, output.path, port.tool, port.path, fit)
 
     def _chosen(self, consumer: str, producers: Mapping[str, list[Port]]) -> list[str]:
         """At most `MAX_PRODUCERS` of them."""
@@ -290,7 +279,9 @@ class ToolDependencyGraph:
         }
         inputs = tuple({port.key: port for port in inputs_of(spec)}.values())
         outputs = () if spec.name in self._left_out else outputs_of(spec, self._observed.get(spec.name))
-        return ApiNode(spec, inputs, outputs, frozenset(words), _needs(spec.name, inputs), _worth(spec))
+        return ApiNode(
+            spec, inputs, outputs, frozenset(words), tuple(port for port in inputs if port.required), _worth(spec)
+        )
 
     def _add(self, node: ApiNode) -> None:
         name = node.spec.name
@@ -315,14 +306,6 @@ class ToolDependencyGraph:
                 del self._by_word[word]
 
 
-def _needs(tool: str, inputs: tuple[Port, ...]) -> tuple[Port, ...]:
-    required = tuple(port for port in inputs if port.required)
-    if required or verb_of(tool) in FILTERING:
-        return required
-    own = frozenset({entity_of(tool), "id"})
-    return tuple(port for port in inputs if port.meaning.words == own and not port.leaf.has_default)
-
-
 def _worth(spec: ToolSpec) -> float:
     if spec.destructive:
         return _DESTROYS
@@ -338,11 +321,3 @@ def _types_agree(output: Port, wanted: Port) -> bool:
     if output.meaning.shape != wanted.meaning.shape:
         return not (output.leaf.types and wanted.leaf.types)
     return True
-
-
-def _role(output: Port, wanted: Port) -> float:
-    """1 for the same role, less if one has none, 0 if they are opposite."""
-    given, role = output.meaning.role, wanted.meaning.role
-    if given == role:
-        return 1.0
-    return 0.0 if given and role else _ONE_ROLE

@@ -9,17 +9,13 @@ With no record that is ``COLD · fit``; with a long one N(i→j) / N(j), the pap
 that is never taken where it could be thus loses against those that are.
 
 An `EdgeScorer` (``Navigator(scorer=...)``, ``memory.navigator.plan(scorer=...)``) may weigh links otherwise, knowing
-that weight and what it is made of, and may propose links that structure does not find. One that has learned the
-probability p(a→b) that an output of tool a feeds an input of tool b, and maybe p(a→i) that a gives the parameter i,
-says of the link from output o to input i [O]:
+that weight and what it is made of, and may propose links that structure does not find. A trained table (`learned`) has
+a score p(o→i) of each link from output o to input i, and says [O]:
 
-    p(o→i) = p(a→b) · (½ + ½ likeness(o, i)),  or  √(p(a→b) p(a→i)) · (½ + ½ likeness(o, i))
     w = max(w(i→j), (n + PRIOR · p(o→i)) / (N(b) + PRIOR))
 
-likeness is 1 for values of one cluster, else the share of words that both names have (Dice). So a learned probability
-stands where structure stood if it is more, and what was seen since it was learned counts as it did. It is never less
-than without: a link that was not seen yet is learned as unlikely, and plans lost right chains by that
-(`benchmarks.navigator`).
+So a learned score stands where structure stood if it is more, and what was seen since it was learned counts as it did.
+It is never less than without: a link that was not seen yet is learned as unlikely, and plans lost right chains by that.
 """
 
 from __future__ import annotations

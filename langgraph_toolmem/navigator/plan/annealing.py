@@ -5,12 +5,15 @@ meets inputs as steps join; a gene that cannot be taken (a circle, too deep) fal
 to the user. Children mix the genes of two parents and are changed with probability mutation·T; a child takes its
 parent's place if it is fitter, or with probability e^(Δ/(T·spread)). T falls by the cooling factor each generation. The
 best candidate ever seen is the answer.
+
+Of recorded calls fewer have all their producers in the best chain than by alpha–beta: 50.4 % and 59.6 %, 62.9 and 81.8,
+85.9 and 92.9 on three sets, 43.7 and 43.4 on one. It is here because it was published.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Final
@@ -34,16 +37,6 @@ def anneal(problem: Problem, random: Random, expired: Callable[[], bool] = lambd
         random: where chance comes from; the same seed gives the same answer if time does not run out.
         expired: whether time is up. At least one candidate is looked at.
     """
-    if problem.settings.small:
-        whole: list[Solution] = []
-        for draft in every_draft(problem):
-            whole.append(Solution(draft, fitness(draft, problem)))
-            if len(whole) > problem.settings.small or expired():
-                break
-        else:
-            best = max(whole, key=lambda found: found.score)
-            best.nodes = len(whole)
-            return best
     return Population(problem, random, expired).run()
 
 
@@ -141,21 +134,3 @@ def _take(problem: Problem, draft: Draft, levels: dict[str, int], port: Port, in
     levels.clear()
     levels.update(found)
     return () if there else problem.needs(choice.origin)
-
-
-def every_draft(problem: Problem) -> Iterator[Draft]:
-    """All valid drafts, one after another."""
-
-    def extend(draft: Draft, levels: dict[str, int], waiting: tuple[Port, ...]) -> Iterator[Draft]:
-        if not waiting:
-            yield dict(draft)
-            return
-        port, rest = waiting[0], waiting[1:]
-        for index in range(len(problem.options(port))):
-            now = dict(levels)
-            new = _take(problem, draft, now, port, index)
-            if new is not None:
-                yield from extend(draft, now, (*rest, *new))
-                del draft[port.key]
-
-    yield from extend({}, {problem.target: 0}, problem.needs(problem.target))

@@ -82,10 +82,9 @@ class Problem:
         self.avoid = frozenset(avoid) - {target}
         self.done = frozenset(done) - {target}
         graph.api(target)
-        names = known.items() if isinstance(known, Mapping) else ((name, None) for name in known)
-        ports = [(str(name), _port(str(name), value)) for name, value in names]
-        graph.clusters.prepare((port for _, port in ports), again=False)
-        self._known = [_KnownValue(graph, name, port) for name, port in ports]
+        ports = known_ports(known)
+        graph.clusters.prepare(ports, again=False)
+        self._known = [_KnownValue(graph, port.path, port) for port in ports]
         self._options: dict[tuple[str, str, str], tuple[Choice, ...]] = {}
         self._needs: dict[str, tuple[Port, ...]] = {}
         self._direct: dict[str, float] | None = None
@@ -135,12 +134,9 @@ class Problem:
         settings = self.settings
         source = value_source(port, self.history)
         asking = {"user": settings.ask_user, "either": settings.ask_either, "produced": settings.ask_produced}
-        givers = () if source.kind == "user" and source.firm else self.givers(port)
+        givers = () if source.kind == "user" else self.givers(port)
         # Whose value it is, is told by structure and record: a scorer tells what is likeliest to give it, if anything.
         surest = max((giver.known for giver in givers), default=0.0)
-        if source.kind == "user" and givers:
-            strong = surest >= settings.strong
-            source, givers = (ValueSource("either", source.reason), givers) if strong else (source, ())
         if source.kind == "either" and (not givers or surest < settings.weak):
             source, givers = ValueSource("user", "nothing is likely to produce it"), ()
         # After the judgement: that a producer is out of order does not make its value one that users know.
@@ -148,7 +144,7 @@ class Problem:
         reason = source.reason if likely or source.kind == "user" else f"{source.reason}, and nothing produces it"
         question = self._question(port)
         user = Choice("user", "", "", asking[source.kind], reason, source.kind, question)
-        return tuple(sorted([*likely, user], key=lambda choice: (-self._promise(choice), choice.origin)))
+        return tuple(sorted([*likely, user], key=self._rank))
 
     def givers(self, port: Port) -> tuple[Choice, ...]:
         """The tools whose output may become an input, each by its best link, most likely first.
@@ -173,23 +169,19 @@ class Problem:
             return port.key
         return (self.graph.cluster_of(port).id, port.meaning.role)
 
-    def _promise(self, choice: Choice) -> float:
-        """What a choice may be worth, its own step's known and asked inputs seen one level deep."""
-        if choice.kind != "step":
-            return choice.value
-        found = choice.value * self.settings.delta
-        for port in self.needs(choice.origin):
-            if self.known_for(port) is None:
-                source = value_source(port, self.history).kind
-                found *= self.settings.ask_user if source == "user" else 0.5 if source == "either" else 0.3
-        return found
+    def _rank(self, choice: Choice) -> tuple[float, str]:
+        """A step costs more than an answer of the user of the same value."""
+        return -choice.value * (self.settings.delta if choice.kind == "step" else 1.0), choice.origin
 
 
-def _port(name: str, value: Any) -> Port:
-    """A value somebody has as an output without a tool."""
-    kind = type_of(value)
-    leaf = Leaf(name, frozenset() if kind == "null" else frozenset({kind}))
-    return Port("", name, "out", leaf, meaning_of(leaf, ""))
+def known_ports(known: Mapping[str, Any] | Iterable[str]) -> list[Port]:
+    """Return values somebody has as outputs without a tool."""
+    found = []
+    for name, value in known.items() if isinstance(known, Mapping) else ((name, None) for name in known):
+        kind = type_of(value)
+        leaf = Leaf(str(name), frozenset() if kind == "null" else frozenset({kind}))
+        found.append(Port("", str(name), "out", leaf, meaning_of(leaf, "")))
+    return found
 
 
 class _KnownValue:

@@ -24,14 +24,12 @@ class PlanSettings:
             such value is better than any that does.
         weak: a value that anybody may have is looked for only if something gives it with at least this weight; else it
             is the user's.
-        strong: a date or measure is looked for where something gives it with at least this weight: one kin tool alone.
         max_options: producers of one parameter that are tried, most likely first.
         max_nodes: nodes of the search tree that are visited, at most.
         near: where nothing produces a parameter, so many clusters with similar words are tried (0: none).
         temperature, cooling, population, mutation: of the annealing; a generation ends with T := cooling·T, and the
             share of changed genes is mutation·T.
         compactness, coverage, shallowness, confidence, simplicity: weights of the five parts of its fitness.
-        small: a space of so many chains or fewer is walked through instead.
     """
 
     alpha: float = 0.1
@@ -43,7 +41,6 @@ class PlanSettings:
     ask_either: float = 0.2
     ask_produced: float = 1e-9
     weak: float = 0.2
-    strong: float = 0.45
     max_options: int = 12
     max_nodes: int = 3_000
     near: int = 0
@@ -56,11 +53,10 @@ class PlanSettings:
     shallowness: float = 0.2
     confidence: float = 0.2
     simplicity: float = 0.2
-    small: int = 64
 
     def __post_init__(self) -> None:
         """Checks types and ranges. Raises ConfigurationError that names the field and what is expected."""
-        for name in ("alpha", "ask_user", "ask_either", "ask_produced", "weak", "strong", "mutation"):
+        for name in ("alpha", "ask_user", "ask_either", "ask_produced", "weak", "mutation"):
             expect(self, name, "a share from 0 to 1", is_share)
         for name in ("delta", "cooling"):
             expect(self, name, "a number above 0 and below 1", lambda v: is_number(v) and 0 < v < 1)
@@ -77,7 +73,7 @@ class PlanSettings:
             expect(self, name, "a number from 0", lambda v: is_number(v) and v >= 0)
         for name in ("max_options", "max_nodes", "population"):
             expect(self, name, "a whole number from 1", lambda v: is_count(v, 1))
-        for name in ("depth", "near", "small"):
+        for name in ("depth", "near"):
             expect(self, name, "a whole number from 0", lambda v: is_count(v, 0))
 
     def with_(self, **changes: Any) -> PlanSettings:

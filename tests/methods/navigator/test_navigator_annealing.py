@@ -31,7 +31,7 @@ def problem(**changes: Any) -> Problem:
     random = Random(5)
     seen = {(source.name, target.name): random.random() * 10 for source in specs for target in specs}
     history = History(uses={spec.name: 10.0 for spec in specs}, transitions=seen)
-    chosen = PlanSettings(small=0, **changes)
+    chosen = PlanSettings(**changes)
     graph = ToolDependencyGraph(specs)
     return Problem(graph, "use", (), history=history, settings=chosen)
 

@@ -179,12 +179,16 @@ def test_what_a_cut_lost_is_searched_for_again():
 
 def test_a_good_enough_producer_ends_the_search_for_its_input():
     graph = ToolDependencyGraph(
-        [tool("get_a", ["city"], ["user_id"]), tool("get_b", [], ["user_id"]), tool("use", ["user_id"])]
+        [
+            tool("get_a", ["city", "street", "county", "region", "country"], ["user_id"]),
+            tool("get_b", [], ["user_id"]),
+            tool("use", ["user_id"]),
+        ]
     )
     problem = Problem(graph, "use", (), scorer=Fixed(get_a=0.9, get_b=0.6), history=History(), settings=PlanSettings())
     fast, exact = alpha_beta(problem), alpha_beta(problem, exact=True)
-    assert fast.draft["use", "in", "user_id"].origin == "get_b", "it is looked at first, and its S is above β"
-    assert exact.draft["use", "in", "user_id"].origin == "get_a"
+    assert fast.draft["use", "in", "user_id"].origin == "get_a", "it is looked at first, and its S is above β"
+    assert exact.draft["use", "in", "user_id"].origin == "get_b"
     assert fast.score < exact.score
 
 
@@ -239,7 +243,7 @@ def wide(options: int) -> ToolDependencyGraph:
 @both
 def test_time_that_is_up_ends_the_search_with_a_chain(strategy: Strategy):
     ticks = itertools.count()
-    settings = PlanSettings(alpha=0, beta=6, max_nodes=1_000_000, small=0)
+    settings = PlanSettings(alpha=0, beta=6, max_nodes=1_000_000)
     answer = plan(wide(8), "use", strategy=strategy, settings=settings, clock=lambda: float(next(ticks)), budget=40.0)
 
     assert answer.cut_short
@@ -367,20 +371,11 @@ def test_with_its_cuts_it_finds_a_complete_chain_where_there_is_one(seed: int, h
     assert chain.score <= max(by_hand(draft, chosen.delta) for draft in drafts) * 1.000001
 
 
-@settings(max_examples=120, deadline=None)
-@given(st.integers(0, 10**6), histories, st.integers(1, 4))
-def test_annealing_agrees_with_exhaustive_search_on_small_graphs(seed: int, history: History, depth: int):
-    problem = problem_of(small(Random(seed)), PlanSettings(small=4_000, depth=depth), history)
-    assume(size(problem) <= 3_000)
-    best = max(fitness(draft, problem) for draft in all_drafts(problem))
-    assert anneal(problem, Random(0)).score == pytest.approx(best)
-
-
 @pytest.mark.slow
-def test_annealing_proper_is_hardly_worse_than_exhaustive_search():
+def test_annealing_is_hardly_worse_than_exhaustive_search():
     exact = tried = 0
     for seed in range(80):
-        problem = problem_of(small(Random(seed)), PlanSettings(small=0))
+        problem = problem_of(small(Random(seed)), PlanSettings())
         if not 8 <= size(problem) <= 3_000:
             continue
         best = max(fitness(draft, problem) for draft in all_drafts(problem))
@@ -398,7 +393,7 @@ def test_annealing_proper_is_hardly_worse_than_exhaustive_search():
 )
 def test_every_chain_can_be_walked(seed: int, strategy: Strategy, known: list[str]):
     graph = small(Random(seed))
-    for chain in plan(graph, "use", known, strategy=strategy, settings=PlanSettings(small=4)).chains:
+    for chain in plan(graph, "use", known, strategy=strategy).chains:
         walk(graph, chain, known)
 
 
