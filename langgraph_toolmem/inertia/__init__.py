@@ -22,7 +22,6 @@ model only above a bar, within a budget of misses, and for a request like those 
 ``proposal``        what comes out; ``traces``: how it is told
 ``step``            the shortcut at a model call
 ``prefetch``        look-ups that run while the model is asked
-``entropy``         whether a workload has inertia at all, for a replay
 ==================  ==========================================================
 """
 

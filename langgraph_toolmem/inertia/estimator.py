@@ -32,6 +32,7 @@ EVERY: Final = 20
 """Model turns between two fits; a quarter of it before the first EVERY turns are over."""
 RIDGE: Final = 0.5
 """How strongly a fit is drawn towards `PRIOR`."""
+MOST: Final = 0.995
 STEPS: Final = 12
 """Newton steps at most."""
 ALONE: Final = 0.05
@@ -119,9 +120,11 @@ class Estimator(Table):
         return self._fitted[1]
 
     def probabilities(self, columns: Floats) -> Floats:
-        """Return the (candidates,) probabilities of (candidates, columns)."""
+        """Return the (candidates,) probabilities of (candidates, columns), MOST at most: nothing is certain."""
+        import numpy as np
+
         weights = self.weights()
-        return _sigmoid(columns @ weights[:-1] + weights[-1])
+        return np.minimum(_sigmoid(columns @ weights[:-1] + weights[-1]), MOST)
 
 
 def pack(columns: Floats) -> list[str]:
