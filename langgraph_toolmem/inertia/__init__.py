@@ -54,6 +54,7 @@ from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch.record import credit_reviews
 from langgraph_toolmem.inertia.prefetch.serve import Registry
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
+from langgraph_toolmem.inertia.reasons import Reason
 from langgraph_toolmem.inertia.section import section_of
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.text.embedders import DescriptionSimilarity
@@ -352,5 +353,5 @@ class Inertia(Method):
 
 def _not_our_turn(run: Run) -> str:
     if run.next_key is None:
-        return "tool calls are pending: it is not the model's turn"
-    return "the model has answered: the run is over until the user speaks"
+        return Reason("not_the_models_turn", "tool calls are pending: it is not the model's turn")
+    return Reason("not_the_models_turn", "the model has answered: the run is over until the user speaks")

@@ -25,6 +25,7 @@ from langgraph_toolmem.base.intervals import interval, lower_limit
 from langgraph_toolmem.graph.events import Event
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.reasons import Reason
 
 CAPACITY: Final = 3.0
 """Misses that a bucket holds: what 300 turns allow at one per 100."""
@@ -197,17 +198,19 @@ class Budget(Table):
         bound = policy.bound_of(changes)
         room = self.room(policy, changes=changes)
         if room <= 0:
-            return (
+            text = (
                 f"the budget of {bound.max_wrong_per_100:g} wrong call(s) per 100 model turns has no room yet "
                 f"({self.graph.turns} turns seen)"
-            ), False
+            )
+            return Reason("budget", text), False
         bar = self._bar(policy, room, changes=changes)
         if bar > bound.min_precision and p < bar:  # the paper's policy has no bar until the budget raises one
-            return f"some of the budget of wrong calls is used up, and confidence {p:.2f} is below {bar:.2f}", False
+            text = f"some of the budget of wrong calls is used up, and confidence {p:.2f} is below {bar:.2f}"
+            return Reason("budget", text), False
         if policy.shadow:
-            return "shadow mode: the model is asked and the answer compared", True
+            return Reason("shadow", "shadow mode: the model is asked and the answer compared"), True
         if draw < policy.audit_rate:
-            return "audit: the model is asked and the answer compared", True
+            return Reason("audit", "audit: the model is asked and the answer compared"), True
         return "", False
 
     # --- told ---

@@ -23,6 +23,7 @@ from langgraph_toolmem.inertia.guards import may_be_stale, may_write, refusal, t
 from langgraph_toolmem.inertia.novelty import Novelty, NoveltyRecord
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, Option, Proposal
+from langgraph_toolmem.inertia.reasons import Reason
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT
 
@@ -70,7 +71,7 @@ def decide(
     rules = tables.rules
     found = candidates(graph, tables.contexts, state, neighbours, specs=specs, user=user)
     if all(candidate.tool == WORDS and not candidate.p_tool for candidate in found):
-        return Decision(None, "nothing like this has been seen yet")
+        return Decision(None, Reason("nothing_seen", "nothing like this has been seen yet"))
     keys = [record_keys(c, state) for c in found]
     novelty = Novelty(state, neighbours, graph.cases)
     changing = {c.tool for c in found if c.tool in specs and may_write(c.tool, specs, policy)}
@@ -129,7 +130,7 @@ def _refused(
 ) -> str:
     """Why a candidate is not proposed; "" if it is."""
     if candidate.tool == WORDS:
-        return "the model is likely to answer in words"
+        return Reason("answer_in_words", "the model is likely to answer in words")
     for args in candidate.calls:
         refused = refusal(candidate.tool, args, specs=specs, policy=policy, graph=graph, state=state)
         if refused:
@@ -137,9 +138,9 @@ def _refused(
     if refused := twice(candidate.tool, candidate.calls, specs=specs, policy=policy):
         return refused
     if graph.by_tool.get(candidate.tool, {}).get("hits", 0) < PROVEN:
-        return f"too few predictions of {candidate.tool} were right so far"
+        return Reason("unproven", f"too few predictions of {candidate.tool} were right so far")
     least = policy.bound_of(may_write(candidate.tool, specs, policy)).min_precision
-    return f"confidence {p:.2f} is below {least:.2f}" if p < least else ""
+    return Reason("low_confidence", f"confidence {p:.2f} is below {least:.2f}") if p < least else ""
 
 
 def _rule(state: RunState, candidate: Candidate) -> str:

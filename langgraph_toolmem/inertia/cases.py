@@ -33,6 +33,7 @@ from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.events import Event, Forgotten, Record
 from langgraph_toolmem.graph.state import SEPARATOR, WORDS, RunState
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
+from langgraph_toolmem.inertia.reasons import Reason
 from langgraph_toolmem.runs.run import ExecutedCall
 
 LOOKBACK: Final = 4
@@ -475,10 +476,12 @@ class Cases(Table):
         if changes and made_by_memory(state):
             cases, hits = self.after_memory(state, tool)
             if lower_limit(hits, cases, LIMIT) < BAR_WRITE:
-                return f"after a call of the memory {tool} was right {hits} of {cases} times: the model is asked"
+                text = f"after a call of the memory {tool} was right {hits} of {cases} times: the model is asked"
+                return Reason("cases", text)
             if cases < EARNING and earn:
-                return f"after a call of the memory {tool} is checked more often: the model is asked"
-        return self.doubt(state, tool, self.facts_of(state, today, changes=changes), changes=changes)
+                return Reason("cases", f"after a call of the memory {tool} is checked more often: the model is asked")
+        doubt = self.doubt(state, tool, self.facts_of(state, today, changes=changes), changes=changes)
+        return doubt and Reason("cases", doubt)
 
 
 _NOTHING: Final = _Pair()

@@ -9,6 +9,7 @@ from langgraph_toolmem.base.checks import nearest
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.policy import NAMES_OF_TOOLS, InertiaPolicy
+from langgraph_toolmem.inertia.reasons import Reason
 from langgraph_toolmem.runs.tools import SideEffects, ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon_args
 
@@ -33,26 +34,30 @@ def refusal(
 ) -> str:
     """Why a call must not be made by a shortcut; "" if it may."""
     if state.stopped:
-        return "the last call was not let through: the model is to read why"
+        return Reason("stopped", "the last call was not let through: the model is to read why")
     spec = specs.get(tool)
     if spec is None:
-        return f"{tool} is not among the tools"
+        return Reason("unknown_tool", f"{tool} is not among the tools")
     if unnamed := why_never(spec, policy):
         return unnamed
     problem = spec.problem(args)
     if problem:
-        return f"arguments of {tool} break its schema: {problem}"
+        return Reason("invalid_arguments", f"arguments of {tool} break its schema: {problem}")
     repeats = tool in state.tools and (tool, canon_args(args)) in state.called
     if repeats and tool not in policy.allow_repeats:
         lately = any(step.tool == tool and canon_args(step.args) == canon_args(args) for step in state.since_user)
         if may_write(tool, specs, policy) and (lately or not spec.idempotent):
-            return f"{tool} may change something and was already called with the same arguments in this run"
+            return Reason(
+                "repeat", f"{tool} may change something and was already called with the same arguments in this run"
+            )
         known = graph.tools.get(tool, {})
         calls = known.get("ok", 0) + known.get("failed", 0)
         if known.get("repeats", 0) < NORMAL_REPEATS * max(calls, 1):
-            return f"{tool} was already called with the same arguments in this run"
+            return Reason("repeat", f"{tool} was already called with the same arguments in this run")
         if not _still_the_same(tool, args, state):
-            return f"{tool} was called like this before in this run, and its answer did not stay the same"
+            return Reason(
+                "repeat", f"{tool} was called like this before in this run, and its answer did not stay the same"
+            )
     return ""
 
 
@@ -63,7 +68,7 @@ def twice(
     if tool in policy.allow_repeats or len(set(map(canon_args, calls))) == len(calls):
         return ""
     changes = tool not in specs or may_write(tool, specs, policy)
-    return f"{tool} would be called twice with the same arguments" if changes else ""
+    return Reason("repeat", f"{tool} would be called twice with the same arguments") if changes else ""
 
 
 def _still_the_same(tool: str, args: Mapping[str, Any], state: RunState) -> bool:
@@ -125,19 +130,21 @@ def why_never(spec: ToolSpec, policy: InertiaPolicy) -> str:
     """
     tool = spec.name
     if tool in policy.never or (policy.only is not None and tool not in policy.only):
-        return f"{tool} is excluded by the policy"
+        return Reason("excluded", f"{tool} is excluded by the policy")
     if tool in policy.needs_approval:
-        return f"{tool} needs a human's approval"
+        return Reason("needs_approval", f"{tool} needs a human's approval")
     effects = _effects(spec, policy)
     if spec.controls or effects == "controls":
-        return f"{tool} ends the run or steers it ({_WHY['controls']})"
+        return Reason("steers_the_run", f"{tool} ends the run or steers it ({_WHY['controls']})")
     if effects == "destroys":
         wanted = [name for name in ("may_write", "allow_destructive") if tool not in getattr(policy, name)]
         named = " and in ".join(wanted)
-        return f"{tool} is destructive ({_WHY[effects]}) and not named in {named}" if named else ""
+        return (
+            Reason("destructive", f"{tool} is destructive ({_WHY[effects]}) and not named in {named}") if named else ""
+        )
     if effects == "reads" or tool in policy.may_write:
         return ""
-    return f"{tool} may change something ({_WHY[effects]}) and is not named in may_write"
+    return Reason("not_named", f"{tool} may change something ({_WHY[effects]}) and is not named in may_write")
 
 
 def _effects(spec: ToolSpec, policy: InertiaPolicy) -> SideEffects:

@@ -28,6 +28,7 @@ from langgraph_toolmem.graph.events import Event
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.candidates import Candidate
+from langgraph_toolmem.inertia.reasons import Reason
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.meaning import VERBS
 from langgraph_toolmem.text.words import STOP_WORDS, words
@@ -134,14 +135,18 @@ class NoveltyRecord(Table):
             looked: whether the latest output looks as it did before one of them (`Novelty.looked`).
         """
         if unlike is None:
-            return f"no request before that went on with {tool} went the same way so far"
+            return Reason("unfamiliar", f"no request before that went on with {tool} went the same way so far")
         level = WRITE_LEVEL if changes else LEVEL
         for measure in Unlike._fields if changes else ("request",):
             if self.share(tool, unlike, measure) <= level:
                 what = "request is" if measure in ("request", "new") else "words before the request are"
                 value = getattr(unlike, measure)
-                return f"the {what} worded unlike those that went on with {tool} before ({value:.2f})"
-        return "" if looked or not changes else f"the latest answer looks unlike those that went on with {tool} before"
+                return Reason(
+                    "unfamiliar", f"the {what} worded unlike those that went on with {tool} before ({value:.2f})"
+                )
+        if looked or not changes:
+            return ""
+        return Reason("unfamiliar", f"the latest answer looks unlike those that went on with {tool} before")
 
 
 class Novelty:

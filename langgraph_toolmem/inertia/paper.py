@@ -26,6 +26,7 @@ from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.guards import may_write, refusal
 from langgraph_toolmem.inertia.policy import EnvironmentAdapter, PaperPolicy
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision, Option, Proposal
+from langgraph_toolmem.inertia.reasons import Reason
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, fit
 
@@ -185,18 +186,18 @@ def decide(
         return Decision(None, slow)
     ranked = scores(graph, state.tools, intuition, similarity, policy)
     if not ranked:
-        return Decision(None, "no tool has been seen after the last tools of this run")
+        return Decision(None, Reason("nothing_seen", "no tool has been seen after the last tools of this run"))
     score, tool = ranked[0]
     rest = tuple(Option(name, (), value, "another tool scores higher") for value, name in ranked[1:MAX_OPTIONS])
     if score <= policy.threshold:
-        reason = f"score {score:.2f} of {tool} is not above {policy.threshold:.2f}"
+        reason = Reason("low_confidence", f"score {score:.2f} of {tool} is not above {policy.threshold:.2f}")
         return Decision(None, reason, (Option(tool, (), score, reason), *rest))
     if tool not in specs:
-        reason = f"{tool} is not among the tools"
+        reason = Reason("unknown_tool", f"{tool} is not among the tools")
         return Decision(None, reason, (Option(tool, (), score, reason), *rest))
     filled = fill(graph, state, specs[tool], policy)
     if isinstance(filled, str):
-        reason = f"nothing in this run fills {filled} of {tool}"
+        reason = Reason("no_value", f"nothing in this run fills {filled} of {tool}")
         return Decision(None, reason, (Option(tool, (), score, reason), *rest))
     args, sources = filled
     refused = refusal(tool, args, specs=specs, policy=policy, graph=graph, state=state)
@@ -229,11 +230,12 @@ def pace(policy: PaperPolicy, chosen_by: Sequence[str]) -> str:
             break
         in_a_row += 1
     if policy.max_in_a_row is not None and in_a_row >= policy.max_in_a_row:
-        return f"{in_a_row} shortcut(s) in a row: the model is asked"
+        return Reason("pace", f"{in_a_row} shortcut(s) in a row: the model is asked")
     if policy.max_share is not None:
         taken = sum(who == "shortcut" for who in chosen_by)
         if taken + 1 > policy.max_share * (len(chosen_by) + 1):
-            return f"{taken} of {len(chosen_by)} calls of this run were shortcuts: the cap is {policy.max_share:.0%}"
+            text = f"{taken} of {len(chosen_by)} calls of this run were shortcuts: the cap is {policy.max_share:.0%}"
+            return Reason("pace", text)
     return ""
 
 

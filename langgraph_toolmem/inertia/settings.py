@@ -17,11 +17,12 @@ from pydantic.json_schema import SkipJsonSchema
 from langgraph_toolmem.base.checks import nearest
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.inertia.policy import Bound, InertiaPolicy, PaperPolicy
+from langgraph_toolmem.inertia.reasons import Reason
 from langgraph_toolmem.turn import switch
 
 logger = logging.getLogger("langgraph_toolmem.inertia.settings")
 
-SWITCHED_OFF: Final = "switched off for this run (inertia_mode)"
+SWITCHED_OFF: Final = Reason("switched_off", "switched off for this run (inertia_mode)")
 """The reason of a decision under mode "off"."""
 
 _AT_NODES: Final[dict[str, Any]] = {"langgraph_nodes": ["inertia", "model"]}

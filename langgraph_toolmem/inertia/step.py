@@ -17,6 +17,7 @@ from langgraph_toolmem.inertia.prefetch.qualify import Interceptors
 from langgraph_toolmem.inertia.prefetch.serve import Prefetcher
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
+from langgraph_toolmem.inertia.reasons import Reason
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.inertia.traces import note_decision
 from langgraph_toolmem.turn.call import Call, Said
@@ -131,12 +132,12 @@ class Shortcut(Step[Inertia]):
 
     def _forbidden(self, call: Call) -> str:
         if call.held_out:
-            return HELD_OUT
+            return Reason("held_out", HELD_OUT)
         if call.tool_choice not in _FREE_CHOICE:
-            return "the request settles which tools may be called: the model is asked"
+            return Reason("tool_choice", "the request settles which tools may be called: the model is asked")
         for model in (call.model, *self._models):
             if model is not None and (rule := refusal_of(model, call.settings, self._rules)):
-                return refusal_text(rule)
+                return Reason("provider", refusal_text(rule))
         return ""
 
 

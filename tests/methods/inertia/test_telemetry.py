@@ -34,9 +34,10 @@ from langgraph_toolmem.inertia import calibrated, guards, paper
 from langgraph_toolmem.inertia.budget import Budget, Checked
 from langgraph_toolmem.inertia.novelty import NoveltyRecord, Unlike
 from langgraph_toolmem.inertia.proposal import Option
+from langgraph_toolmem.inertia.reasons import REASONS, Reason
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF
 from langgraph_toolmem.inertia.step import Shortcut
-from langgraph_toolmem.inertia.traces import OTHER, REASONS, attributes, note_decision, reason_code
+from langgraph_toolmem.inertia.traces import attributes, note_decision, reason_code
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores.events import EventLog
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
@@ -79,7 +80,7 @@ def test_a_call_that_is_made():
         "gen_ai.tool.name": "open",
     }
 
-    hold = "audit: the model is asked and the answer compared"
+    hold = Reason("audit", "audit: the model is asked and the answer compared")
     held_back = attributes("inertia", Decision(proposal(act=False, hold=hold, audit=True), hold))
     named = ("toolmem.decision", "toolmem.reason", "toolmem.audit", "toolmem.tool")
     assert [held_back[name] for name in named] == ["ask_model", "audit", True, "open"]
@@ -210,9 +211,9 @@ def forbidden(tool_choice: str) -> Decision:
         (lambda: explained(user("Go."), words()), "not_the_models_turn"),
         (lambda: explained(user("Go."), call("find", {"name": "x"})[0]), "not_the_models_turn"),
         (lambda: Decision(None, SWITCHED_OFF), "switched_off"),
-        (lambda: Decision(proposal(), "").held(refusal_text(PROVIDER_RULES[0])), "provider"),
+        (lambda: Decision(proposal(), "").held(Reason("provider", refusal_text(PROVIDER_RULES[0]))), "provider"),
         (lambda: forbidden("find"), "tool_choice"),
-        (lambda: Decision(None, "never heard of"), OTHER),
+        (lambda: Decision(None, "never heard of"), "other"),
     ],
 )
 def test_each_reason_has_its_code(make: Callable[[], Decision], code: str):
