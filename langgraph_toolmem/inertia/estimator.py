@@ -6,8 +6,8 @@ drawn towards `PRIOR`, which recorded runs of other agents gave: without evidenc
 
 from __future__ import annotations
 
-import base64
 import math
+from binascii import a2b_base64, b2a_base64
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from langgraph_toolmem.inertia.cases import Cases
 
-MAX_EXAMPLES: Final = 8_000
+MAX_EXAMPLES: Final = 4_000
 EVERY: Final = 20
 """Model turns between two fits; a quarter of it before the first EVERY turns are over."""
 RIDGE: Final = 0.5
@@ -131,14 +131,14 @@ def pack(columns: Floats) -> list[str]:
     """Write each row of (candidates, columns) as a short text. Half precision is enough."""
     import numpy as np
 
-    return [base64.b64encode(each.tobytes()).decode("ascii") for each in columns.astype(np.dtype("<f2"))]
+    return [b2a_base64(each.tobytes(), newline=False).decode("ascii") for each in columns.astype(np.dtype("<f2"))]
 
 
 def unpack(examples: Sequence[Sequence[Any]]) -> tuple[Floats, Floats]:
     """Return (examples, columns) and (examples,) of 0 and 1 from what `Examples` keeps."""
     import numpy as np
 
-    raw = b"".join(base64.b64decode(packed) for _, packed, _ in examples)
+    raw = b"".join(map(a2b_base64, (packed for _, packed, _ in examples)))
     columns = np.frombuffer(raw, dtype="<f2").astype(np.float64).reshape(len(examples), -1)
     return columns, np.array([hit for *_, hit in examples], dtype=np.float64)
 
