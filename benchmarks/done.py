@@ -25,7 +25,7 @@ from langgraph_toolmem.atoms.planning import Planned
 from langgraph_toolmem.atoms.step import PlanHints
 from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.turn.ask import Asking, drive
+from langgraph_toolmem.turn.ask import StepGenerator, drive
 from langgraph_toolmem.turn.call import Call
 
 SETS: Final = ("workbench_gpt4", "tau2_retail_gpt41mini", "tau2_telecom_gpt41", "tau2_airline_gpt54")
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _looked(step: PlanHints, call: Call) -> Planned:
-    body: Callable[[], Planned | Asking[Planned]] = partial(step.look, call)
+    body: Callable[[], Planned | StepGenerator[Planned]] = partial(step.compute, call)
     return drive(body)
 
 

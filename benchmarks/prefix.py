@@ -95,8 +95,8 @@ def hints_of(steps: Sequence[Step[Any]], memos: Sequence[Memo], call: Call) -> s
     """What the steps say at a call, as the middleware puts it together."""
     blocks = []
     for step, memo in zip(steps, memos, strict=True):
-        kept = memo.get(call, 0) or memo.put(call, 0, drive(lambda step=step: step.look(call)))  # type: ignore[misc]
-        blocks.append(step.say(call, kept.found).block(step.role))
+        kept = memo.get(call, 0) or memo.put(call, 0, drive(lambda step=step: step.compute(call)))  # type: ignore[misc]
+        blocks.append(step.render(call, kept.found).block(step.role))
     return composed(blocks, call.messages)
 
 

@@ -11,14 +11,13 @@ from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.stores.vectors import Hit, SearchHit, VectorItem
-from langgraph_toolmem.turn.ask import Ask, Asking
-from langgraph_toolmem.turn.call import Call, Said
+from langgraph_toolmem.turn.ask import Ask, StepGenerator
+from langgraph_toolmem.turn.call import Call, StepOutput
 from langgraph_toolmem.turn.node import StepNode
 from langgraph_toolmem.turn.step import Step
 
 __all__ = [
     "Ask",
-    "Asking",
     "Call",
     "Core",
     "EndedRun",
@@ -30,11 +29,12 @@ __all__ = [
     "Method",
     "RowKind",
     "Rows",
-    "Said",
     "SearchHit",
     "Section",
     "Step",
+    "StepGenerator",
     "StepNode",
+    "StepOutput",
     "TextTable",
     "User",
     "VectorItem",

@@ -17,10 +17,10 @@ from langgraph_toolmem.extend import (
     JudgedRun,
     Method,
     RowKind,
-    Said,
     SearchHit,
     Section,
     Step,
+    StepOutput,
     User,
     VectorItem,
 )
@@ -57,14 +57,14 @@ class LessonStep(Step["Lessons"]):
     about: ClassVar[str] = "tells what people said about similar requests that went wrong; calls no model"
     scope = "turn"
 
-    def look(self, call: Call) -> Said:
+    def compute(self, call: Call) -> StepOutput:
         """The lessons near to what is asked for; the ledger notes that they are shown."""
         run, user = self.core.read(call.messages, call.thread_id), self.core.users.of(call.user_id)
         found = self.method.near(run.request, user)
         shown: dict[str, str | None] = {each.id: None for each in found}
         self.core.ledger.shown("lessons", shown, run=run.digest, user_id=call.user_id)
         lines = [f'- About "{each.item.request}" somebody said: "{each.item.comment}"' for each in found]
-        return Said("\n".join(["Similar requests went wrong before:", *lines]) if lines else "")
+        return StepOutput("\n".join(["Similar requests went wrong before:", *lines]) if lines else "")
 
 
 class Lessons(Method):

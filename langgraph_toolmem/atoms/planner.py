@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.runs.messages import text_of
 from langgraph_toolmem.text.embedders import clean
-from langgraph_toolmem.turn.ask import Ask, Asking
+from langgraph_toolmem.turn.ask import Ask, StepGenerator
 
 logger = logging.getLogger("langgraph_toolmem.atoms")
 
@@ -127,7 +127,7 @@ class PlannerModel:
         except (ValueError, TypeError) as error:
             raise ConfigurationError(f"{type(model).__name__} gives no structured output: {error}") from error
 
-    def asking(self, material: Mapping[str, str]) -> Asking[PlannerOutcome]:
+    def asking(self, material: Mapping[str, str]) -> StepGenerator[PlannerOutcome]:
         """Asks once, and once more if the answer could not be read. Raises nothing."""
         messages = messages_of(material, self._form)
         tokens, found, prompt = (0, 0), "", list(messages)

@@ -42,7 +42,7 @@ from langgraph_toolmem.turn.points import turn_of
 
 if TYPE_CHECKING:
     from langgraph_toolmem.atoms import Atoms
-    from langgraph_toolmem.turn.ask import Asking
+    from langgraph_toolmem.turn.ask import StepGenerator
 
 logger = logging.getLogger("langgraph_toolmem.atoms")
 
@@ -141,7 +141,7 @@ class HintPlanner:
         *,
         thread_id: str | None = None,
         user_id: str | None = None,
-    ) -> Asking[Planned]:
+    ) -> StepGenerator[Planned]:
         """The hints for the model call that comes now.
 
         Args:

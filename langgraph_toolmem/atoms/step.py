@@ -14,8 +14,8 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.core.catalogue import without_own
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
-from langgraph_toolmem.turn.ask import Asking
-from langgraph_toolmem.turn.call import Call, Said
+from langgraph_toolmem.turn.ask import StepGenerator
+from langgraph_toolmem.turn.call import Call, StepOutput
 from langgraph_toolmem.turn.hints import PLANNING, Planning, merge_planning, planning_now
 from langgraph_toolmem.turn.step import Keeps, Scope, Step
 
@@ -48,23 +48,23 @@ class PlanHints(Step[Atoms]):
         self.specs = None if tools is None else without_own(read_tools(tools))
         self._planner = HintPlanner(method, self.settings, failed=lambda error: self.failed(error))
 
-    def look(self, call: Call) -> Asking[Planned]:
+    def compute(self, call: Call) -> StepGenerator[Planned]:
         """The hints for this model call."""
         specs = call.tools if call.tools is not None else self._at_hand(call)
         kept = planning_now(call.state)
         who = {"thread_id": call.thread_id, "user_id": call.user_id}
         return (yield from self._planner.planning(call.messages, _without_own(specs), kept, **who))
 
-    def say(self, call: Call, found: Planned) -> Said:
+    def render(self, call: Call, found: Planned) -> StepOutput:
         """Them, as patterns."""
         calls = int(found.event.get("model_calls", 0))
         notes = {"toolmem.hints": len(found.shown), "toolmem.planner_calls": calls}
         state = {PLANNING: found.record}
         if found.done is not None:
-            return Said(found.text, sure=found.done.share, state=state, event=found.event, notes=notes)
+            return StepOutput(found.text, sure=found.done.share, state=state, event=found.event, notes=notes)
         lines = to_lines(found.shown)
         sure = max((hit.similarity for hit in found.shown), default=0.0)
-        return Said(lines=lines, head=HEAD, sure=sure, state=state, event=found.event, notes=notes)
+        return StepOutput(lines=lines, head=HEAD, sure=sure, state=state, event=found.event, notes=notes)
 
     def _at_hand(self, call: Call) -> Mapping[str, ToolSpec] | None:
         """The tools that the model is offered at this step; None if nobody knows."""

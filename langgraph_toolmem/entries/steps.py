@@ -16,7 +16,7 @@ from langgraph_toolmem.entries.preferences import to_event as guidance_event
 from langgraph_toolmem.entries.preferences import to_prompt as preference_prompt
 from langgraph_toolmem.entries.render import BUDGET, HEAD, to_brief, to_event, to_lines
 from langgraph_toolmem.runs.tools import ToolLike, name_of, read_tools
-from langgraph_toolmem.turn.call import Call, Said
+from langgraph_toolmem.turn.call import Call, StepOutput
 from langgraph_toolmem.turn.hints import left_out_now, new_left_out
 from langgraph_toolmem.turn.shown import Line
 from langgraph_toolmem.turn.step import Place, Scope, Step
@@ -45,16 +45,16 @@ class Recall(Step[Entries]):
             raise ConfigurationError(f"budget is a whole number of tokens from 1, not {budget!r}.")
         self._budget, self._policy = budget, checked(policy)
 
-    def look(self, call: Call) -> Recollection:
+    def compute(self, call: Call) -> Recollection:
         """Return the past runs that are worth showing."""
         how: dict[str, Any] = {"thread_id": call.thread_id, "user_id": call.user_id}
         return self.method.recollect(call.messages, policy=self._policy, budget=self._budget, **how)
 
-    def say(self, call: Call, found: Recollection) -> Said:
+    def render(self, call: Call, found: Recollection) -> StepOutput:
         """Return a line for each, within the budget."""
         reads = self.method.reads() if found.entries else frozenset[str]()
         lines = to_lines(found, reads, budget=self._budget)
-        return Said(
+        return StepOutput(
             head=HEAD if lines else "",
             lines=list(map(Line, lines)),
             brief=list(map(Line, to_brief(found, reads))) if lines else [],
@@ -96,24 +96,24 @@ class Preferences(Step[Entries]):
         """Return True if the state says what is left out in this user turn."""
         return left_out_now(state, messages_key=messages_key) is not None
 
-    def look(self, call: Call) -> list[Preference]:
+    def compute(self, call: Call) -> list[Preference]:
         """Return what the user likes and avoids."""
         if not self._names(call):
             return []
         how: dict[str, Any] = {"policy": self._policy, "domain_of": self.domain_of, "settle": False}
         return self.method.preferences(call.messages, user_id=call.user_id, **how)
 
-    def say(self, call: Call, found: Sequence[Preference]) -> Said:
+    def render(self, call: Call, found: Sequence[Preference]) -> StepOutput:
         """Return the tools to leave out, among those that this call offers; something is always left."""
         names, text = self._names(call), ""
         if not names:
-            return Said()
+            return StepOutput()
         guidance = Guidance()
         if self.how != "tell":
             guidance = guide(found, names, domain_of=self.domain_of, keep=self.keep | call.insisted)
         if self.how != "leave_out":
             text = preference_prompt(found, names, domain_of=self.domain_of, left_out=guidance.left_out)
-        return Said(
+        return StepOutput(
             text,
             left_out=guidance.left_out,
             state=new_left_out(guidance.left_out, call.messages),
@@ -143,7 +143,7 @@ class Reflection(Step[Entries]):
             raise ConfigurationError(f"wait is True or False, not {wait!r}.")
         self._verdict, self._wait = verdict, wait
 
-    def over(self, call: Call) -> Said:
+    def on_end(self, call: Call) -> StepOutput:
         """Learn the rest of the run and keep it, with the verdict if there is one."""
         score = None
         if self._verdict is not None:
@@ -159,9 +159,9 @@ class Reflection(Step[Entries]):
             core.log_and_continue("what waits to be written cannot be waited for", core.jobs.flush)
         notes: dict[str, Any] = {"toolmem.learned_turns": new}
         notes |= {} if score is None else {"toolmem.score": score}
-        return Said(event={"score": score, "learned_turns": new}, notes=notes)
+        return StepOutput(event={"score": score, "learned_turns": new}, notes=notes)
 
-    def broke(self, call: Call, error: Exception, failed_call: str | None) -> None:
+    def on_error(self, call: Call, error: Exception, failed_call: str | None) -> None:
         """Keep the run with what was done so far, and with the kind of the error: its text may quote somebody.
 
         The run's end replaces it if the thread is resumed. Nothing is learned that was not learned as it happened:

@@ -20,7 +20,7 @@ from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.inertia.reasons import Reason
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.inertia.traces import note_decision
-from langgraph_toolmem.turn.call import Call, Said
+from langgraph_toolmem.turn.call import Call, StepOutput
 from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule, checked_rules, refusal_of, refusal_text
 from langgraph_toolmem.turn.step import Place, Step
 
@@ -101,7 +101,7 @@ class Shortcut(Step[Inertia]):
         registry, between = self.method.prefetched, interceptors or Interceptors()
         self.ahead = Prefetcher(self.core, registry, settings, between, messages_key=messages_key)
 
-    def look(self, call: Call) -> Decided:
+    def compute(self, call: Call) -> Decided:
         """The decision about this model call; the model turn begins with it."""
         policy = settings_policy(call.context, self.policy or self.method.policy, trusted=self._trusts)
         if policy is None:
@@ -120,7 +120,7 @@ class Shortcut(Step[Inertia]):
         )
         return Decided(decision, policy)
 
-    def say(self, call: Call, found: Decided) -> Said:
+    def render(self, call: Call, found: Decided) -> StepOutput:
         """The call in the model's place, or nothing."""
         decision, policy = found
         call.foresight = None if call.held_out else found
@@ -128,7 +128,7 @@ class Shortcut(Step[Inertia]):
         answer = None
         if decision.acts and decision.proposal is not None:
             answer = shortcut_message(decision.proposal, announce=isinstance(policy, PaperPolicy) and policy.announce)
-        return Said(answer=answer, event=decision.to_event())
+        return StepOutput(answer=answer, event=decision.to_event())
 
     def _forbidden(self, call: Call) -> str:
         if call.held_out:

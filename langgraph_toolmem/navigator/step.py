@@ -23,7 +23,7 @@ from langgraph_toolmem.navigator.select.selection import Reroute, Selection, sel
 from langgraph_toolmem.navigator.tool_search.hit import TARGETS
 from langgraph_toolmem.runs.run import OWN_TOOLS, SEARCH_TOOL
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
-from langgraph_toolmem.turn.call import Call, Said
+from langgraph_toolmem.turn.call import Call, StepOutput
 from langgraph_toolmem.turn.hints import SELECTED, Selected, merge_selected, new_selected, selected_now
 from langgraph_toolmem.turn.host import read_key, thread_id_of, user_id_of
 from langgraph_toolmem.turn.memo import Memo
@@ -72,21 +72,21 @@ class SelectTools(Step[Navigator]):
         self.tools = [self.tool] if search_tool else []
         self._turns = Memo("turn")
 
-    def look(self, call: Call) -> Said:
+    def compute(self, call: Call) -> StepOutput:
         """What this model call is offered."""
         names = self._names(call)
         if len(names) <= self.most:  # there is nothing to search for
-            return Said(left_out={SEARCH_TOOL: "all tools are offered"})
+            return StepOutput(left_out={SEARCH_TOOL: "all tools are offered"})
         kept = self._turns.get(call, self.core.forgettings)
         turn: _Turn = (kept or self._turns.put(call, self.core.forgettings, _Turn())).found
         in_graph, known = call.tools is None, selected_now(call.state, messages_key=call.messages_key)
         chosen = None if turn.broken else self._chosen(call, turn, names, known["tools"] if known else {})
         if chosen is None:
-            return Said(left_out={SEARCH_TOOL: "all tools are offered"})
+            return StepOutput(left_out={SEARCH_TOOL: "all tools are offered"})
         told, turn.told = turn.told, chosen
         if chosen == told or (in_graph and known is not None and chosen.tools.keys() <= known["tools"].keys()):
-            return Said(left_out={name: _NOT_NEEDED for name in names if name not in chosen.tools})
-        return Said(
+            return StepOutput(left_out={name: _NOT_NEEDED for name in names if name not in chosen.tools})
+        return StepOutput(
             left_out={name: _NOT_NEEDED for name in names if name not in chosen.tools},
             state=new_selected(chosen.tools, call.messages) if in_graph else {},
             event=chosen.to_event(len(names)),

@@ -14,8 +14,8 @@ from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.of_memory import checked
 from langgraph_toolmem.runs.messages import LOOP_NOTE
 from langgraph_toolmem.runs.values import canon_args
-from langgraph_toolmem.turn import switch
-from langgraph_toolmem.turn.call import Said
+from langgraph_toolmem.turn import env_mode
+from langgraph_toolmem.turn.call import StepOutput
 from langgraph_toolmem.turn.host import read_key
 from langgraph_toolmem.turn.node import MemoryNode
 
@@ -53,7 +53,7 @@ class LoopGuard(MemoryNode):
         """Return notes for the calls that repeat. Raises LoopError if there were enough notes."""
         call, core = self.call_of(state, config), self._core
         answer = call.messages[-1] if call.messages else None
-        if not isinstance(answer, AIMessage) or not switch.shows() or core.held_out(call.messages, call.thread_id):
+        if not isinstance(answer, AIMessage) or not env_mode.shows() or core.held_out(call.messages, call.thread_id):
             return None
         repeated, notes = repeated_calls(core.read(call.messages[:-1], call.thread_id))
         held = [
@@ -66,7 +66,7 @@ class LoopGuard(MemoryNode):
         if not held or not (self._partly or every):
             return None
         names = sorted({made["name"] for made in held})
-        self.tell(Said(event={"held": names, "notes": notes}, notes={"toolmem.held": len(held)}), call.runtime)
+        self.tell(StepOutput(event={"held": names, "notes": notes}, notes={"toolmem.held": len(held)}), call.runtime)
         if every and notes >= MOST_NOTES:
             raise LoopError(
                 f"The agent loops: it called {', '.join(names)} again with the same arguments, got the same result "

@@ -25,7 +25,7 @@ from langgraph_toolmem.runs.tools import ToolLike, name_of
 from langgraph_toolmem.sit import SIT
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.step import Suggest
-from langgraph_toolmem.turn.call import Call, Said
+from langgraph_toolmem.turn.call import Call, StepOutput
 from langgraph_toolmem.turn.hints import left_out_now, selected_now
 from langgraph_toolmem.turn.node import StepNode
 
@@ -219,7 +219,7 @@ class PreferenceGuide(StepNode):
         step = Preferences(method, tools, how=how, domain_of=domain_of, policy=policy, keep=keep)
         super().__init__(step, messages_key=messages_key, name=name)
 
-    def update(self, call: Call, said: Said) -> Any:
+    def update(self, call: Call, said: StepOutput) -> Any:
         """What is left out, and the hint if there is one."""
         return super().update(call, said) if said.text else dict(said.state)
 
@@ -277,7 +277,7 @@ class ToolRetriever(StepNode):
         super().__init__(step, messages_key=messages_key, name=name)
         self.tool = step.tool
 
-    def update(self, call: Call, said: Said) -> Any:
+    def update(self, call: Call, said: StepOutput) -> Any:
         """What is offered now."""
         return dict(said.state) or None
 

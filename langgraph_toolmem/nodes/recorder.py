@@ -16,7 +16,7 @@ from langgraph_toolmem.inertia.prefetch.serve import ResultServer
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.of_memory import checked, method_of
 from langgraph_toolmem.turn.ask import adrive, drive
-from langgraph_toolmem.turn.call import Said
+from langgraph_toolmem.turn.call import StepOutput
 from langgraph_toolmem.turn.node import EndNode, MemoryNode
 from langgraph_toolmem.turn.recorder import CallRecorder
 
@@ -62,7 +62,7 @@ class Recorder(MemoryNode):
         """Learns."""
         call = self.call_of(state, config)
         new = self._core.lifecycle.observe(call.messages, thread_id=call.thread_id, user_id=call.user_id)
-        self.tell(Said(event={"learned_turns": new}, notes={"toolmem.learned_turns": new}), call.runtime)
+        self.tell(StepOutput(event={"learned_turns": new}, notes={"toolmem.learned_turns": new}), call.runtime)
 
 
 class ReflectionWriter(EndNode):

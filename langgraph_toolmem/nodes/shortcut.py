@@ -21,8 +21,8 @@ from langgraph_toolmem.inertia.step import MARK, Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.of_memory import method_of
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
-from langgraph_toolmem.turn import switch
-from langgraph_toolmem.turn.call import Call, Said
+from langgraph_toolmem.turn import env_mode
+from langgraph_toolmem.turn.call import Call, StepOutput
 from langgraph_toolmem.turn.host import read_key
 from langgraph_toolmem.turn.node import StepNode
 
@@ -138,10 +138,10 @@ class InertiaShortcut(StepNode):
         call.offered = self._executed
         return call
 
-    def update(self, call: Call, said: Said) -> Any:
+    def update(self, call: Call, said: StepOutput) -> Any:
         """The call in the messages, and the way on."""
         if said.answer is None:
-            if self.step.ahead is not None and switch.shows():
+            if self.step.ahead is not None and env_mode.shows():
                 self.step.ahead.begin_unseen(call)
             return self.passed()
         update = {self.messages_key: [said.answer]}

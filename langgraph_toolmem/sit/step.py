@@ -24,7 +24,7 @@ from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.sit import SIT, Advice
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.suggest import Suggestion
-from langgraph_toolmem.turn.call import Call, Said
+from langgraph_toolmem.turn.call import Call, StepOutput
 from langgraph_toolmem.turn.host import ErrorLog, read_key, thread_id_of, user_id_of
 from langgraph_toolmem.turn.shown import Line
 from langgraph_toolmem.turn.step import Step
@@ -176,7 +176,7 @@ class Suggest(Step[SIT]):
         self.tools = [self.tool] if summary_tool else []
         method.store_for(self.policy)
 
-    def look(self, call: Call) -> Advice:
+    def compute(self, call: Call) -> Advice:
         """The suggestions; none right after the summary tool gave some."""
         last = call.messages[-1] if call.messages else None
         if isinstance(last, ToolMessage) and last.name == SUMMARY_TOOL:
@@ -191,9 +191,9 @@ class Suggest(Step[SIT]):
             shown=True,
         )
 
-    def say(self, call: Call, advice: Advice) -> Said:
+    def render(self, call: Call, advice: Advice) -> StepOutput:
         """Them, as advice."""
-        return Said(
+        return StepOutput(
             lines=to_lines(advice.suggestions),
             head=HEAD,
             sure=max((each.score for each in advice.suggestions), default=0.0),

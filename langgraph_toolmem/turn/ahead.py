@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
-from langgraph_toolmem.turn.ask import Asking
+from langgraph_toolmem.turn.ask import StepGenerator
 from langgraph_toolmem.turn.call import Call
 
 
@@ -27,7 +27,7 @@ class Ahead(Protocol):
 class Server(Protocol):
     """Serves results in place of a tool call's execution. It never raises."""
 
-    def serve(self, request: ToolCallRequest) -> Asking[ToolCallRequest]:
+    def serve(self, request: ToolCallRequest) -> StepGenerator[ToolCallRequest]:
         """Return the request with which the call is executed."""
 
     def paused(self, request: ToolCallRequest) -> None:

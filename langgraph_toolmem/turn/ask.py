@@ -1,6 +1,6 @@
 """One body for sync and async: a generator that yields what it wants done, and is sent what came of it.
 
-As httpx does authentication. What is wanted is a model's answer (`Ask`), that the host goes on (`GoOn`), or that
+As httpx does authentication. What is wanted is a model's answer (`Ask`), that the host goes on (`Proceed`), or that
 something under way is waited for (`Wait`). Between two of them the body may block: where it is awaited, it runs in a
 worker thread. What it waits for remote stores is counted over the whole body (`base.threads`).
 """
@@ -42,7 +42,7 @@ class Ask(NamedTuple):
     config: RunnableConfig = ASIDE
 
 
-class GoOn(NamedTuple):
+class Proceed(NamedTuple):
     """The host goes on with a request: its handler is called, and its error raised here.
 
     Attributes:
@@ -61,7 +61,7 @@ class Wait(NamedTuple):
     seconds: float
 
 
-Asking: TypeAlias = Generator[Any, Any, R]
+StepGenerator: TypeAlias = Generator[Any, Any, R]
 """A body that may ask."""
 
 _LOOP: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("toolmem_loop", default=None)
@@ -74,12 +74,12 @@ def loop_of_run() -> asyncio.AbstractEventLoop | None:
     return _LOOP.get()
 
 
-def drive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Any] | None = None) -> R:
+def drive(body: Callable[[], R | StepGenerator[R]], handler: Callable[[Any], Any] | None = None) -> R:
     """Runs a body.
 
     Args:
         body: a function, or one that makes a generator.
-        handler: of the host, for `GoOn`.
+        handler: of the host, for `Proceed`.
     """
     waits = StepBudget()
     with step(waits):
@@ -112,7 +112,7 @@ def drive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Any] | Non
             move = partial(found.send, answer)
 
 
-async def adrive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Awaitable[Any]] | None = None) -> R:
+async def adrive(body: Callable[[], R | StepGenerator[R]], handler: Callable[[Any], Awaitable[Any]] | None = None) -> R:
     """Runs a body, what blocks in it in a worker thread."""
     loop, waits = asyncio.get_running_loop(), StepBudget()
     found, wanted = await asyncio.to_thread(_on, loop, waits, partial(_begun, body))

@@ -83,7 +83,7 @@ class Call:
         self.selected = None if selected is None else selected["tools"]
 
 
-class Said(NamedTuple):
+class StepOutput(NamedTuple):
     """What a step has to say at a model call.
 
     Attributes:
@@ -116,4 +116,4 @@ class Said(NamedTuple):
         return Block(role, lines, self.head, self.sure, None if self.brief is None else tuple(self.brief))
 
 
-NOTHING = Said()
+NOTHING = StepOutput()

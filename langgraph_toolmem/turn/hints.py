@@ -14,7 +14,7 @@ from langchain_core.messages import SystemMessage
 from langgraph.graph import MessagesState
 from typing_extensions import NotRequired, TypedDict
 
-from langgraph_toolmem.turn import switch
+from langgraph_toolmem.turn import env_mode
 from langgraph_toolmem.turn.host import read_key
 from langgraph_toolmem.turn.points import point_of, turn_of
 from langgraph_toolmem.turn.shown import Block, Line, composed
@@ -203,7 +203,7 @@ def memory_prompt(state: Any, *, messages_key: str = "messages") -> list[SystemM
 
 def hints_now(state: Any, *, messages_key: str = "messages") -> str:
     """The text of what the memory has to say to the model now; "" if nothing, or if it is switched off."""
-    if not switch.shows():
+    if not env_mode.shows():
         return ""
     hints, messages = _kept(state, HINTS) or {}, read_key(state, messages_key) or ()
     blocks = [

@@ -30,7 +30,7 @@ class Kept:
     """What a step found.
 
     Attributes:
-        found: as `Step.look` gave it.
+        found: as `Step.compute` gave it.
         point: the point of the run, and the tools offered, that it was found for; None: for the whole turn.
         told: the event that was told of it last.
         broken: looking failed; nothing is said in this scope.

@@ -21,10 +21,10 @@ from typing_extensions import NotRequired, TypedDict, get_type_hints
 
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.runs.tools import name_of
-from langgraph_toolmem.turn import switch
+from langgraph_toolmem.turn import env_mode
 from langgraph_toolmem.turn.ahead import Server
-from langgraph_toolmem.turn.ask import Asking, GoOn, adrive, drive
-from langgraph_toolmem.turn.call import NOTHING, Call, Said
+from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
+from langgraph_toolmem.turn.call import NOTHING, Call, StepOutput
 from langgraph_toolmem.turn.host import ErrorLog, config_of, emit, named, thread_id_of, user_id_of
 from langgraph_toolmem.turn.memo import Memo
 from langgraph_toolmem.turn.placement import placed
@@ -117,9 +117,9 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
 
     # --- one body each ---
 
-    def _around_model(self, request: ModelRequest[Any]) -> Asking[Any]:
-        if switch.mode() == "off":
-            return (yield GoOn(request))
+    def _around_model(self, request: ModelRequest[Any]) -> StepGenerator[Any]:
+        if env_mode.mode() == "off":
+            return (yield Proceed(request))
         passed, history = self._passed.get(id(request.state), ((), []))
         call = self._call_of(request, history)
         asked, update = request, dict[str, Any]()
@@ -135,7 +135,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             asked = self._hinted(asked, call, blocks)
         else:
             self._inner._passed[id(request.state)] = blocks, call.messages
-        under_way = None if self._ahead is None or not switch.shows() else self._ahead.begin(call)
+        under_way = None if self._ahead is None or not env_mode.shows() else self._ahead.begin(call)
         try:
             response = yield from self._asked(asked, call, None if under_way is None else under_way.listener)
         except BaseException as error:
@@ -151,10 +151,10 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             response = _answered(response, self._ahead.answered(under_way, _turn(response)))
         return _extended(response, update, request.state)
 
-    def _around_tool(self, request: ToolCallRequest) -> Asking[Any]:
+    def _around_tool(self, request: ToolCallRequest) -> StepGenerator[Any]:
         try:
-            if self._recorder is None or switch.mode() == "off":
-                return (yield GoOn(request))
+            if self._recorder is None or env_mode.mode() == "off":
+                return (yield Proceed(request))
             return (yield from self._recorder.around(request))
         except _NOT_OVER:
             raise
@@ -167,21 +167,21 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
                 self._broke(Call(messages, **who), error, call_id)
             raise
 
-    def _said(self, step: Step[Any], call: Call) -> Asking[Said]:
+    def _said(self, step: Step[Any], call: Call) -> StepGenerator[StepOutput]:
         """What a step says at this call; nothing where it failed, or has no say."""
-        if (call.held_out or not switch.shows()) and not step.learns:
+        if (call.held_out or not env_mode.shows()) and not step.learns:
             return NOTHING
         memo, forgettings = self._memos[step], self._core.forgettings
         try:
             kept = memo.get(call, forgettings)
             if kept is None:
-                found = step.look(call)
+                found = step.compute(call)
                 if isinstance(found, Generator):
                     found = yield from found
                 kept = memo.put(call, forgettings, found)
             if kept.broken:
                 return NOTHING
-            said = step.say(call, kept.found)
+            said = step.render(call, kept.found)
             if said.event is not None and said.event != kept.told:
                 kept.told = said.event
                 self._note(step.role, said, call.runtime)
@@ -193,9 +193,9 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             return NOTHING
         return said
 
-    def _asked(self, request: ModelRequest[Any], call: Call, listener: Any) -> Asking[Any]:
+    def _asked(self, request: ModelRequest[Any], call: Call, listener: Any) -> StepGenerator[Any]:
         """The answer of what stands further in, which is learned."""
-        response = yield GoOn(request, listener)
+        response = yield Proceed(request, listener)
         if self._recorder is not None:
             self._tell(lambda: self._learn(call, response))
         return response
@@ -219,10 +219,10 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             tool_choice=request.tool_choice,
             recorded=True,  # what stands innermost of the memory records
         )
-        call.held_out = switch.shows() and self._core.held_out(call.messages, call.thread_id)
+        call.held_out = env_mode.shows() and self._core.held_out(call.messages, call.thread_id)
         return call
 
-    def _without(self, request: ModelRequest[Any], call: Call, said: Said) -> ModelRequest[Any]:
+    def _without(self, request: ModelRequest[Any], call: Call, said: StepOutput) -> ModelRequest[Any]:
         """The request without the tools that a step took out; the call sees those that are left."""
         if said.left_out:
             left = [tool for tool in request.tools if name_of(tool) not in said.left_out]
@@ -258,9 +258,9 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
     def _broke(self, call: Call, error: Exception, failed_call: str | None) -> None:
         for step in self._steps:
             if step.ends:
-                self._quietly(step, partial(step.broke, call, error, failed_call))
+                self._quietly(step, partial(step.on_error, call, error, failed_call))
 
-    def _note(self, role: str, said: Said, runtime: Any) -> None:
+    def _note(self, role: str, said: StepOutput, runtime: Any) -> None:
         if said.notes:
             annotate({"toolmem.node": role, **said.notes})
         if said.event is not None:
@@ -293,15 +293,15 @@ class EndingMiddleware(StepsMiddleware):
         """The run is over."""
         await adrive(lambda: self._over(state, runtime))
 
-    def _over(self, state: Any, runtime: Runtime[Any]) -> Asking[Any]:
+    def _over(self, state: Any, runtime: Runtime[Any]) -> StepGenerator[Any]:
         config = config_of()
         call = Call(
             state["messages"], thread_id_of(config, runtime), user_id_of(config, runtime), state, runtime=runtime
         )
         for step in self._steps:
-            if step.ends and switch.mode() != "off":
+            if step.ends and env_mode.mode() != "off":
                 try:
-                    said = step.over(call)
+                    said = step.on_end(call)
                     if isinstance(said, Generator):
                         said = yield from said
                     self._note(step.role, said, runtime)

@@ -12,9 +12,9 @@ from langgraph.graph import StateGraph
 
 from langgraph_toolmem.base.checks import options_named
 from langgraph_toolmem.base.errors import ConfigurationError, LoopError
-from langgraph_toolmem.turn import switch
-from langgraph_toolmem.turn.ask import Asking, adrive, drive
-from langgraph_toolmem.turn.call import Call, Said
+from langgraph_toolmem.turn import env_mode
+from langgraph_toolmem.turn.ask import StepGenerator, adrive, drive
+from langgraph_toolmem.turn.call import Call, StepOutput
 from langgraph_toolmem.turn.hints import new_hint
 from langgraph_toolmem.turn.host import ErrorLog, emit, read_key, runtime_of, thread_id_of, user_id_of
 from langgraph_toolmem.turn.step import Step
@@ -62,7 +62,7 @@ class MemoryNode(Runnable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002 - Runnable's name
         """Runs the node."""
-        if switch.mode() == "off":
+        if env_mode.mode() == "off":
             return self.passed()
         try:
             return drive(lambda: self.body(input, config))
@@ -73,7 +73,7 @@ class MemoryNode(Runnable[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
         """Runs the node."""
-        if switch.mode() == "off":
+        if env_mode.mode() == "off":
             return self.passed()
         try:
             return await adrive(lambda: self.body(input, config))
@@ -82,7 +82,7 @@ class MemoryNode(Runnable[Any, Any]):
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             return self.failed(error)
 
-    def body(self, state: Any, config: RunnableConfig | None) -> Any | Asking[Any]:
+    def body(self, state: Any, config: RunnableConfig | None) -> Any | StepGenerator[Any]:
         """What the node does: the update of the state. In an async graph it runs in a thread."""
         raise NotImplementedError
 
@@ -114,7 +114,7 @@ class MemoryNode(Runnable[Any, Any]):
         call.note_state()
         return call
 
-    def tell(self, said: Said, runtime: Any) -> None:
+    def tell(self, said: StepOutput, runtime: Any) -> None:
         """One stream event, and the attributes of the current span."""
         if said.notes:
             annotate({"toolmem.node": self.role, **said.notes})
@@ -136,19 +136,19 @@ class StepNode(MemoryNode):
         self.step = step
         step.failed = self.errors.failed
 
-    def body(self, state: Any, config: RunnableConfig | None) -> Asking[Any]:
+    def body(self, state: Any, config: RunnableConfig | None) -> StepGenerator[Any]:
         """Looks, if it has not looked before, and says what it found."""
         step = self.step
-        if (switch.mode() and not step.learns) or step.has_looked(state, messages_key=self.messages_key):
+        if (env_mode.mode() and not step.learns) or step.has_looked(state, messages_key=self.messages_key):
             return None
         call = self.call_of(state, config)
-        call.held_out = switch.shows() and step.core.held_out(call.messages, call.thread_id)
+        call.held_out = env_mode.shows() and step.core.held_out(call.messages, call.thread_id)
         if call.held_out and not step.learns:
             return None
-        found = step.look(call)
+        found = step.compute(call)
         if isinstance(found, Generator):
             found = yield from found
-        said = step.say(call, found)
+        said = step.render(call, found)
         if said.text or said.lines:  # a verdict on what was shown finds its episode, also where nobody records
             core = step.core
             core.log_and_continue(
@@ -157,7 +157,7 @@ class StepNode(MemoryNode):
         self.tell(said, call.runtime)
         return self.update(call, said)
 
-    def update(self, call: Call, said: Said) -> Any:
+    def update(self, call: Call, said: StepOutput) -> Any:
         """What a step said, as an update of the state."""
         hint: Mapping[str, Any] = new_hint(self.role, said.block(self.role), call.messages, self.step.scope)
         return {**hint, **said.state}
@@ -166,10 +166,10 @@ class StepNode(MemoryNode):
 class EndNode(StepNode):
     """A step at the end of a run, as a node before END."""
 
-    def body(self, state: Any, config: RunnableConfig | None) -> Asking[Any]:
+    def body(self, state: Any, config: RunnableConfig | None) -> StepGenerator[Any]:
         """The run is over."""
         call = self.call_of(state, config)
-        said = self.step.over(call)
+        said = self.step.on_end(call)
         if isinstance(said, Generator):
             said = yield from said
         self.tell(said, call.runtime)

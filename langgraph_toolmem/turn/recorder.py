@@ -11,9 +11,9 @@ from langgraph.types import Command
 
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.runs.messages import status_of
-from langgraph_toolmem.turn import switch
+from langgraph_toolmem.turn import env_mode
 from langgraph_toolmem.turn.ahead import Server
-from langgraph_toolmem.turn.ask import Asking, GoOn
+from langgraph_toolmem.turn.ask import Proceed, StepGenerator
 from langgraph_toolmem.turn.host import ErrorLog, read_key, thread_id_of, user_id_of
 
 _NEVER_RAN: Final = ("rejected", "unanswered")
@@ -40,13 +40,13 @@ class CallRecorder:
         self._errors = errors
         self._server = server
 
-    def around(self, request: ToolCallRequest) -> Asking[Any]:
+    def around(self, request: ToolCallRequest) -> StepGenerator[Any]:
         """Has the call executed."""
         asked = request
         if self._server is not None:
             asked = yield from self._server.serve(request)
         try:
-            result = yield GoOn(asked)
+            result = yield Proceed(asked)
         except Exception:  # an interrupt never gets here: nothing was executed yet
             self._tell(request, "failed", raised=True)
             raise
@@ -60,7 +60,7 @@ class CallRecorder:
             self._server.paused(request)
 
     def _tell(self, request: ToolCallRequest, status: Literal["ok", "failed"], *, raised: bool = False) -> None:
-        if switch.mode() == "off":
+        if env_mode.mode() == "off":
             return
         call = request.tool_call
         try:

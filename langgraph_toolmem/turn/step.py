@@ -13,8 +13,8 @@ from langchain_core.tools import BaseTool
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.turn.ahead import Ahead
-from langgraph_toolmem.turn.ask import Asking
-from langgraph_toolmem.turn.call import NOTHING, Call, Said
+from langgraph_toolmem.turn.ask import StepGenerator
+from langgraph_toolmem.turn.call import NOTHING, Call, StepOutput
 from langgraph_toolmem.turn.hints import Scope as Scope
 from langgraph_toolmem.turn.hints import has_hint
 from langgraph_toolmem.turn.host import ErrorLog
@@ -29,7 +29,7 @@ Keeps = Mapping[str, tuple[Any, Callable[..., Any]]]
 
 
 class Step(ABC, Generic[M]):
-    """What a method does at a model call. Override `look`, and what else is needed.
+    """What a method does at a model call. Override `compute`, and what else is needed.
 
     Attributes:
         role: name of its node, its hint and its events.
@@ -38,9 +38,9 @@ class Step(ABC, Generic[M]):
             retried gets the same again; "turn": it looks once until the user speaks again.
         place: in an agent: "around" the shortcut and the host's own middleware, or "inside" them, right at the model. A
             skipped model call skips what is inside.
-        ends: whether it has something to do at the end of a run (`over`, `broke`).
+        ends: whether it has something to do at the end of a run (`on_end`, `on_error`).
         learns: it looks where nobody is to notice too, and says nothing then: in episodes that are held out
-            (`Call.held_out`), and where `turn.switch` says "shadow".
+            (`Call.held_out`), and where `turn.env_mode` says "shadow".
         keeps: keys of the private state that an agent keeps for it.
         tools: tools that it gives the agent.
         ahead: who works ahead of the model, by what it foresees.
@@ -67,24 +67,24 @@ class Step(ABC, Generic[M]):
         """What the memory stands on."""
         return self.method.core
 
-    def look(self, call: Call) -> Any | Asking[Any]:
-        """What it finds, for as long as its scope says: a `Said`, or anything that `say` makes one of.
+    def compute(self, call: Call) -> Any | StepGenerator[Any]:
+        """What it finds, for as long as its scope says: a `StepOutput`, or anything that `render` makes one of.
 
         A step that asks a model is a generator that yields `Ask` and is sent the answer.
         """
         return NOTHING
 
-    def say(self, call: Call, found: Any) -> Said:
+    def render(self, call: Call, found: Any) -> StepOutput:
         """What it says at this model call, of what it found. Cheap."""
-        return found if isinstance(found, Said) else NOTHING
+        return found if isinstance(found, StepOutput) else NOTHING
 
     def has_looked(self, state: Any, *, messages_key: str = "messages") -> bool:
         """In a graph: whether the state holds what it found for the scope that comes now."""
         return self.scope != "call" and has_hint(state, self.role, messages_key=messages_key)
 
-    def over(self, call: Call) -> Said | Asking[Said]:
+    def on_end(self, call: Call) -> StepOutput | StepGenerator[StepOutput]:
         """The run is over."""
         return NOTHING
 
-    def broke(self, call: Call, error: Exception, failed_call: str | None) -> None:
+    def on_error(self, call: Call, error: Exception, failed_call: str | None) -> None:
         """The run ends with an error, of the model, or of a tool (id of its call), that nobody caught so far."""

@@ -221,12 +221,12 @@ async def test_a_paused_run_is_kept_when_it_is_over_as_the_person_let_it_run(mem
 
 
 async def test_an_interrupt_within_a_tool_is_no_error(memory: ToolMemory) -> None:
-    class Asking(MailRoom):
+    class StepGenerator(MailRoom):
         def did(self, name: str, what: str) -> None:
             interrupt(f"to {what}?")
             super().did(name, what)
 
-    app = agent_of(memory, Asking(), script, reflect=True)
+    app = agent_of(memory, StepGenerator(), script, reflect=True)
     assert "__interrupt__" in await app.ask(ZOE)
     assert entries(memory) == []
     await app.ask(Command(resume="yes"))

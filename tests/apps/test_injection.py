@@ -41,7 +41,7 @@ def hints(memory: ToolMemory, asked: str, user_id: str | None = None) -> str:
     blocks = []
     for step in steps:
         at = Call([{"role": "user", "content": asked}], "now", user_id, {}, offered=[{"name": "send_mail"}])
-        blocks.append(step.say(at, drive(lambda step=step, at=at: step.look(at))).block(step.role))  # type: ignore[misc]
+        blocks.append(step.render(at, drive(lambda step=step, at=at: step.compute(at))).block(step.role))  # type: ignore[misc]
     return composed(blocks, [], budget=MOST)
 
 

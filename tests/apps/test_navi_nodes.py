@@ -131,7 +131,7 @@ def test_a_supervisor_that_comes_back_repeats_nothing(shop: Shop, store: ToolMem
     state = run(builder.compile(), "refund order o1 of Ann")
     assert sorted(names(shop)) == ["find_customer", "refund_order"]
     assert seen(model, 2, "Request") == "refund order o1 of Ann"
-    assert "Is it really?" in seen(model, 2, "Said since the request")
+    assert "Is it really?" in seen(model, 2, "StepOutput since the request")
     assert "- find_customer(" not in seen(model, 2, "Candidate APIs")
     assert_well_formed(state["messages"])
 

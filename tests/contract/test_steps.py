@@ -200,7 +200,7 @@ def broken(kind: Any, point: str, failures: list[str]) -> Any:
     return type(f"Broken{kind.__name__}", (kind,), {point: fail})
 
 
-POINTS = [(kind, point) for kind in STEPS for point in (["over"] if kind.ends else ["look", "say"])]
+POINTS = [(kind, point) for kind in STEPS for point in (["on_end"] if kind.ends else ["compute", "render"])]
 
 
 @pytest.mark.parametrize(("kind", "point"), POINTS)
@@ -263,11 +263,11 @@ async def test_a_memory_that_is_closed_stops_nobody(kind: Any, caplog: pytest.Lo
 
 
 def counting(kind: Any, looks: list[str]) -> Any:
-    def look(self: Any, call: Any) -> Any:
+    def compute(self: Any, call: Any) -> Any:
         looks.append(call.thread_id)
-        return kind.look(self, call)
+        return kind.compute(self, call)
 
-    return type(f"Counting{kind.__name__}", (kind,), {"look": look})
+    return type(f"Counting{kind.__name__}", (kind,), {"compute": compute})
 
 
 @each_shown

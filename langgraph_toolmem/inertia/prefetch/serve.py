@@ -36,7 +36,7 @@ from langgraph_toolmem.inertia.prefetch.record import REVIEWED, SECONDS, SERVED,
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon_args
-from langgraph_toolmem.turn.ask import Asking, Wait, loop_of_run
+from langgraph_toolmem.turn.ask import StepGenerator, Wait, loop_of_run
 from langgraph_toolmem.turn.call import Call
 from langgraph_toolmem.turn.host import ErrorLog, config_of, emit, read_key, thread_id_of, user_id_of
 
@@ -203,7 +203,7 @@ class ResultServer:
     def __init__(self, core: Core, registry: Registry, errors: ErrorLog, *, messages_key: str = "messages") -> None:
         self.core, self.registry, self.errors, self.messages_key = core, registry, errors, messages_key
 
-    def serve(self, request: ToolCallRequest) -> Asking[ToolCallRequest]:
+    def serve(self, request: ToolCallRequest) -> StepGenerator[ToolCallRequest]:
         """Return the request with a tool that has the result, if it was prefetched; otherwise the request."""
         try:
             task, asked = self._task_of(request), monotonic()

@@ -1,4 +1,4 @@
-"""Asking a chat model for a decision: structured output, one repair, sync and async by one body."""
+"""StepGenerator a chat model for a decision: structured output, one repair, sync and async by one body."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def _request(record: NaviRecord, messages: Sequence[BaseMessage]) -> list[tuple[
     return [
         ("Earlier in the conversation", _said(before)),
         ("Request", shortened(record["request"], MAX_REQUEST)),
-        ("Said since the request", _said(since)),
+        ("StepOutput since the request", _said(since)),
     ]
 
 

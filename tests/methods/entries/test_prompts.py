@@ -69,7 +69,7 @@ def prompt(memory: ToolMemory, request: str, *, budget: int | None = None, later
     if later:
         messages = h.history(messages, h.call("find_customer", {"name": "Dan May"}, "c-14"))
     call = Call(messages, "now", None, {})
-    text = composed([step.say(call, step.look(call)).block(step.role)], messages, budget=budget)
+    text = composed([step.render(call, step.compute(call)).block(step.role)], messages, budget=budget)
     assert text.startswith(FRAME) or not text
     return text.removeprefix(FRAME).strip()
 

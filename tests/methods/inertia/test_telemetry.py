@@ -177,7 +177,7 @@ def explained(*messages: Any) -> Decision:
 
 
 def forbidden(tool_choice: str) -> Decision:
-    return Shortcut(practised().inertia).look(Call(BEFORE_OPEN, tool_choice=tool_choice)).decision
+    return Shortcut(practised().inertia).compute(Call(BEFORE_OPEN, tool_choice=tool_choice)).decision
 
 
 @pytest.mark.parametrize(
