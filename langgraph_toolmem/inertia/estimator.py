@@ -32,7 +32,7 @@ EVERY: Final = 20
 """Model turns between two fits; a quarter of it before the first EVERY turns are over."""
 RIDGE: Final = 0.5
 """How strongly a fit is drawn towards `PRIOR`."""
-MOST: Final = 0.995
+MOST: Final = 0.999
 STEPS: Final = 12
 """Newton steps at most."""
 ALONE: Final = 0.05
