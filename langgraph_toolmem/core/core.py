@@ -166,6 +166,7 @@ class Core(Evidence):
     def forked(self) -> None:
         """Continue in a forked child: events are its own; Chroma and the background are the parent's."""
         self.store.forked()
+        self.jobs.forked()
 
     def forget(self, gone: Forgotten) -> int:
         """See `Evidence.forget`; a user is deleted from the records of cold starts too."""

@@ -333,6 +333,7 @@ class Jobs:
         self._thread: threading.Thread | None = None
         self._due = math.inf  # by time.monotonic
         self._over = threading.Event()  # no job is begun any more
+        self._doing: int | None = None  # the thread that writes what jobs made
         if read_only:
             self._over.set()
         self._stopped = False  # by the end of the interpreter
@@ -446,9 +447,10 @@ class Jobs:
         Returns:
             True if all is done, else False. What was given up counts as done.
         """
-        if self.queue.read_only or self.queue.empty:
+        if self.queue.read_only or (self.queue.empty and self._doing is None):
             return True
-        done = lambda: self.queue.next_due(self._handlers) is None  # noqa: E731 - one line
+        mine = threading.get_ident()
+        done = lambda: self.queue.next_due(self._handlers) is None and self._doing in (None, mine)  # noqa: E731 - one line
         return not self._over.is_set() and self._wait(done, math.inf if timeout is None else timeout)
 
     def _wait(self, done: Callable[[], bool], timeout: float) -> bool:
@@ -459,6 +461,10 @@ class Jobs:
                     return False
                 self._changed.wait(min(POLL_SECONDS, left))
         return True
+
+    def forked(self) -> None:
+        """Continue in a forked child: what was being written is the parent's."""
+        self._doing = None
 
     # --- forgetting ---
 
@@ -568,11 +574,15 @@ class Jobs:
                 if self._stopped or not self.queue.save(jobs[0], answer):
                     return  # forgotten, or done by another process
                 jobs = [jobs[0]._replace(answer=answer)]
-            with self.together():
-                do(jobs)
-            for job in self.queue.done(jobs):
-                if self.queue.place_of(job.run)[0] is None:  # forgotten
-                    undo(job)
+            self._doing = threading.get_ident()
+            try:
+                with self.together():
+                    do(jobs)
+                for job in self.queue.done(jobs):
+                    if self.queue.place_of(job.run)[0] is None:  # forgotten
+                        undo(job)
+            finally:
+                self._doing = None
 
     def _failed(self, job: Job, error: BaseException) -> None:
         if self._stopped:  # the end of the interpreter is no failure of the job; the next opening takes it up
