@@ -21,9 +21,10 @@ from langgraph_toolmem.nodes import (
     LoopGuard,
     MemoryState,
     Recorder,
+    ToolRetriever,
+    guided_tools,
     loop_guard_condition,
     memory_prompt,
-    offered_tools,
     shortcut_condition,
 )
 from langgraph_toolmem.testing import ScriptedChatModel
@@ -101,10 +102,14 @@ def graph_of(
 ) -> App:
     """A graph of `first`, shortcut, the nodes, the model, guard and tools, and a recorder at the end."""
     model, tools = _model(says), [*desk.tools, *more_tools]
+    retriever = next((node for node in nodes if isinstance(node, ToolRetriever)), None)
 
     def agent(state: Any) -> Any:
-        bound = model.bind_tools(offered_tools(state, tools))
-        return {"messages": [bound.invoke([*memory_prompt(state), *state["messages"]])]}
+        prompt = [*memory_prompt(state), *state["messages"]]
+        if retriever is not None:
+            offer = retriever.offer(prompt, model)
+            return {"messages": [retriever.take(model.bind_tools(offer.tools).invoke(offer.messages))]}
+        return {"messages": [model.bind_tools(guided_tools(state, tools)).invoke(prompt)]}
 
     builder: Any = StateGraph(schema)
     builder.add_node("agent", agent)

@@ -18,6 +18,9 @@ from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.middleware.gates import gates_of
+from langgraph_toolmem.middleware.tool_search import ToolSearchMiddleware
+from langgraph_toolmem.navigator.deferred import DeferredTools, ToolSearch
+from langgraph_toolmem.navigator.step import RevealTools
 from langgraph_toolmem.nodes.guard import LoopGuard
 from langgraph_toolmem.nodes.hints import MemoryRecall, PreferenceGuide, SGAPlanner, SITSummary, ToolRetriever
 from langgraph_toolmem.nodes.of_memory import checked, method_of
@@ -85,7 +88,7 @@ def tool_memory_middleware(
     planning: bool | SGASettings | SGAPlanner = False,
     reflect: bool | ReflectionWriter = False,
     preferences: bool | PreferenceGuide = False,
-    chains: bool | int | ToolRetriever = False,
+    tool_search: bool | ToolSearch | ToolRetriever = False,
     loop_guard: bool = False,
     steps: Iterable[Step[Any]] = (),
     rules: Iterable[ProviderRule] = PROVIDER_RULES,
@@ -95,8 +98,9 @@ def tool_memory_middleware(
     """The whole list for ``create_agent(..., middleware=...)``: one middleware around yours, one inside.
 
     Around, from the outside in: reflection (sees only errors that nobody caught, and ends the run after all others),
-    preferences and chains (no shortcut goes to a tool that they leave out), the shortcut. Inside, at the model: recall,
-    suggestions and planning (a skipped step needs none of them), and the recorder (sees what is really executed).
+    preferences (no shortcut goes to a tool that they leave out), the shortcut. Inside, at the model: recall,
+    suggestions and planning (a skipped step needs none of them), the recorder (sees what is really executed), and tool
+    search.
 
     A skipped step skips what stands inside around the model, too. So a middleware that takes tools away from the
     model (by permission, by state), or that chooses the model or a tool for it, goes in front of the list::
@@ -129,8 +133,9 @@ def tool_memory_middleware(
             gives one later. Runs that an error ended are kept too, with what was done so far.
         preferences: leave out tools that this user rated badly on similar requests (`PreferenceGuide`), except
             what an ``LLMToolSelectorMiddleware`` inside always includes.
-        chains: offer the model only the tools that a request needs, as complete chains (`ToolRetriever`), where
-            there are more than 20; a number says how many. The tools of your middleware inside are always offered.
+        tool_search: have the model find its tools by a search, with a list of tools that never changes, so the prompt
+            cache stays whole (`ToolSearch`). Tools of your middleware inside are always offered; those of middleware
+            in front of the list you name in ``ToolSearch(always=[…])``.
         loop_guard: answer a call that goes on giving the same result with a note in place of executing it, and end
             the run with a `LoopError` after three notes (`LoopGuard`).
         steps: of methods of your own; each says whether it stands around or inside.
@@ -144,11 +149,27 @@ def tool_memory_middleware(
     yours = _yours(inside)
     if not isinstance(loop_guard, bool):
         raise ConfigurationError(f"loop_guard is True or False, not {loop_guard!r}.")
-    last = [LoopGuardMiddleware(checked(memory, "tool_memory_middleware"), f"{name}LoopGuard")] if loop_guard else []
     shortcut = _shortcut(memory, shortcut, may_write, shadow, trust_context)
     found = _steps(
-        memory, yours, shortcut, prefetch, recall, suggest, planning, reflect, preferences, chains, steps, rules, force
+        memory,
+        yours,
+        shortcut,
+        prefetch,
+        recall,
+        suggest,
+        planning,
+        reflect,
+        preferences,
+        tool_search,
+        steps,
+        rules,
+        force,
     )
+    last: list[Middleware] = []
+    if loop_guard:
+        last.append(LoopGuardMiddleware(memory, f"{name}LoopGuard"))
+    if (deferred := _deferred(found)) is not None:
+        last.append(ToolSearchMiddleware(deferred, f"{name}ToolSearch"))
     around = [step for step in found if step.place == "around"]
     at_model = [step for step in found if step.place == "inside"]
     core = memory.core
@@ -172,7 +193,7 @@ def ToolMemoryMiddleware(  # noqa: N802 - it is made like one
     Args:
         memory: the memory.
         name: of the middleware, where several memories work in one agent.
-        options: as for `tool_memory_middleware`, but for `inside`.
+        options: as for `tool_memory_middleware`, but for `inside` and `tool_search`.
 
     Raises:
         ConfigurationError: an argument cannot work.
@@ -181,6 +202,8 @@ def ToolMemoryMiddleware(  # noqa: N802 - it is made like one
         raise ConfigurationError(
             "ToolMemoryMiddleware stands alone; tool_memory_middleware(memory, inside=[…]) has both."
         )
+    if options.get("tool_search"):
+        raise ConfigurationError("tool_search needs a place of its own: use tool_memory_middleware(memory, …).")
     given: dict[str, Any] = {
         "shortcut": True,
         "may_write": (),
@@ -192,13 +215,12 @@ def ToolMemoryMiddleware(  # noqa: N802 - it is made like one
         "planning": False,
         "reflect": False,
         "preferences": False,
-        "chains": False,
         "steps": (),
         "rules": PROVIDER_RULES,
         "force": False,
     }
-    check_fields("ToolMemoryMiddleware", set(options), set(given), "option")
-    given |= options
+    check_fields("ToolMemoryMiddleware", set(options), {*given, "tool_search"}, "option")
+    given |= {**options, "tool_search": False}
     how = (given.pop(name) for name in ("shortcut", "may_write", "shadow", "trust_context"))
     found = _steps(memory, [], _shortcut(memory, *how), **given)
     return steps_middleware(memory.core, found, name=name, recorder=True, outermost=True, server=_server(found))
@@ -206,6 +228,10 @@ def ToolMemoryMiddleware(  # noqa: N802 - it is made like one
 
 def _server(steps: Iterable[Step[Any]]) -> Prefetcher | None:
     return next((step.ahead for step in steps if isinstance(step, Shortcut)), None)
+
+
+def _deferred(steps: Iterable[Step[Any]]) -> DeferredTools | None:
+    return next((step.deferred for step in steps if isinstance(step, RevealTools)), None)
 
 
 def _yours(inside: Any) -> list[Middleware]:
@@ -239,7 +265,7 @@ def _steps(
     planning: Any,
     reflect: Any,
     preferences: Any,
-    chains: Any,
+    tool_search: Any,
     steps: Iterable[Step[Any]],
     rules: Iterable[ProviderRule],
     force: bool,
@@ -252,13 +278,13 @@ def _steps(
     found: list[StepNode | None] = [
         _node("reflect", reflect, ReflectionWriter, memory),
         _node("preferences", preferences, PreferenceGuide, memory, keep=always),
-        _node("chains", chains, ToolRetriever, memory, int, "most", always=[*always, *theirs]),
         _node(
             "shortcut", _silent(memory, shortcut, prefetch), InertiaShortcut, memory, InertiaPolicy, "policy", tools=()
         ),
         _node("recall", recall, MemoryRecall, memory, RecallPolicy, "policy"),
         _node("suggest", suggest, SITSummary, memory, SITPolicy, "policy"),
         _node("planning", planning, SGAPlanner, memory, SGASettings, "settings"),
+        _node("tool_search", tool_search, ToolRetriever, memory, ToolSearch, "search", always=[*always, *theirs]),
     ]
     for node in found:
         if node is not None and isinstance(node.step, Shortcut):

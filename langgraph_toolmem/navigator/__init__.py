@@ -10,12 +10,12 @@ tools that fail leave, weights follow recent use. The upper one, a model that de
 ``tool_search``   which tools a request is about
 ``plan``          chains from what is known to what is wanted; other routes; what to do when a call failed
 ``evolve``        pruning, propagation of weights
-``select``        which tools a model is shown
+``deferred``      tools that the model finds by a search: the ways in which they reach it
 ``decide``        the decider's subgraph
 ``openapi``       tools from OpenAPI documents
 ``evidence``      what all of it reads of the memory's evidence graph; ``history``: the counts of past runs in it
 ``table``         what it keeps there: fields seen in results, tools left out
-``step``          tools chosen at a model call; ``fields``: fields of results
+``step``          tools revealed at a model call; ``fields``: fields of results
 ``arguments``     checks of what a program asks
 """
 
@@ -324,8 +324,19 @@ class Navigator(GraphEvolution, Method):
     # --- what happens ---
 
     def report(self) -> Section | None:
-        """How good the trained table of links is, if one is used."""
-        return self.links.report()
+        """How good the trained table of links is, if one is used, and by which search called tools were found."""
+        links, (first, later, never, sent, saved, calls) = self.links.report(), self.evidence.searches()
+        if not calls:
+            return links
+        called = max(1, first + later + never)
+        sentence = (
+            f"Tool search: of {first + later + never:,} calls {first / called:.0%} were found by the first search, "
+            f"{later / called:.0%} by a later one, {never / called:.0%} without one; a model turn was sent about "
+            f"{sent / calls:,.0f} tokens of tools and saved {saved / calls:,.0f}."
+        )
+        figures = {"first": first, "later": later, "never": never, "tokens_sent": sent, "tokens_saved": saved}
+        more = links or Section("Navigator")
+        return Section("Navigator", {**more.figures, "tool_search": figures}, (*more.sentences, sentence))
 
     def turn(self, learned: LearnedTurn) -> Record:
         """What results showed that was not known of their tools yet."""

@@ -18,6 +18,7 @@ from langgraph_toolmem.navigator.table import (
     OutputsSeen,
     PrunedTool,
     PutBack,
+    ToolsSearched,
 )
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.schema import paths_of, shows_fields
@@ -129,6 +130,16 @@ class NavigatorSources:
     def shift(self, shifts: dict[str, dict[str, float]]) -> None:
         """Weights of links; see `evolution.shifts_of`."""
         self._decide(lambda now: LinksShifted(shifts, now))
+
+    def searched(self, first: int, later: int, never: int, sent: int, saved: int) -> None:
+        """Counts a model call with deferred tools; see `ToolsSearched`."""
+        with self.lock:
+            self._core.apply(None, [ToolsSearched(first, later, never, sent, saved)])
+
+    def searches(self) -> list[int]:
+        """The sums of what was counted, and the number of model calls."""
+        with self.lock:
+            return list(self._table.searches)
 
     def _decide(self, operation: Callable[[float], Event]) -> None:
         with self.lock:

@@ -63,6 +63,19 @@ class LinksShifted(Event):
     when: float
 
 
+@dataclass(slots=True)
+class ToolsSearched(Event):
+    """A model call with deferred tools: calls of tools found by the first search of their user turn, by a later one and
+    by none, and tokens of tools that were sent and saved."""
+
+    kind = "tools_searched"
+    first: int
+    later: int
+    never: int
+    sent: int
+    saved: int
+
+
 class NavigatorEvidence(Table):
     """Recent uses, the latest decisions, and what results looked like.
 
@@ -71,6 +84,7 @@ class NavigatorEvidence(Table):
         left: tool -> [when it was left out or put back, its good calls then]; None in place of the calls: put back.
         shifts: [when, {target: {source: uses}}]: what a link counts more (or less) than it was used.
         outputs: tool -> the fields of its results (`navigator.fields`).
+        searches: sums of `ToolsSearched`, and the number of model calls.
     """
 
     name = "navigator"
@@ -79,6 +93,7 @@ class NavigatorEvidence(Table):
         "left",
         "shifts",
         "outputs",
+        "searches",
     )
 
     def __init__(self, graph: ToolGraph) -> None:
@@ -87,6 +102,7 @@ class NavigatorEvidence(Table):
         self.left: dict[str, list[Any]] = {}
         self.shifts: list[Any] = [0.0, {}]
         self.outputs: dict[str, fields.Row] = {}
+        self.searches: list[int] = [0] * 6
         #: tool -> number of the change; see `outputs_since`
         self._changed: dict[str, int] = {}
         self._changes = 0
@@ -99,6 +115,7 @@ class NavigatorEvidence(Table):
             PrunedTool: self._leave_out,
             PutBack: self._put_back,
             LinksShifted: self._shift,
+            ToolsSearched: self._add_searches,
         }
 
     def _add_use(self, tool: str, status: str, after: str | None, hour: int | None) -> None:
@@ -139,6 +156,9 @@ class NavigatorEvidence(Table):
     def _shift(self, shifts: dict[str, dict[str, float]], when: float) -> None:
         if when >= self.shifts[0]:
             self.shifts = [when, shifts]
+
+    def _add_searches(self, *counts: int) -> None:
+        self.searches = [before + more for before, more in zip(self.searches, (*counts, 1), strict=True)]
 
     # --- reading ---
 

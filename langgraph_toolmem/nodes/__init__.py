@@ -10,7 +10,6 @@ from langgraph_toolmem.nodes.hints import (
     SITSummary,
     ToolRetriever,
     guided_tools,
-    offered_tools,
 )
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
 from langgraph_toolmem.nodes.recorder import Recorder, ReflectionWriter
@@ -20,7 +19,6 @@ from langgraph_toolmem.turn.hints import (
     LeftOutState,
     MemoryState,
     PlanningState,
-    SelectedState,
     memory_prompt,
 )
 from langgraph_toolmem.turn.placement import messages_with_hints
@@ -41,14 +39,12 @@ __all__ = [
     "ReflectionWriter",
     "SGAPlanner",
     "SITSummary",
-    "SelectedState",
     "ToolRetriever",
     "create_navi_subgraph",
     "guided_tools",
     "loop_guard_condition",
     "memory_prompt",
     "messages_with_hints",
-    "offered_tools",
     "shortcut_condition",
     "shortcut_message",
 ]

@@ -1,16 +1,20 @@
-"""Nodes that put something before the model: past runs, next tools, steps that worked, tools taken out or chosen."""
+"""Nodes that put something before the model: past runs, next tools, steps that worked, tools taken out or shown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.tools import BaseTool
 
 from langgraph_toolmem.atoms import Atoms
 from langgraph_toolmem.atoms.settings import BUDGET as PLANNING_BUDGET
 from langgraph_toolmem.atoms.settings import SGASettings, When
 from langgraph_toolmem.atoms.step import PlanHints
+from langgraph_toolmem.base.checks import names_given
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries import Entries
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.preferences import DomainOf
@@ -18,15 +22,17 @@ from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.entries.steps import How, Preferences, Recall
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator import Navigator
-from langgraph_toolmem.navigator.step import MOST, TARGETS, SelectTools
+from langgraph_toolmem.navigator.deferred import Offer, ToolSearch
+from langgraph_toolmem.navigator.step import RevealTools
 from langgraph_toolmem.nodes.of_memory import method_of
-from langgraph_toolmem.runs.run import OWN_TOOLS, SEARCH_TOOL
-from langgraph_toolmem.runs.tools import ToolLike, name_of
+from langgraph_toolmem.runs.run import OWN_TOOLS
+from langgraph_toolmem.runs.tools import ToolLike, as_tool, name_of
 from langgraph_toolmem.sit import SIT
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.step import Suggest
+from langgraph_toolmem.turn import env_mode
 from langgraph_toolmem.turn.call import Call, StepOutput
-from langgraph_toolmem.turn.hints import left_out_now, selected_now
+from langgraph_toolmem.turn.hints import left_out_now
 from langgraph_toolmem.turn.node import StepNode
 
 T = TypeVar("T")
@@ -133,7 +139,7 @@ class SGAPlanner(StepNode):
     when messages were trimmed. ``StateGraph(MemoryState, output_schema=MessagesState)`` keeps it out of what the app
     returns.
 
-    A tool that a `PreferenceGuide` leaves out or a `ToolRetriever` does not offer gives no hint, nor does one of which
+    A tool that a `PreferenceGuide` leaves out gives no hint, nor does one of which
     a person rejected a call since the user spoke. Before the first call of a user turn only steps are shown that have
     words in common with what is open (or whatever an embedder of your own finds like it).
 
@@ -225,33 +231,28 @@ class PreferenceGuide(StepNode):
 
 
 class ToolRetriever(StepNode):
-    """Finds the tools that the user's request needs, as complete chains, for a graph with many tools.
+    """Has the model of a graph find its tools by a search, and keeps its prompt cache whole (`navigator.deferred`).
 
-    A chain is a tool that fits the request with all those that give what it needs; chains come first, other tools
-    that fit fill up to `most`. Stands in the loop before the model: it looks once per user turn, and when a call
-    failed it adds the tools of another way. The model's node binds what is offered; `retriever.tool` is the search
-    tool, with which the model asks for more in words::
+    The model's node asks with what `offer` says, and hands on what `take` reads; the two tools go to the ToolNode.
+    The node itself stands before the model and shows the tools that similar requests called; it may be left out::
+
+        retriever = ToolRetriever(memory, tools)
+
+        def agent(state):
+            offer = retriever.offer(messages_with_hints(state, model), model)
+            answer = model.bind_tools(offer.tools).invoke(offer.messages)
+            return {"messages": [retriever.take(answer)]}
 
         builder = StateGraph(MemoryState)
-        retriever = ToolRetriever(memory, tools)
         builder.add_node("retriever", retriever)
-        builder.add_edge(START, "retriever")
-        builder.add_edge("retriever", "agent")
-        builder.add_node("tools", ToolNode([*tools, retriever.tool]))
-        builder.add_edge("tools", "retriever")
-        ...
-        model.bind_tools(offered_tools(state, [*tools, retriever.tool])).invoke(state["messages"])
-
-    In front of an `InertiaShortcut`, no shortcut goes to a tool that is not offered. With no more than `most` tools
-    nothing is left out.
+        builder.add_node("agent", agent)
+        builder.add_node("tools", ToolNode([*tools, *retriever.tools]))
 
     Args:
         memory: the memory.
-        tools: the agent's tools; in an agent those of each model call if None.
-        most: tools that are offered for a request, at most; what a failure or a search brings comes on top.
-        targets: tools that fit best and bring their chain.
-        always: names of tools that are always offered.
-        search_tool: in an agent: give it the search tool. Without it all tools are offered where nothing fits.
+        tools: the agent's tools, LangChain tools or functions; in an agent those of each model call if None.
+        search: how tools are found (`ToolSearch`).
+        always: more names of tools that are always offered.
         messages_key: key of the messages in the host's state.
         name: of the node in traces.
 
@@ -262,24 +263,44 @@ class ToolRetriever(StepNode):
     def __init__(
         self,
         memory: ToolMemory,
-        tools: Iterable[ToolLike] | None = None,
+        tools: Iterable[BaseTool | Callable[..., Any]] | None = None,
         *,
-        most: int = MOST,
-        targets: int = TARGETS,
+        search: ToolSearch | None = None,
         always: Iterable[str] = (),
-        search_tool: bool = True,
         messages_key: str = "messages",
         name: str | None = None,
     ) -> None:
         method = method_of(memory, Navigator, "ToolRetriever")
-        how: dict[str, Any] = {"search_tool": search_tool, "messages_key": messages_key}
-        step = SelectTools(method, tools, most=most, targets=targets, always=always, **how)
+        if search is not None and not isinstance(search, ToolSearch):
+            raise ConfigurationError(f"search is a ToolSearch, not {search!r}.")
+        if isinstance(tools, (str, bytes, Mapping)) or not (tools is None or isinstance(tools, Iterable)):
+            raise ConfigurationError(f"tools is a list of tools, not {type(tools).__name__}.")
+        given = None if tools is None else [t if isinstance(t, (BaseTool, Mapping)) else as_tool(t) for t in tools]
+        for own in OWN_TOOLS & {name_of(each) for each in given or ()}:
+            raise ConfigurationError(f"{own!r} is the name of a tool of the memory; none of the tools may have it.")
+        step = RevealTools(
+            method, given, search=search, always=names_given("always", always), messages_key=messages_key
+        )
         super().__init__(step, messages_key=messages_key, name=name)
-        self.tool = step.tool
+        self.tools: list[BaseTool] = step.deferred.tools
 
-    def update(self, call: Call, said: StepOutput) -> Any:
-        """What is offered now."""
-        return dict(said.state) or None
+    def offer(self, messages: Sequence[Any], model: Any = None) -> Offer:
+        """What the model is asked with: tools to bind, and the messages as it is to see them.
+
+        Args:
+            messages: the history, with the memory's hints.
+            model: that is asked; of one that is not known the portable way is taken.
+        """
+        step = cast("RevealTools", self.step)
+        tools = step.given or ()
+        if not env_mode.shows():
+            return Offer([each for each in tools if each not in step.tools], list(messages))
+        return step.deferred.offer(tools, messages, model)
+
+    def take(self, answer: AIMessage) -> AIMessage:
+        """The model's answer with calls of the real tools."""
+        step = cast("RevealTools", self.step)
+        return step.deferred.take(answer, step.given or ())
 
 
 def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "messages") -> list[T]:
@@ -301,28 +322,3 @@ def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "message
     out = left_out_now(state, messages_key=messages_key) or {}
     left = [each for each in there if name_of(each) not in out]
     return left if any(name_of(each) not in OWN_TOOLS for each in left) else there
-
-
-def offered_tools(state: Any, tools: Iterable[T], *, messages_key: str = "messages") -> list[T]:
-    """The tools that a `ToolRetriever` offers in this user turn: what the model's node binds.
-
-    ::
-
-        model.bind_tools(offered_tools(state, [*tools, retriever.tool]))
-
-    What a `PreferenceGuide` leaves out is left out here too.
-
-    Args:
-        state: the state, with the key `toolmem_selected` (see `MemoryState`). Without it all tools are offered.
-        tools: the tools of this step; those without a name, and the memory's own, are always offered.
-        messages_key: key of the messages.
-
-    Returns:
-        The tools in their order. All of them but the search tool where nothing was chosen.
-    """
-    there = guided_tools(state, tools, messages_key=messages_key)
-    selected = selected_now(state, messages_key=messages_key)
-    if selected is None:
-        return [each for each in there if name_of(each) != SEARCH_TOOL]
-    names = {*selected["tools"], *OWN_TOOLS}
-    return [each for each in there if (name := name_of(each)) is None or name in names]

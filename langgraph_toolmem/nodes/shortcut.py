@@ -43,7 +43,7 @@ class InertiaShortcut(StepNode):
     A call it makes is an ``AIMessage`` with one tool call, marked in ``additional_kwargs["toolmem"]``. Each
     decision emits one custom stream event ``{"toolmem": {...}}``.
 
-    A tool that a `PreferenceGuide` in front of it leaves out, or a `ToolRetriever` does not offer, is never called.
+    A tool that a `PreferenceGuide` in front of it leaves out is never called.
 
     Args:
         memory: the memory.

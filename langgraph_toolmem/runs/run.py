@@ -30,9 +30,10 @@ Review = Literal["", "edited", "rejected"]
 
 SUMMARY_TOOL: Final = "summarize_state"
 """The tool that writes a summary. Its calls are no steps; its text belongs to the next turn."""
-SEARCH_TOOL: Final = "search_more_tools"
-"""The tool with which the model asks for more tools. Its calls are no steps either."""
-OWN_TOOLS: Final = frozenset({SUMMARY_TOOL, SEARCH_TOOL})
+SEARCH_TOOL: Final = "search_tools"
+CALL_TOOL: Final = "call_tool"
+"""The tools with which the model finds and calls deferred tools. Their calls are no steps either."""
+OWN_TOOLS: Final = frozenset({SUMMARY_TOOL, SEARCH_TOOL, CALL_TOOL})
 """The memory's own tools. Nothing is learned from their calls."""
 
 

@@ -102,9 +102,10 @@ class ToolSpec:
             return f"missing parameter {missing[0]!r}"
         if self.properties and (unknown := [name for name in args if name not in self.properties]):
             return f"unknown parameter {unknown[0]!r}"
-        return self._schema_problem(dict(args)) or self._model_problem(dict(args))
+        return self.schema_problem(dict(args)) or self._model_problem(dict(args))
 
-    def _schema_problem(self, args: dict[str, Any]) -> str | None:
+    def schema_problem(self, args: dict[str, Any]) -> str | None:
+        """Return the first error of arguments by the JSON schema alone, in one line; None if there is none."""
         if isinstance(self._validator, str):
             return self._validator
         try:
@@ -126,6 +127,11 @@ class ToolSpec:
         except Exception as error:  # noqa: BLE001 - a validator is the host's code and may raise anything
             return _line(f"arguments of {self.name} cannot be validated: {error!r}")
         return None
+
+    @property
+    def has_readable_schema(self) -> bool:
+        """True if arguments can be checked against the JSON schema, else False."""
+        return not isinstance(self._validator, str)
 
     @functools.cached_property
     def _validator(self) -> Any:
@@ -215,7 +221,7 @@ def _read(tool: Any, index: int) -> ToolSpec:
         if isinstance(tool, BaseModel) and hasattr(tool, "inputSchema"):
             return _from_mapping(tool.model_dump(by_alias=True))
         if callable(tool):
-            return _from_base_tool(_as_tool(tool))
+            return _from_base_tool(as_tool(tool))
     except Exception as error:
         reason = (str(error).strip() or repr(error)).splitlines()[0]
         raise ConfigurationError(f"tools[{index}] ({_describe(tool)}) cannot be read: {reason}") from error
@@ -265,7 +271,7 @@ def _from_class(tool: type) -> ToolSpec:
     return _from_mapping(convert_to_openai_tool(tool))
 
 
-def _as_tool(function: Callable[..., Any]) -> BaseTool:
+def as_tool(function: Callable[..., Any]) -> BaseTool:
     name = getattr(function, "__name__", None) or type(function).__name__
     description = inspect.getdoc(function) or name
     if inspect.iscoroutinefunction(function):

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import ToolMessage
 
-from langgraph_toolmem.runs.run import OWN_TOOLS
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import History
-from langgraph_toolmem.turn.hints import left_out_now, selected_now
+from langgraph_toolmem.turn.hints import left_out_now
 from langgraph_toolmem.turn.shown import Block, Line
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ class Call:
         model: the model that is asked, if it is known; `settings` of the request, and `tool_choice`.
         recorded: a recorder tells of executions.
         left_out: tools that an earlier step took out, each with the reason.
-        selected: tools that an earlier step chose, each with the reason; None: all.
         held_out: the episode runs without the memory's say (`core.holdout`).
         foresight: what a step foresees of the model's answer, for whoever works ahead of it (`turn.ahead`).
     """
@@ -54,7 +52,6 @@ class Call:
     tool_choice: Any = None
     recorded: bool = False
     left_out: Mapping[str, str] = field(default_factory=dict)
-    selected: Mapping[str, str] | None = None
     held_out: bool = False
     foresight: Any = None
 
@@ -69,18 +66,15 @@ class Call:
 
     def allows(self, tool: str) -> bool:
         """Whether no earlier step took the tool out."""
-        return tool not in self.left_out and (self.selected is None or tool in self.selected or tool in OWN_TOOLS)
+        return tool not in self.left_out
 
     def after_failure(self, call_id: str) -> list[Any]:
         """The history with an answer to a call that raised: it was tried, and failed."""
         return [*self.messages, ToolMessage("", tool_call_id=call_id, status="error")]
 
     def note_state(self) -> None:
-        """Reads from the host's state what earlier nodes took out or chose."""
-        key = self.messages_key
-        self.left_out = left_out_now(self.state, messages_key=key) or {}
-        selected = selected_now(self.state, messages_key=key)
-        self.selected = None if selected is None else selected["tools"]
+        """Reads from the host's state what earlier nodes took out."""
+        self.left_out = left_out_now(self.state, messages_key=self.messages_key) or {}
 
 
 class StepOutput(NamedTuple):

@@ -1,4 +1,4 @@
-"""What the memory keeps in a graph's state, under private keys: hints for the model, tools taken out or chosen, plans.
+"""What the memory keeps in a graph's state, under private keys: hints for the model, tools taken out, plans.
 
 A node writes its hint under its role; `memory_prompt` reads what is meant for the call that comes now. A hint is
 for one model call, or for every call until the user speaks again. One that was made for an earlier point or turn of
@@ -21,7 +21,6 @@ from langgraph_toolmem.turn.shown import Block, Line, composed
 
 HINTS: Final = "toolmem_hints"
 LEFT_OUT: Final = "toolmem_left_out"
-SELECTED: Final = "toolmem_selected"
 PLANNING: Final = "toolmem_planning"
 
 Scope = Literal["call", "point", "turn"]
@@ -67,26 +66,6 @@ class LeftOutState(TypedDict):
     toolmem_left_out: NotRequired[Annotated[LeftOut, merge_left_out]]
 
 
-class Selected(TypedDict):
-    """Tools that the model is offered, each with the reason in one line, and the user turn this is for."""
-
-    at: str
-    tools: dict[str, str]
-
-
-def merge_selected(old: Selected | None, new: Selected | None) -> Selected | None:
-    """Of one user turn both together, else the new one."""
-    if not old or not new or (new["at"] and new["at"] != old["at"]):  # a channel begins with {}
-        return new or old
-    return Selected(at=old["at"], tools={**new["tools"], **old["tools"]})
-
-
-class SelectedState(TypedDict):
-    """The private key of `ToolRetriever`, to be added to a state of one's own."""
-
-    toolmem_selected: NotRequired[Annotated[Selected, merge_selected]]
-
-
 class Planning(TypedDict, total=False):
     """What a planner keeps of a thread: values in plain JSON, bounded.
 
@@ -115,7 +94,7 @@ class PlanningState(TypedDict):
     toolmem_planning: NotRequired[Annotated[Planning, merge_planning]]
 
 
-class MemoryState(MessagesState, HintState, LeftOutState, SelectedState, PlanningState):
+class MemoryState(MessagesState, HintState, LeftOutState, PlanningState):
     """`MessagesState` with room for what the memory has to say: ``StateGraph(MemoryState)``."""
 
 
@@ -162,20 +141,6 @@ def left_out_now(state: Any, *, messages_key: str = "messages") -> Mapping[str, 
         return None
     tools: Mapping[str, str] = found["tools"]
     return tools
-
-
-def new_selected(tools: Mapping[str, str], messages: Sequence[Any]) -> dict[str, Selected]:
-    """The update of the state for tools that are offered, beside others, until the next user message."""
-    return {SELECTED: Selected(at=turn_of(messages), tools=dict(tools))}
-
-
-def selected_now(state: Any, *, messages_key: str = "messages") -> Selected | None:
-    """What is offered in this user turn; None if nobody looked yet."""
-    found: Selected | None = _kept(state, SELECTED)
-    # Without any user message the one it is for was trimmed or summarised, and nobody has spoken since.
-    if not found or turn_of(read_key(state, messages_key) or ()) not in (found["at"], ""):
-        return None
-    return found
 
 
 def planning_now(state: Any) -> Planning | None:

@@ -148,7 +148,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             if self._inner is not None:
                 self._inner._passed.pop(id(request.state), None)
         if self._ahead is not None and under_way is not None:
-            response = _answered(response, self._ahead.answered(under_way, _turn(response)))
+            response = answered(response, self._ahead.answered(under_way, turn_of_response(response)))
         return _extended(response, update, request.state)
 
     def _around_tool(self, request: ToolCallRequest) -> StepGenerator[Any]:
@@ -213,7 +213,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             request.runtime,
             tools=self._core.catalogue.offered(request.tools),
             offered=request.tools,
-            insisted=frozenset(_insisted_on(request)),
+            insisted=frozenset(insisted_on(request)),
             model=request.model,
             settings=request.model_settings,
             tool_choice=request.tool_choice,
@@ -247,7 +247,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _learn(self, call: Call, response: Any) -> None:
         who = {"thread_id": call.thread_id, "user_id": call.user_id}
-        new = self._core.lifecycle.after_model(call.messages, _turn(response), **who)
+        new = self._core.lifecycle.after_model(call.messages, turn_of_response(response), **who)
         annotate({"toolmem.node": RECORDER, "toolmem.learned_turns": new})
         emit(call.runtime, {"node": RECORDER, "learned_turns": new})
 
@@ -315,7 +315,7 @@ def _private(kind: Any, merge: Callable[..., Any]) -> Any:
     return NotRequired[Annotated[kind, PrivateStateAttr, merge]]
 
 
-def _insisted_on(request: ModelRequest[Any]) -> Iterator[str]:
+def insisted_on(request: ModelRequest[Any]) -> Iterator[str]:
     """Names of the tools that the request cannot do without."""
     choice = request.tool_choice
     if isinstance(choice, Mapping):
@@ -332,14 +332,14 @@ def _in_its_place(message: AIMessage, request: ModelRequest[Any]) -> ExtendedMod
     return ExtendedModelResponse(ModelResponse(result=[named(message)]), Command(update=counts))
 
 
-def _turn(response: Any) -> list[Any]:
+def turn_of_response(response: Any) -> list[Any]:
     """The messages of a model response, whatever form the next middleware gave it."""
     if isinstance(response, ExtendedModelResponse):
         response = response.model_response
     return [response] if isinstance(response, AIMessage) else list(response.result)
 
 
-def _answered(response: Any, messages: list[Any]) -> Any:
+def answered(response: Any, messages: list[Any]) -> Any:
     """The response with other messages in it."""
     if isinstance(response, ExtendedModelResponse):
         return replace(response, model_response=replace(response.model_response, result=messages))

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from benchmarks import many_tools
 from benchmarks import tool_search as bench
 from benchmarks.replay import DATA
 from benchmarks.tool_search_data import CATALOGUE, Episode, Request, episodes, halves, joined_kits, requests, tools_of
@@ -115,3 +116,17 @@ def test_history_completes_chains_that_the_request_alone_does_not():
 
     assert completed(with_runs) >= 85
     assert completed(without) <= completed(with_runs) - 20
+
+
+def test_what_prompts_have_in_common_by_hand():
+    assert many_tools.in_common("abcd", "abxd") == 2
+    assert many_tools.in_common("", "ab") == 0
+    assert many_tools.in_common("ab", "abc") == 2
+
+
+@pytest.mark.skipif(not (DATA / CATALOGUE).is_dir(), reason=f"no {CATALOGUE}")
+def test_the_prefix_stays_with_many_tools(capsys: pytest.CaptureFixture[str]) -> None:
+    assert many_tools.main(["--no-model", "--tools", "60", "--threads", "1", "--seeds", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "holds   portable" in said
+    assert "holds   constant tools" in said

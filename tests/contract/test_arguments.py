@@ -164,7 +164,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         [
             NO_MEMORY,
             *(({"memory": no}, "takes a ToolMemory, not") for no in (None, ToolMemory)),
-            ({"memory": "x", "chains": True}, "takes a ToolMemory"),
+            ({"memory": "x", "tool_search": True}, "takes a ToolMemory"),
             ({"memory": "x", "suggest": True}, "takes a ToolMemory"),
             *each("inside", TodoListMiddleware()),
             ({"inside": ["todo"]}, "inside[0]"),
@@ -176,8 +176,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             ({"shadow": True, "shortcut": False, "prefetch": True}, "shadow"),
             *NO_RULES,
             {"force": True, "rules": None},
-            *(({"chains": no}, "most is a whole number") for no in (0, -1)),
-            *each("chains", "3", None, 2.5),
+            *each("tool_search", "3", None, 2.5),
             *each("preferences", "yes"),
             *each("prefetch", Prefetch, 3, {"tools": []}),
             *each("recall", "paper", 1, SITPolicy()),
@@ -206,10 +205,11 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
     "ToolRetriever": (
         of_memory(ToolRetriever, tools=TOOLS),
         [
-            *each("most", 0, True),
-            *each("targets", 0),
+            NO_MEMORY,
+            *each("search", 0, True),
             *each("always", "a", [1], None),
-            ({"tools": [h.schema(SEARCH_TOOL, "query")]}, "the name of the search tool"),
+            *each("tools", 3),
+            ({"tools": [h.schema(SEARCH_TOOL, "query")]}, "the name of a tool of the memory"),
         ],
     ),
     "PreferenceGuide": (
@@ -451,7 +451,7 @@ def test_a_wrong_argument_is_named(name: str, memory: ToolMemory) -> None:
 
 
 def test_the_memorys_own_middleware_is_not_given_to_it(memory: ToolMemory) -> None:
-    for options in ({}, {"suggest": True, "shortcut": False}, {"chains": True, "shortcut": False}):
+    for options in ({}, {"suggest": True, "shortcut": False}, {"preferences": True, "shortcut": False}):
         for own in (ToolMemoryMiddleware(memory), *tool_memory_middleware(memory, **options)):
             with pytest.raises(ConfigurationError, match=r"inside\[1\] is the memory's own"):
                 tool_memory_middleware(memory, inside=[TodoListMiddleware(), own])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, get_args
 
+import histories as h
 import pytest
 from desk import EAGER, NAMES, Desk, expected, history, request, script, shortcuts
 from langchain.agents import create_agent
@@ -27,7 +28,8 @@ from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection
 from langgraph_toolmem.extend import Method, Step, StepNode
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.navigator.step import SelectTools
+from langgraph_toolmem.navigator.deferred import ToolSearch
+from langgraph_toolmem.navigator.step import RevealTools
 from langgraph_toolmem.nodes import (
     InertiaShortcut,
     MemoryRecall,
@@ -63,7 +65,7 @@ def tools() -> list[Any]:
 STEPS: dict[type[Step[Any]], Plug] = {
     Shortcut: Plug(Inertia, partial(InertiaShortcut, tools=tools()), 4, {"policy": EAGER}),
     Suggest: Plug(SIT, SITSummary, 4, {}),
-    SelectTools: Plug(Navigator, ToolRetriever, 2, {"tools": tools(), "most": 2, "targets": 1}),
+    RevealTools: Plug(Navigator, ToolRetriever, 1, {"tools": tools(), "search": ToolSearch(k=1)}),
     Recall: Plug(Entries, MemoryRecall, 1, {}),
     Preferences: Plug(Entries, PreferenceGuide, 1, {"tools": tools(), "how": "both"}),
     Reflection: Plug(Entries, ReflectionWriter, 1, {}),
@@ -116,12 +118,19 @@ def node_of(memory: ToolMemory, kind: Any, step: Step[Any]) -> StepNode:
 def experienced(kind: Any, *, user: str | None = None, **options: Any) -> ToolMemory:
     """A memory with the step's method that has something to say: runs that went well, and some that did not."""
     base = next(each for each in kind.__mro__ if each in STEPS)
-    memory = memory_of(None, make(STEPS[base].method), **options)
-    for number in range({Shortcut: 12, Reflection: 0}.get(base, 6)):
+    # The navigator keeps no runs of its own: it reads those of the others.
+    methods = {STEPS[base].method, *([Entries] if base is RevealTools else [])}
+    memory = memory_of(None, *map(make, methods), **options)
+    for number in range({Shortcut: 12, RevealTools: 12, Reflection: 0}.get(base, 6)):
         whole, bad = history(number), base in (Preferences, LessonStep)
         run = [*whole[:3], AIMessage("That was all.")] if bad else whole
         how: dict[str, Any] = {"success": not bad, "comment": SAID if bad else None, "user_id": user}
         memory.finish(run, thread_id=f"w-{number}", **how)
+        if base is RevealTools:  # words that all requests share tell nothing
+            other = h.history(
+                h.user(f"Water plant {number} in the hall"), h.call("water", {"plant": number}), h.words()
+            )
+            memory.finish(other, thread_id=f"o-{number}", success=True, user_id=user)
     assert memory.flush()
     return memory
 
@@ -182,7 +191,7 @@ async def test_the_same_reaches_the_model_in_a_graph_and_in_an_agent_sync_and_as
     first = {*offered[0]} if offered else set()
     told = {
         Shortcut: skipped,
-        SelectTools: "add_note" not in first,
+        RevealTools: "add_note" in hints[0] and "add_note" not in first,
         Preferences: "find_customer" not in first,
         Reflection: entries == [ASKED],
         LessonStep: SAID in hints[0],
@@ -230,7 +239,7 @@ LENGTH = {True: 2, False: 8}
 
 
 async def test_where_nothing_is_known_the_request_is_as_it_was(nothing_failed: None) -> None:
-    for kind in SHOWN.keys() - {SelectTools, Suggest}:  # which go by the tools' descriptions, too
+    for kind in SHOWN.keys() - {RevealTools, Suggest}:  # which go by the tools' descriptions, too
         for build, way in ALL_WAYS:
             with memory_of(None, make(STEPS[kind].method)) as memory:
                 app = app_of(memory, kind, build)

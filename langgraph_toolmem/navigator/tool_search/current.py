@@ -62,12 +62,17 @@ class CurrentSearch:
         exclude: Collection[str] = (),
         target: str | None = None,
         user_id: str | None = None,
+        request: str = "",
     ) -> list[ToolHit]:
-        """See `Navigator.search`; `exclude`: names that are not looked for."""
+        """See `Navigator.search`; `exclude`: names that are not looked for; `request`: the user's words where the query
+        is the model's: runs with such requests count as those with such a query do."""
         search, precedents = self.current(), self.precedents(user_id)
         if target is None:
             exclude = {*exclude, *self._evidence.left_out()}
             lift = None if precedents is None else precedents.lift(query)
+            if precedents is not None and lift is not None and request:
+                also = precedents.lift(request)
+                lift = {name: max(lift.get(name, 0.0), also.get(name, 0.0)) for name in {**lift, **also}}
             return search.tools.search(query, k, available=available, exclude=exclude, lift=lift)
         barred = self._barred(search.tools, target, available)
         return search.search(query, target, k, exclude=barred, precedents=precedents, likely=self._likely(target))

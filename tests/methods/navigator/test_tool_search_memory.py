@@ -11,8 +11,7 @@ from test_tool_search import Concepts
 
 from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError
-from langgraph_toolmem.navigator.select.candidates import targets_of
-from langgraph_toolmem.navigator.tool_search.hit import ToolHit
+from langgraph_toolmem.navigator.tool_search.hit import ToolHit, targets_of
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores.chroma_repair import rebuild
 from langgraph_toolmem.stores.vectors import TOOLS as KIND

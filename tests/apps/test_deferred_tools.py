@@ -1,0 +1,642 @@
+"""Tool search in real agents: the list of tools and the prompt's prefix stay, and everything else sees real calls."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import anthropic
+import httpx
+import httpx2
+import pytest
+from crowd import DESK, NOTE, calling, crowded, knowing, plain, steps
+from desk import Desk
+from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware, ToolCallLimitMiddleware, wrap_tool_call
+from langchain.agents.structured_output import ToolStrategy
+from langchain_anthropic import ChatAnthropic
+from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.types import Command
+from pydantic import BaseModel
+
+from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.middleware import ToolMemoryMiddleware, tool_memory_middleware
+from langgraph_toolmem.navigator.deferred import ToolSearch, revealed_in, way_of
+from langgraph_toolmem.nodes import MemoryState, ToolRetriever, messages_with_hints
+from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
+
+FIND = ("search_tools", {"query": "find a customer, add a note to an order"})
+
+
+def call(name: str, /, **arguments: Any) -> tuple[str, dict[str, Any]]:
+    return "call_tool", {"name": name, "arguments": arguments}
+
+
+STEPS = [FIND, call("find_customer", name="Ann"), call("latest_order", customer_id="C-1")]
+ADD = call("add_note", order_id="O-1", note="checked")
+IDS = itertools.count()
+BROKEN = "failed and is passed over"
+
+
+@pytest.fixture
+def memory() -> Iterator[ToolMemory]:
+    with ToolMemory.ephemeral(tools=crowded(Desk())) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_breaks(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    yield
+    assert BROKEN not in caplog.text
+
+
+def agent_with(memory: ToolMemory, model: Any, *more: Any, tools: Any = None, front: Any = (), **options: Any) -> Any:
+    options = {"tool_search": True, "shortcut": False, **options}
+    made = {key: options.pop(key) for key in ("response_format",) if key in options}
+    middleware = [*front, *tool_memory_middleware(memory, inside=more, **options)]
+    tools = crowded(Desk()) if tools is None else tools
+    return create_agent(model, tools, middleware=middleware, checkpointer=InMemorySaver(), **made)
+
+
+THREAD: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 60}
+
+
+def ask(agent: Any, text: Any = NOTE) -> dict[str, Any]:
+    found: dict[str, Any] = agent.invoke(text if not isinstance(text, str) else {"messages": [("user", text)]}, THREAD)
+    return found
+
+
+def made_calls(state: Any) -> list[str]:
+    return [each["name"] for m in state["messages"] if isinstance(m, AIMessage) for each in m.tool_calls]
+
+
+def same_prefix(prompts: list[list[Any]]) -> None:
+    """Each prompt begins with the one before."""
+    assert len(prompts) > 10
+    for before, after in itertools.pairwise(prompts):
+        assert json.dumps(after[: len(before)]) == json.dumps(before)
+
+
+# --- models over HTTP, one for each way ---
+
+
+def openai_items(body: dict[str, Any], plan: list[Any]) -> list[dict[str, Any]]:
+    """The output items of the next step, as the Responses API makes them."""
+    said = max((i for i, item in enumerate(body["input"]) if is_user(item)), default=0)
+    done = sum(item.get("type") in ("function_call_output", "tool_search_output") for item in body["input"][said:])
+    if done >= len(plan):
+        return [
+            {
+                "type": "message",
+                "id": f"msg{next(IDS)}",
+                "role": "assistant",
+                "status": "completed",
+                "content": [{"type": "output_text", "text": "Done.", "annotations": []}],
+            }
+        ]
+    name, arguments = plan[done]
+    call_id = f"call_{next(IDS)}"
+    if name == "search_tools" and any(each["type"] == "tool_search" for each in body["tools"]):
+        return [
+            {
+                "type": "tool_search_call",
+                "id": f"ts_{call_id}",
+                "call_id": call_id,
+                "execution": "client",
+                "arguments": arguments,
+                "status": "completed",
+            }
+        ]
+    return [
+        {
+            "type": "function_call",
+            "id": f"fc_{call_id}",
+            "call_id": call_id,
+            "name": name,
+            "arguments": json.dumps(arguments),
+            "status": "completed",
+        }
+    ]
+
+
+def is_user(item: dict[str, Any]) -> bool:
+    return item.get("role") == "user"
+
+
+def responses_model(name: str, plan: list[Any], bodies: list[dict[str, Any]], **options: Any) -> ChatOpenAI:
+    def answer(request: Any) -> Any:
+        body = json.loads(request.content)
+        bodies.append(body)
+        return httpx.Response(
+            200,
+            json={
+                "id": f"r{next(IDS)}",
+                "object": "response",
+                "created_at": 0,
+                "model": name,
+                "status": "completed",
+                "error": None,
+                "incomplete_details": None,
+                "instructions": None,
+                "metadata": {},
+                "parallel_tool_calls": True,
+                "temperature": 1.0,
+                "tool_choice": "auto",
+                "tools": [],
+                "top_p": 1.0,
+                "output": openai_items(body, plan),
+            },
+        )
+
+    transport = httpx.MockTransport(answer)
+    return ChatOpenAI(
+        model=name,
+        api_key="x",
+        use_responses_api=True,
+        http_client=httpx.Client(transport=transport),
+        http_async_client=httpx.AsyncClient(transport=transport),
+        max_retries=0,
+        **options,
+    )
+
+
+def claude_model(plan: list[Any], bodies: list[dict[str, Any]], name: str = "claude-opus-4-8") -> ChatAnthropic:
+    def answer(request: Any) -> Any:
+        body = json.loads(request.content)
+        bodies.append(body)
+        done = 0
+        for message in body["messages"]:
+            blocks = message["content"] if isinstance(message["content"], list) else []
+            results = sum(block["type"] == "tool_result" for block in blocks)
+            done = done + results if message["role"] == "assistant" or results else 0
+        content: Any = [{"type": "text", "text": "Done."}]
+        if done < len(plan):
+            used, arguments = plan[done]
+            content = [{"type": "tool_use", "id": f"toolu_{next(IDS)}", "name": used, "input": arguments}]
+        reason = "tool_use" if done < len(plan) else "end_turn"
+        return httpx2.Response(
+            200,
+            json={
+                "id": f"m{next(IDS)}",
+                "type": "message",
+                "role": "assistant",
+                "model": name,
+                "content": content,
+                "stop_reason": reason,
+                "stop_sequence": None,
+                "usage": {"input_tokens": 1, "output_tokens": 1},
+            },
+        )
+
+    model = ChatAnthropic(model_name=name, api_key="x", max_retries=0, max_tokens_to_sample=1000)  # type: ignore[call-arg,arg-type]
+    transport = httpx2.MockTransport(answer)
+    model.__dict__["_client"] = anthropic.Anthropic(api_key="x", http_client=httpx2.Client(transport=transport))
+    model.__dict__["_async_client"] = anthropic.AsyncAnthropic(
+        api_key="x", http_client=httpx2.AsyncClient(transport=transport)
+    )
+    return model
+
+
+DIRECT = [FIND, ("find_customer", {"name": "Ann"}), ("latest_order", {"customer_id": "C-1"})]
+WAYS: dict[str, Any] = {
+    "tool_search": lambda bodies: responses_model("gpt-5.4", DIRECT, bodies),
+    "additional_tools": lambda bodies: responses_model("gpt-5.1", DIRECT, bodies),
+    "anthropic": lambda bodies: claude_model(DIRECT, bodies),
+    "portable": lambda bodies: responses_model("gpt-5.4", STEPS, bodies, base_url="http://gateway.test/v1"),
+}
+
+
+def in_input(body: dict[str, Any]) -> list[Any]:
+    """The messages of a request, without Anthropic's mark of the cache, which moves on."""
+    messages = json.loads(json.dumps(body.get("input", body.get("messages"))))
+    for message in messages:
+        for block in message["content"] if isinstance(message.get("content"), list) else []:
+            block.pop("cache_control", None)
+    return messages
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_tools_and_prefix_are_equal_over_ten_requests(memory: ToolMemory, way: str) -> None:
+    bodies: list[dict[str, Any]] = []
+    model = WAYS[way](bodies)
+    assert way_of(model) == way
+    agent = agent_with(memory, model)
+    for number in range(10):
+        text = {"messages": [("user", f"{NOTE} {number}")]}
+        state = await agent.ainvoke(text, THREAD) if number % 2 else agent.invoke(text, THREAD)
+    assert len({json.dumps(body["tools"]) for body in bodies}) == 1
+    same_prefix([in_input(body) for body in bodies])
+    assert made_calls(state) == ["search_tools", "find_customer", "latest_order"] * 10
+    stays = json.dumps([message.content for message in state["messages"]])
+    assert "tool_reference" not in stays
+    assert "tool_search" not in stays
+    if way == "anthropic":
+        assert sum(each.get("defer_loading", False) for each in bodies[0]["tools"]) == 33
+        assert "tool_reference" in json.dumps(bodies[-1]["messages"])
+    elif way != "portable":
+        kinds = [item.get("type") for item in bodies[-1]["input"]]
+        assert ("tool_search_output" if way == "tool_search" else "additional_tools") in json.dumps(bodies[-1]["input"])
+        assert (way == "tool_search") == ("tool_search_call" in kinds)
+
+
+def test_the_portable_way_over_the_openai_protocol(memory: ToolMemory) -> None:
+    def reply(request: dict[str, Any]) -> AIMessage:
+        messages = request["messages"]
+        said = max(i for i, m in enumerate(messages) if m["role"] == "user")
+        done = sum(m["role"] == "tool" for m in messages[said:])
+        return calling(messages, STEPS[done]) if done < len(STEPS) else AIMessage("Done.")
+
+    with OpenAIStubServer(reply) as server:
+        model = ChatOpenAI(base_url=server.url, api_key="x", model="gpt-5.4")  # type: ignore[arg-type]
+        agent = agent_with(memory, model)
+        for number in range(10):
+            state = ask(agent, f"{NOTE} {number}")
+    assert made_calls(state) == ["search_tools", "find_customer", "latest_order"] * 10
+    assert len({json.dumps(each["tools"]) for each in server.requests}) == 1
+    assert [each["function"]["name"] for each in server.requests[0]["tools"]] == ["search_tools", "call_tool"]
+    same_prefix([each["messages"] for each in server.requests])
+
+
+# --- what else stands in an agent ---
+
+
+def scripted(*turns: Any) -> ScriptedChatModel:
+    return ScriptedChatModel(script=steps(*turns))
+
+
+def offered(model: ScriptedChatModel) -> list[list[str]]:
+    return [[each.get("function", each).get("name", each["type"]) for each in call.tools] for call in model.calls]
+
+
+DELETED: list[str] = []
+
+
+@tool
+def delete_file(path: str) -> str:
+    """Delete a file for good."""
+    DELETED.append(path)
+    return "deleted"
+
+
+@pytest.mark.parametrize("decision", ["approve", "edit", "reject"])
+@pytest.mark.parametrize("place", ["front", "inside"])
+def test_a_guarded_tool_stops_for_a_person(memory: ToolMemory, decision: str, place: str) -> None:
+    DELETED.clear()
+    guard = HumanInTheLoopMiddleware(interrupt_on={"delete_file": True})
+    model = scripted([("search_tools", {"query": "delete a file"}), call("delete_file", path="a")])
+    tools = [*crowded(Desk()), delete_file]
+    more: Any = {"front": [guard]} if place == "front" else {}
+    agent = agent_with(memory, model, *([guard] if place == "inside" else []), tools=tools, **more)
+    state = ask(agent, "Delete a")
+    assert not DELETED
+    (request,) = state["__interrupt__"][0].value["action_requests"]
+    assert (request["name"], request["args"]) == ("delete_file", {"path": "a"})
+    answer: dict[str, Any] = {"type": decision}
+    if decision == "edit":
+        answer["edited_action"] = {"name": "delete_file", "args": {"path": "b"}}
+    state = ask(agent, Command(resume={"decisions": [answer]}))
+    assert {"approve": ["a"], "edit": ["b"], "reject": []}[decision] == DELETED
+    assert state["messages"][-1].text == "Done."
+
+
+def test_limits_and_the_recorder_see_the_real_tool(memory: ToolMemory) -> None:
+    seen: list[str] = []
+
+    @wrap_tool_call
+    def watch(request: Any, handler: Any) -> Any:
+        seen.append(request.tool_call["name"])
+        return handler(request)
+
+    find = call("find_customer", name="Ann")
+    limit = ToolCallLimitMiddleware(tool_name="find_customer", run_limit=1)
+    agent = agent_with(memory, scripted([FIND, find, find, find]), watch, limit)
+    ask(agent)
+    memory.flush()
+    assert seen == ["search_tools", "find_customer"]
+    assert {*memory.view().tools} & {"search_tools", "call_tool", "find_customer"} == {"find_customer"}
+
+
+def test_our_own_tools_are_never_learned_or_made(memory: ToolMemory) -> None:
+    agent = agent_with(memory, scripted([*STEPS, ADD]), shortcut=True, prefetch=True)
+    for _ in range(15):
+        ask(agent)
+    memory.flush()
+    assert {*memory.view().tools} == {*DESK}
+    assert not [event for event in ask(agent)["messages"] if isinstance(event, ToolMessage) and event.status == "error"]
+
+
+async def test_calls_without_the_model_are_call_tool_in_the_prompt() -> None:
+    desk = Desk()
+    with knowing(crowded(desk), 30) as memory:
+        model = scripted([*STEPS, ADD])
+        agent = create_agent(
+            model,
+            crowded(desk),
+            middleware=tool_memory_middleware(memory, tool_search=True),
+            checkpointer=InMemorySaver(),
+        )
+        await agent.ainvoke({"messages": [("user", NOTE)]}, THREAD)
+    names = {each["name"] for c in model.calls for m in c.messages if isinstance(m, AIMessage) for each in m.tool_calls}
+    assert names <= {"search_tools", "call_tool"}
+    assert {m.name for c in model.calls for m in c.messages if isinstance(m, ToolMessage)} <= names
+
+
+def test_what_cannot_be_called_is_answered(memory: ToolMemory) -> None:
+    plan = [
+        call("find_custmer", name="Ann"),
+        call("call_tool", name="find_customer"),
+        call("search_tools", query="x"),
+        ("call_tool", {"name": "find_customer", "arguments": '{"name": "Ann"}'}),
+        ("call_tool", {"name": "find_customer", "arguments": "{"}),
+        ("call_tool", {}),
+        call("archive_vehicle", vehicle="7"),
+        ("latest_ordr", {"customer_id": "C-1"}),
+        ("latest_order", {"customer_id": "C-1"}),
+        call("latest_order"),
+    ]
+    model = scripted(plan)
+    messages = ask(agent_with(memory, model))["messages"]
+    answers = [(m.name, m.status, m.text) for m in messages if isinstance(m, ToolMessage)]
+    said = [text for _, _, text in answers]
+    assert [name for name, _, _ in answers] == [
+        "call_tool",
+        "call_tool",
+        "call_tool",
+        "find_customer",
+        "call_tool",
+        "call_tool",
+        "call_tool",
+        "call_tool",
+        "latest_order",
+        "latest_order",
+    ]
+    assert [status for _, status, _ in answers].count("success") == 2
+    assert "'find_customer'" in said[0]
+    assert "called directly" in said[1]
+    assert "called directly" in said[2]
+    assert "JSON object" in said[4]
+    assert "vehicle_id" in said[6]
+    assert "'latest_order'" in said[7]
+    assert len(offered(model)[0]) == 2
+
+
+def test_parallel_calls_and_streaming(memory: ToolMemory) -> None:
+    def says(messages: Any, tools: Any) -> AIMessage:
+        done = sum(isinstance(m, ToolMessage) for m in messages)
+        both = (call("find_customer", name="Ann"), call("archive_room", room_id="1"))
+        return calling(messages, FIND) if not done else calling(messages, *both) if done == 1 else AIMessage("Done.")
+
+    agent = agent_with(memory, ScriptedChatModel(script=says))
+    parts = [*agent.stream({"messages": [("user", NOTE)]}, THREAD, stream_mode=["updates", "messages", "custom"])]
+    updates = [m for mode, part in parts if mode == "updates" for m in part.get("model", {}).get("messages", ())]
+    assert made_calls({"messages": updates}) == ["search_tools", "find_customer", "archive_room"]
+    told = [part["toolmem"] for mode, part in parts if mode == "custom"]
+    assert [event["query"] for event in told if event["node"] == "search_tools"] == [FIND[1]["query"]]
+    assert agent.get_state(THREAD).values["messages"][-1].text == "Done."
+
+
+def test_the_model_changes_within_a_thread(memory: ToolMemory) -> None:
+    saver = InMemorySaver()
+
+    def run(model: Any) -> Any:
+        middleware = tool_memory_middleware(memory, tool_search=True, shortcut=False)
+        return ask(create_agent(model, crowded(Desk()), middleware=middleware, checkpointer=saver))
+
+    bodies: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
+    for way in [*WAYS, *WAYS]:
+        state = run(WAYS[way](bodies[way]))
+    assert len([m for m in state["messages"] if m.text == "Done."]) == 8
+    assert not [m for m in state["messages"] if isinstance(m, ToolMessage) and m.status == "error"]
+    for way, sent in bodies.items():
+        assert len({json.dumps(body["tools"]) for body in sent}) == 1
+        if way != "anthropic":
+            assert "tool_reference" not in json.dumps(sent)
+        else:
+            assert not {"tool_search_call", "tool_search_output"} & {*json.dumps(sent).split('"')}
+
+
+def test_a_revealed_tool_that_is_gone_loses_its_reference(memory: ToolMemory) -> None:
+    saver, bodies = InMemorySaver(), list[dict[str, Any]]()
+    middleware: Any = tool_memory_middleware(memory, tool_search=True, shortcut=False)
+    ask(create_agent(claude_model(DIRECT, []), crowded(Desk()), middleware=middleware, checkpointer=saver))
+    left = [each for each in crowded(Desk()) if each.name != "add_note"]
+    ask(create_agent(claude_model([], bodies), left, middleware=middleware, checkpointer=saver), "Thanks")
+    blocks = json.dumps(bodies[0]["messages"])
+    assert "find_customer" in blocks
+    assert "add_note" not in blocks
+
+
+def test_after_a_summary_nothing_is_revealed(memory: ToolMemory) -> None:
+    agent = agent_with(memory, scripted([*STEPS, ADD], [ADD, *STEPS]))
+    state = ask(agent)
+    assert {*revealed_in(state["messages"])} >= {*DESK}
+    summary = HumanMessage("Here is a summary of the conversation to date: a note was added.")
+    agent.update_state(THREAD, {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), summary]})
+    state = ask(agent, "And another one")
+    assert made_calls(state)[0] == "add_note"
+    assert {*revealed_in(state["messages"])} >= {*DESK}
+    assert state["messages"][-1].text == "Done."
+
+
+def test_a_failed_search_answers_and_the_run_goes_on(
+    memory: ToolMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def down(*_: Any, **__: Any) -> Any:
+        raise OSError("down")
+
+    monkeypatch.setattr(memory.navigator.tool_search, "search", down)
+    for way in WAYS:
+        bodies: list[dict[str, Any]] = []
+        state = ask(agent_with(memory, WAYS[way](bodies)))
+        assert state["messages"][-1].text == "Done."
+        assert "could not be searched (OSError)" in state["messages"][2].text
+        outputs = [item for item in bodies[-1].get("input", []) if item.get("type") == "tool_search_output"]
+        assert [item["tools"] for item in outputs] == ([[]] if way == "tool_search" else [])
+    assert BROKEN in caplog.text
+    caplog.clear()
+
+
+@pytest.mark.parametrize("place", ["front", "behind"])
+def test_a_cache_mark_never_stands_on_a_deferred_tool(memory: ToolMemory, place: str) -> None:
+    bodies: list[dict[str, Any]] = []
+    caching = AnthropicPromptCachingMiddleware()
+    ours: Any = tool_memory_middleware(memory, tool_search=True, shortcut=False)
+    middleware = [caching, *ours] if place == "front" else [*ours, caching]
+    ask(create_agent(claude_model(DIRECT, bodies), crowded(Desk()), middleware=middleware))
+    for body in bodies:
+        marked = [each for each in body["tools"] if "cache_control" in each]
+        assert [each["name"] for each in marked] == ["search_tools"]
+        assert not [each for each in marked if each.get("defer_loading")]
+
+
+class Answer(BaseModel):
+    """The structured answer."""
+
+    text: str
+
+
+def test_always_provider_tools_and_structured_answers_stay(memory: ToolMemory) -> None:
+    tools = [*crowded(Desk()), {"type": "web_search_preview"}]
+    model = ScriptedChatModel(script=lambda messages, _: calling(messages, ("Answer", {"text": "yes"})))
+    options: Any = {"tool_search": ToolSearch(always=["approve_room", "nobody"])}
+    agent = agent_with(memory, model, tools=tools, response_format=ToolStrategy(Answer), **options)
+    assert ask(agent)["structured_response"] == Answer(text="yes")
+    assert offered(model) == [["approve_room", "web_search_preview", "search_tools", "call_tool", "Answer"]]
+
+
+def test_few_tools_are_all_offered(memory: ToolMemory) -> None:
+    model = scripted([])
+    ask(agent_with(memory, model, tools=Desk().tools))
+    assert offered(model) == [[each.name for each in Desk().tools]]
+
+
+def test_filter_offers_what_the_request_needs_and_what_was_found(memory: ToolMemory) -> None:
+    model = scripted([("search_tools", {"query": "archive a vehicle"}), ("archive_vehicle", {"vehicle_id": "7"})])
+    ask(agent_with(memory, model, tool_search=ToolSearch(k=1, mode="filter")))
+    first, *rest = offered(model)
+    assert {*DESK, "search_tools"} <= {*first}
+    assert len(first) <= 5
+    assert all({*first, "archive_vehicle"} <= {*names} for names in rest)
+
+
+def test_tools_of_similar_requests_are_shown_before_a_search() -> None:
+    with knowing(crowded(Desk()), 0) as memory:
+        learner = scripted([*STEPS, ADD])
+        agent = agent_with(memory, learner)
+        for _ in range(8):
+            messages = ask(agent)["messages"]
+        memory.finish(messages, thread_id="t", success=True)
+        memory.flush()
+        model = scripted([call("find_customer", name="Bob")])
+        agent = agent_with(memory, model)
+        agent.invoke({"messages": [("user", NOTE)]}, {"configurable": {"thread_id": "new"}})
+        shown = "".join(m.text for m in model.calls[0].messages)
+        assert all(f"- {name}: " in shown for name in DESK)
+        assert "archive" not in shown
+        assert memory.report().to_dict()["sections"]["navigator"]["tool_search"]["first"] > 0
+
+
+# --- in a graph ---
+
+
+def graph_with(memory: ToolMemory, model: Any, *, node: bool = True, **options: Any) -> Any:
+    tools = crowded(Desk())
+    retriever = ToolRetriever(memory, tools, **options)
+
+    def agent(state: Any) -> Any:
+        offer = retriever.offer(messages_with_hints(state, model), model)
+        return {"messages": [retriever.take(model.bind_tools(offer.tools).invoke(offer.messages))]}
+
+    builder: Any = StateGraph(MemoryState)
+    builder.add_node("agent", agent)
+    builder.add_node("tools", ToolNode([*tools, *retriever.tools]))
+    if node:
+        retriever.add_to(builder)
+        builder.add_edge(START, retriever.role)
+        builder.add_edge(retriever.role, "agent")
+    else:
+        builder.add_edge(START, "agent")
+    builder.add_conditional_edges("agent", tools_condition)
+    builder.add_edge("tools", "agent")
+    return builder.compile(checkpointer=InMemorySaver())
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("node", [True, False])
+async def test_a_graph_does_the_same(memory: ToolMemory, way: str, node: bool) -> None:
+    bodies: list[dict[str, Any]] = []
+    graph = graph_with(memory, WAYS[way](bodies), node=node)
+    for number in range(10):
+        state = await graph.ainvoke({"messages": [("user", f"{NOTE} {number}")]}, THREAD)
+    assert made_calls(state) == ["search_tools", "find_customer", "latest_order"] * 10
+    assert len({json.dumps(body["tools"]) for body in bodies}) == 1
+    same_prefix([in_input(body) for body in bodies])
+
+
+def test_call_tool_that_nobody_reads_says_so(memory: ToolMemory) -> None:
+    tools = crowded(Desk())
+    node = ToolNode([*tools, *ToolRetriever(memory, tools).tools])
+    builder: Any = StateGraph(MemoryState)
+    builder.add_node("tools", node)
+    builder.add_edge(START, "tools")
+    asked = calling([], call("find_customer", name="Ann"))
+    answer = builder.compile().invoke({"messages": [HumanMessage(NOTE), asked]})["messages"][-1]
+    assert (answer.status, "take" in answer.text) == ("error", True)
+
+
+# --- which way ---
+
+
+@pytest.mark.parametrize(
+    ("model", "way"),
+    [
+        (ChatOpenAI(model="gpt-5.4", api_key="x"), "tool_search"),  # type: ignore[arg-type]
+        (ChatOpenAI(model="gpt-6", api_key="x"), "tool_search"),  # type: ignore[arg-type]
+        (ChatOpenAI(model="gpt-5.4", api_key="x", use_responses_api=False), "portable"),  # type: ignore[arg-type]
+        (ChatOpenAI(model="gpt-5.4", api_key="x", base_url="http://127.0.0.1:1/v1"), "portable"),  # type: ignore[arg-type]
+        (ChatOpenAI(model="gpt-4.1", api_key="x", use_responses_api=True), "additional_tools"),  # type: ignore[arg-type]
+        (ChatOpenAI(model="gpt-4.1", api_key="x"), "portable"),  # type: ignore[arg-type]
+        (ChatAnthropic(model_name="claude-opus-4-8", api_key="x"), "anthropic"),  # type: ignore[call-arg,arg-type]
+        (ChatAnthropic(model_name="claude-sonnet-4-20250514", api_key="x"), "portable"),  # type: ignore[call-arg,arg-type]
+        (ChatAnthropic(model_name="claude-haiku-4-5-20251001", api_key="x"), "anthropic"),  # type: ignore[call-arg,arg-type]
+        (
+            ChatAnthropic(model_name="claude-opus-5", api_key="x", base_url="http://127.0.0.1:1"),  # type: ignore[call-arg,arg-type]
+            "portable",
+        ),
+        (None, "portable"),
+    ],
+)
+def test_auto_trusts_the_url_and_the_name(model: Any, way: str) -> None:
+    assert way_of(model) == way
+
+
+@pytest.mark.parametrize("options", [{"k": 0}, {"mode": "fast"}, {"always": "a"}])
+def test_options_that_cannot_work(options: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        ToolSearch(**options)
+
+
+def test_one_middleware_has_no_place_for_it(memory: ToolMemory) -> None:
+    with pytest.raises(ConfigurationError, match="tool_memory_middleware"):
+        ToolMemoryMiddleware(memory, tool_search=True)
+
+
+def test_long_schemas_keep_their_parameters(memory: ToolMemory) -> None:
+    wide = plain("wide", "A wide tool.", *(f"title{i}" for i in range(3)))
+    wide.args_schema["properties"]["title0"]["description"] = "x" * 4000  # type: ignore[index]
+    model = scripted([("search_tools", {"query": "wide tool"}), call("wide", title0="", title1="", title2="")])
+    messages = ask(agent_with(memory, model, tools=[*crowded(Desk()), wide]))["messages"]
+    assert "title0" in messages[2].text
+    assert "xxx" not in messages[2].text
+    assert messages[4].status == "success"
+
+
+def test_a_tool_of_the_same_name_is_named_and_nothing_is_deferred(
+    memory: ToolMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = plain("search_tools", "The host's own search.", "query")
+    model = scripted([])
+    middleware = tool_memory_middleware(memory, tool_search=True, shortcut=False)
+    graph: Any = create_agent(model, [*crowded(Desk()), own], middleware=middleware)
+    assert graph.invoke({"messages": [("user", NOTE)]})["messages"][-1].text == "Done."
+    assert len(offered(model)[0]) == 33
+    assert BROKEN in caplog.text
+    caplog.clear()
+
+
+def test_a_schema_that_cannot_be_read_checks_nothing(memory: ToolMemory, caplog: pytest.LogCaptureFixture) -> None:
+    odd = plain("odd", "An odd tool.", "x")
+    odd.args_schema["properties"]["x"] = {"type": "strange"}  # type: ignore[index]
+    messages = ask(agent_with(memory, scripted([call("odd", x="1")]), tools=[*crowded(Desk()), odd]))["messages"]
+    assert (messages[2].name, messages[2].status) == ("odd", "success")
+    caplog.clear()
