@@ -7,7 +7,7 @@ STAMP_ALL := $(VENV)/.stamp-dev-all
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-extras test-all test-oldest tests lint bench docs mutants format clean
+.PHONY: help demo quick test test-extras test-all test-oldest tests lint bench docs format clean
 
 help: ## show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -59,22 +59,18 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shar
 	$(BIN)/python -m benchmarks.prefetch
 	$(BIN)/python -m benchmarks.prefetch_live
 	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.turn_cost
 	$(BIN)/python -m benchmarks.sit
 	$(BIN)/python -m benchmarks.recall
 	$(BIN)/python -m benchmarks.navigator
 	$(BIN)/python -m benchmarks.tool_search
+	$(BIN)/python -m benchmarks.many_tools
 	$(BIN)/python -m benchmarks.navi
 	$(BIN)/python -m benchmarks.sga
-	$(BIN)/python -m benchmarks.done
-	$(BIN)/python -m benchmarks.chat
 	$(BIN)/python -m benchmarks.prefix
-	$(BIN)/python -m benchmarks.workers
 
 docs: $(STAMP_ALL) ## the pages of docs/, the README, API and command line reference as a site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
-
-mutants: $(STAMP) ## change lines of 28 core files by chance, one at a time, and count the changes that tests notice
-	$(BIN)/python -m benchmarks.mutants $(ARGS)
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff check --fix .

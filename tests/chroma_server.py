@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from benchmarks import servers
+import servers
 
 
 @contextmanager

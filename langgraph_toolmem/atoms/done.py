@@ -12,7 +12,7 @@ ASKED: Final = 8
 FEWEST: Final = 3
 LEAST: Final = 0.8
 """Share of them, weighed by likeness, that ended here, from which the work is taken to be done: then the model answered
-in words in 84 to 95 of 100 turns of recorded runs (`benchmarks.done`), in 41 to 66 after any call."""
+in words in 84 to 95 of 100 turns of recorded runs, in 41 to 66 after any call."""
 DOUBT: Final = 0.15
 """Likeness added to the others: few and faint examples say little."""
 

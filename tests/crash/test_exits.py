@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from exits import ENDS, ended
 from places import ROOT
 
-from benchmarks.exits import ENDS, ended
 from langgraph_toolmem.base import threads
 
 STARTING, WRITING = (2, 0.0), (10, 1.0)

@@ -16,8 +16,8 @@ from chroma_server import chroma_clients, chroma_run
 from desk import EAGER, Desk, build, history, run, script, thread
 from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
+from servers import MissingError, Postgres, postgres_run
 
-from benchmarks.servers import MissingError, Postgres, postgres_run
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.middleware import tool_memory_middleware

@@ -21,8 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langgraph.store.base import BaseStore, Result
 from langgraph.store.memory import InMemoryStore
+from servers import MissingError, postgres_run
 
-from benchmarks.servers import MissingError, postgres_run
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import StorageError

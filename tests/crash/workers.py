@@ -1,7 +1,6 @@
 """Many workers, one memory, servers that die and hang: is anything lost, and does anybody wait?
 
-    python -m benchmarks.workers
-    python -m benchmarks.workers --processes 4 --threads 8 --runs 10000 --kill-every 20 --json workers.json
+    PYTHONPATH=.:tests python tests/crash/workers.py
 
 It starts a real Postgres and a real ``chroma run`` on loopback. Processes with threads run agents whose model answers
 after a while; one of them is killed (SIGKILL) now and then and begins again, and both servers are stopped and started,
@@ -31,8 +30,8 @@ from typing import Any, Final
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
+from servers import Postgres, chroma_run, postgres_run
 
-from benchmarks.servers import Postgres, chroma_run, postgres_run
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.memory import default_methods
 from langgraph_toolmem.middleware import tool_memory_middleware
@@ -189,7 +188,7 @@ class Load:
     """Processes that work, and are begun again when they were killed."""
 
     def __init__(self, args: argparse.Namespace, folder: Path, dsn: str = "", port: int = 0) -> None:
-        self._command = [sys.executable, "-m", "benchmarks.workers", "--folder", str(folder)]
+        self._command = [sys.executable, __file__, "--folder", str(folder)]
         self._command += ["--dsn", dsn, "--port", str(port), "--runs", str(args.runs), "--wait", str(args.wait)]
         self._command += ["--processes", str(args.processes), "--threads", str(args.threads)]
         self._folder = folder

@@ -1,7 +1,7 @@
 """Does a program that never closes its memory end as it should?
 
-    python -m benchmarks.exits
-    python -m benchmarks.exits --programs 20 --seed 7 --json exits.json
+    python tests/crash/exits.py
+    python tests/crash/exits.py --programs 20 --seed 7 --json exits.json
 
 Each program finishes runs and ends at a moment drawn by its seed, while the memory writes in the background: it comes
 to its end, raises, calls ``sys.exit``, is asked to end by a signal, in a forked worker, in a child forked off beside
