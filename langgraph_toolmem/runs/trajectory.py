@@ -124,7 +124,8 @@ class Prefix:
         """Return the prefix for a history that begins with these messages, or equal ones; None if it does not."""
         asked, head = self.events.asked, list(entries[: len(self.parts.messages)])
         told_apart = any(known.get(key, episode) != episode for key, episode in asked.items())
-        if head != self.parts.messages or told_apart or not self.parts.are_there():
+        # Their fields are compared in C; a message's own `==` costs four times as much.
+        if list(map(vars, head)) != self.parts.fields or told_apart or not self.parts.are_there():
             return None
         loaded = not all(map(is_, head, self.parts.messages))  # from a checkpoint
         return replace(self, parts=_Parts.of(head)) if loaded else self
