@@ -21,8 +21,8 @@ $(STAMP_ALL): $(STAMP)
 	$(PIP) --editable '.[dev-all]'
 	touch $@
 
-demo: $(STAMP) ## an office agent with and without the memory: LLM calls, tokens, time, tasks done right
-	$(BIN)/python -m examples.office.demo $(ARGS)
+demo: $(STAMP) ## an office agent with and without the memory: model calls saved, changes nobody asked for, time
+	$(BIN)/toolmem demo $(ARGS)
 
 quick: $(STAMP) ## lint, types and the tests of units, contracts and methods, but for slow ones: for every commit
 	$(MAKE) --jobs 2 --output-sync=target lint tests \

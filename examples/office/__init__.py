@@ -7,7 +7,7 @@
     task = make_tasks(1, seed=0)[0]     # .request, .checker(office)
     office.reset(0)                     # as it was
 
-`python -m examples.office.demo` runs 200 tasks without and with a tool memory and compares.
+`toolmem demo` runs 200 tasks without and with a tool memory and compares.
 """
 
 from __future__ import annotations

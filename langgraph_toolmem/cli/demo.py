@@ -7,6 +7,7 @@ import json
 import shlex
 import tempfile
 import time
+from collections import Counter
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,45 +21,71 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
 
+SECONDS_PER_CALL = 1.0
+
+
 def demo(
-    tasks: Annotated[int, typer.Option(min=1, help="So many requests to the office agent.")] = 100,
+    tasks: Annotated[int, typer.Option(min=1, help="So many requests to the office agent.")] = 200,
+    seed: Annotated[int, typer.Option(help="Of the requests.")] = 0,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FOLDER", help="Where log, memory and page go [default: a new one].")
     ] = None,
 ) -> None:
     """Watch an office agent with and without the memory. No key, no network, no model: its model is scripted."""
+    from langchain_core.messages import AIMessage, convert_to_openai_messages
+
     from langgraph_toolmem.inertia import Inertia
+    from langgraph_toolmem.inertia.policy import InertiaPolicy
     from langgraph_toolmem.memory import ToolMemory
+    from langgraph_toolmem.runs.tools import read_tools, side_effects
 
     runs, office = _office("runs"), _office("office").Office(0)
-    requests = _office("tasks").make_tasks(tasks, 0)
+    requests = _office("tasks").make_tasks(tasks, seed)
+    changing = frozenset(name for name, spec in read_tools(office.tools()).items() if side_effects(spec) != "reads")
     folder = Path(tempfile.mkdtemp(prefix="toolmem-demo-")) if out is None else out
     folder.mkdir(parents=True, exist_ok=True)
-    passes: list[tuple[str, Any]] = []
+    named = InertiaPolicy(may_write=changing, allow_destructive=changing)
+    ways = {"none": None, "reads": InertiaPolicy(), "writes": named}
+    rows: list[tuple[str, ...]] = []
     lines: list[str] = []
+    asked: dict[str, Counter[str]] = {}
 
-    def keep(task: Any, messages: list[BaseMessage]) -> None:
-        from langchain_core.messages import convert_to_openai_messages
-
-        lines.append(json.dumps({"thread_id": task.id, "messages": convert_to_openai_messages(messages)}))
-
-    with progress("requests", 2 * tasks, show=True) as update:
+    with progress("requests", len(ways) * tasks, show=True) as update:
         number = count(1)
-        work: dict[str, Any] = {"tasks": requests, "office": office, "done": lambda _: update(next(number))}
-        passes.append(("without", runs.run_tasks(runs.scripted_model(), kept=keep, **work)))
-        how: dict[str, Any] = {"tools": office.tools(), "methods": [Inertia()]}
-        how["namespace"] = ("toolmem", "{user_id}")
-        with ToolMemory(folder / "memory", **how) as memory:
-            passes.append(("with", runs.run_tasks(runs.scripted_model(), memory=memory, **work)))
-            report, view = memory.report(), memory.view()
+        for way, policy in ways.items():
+            made: dict[str, Counter[str]] = {}
+
+            def keep(task: Any, messages: list[BaseMessage], policy: Any = policy, made: Any = made) -> None:
+                calls = [call for each in messages if isinstance(each, AIMessage) for call in each.tool_calls]
+                changes = [[call["name"], call["args"]] for call in calls if call["name"] in changing]
+                made[task.id] = Counter(json.dumps(change, sort_keys=True) for change in changes)
+                if policy is None:
+                    lines.append(json.dumps({"thread_id": task.id, "messages": convert_to_openai_messages(messages)}))
+
+            work: dict[str, Any] = {"tasks": requests, "office": office, "done": lambda _: update(next(number))}
+            work["kept"] = keep
+            if policy is None:
+                outcomes = runs.run_tasks(runs.scripted_model(), **work)
+                asked = made
+            else:
+                where = folder / ("memory" if policy is not named else "memory-writes")
+                how: dict[str, Any] = {"tools": office.tools(), "methods": [Inertia(policy)]}
+                with ToolMemory(where, namespace=("toolmem", "{user_id}"), **how) as memory:
+                    outcomes = runs.run_tasks(runs.scripted_model(), memory=memory, **work)
+                    if policy is not named:
+                        report, view = memory.report(), memory.view()
+            total = runs.totals(outcomes)
+            unasked = sum((made[task] - asked[task]).total() for task in asked)
+            seconds = SECONDS_PER_CALL * total.llm_calls + total.seconds
+            right = f"{total.right} of {tasks}"
+            rows.append((way, f"{total.llm_calls:,}", f"{total.shortcuts:,}", str(unasked), f"{seconds:,.0f} s", right))
     (log := folder / "runs.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
-    shown = [(name, runs.totals(outcomes)) for name, outcomes in passes]
-    columns = ("memory", "model calls", "skipped", "tokens", "done right")
-    rows = [
-        (name, f"{t.llm_calls:,}", f"{t.shortcuts:,}", f"{t.tokens:,}", f"{t.right} of {t.tasks}") for name, t in shown
-    ]
+    columns = ("memory", "model calls", "saved", "unasked", "time", "done right")
     table(f"{tasks} requests to an office agent (scripted, not a language model)", columns, rows)
+    say("reads: declared look-ups are made without the model; writes: changing tools, all named, as well.")
+    say("Unasked: changes that the run without a memory does not make.")
+    say("Time: one second for each model call, and what tools, graph and memory really took.")
     say("\n".join(report.sentences()))
     say(f"\nThe log of the runs without it: {log}\n  toolmem replay {shlex.quote(str(log))}")
     if has_package("bokeh"):

@@ -6,17 +6,19 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
+from typer.testing import CliRunner
 
 from examples.office import ALTERNATIVES, Office, Task, make_tasks
-from examples.office import demo as demo_module
-from examples.office.assistant import LABEL, reply
+from examples.office.assistant import reply
 from examples.office.check import added, changed, removed, state_is_right
 from examples.office.plan import Call
 from examples.office.runs import Outcome, lost, totals
+from langgraph_toolmem.cli.app import app
 
 TASKS = make_tasks(200, seed=0)
 Messages = list[dict[str, Any]]
@@ -154,29 +156,14 @@ def test_totals_lost_and_printed_table() -> None:
     assert total.to_dict()["tokens"] == 330
 
 
-def test_demo_end_to_end(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_PROXY", "")
-    monkeypatch.setenv("no_proxy", "")
-    gears = ["--gears", "prefetch", "reads"]
-    assert demo_module.main(["--tasks", "20", "--latency-ms", "0", "--variation", "7", "--json", *gears]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert LABEL in shown["note"]
-    assert "7 % of the requests" in shown["note"]
-    before, ahead, after = shown["all"].values()
-    assert before["right"] == 20
-    assert shown["lost"] == {"prefetch": [], "reads": []}
-    assert ahead["llm_calls"] == before["llm_calls"]
-    assert shown["reports"]["prefetch"]["sections"]["inertia"]["prefetch"]["served"] > 0
-    assert after["llm_calls"] <= before["llm_calls"]
-    assert after["llm_calls"] + after["shortcuts"] >= before["llm_calls"]
-
-
-@pytest.mark.long
-def test_demo_loses_no_task_and_saves_calls(capsys: pytest.CaptureFixture[str]) -> None:
-    gears = ["--gears", "reads and named writes"]
-    assert demo_module.main(["--tasks", "120", "--latency-ms", "0", "--json", *gears]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert shown["lost"] == {"reads and named writes": []}
-    before, after = shown["after_50"].values()
-    assert after["llm_calls"] <= 0.9 * before["llm_calls"]
-    assert after["right"] == before["right"] == 70
+def test_the_demo_saves_calls_and_makes_no_change_that_nobody_asked_for(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["demo", "--tasks", "60", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.output.splitlines() if "of 60" in line]
+    assert [row[0] for row in rows] == ["none", "reads", "writes"]
+    calls, saved = ([int(row[place]) for row in rows] for place in (1, 2))
+    assert saved[0] == 0
+    assert all(made + spared >= calls[0] for made, spared in zip(calls, saved, strict=True))
+    assert [row[3] for row in rows[:2]] == ["0", "0"]
+    assert [row[5] for row in rows[:2]] == ["60 of 60"] * 2
+    assert len((tmp_path / "runs.jsonl").read_text(encoding="utf-8").splitlines()) == 60
