@@ -21,12 +21,7 @@ logger = logging.getLogger("langgraph_toolmem.middleware")
 
 
 class ToolSearchMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Offers the model what `DeferredTools` says, and reads its calls. Where that fails, all tools are offered.
-
-    Args:
-        deferred: the offers; its two tools are registered by whoever makes this middleware.
-        name: unique in the agent.
-    """
+    """Offers the model what `DeferredTools` says, and reads its calls. Where that fails, all tools are offered."""
 
     def __init__(self, deferred: DeferredTools, name: str) -> None:
         super().__init__()

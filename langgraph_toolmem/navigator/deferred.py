@@ -17,7 +17,6 @@ recorder) sees calls of the real tools.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import re
@@ -129,12 +128,8 @@ def find_tools(
     """Return the tools that fit a query with what each gives, those first that complete a chain to the best of them.
 
     Args:
-        navigator: it knows the tools.
-        query: what the tools should do.
-        names: the tools that may be found.
         k: tools at most; more only where the first chain is longer.
         request: the user's words: what earlier runs with such a request called is found sooner.
-        user_id: whose finished runs count, where the namespace keeps users apart.
 
     Raises:
         EmbedderChangedError: stored vectors were made by another embedder.
@@ -208,13 +203,7 @@ def way_of(model: Any, mode: Mode = "auto") -> Way:
 
 
 class Offer(NamedTuple):
-    """What a model is asked with.
-
-    Attributes:
-        tools: what the model's ``bind_tools`` gets.
-        messages: the history as this model is to see it.
-        way: how deferred tools reach it; None: all tools are offered.
-    """
+    """The tools to bind, the history as this model is to see it, and the way; None: all tools are offered."""
 
     tools: list[Any]
     messages: list[Any]
@@ -222,13 +211,7 @@ class Offer(NamedTuple):
 
 
 class DeferredTools:
-    """The offers of one agent. It keeps nothing of a thread: what was revealed stands in the messages.
-
-    Args:
-        navigator: it searches, and keeps the record of searches.
-        options: k, always, mode.
-        messages_key: key of the messages in the host's state.
-    """
+    """The offers of one agent. It keeps nothing of a thread: what was revealed stands in the messages."""
 
     def __init__(self, navigator: Navigator, options: ToolSearch, messages_key: str = "messages") -> None:
         self.navigator, self.options = navigator, options
@@ -254,14 +237,7 @@ class DeferredTools:
     def offer(
         self, tools: Sequence[Any], messages: Sequence[Any], model: Any, *, insisted: Collection[str] = ()
     ) -> Offer:
-        """What this model is asked with.
-
-        Args:
-            tools: all tools of the agent, the two of ours among them.
-            messages: the history.
-            model: that is asked.
-            insisted: names that the call cannot do without: ``tool_choice``, structured answers.
-        """
+        """Return what this model is asked with; `insisted`: names of ``tool_choice`` and of structured answers."""
         deferred = {*self.names(tools)} - {*insisted}
         ours = {SEARCH_TOOL, CALL_TOOL}
         for tool in tools:
@@ -308,18 +284,11 @@ class DeferredTools:
     # --- from the model ---
 
     def take(self, answer: AIMessage, tools: Iterable[Any], *, insisted: Collection[str] = ()) -> AIMessage:
-        """The model's answer with calls of the real tools; a call that cannot be read stays `call_tool`, which answers.
-
-        Args:
-            answer: of the model.
-            tools: all tools of the agent.
-            insisted: names of structured answers.
-        """
+        """Return the answer with calls of the real tools. What cannot be read stays `call_tool`, which says why."""
         answer = _with_searches(answer)
         if not answer.tool_calls:
             return answer
-        specs, known = self.specs(tools), {*OWN_TOOLS, *insisted}
-        known |= {name for tool in tools if (name := name_of(tool)) is not None}
+        specs, known = self.specs(tools), {*OWN_TOOLS, *insisted, *_names(tools)}
         calls = []
         for call in answer.tool_calls:
             if call["name"] == CALL_TOOL:
@@ -370,20 +339,20 @@ def read_call(given: Any, specs: Mapping[str, ToolSpec]) -> tuple[str, dict[str,
     return name, arguments, None
 
 
-class _Query(BaseModel):
+class _WithRuntime(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    query: str = Field(description=QUERY_ABOUT)
     # Optional in its default only: a union would become part of the schema that the model sees.
     runtime: ToolRuntime[Any, Any] = Field(default=None)  # type: ignore[arg-type]
 
 
-class _NamedCall(BaseModel):
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+class _Query(_WithRuntime):
+    query: str = Field(description=QUERY_ABOUT)
 
+
+class _NamedCall(_WithRuntime):
     name: Any = None
     arguments: Any = None
-    runtime: ToolRuntime[Any, Any] = Field(default=None)  # type: ignore[arg-type]
 
 
 class SearchTools(BaseTool):
@@ -409,9 +378,6 @@ class SearchTools(BaseTool):
         except Exception as error:  # noqa: BLE001 - the run goes on
             self._errors.failed(error)
             return f"The tools could not be searched ({type(error).__name__}). Try again later.", {"revealed": []}
-
-    async def _arun(self, query: str, runtime: ToolRuntime[Any, Any] | None = None) -> tuple[str, dict[str, list[str]]]:
-        return await asyncio.to_thread(self._run, query, runtime)
 
     def _found(self, query: str, runtime: ToolRuntime[Any, Any] | None) -> tuple[str, dict[str, list[str]]]:
         deferred: DeferredTools = self.deferred
@@ -450,9 +416,6 @@ class CallTool(BaseTool):
         raise ToolException(
             problem or f"{name} cannot be called now: it was taken out, or the model's answer was not read by `take`."
         )
-
-    async def _arun(self, name: Any = None, arguments: Any = None, runtime: ToolRuntime[Any, Any] | None = None) -> str:
-        return self._run(name, arguments, runtime)
 
 
 # --- one function for each way ---

@@ -21,15 +21,7 @@ _HEAD: Final = "Runs with similar requests called these tools; call_tool calls t
 
 
 class RevealTools(Step[Navigator]):
-    """Has the model find its tools by a search, and shows those at once that similar requests called.
-
-    Args:
-        method: the navigator.
-        tools: the agent's tools; those of each model call if None.
-        search: how tools are found.
-        always: more names of tools that are always offered.
-        messages_key: key of the messages in the host's state.
-    """
+    """Has the model find its tools by a search, and shows those at once that similar requests called."""
 
     role: ClassVar[str] = "tool_search"
     about: ClassVar[str] = "shows the tools that similar requests called; calls no model"
