@@ -24,6 +24,8 @@ class Flow(NamedTuple):
     parameter: str
 
 
+WORKS: Final = 4.0
+"""Calls that went well, before the first one: a single failure says little."""
 _MODE: Final = re.compile(r" (?:next|last|only|all)(?:@.*)?$", re.DOTALL)  # which element of a list was taken
 _TABLE: Final = re.compile(r"\.\*~?")
 
@@ -63,6 +65,11 @@ class History:
             return min(1.0, max(0.0, known))
         uses = self.uses.get(target, 0)
         return min(1.0, self.transitions.get((source, target), 0) / uses) if uses > 0 else 0.0
+
+    def works(self, tool: str) -> float:
+        """Share of a tool's calls that went well, 0 to 1, with a prior of calls that did; 1 for a tool never called."""
+        good = self.uses.get(tool, 0) + WORKS
+        return good / (good + self.failures.get(tool, 0))
 
     def flows_into(self, tool: str, parameter: str) -> list[tuple[Flow, float]]:
         """The flows that ended in a parameter, with their counts."""

@@ -19,14 +19,15 @@ from langgraph_toolmem.report.report import Report
 pytest.importorskip("langgraph_api")
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("studio")]
 
-MORE = {"kept": "./studio_kept.py:graph", "careless": "./studio_careless.py:graph"}
+PARTS = ("kept", "careless", "navigator")
+MORE = {name: f"./studio_{name}.py:graph" for name in PARTS}
 ZOE = f"C-{number('Zoe')}"
 LOOKED_UP = [("find_customer", {"name": "Zoe"}), ("latest_order", {"customer_id": ZOE})]
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StudioServer]:
-    folder = project(tmp_path_factory.mktemp("studio"), MORE, TESTS / "studio_kept.py", TESTS / "studio_careless.py")
+    folder = project(tmp_path_factory.mktemp("studio"), MORE, *(TESTS / f"studio_{name}.py" for name in PARTS))
     with langgraph_dev(folder) as running:
         yield running
     assert running.process.returncode == 0, running.log()[-4000:]

@@ -18,7 +18,7 @@ PROPOSED: Final = 3
 
 
 class Weighed(NamedTuple):
-    """A link with its weight, and with that by structure and record alone; both from 0 to 1."""
+    """A link with its weight, less where its producer failed, and with that by structure and record alone; 0 to 1."""
 
     link: Link
     weight: float
@@ -48,7 +48,9 @@ class Weigher:
         links = self._graph.links_into(port, self._history, near=self._near)
         if self._scorer is None:
             found = [_share(self._record.known(link).weight) for link in links]
-            return [Weighed(link, weight, weight) for link, weight in zip(links, found, strict=True)]
+            return [
+                Weighed(link, self._works(link) * weight, weight) for link, weight in zip(links, found, strict=True)
+            ]
         try:
             there = {link.producer for link in links}
             proposed = [tool for tool in self._scorer.propose(port, PROPOSED) if tool not in there]
@@ -56,13 +58,18 @@ class Weigher:
             known = [self._record.known(link) for link in links]
             weights = self._scorer.weigh(links, known)
             return [
-                Weighed(link, _share(of.weight if weight is None else float(weight)), _share(of.weight))
+                Weighed(
+                    link, self._works(link) * _share(of.weight if weight is None else float(weight)), _share(of.weight)
+                )
                 for link, of, weight in zip(links, known, weights, strict=True)
             ]
         except Exception as error:  # noqa: BLE001 - a plan by structure and record is better than none
             log_failure(logger, logging.WARNING, "links are weighed by structure and record alone", error=error)
             self._scorer = None
             return self.into(port)
+
+    def _works(self, link: Link) -> float:
+        return self._history.works(link.producer)
 
 
 def _share(weight: float) -> float:
