@@ -163,7 +163,7 @@ class Atoms(Method):
         return sorted(found, key=lambda atom: (-atom.visits, atom.tool, atom.id))
 
     def records(self, ids: Iterable[str], *, user_id: str | None = None) -> dict[str, AtomRecord]:
-        """What became of the hints of atoms (by id): how often retrieved, followed, and followed to success or failure.
+        """Return how often the hints of atoms (by id) were retrieved, followed, and followed to success or failure.
 
         Raises:
             NamespaceError: the namespace needs a user id.
@@ -291,7 +291,7 @@ class Atoms(Method):
         return removed
 
     def report(self) -> Section | None:
-        """How many atoms were made, and what became of runs that followed one."""
+        """Return how many atoms were made, and what became of runs that followed one."""
         made, sums = self.core.counter("atoms"), self.core.ledger.figures(self.name)
         if not made and not sums["shown"]:
             return None

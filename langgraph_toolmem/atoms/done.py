@@ -40,7 +40,7 @@ class Done(NamedTuple):
 
 
 def done(cases: CaseIndex, state: RunState) -> Done | None:
-    """Whether the work is done, as far as past requests tell; None: not, or nobody knows.
+    """Return True if the work is done, as far as past requests tell; None: not, or nobody knows.
 
     Args:
         cases: past requests. The caller holds the lock.

@@ -119,12 +119,12 @@ class Extractor:
         return masked, {text: label for text, label in hidden.items() if self._private(text)}, knew
 
     def _private(self, text: str) -> bool:
-        """Whether a value says more than the tools' own words do."""
+        """Return True if a value says more than the tools' own words do."""
         said = set(words(text))
         return len(text) >= SHORTEST and not said <= self._ordinary
 
     def before(self, run: Run) -> tuple[Situation, Known]:
-        """Where a run stands now, and what it knows: what the next call's atoms are looked up by."""
+        """Return where a run stands now, and what it knows: what the next call's atoms are looked up by."""
         state, known = RunState(cut=run.truncated), Known()
         for event in run.events:
             state.push(event)

@@ -21,7 +21,7 @@ LEAST: Final = 0.15
 
 
 def fits(goals: Iterable[str], atom: Atom) -> bool:
-    """Whether the words of a goal are like those of the atom's sub-goals or of its tool's description.
+    """Return True if the words of a goal are like those of the atom's sub-goals or of its tool's description.
 
     Args:
         goals: what may be next, without values.

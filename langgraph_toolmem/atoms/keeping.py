@@ -74,7 +74,7 @@ class AtomKeeping:
         return found
 
     def _values_seen(self, slot: str) -> dict[str, tuple[float, int]]:
-        """What a parameter was given: how often, and in how many runs."""
+        """Return what a parameter was given: how often, and in how many runs."""
         graph = self._core.graph
         with self._core.lock:
             witnesses = graph.value_contributors.rows.get(slot, {})
@@ -164,7 +164,7 @@ class AtomKeeping:
         self._core.jobs.put(ATOMS, {**said, "again": True}, **where, key=key, line="", after=after)
 
     def word(self, job: Job) -> str:
-        """What the model says of the steps of a run, as JSON."""
+        """Return what the model says of the steps of a run, as JSON."""
         if self.writer is None:
             return "[]"
         said = [self.writer.pattern(from_job(plain)) for plain in job.payload["steps"]]

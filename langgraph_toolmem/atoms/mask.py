@@ -79,11 +79,11 @@ class Habits:
                 counts[""] = counts.get("", 0) + 1  # prose: it varies
 
     def varies(self, tool: str, path: str) -> bool:
-        """Whether different values were given, as far as is known."""
+        """Return True if different values were given, as far as is known."""
         return len(self._given.get((tool, path), ())) > 1
 
     def constant(self, tool: str, path: str, value: Any) -> bool:
-        """Whether this value never varies, or is one of a few that come again and again."""
+        """Return True if this value never varies, or is one of a few that come again and again."""
         counts = self._given.get((tool, path))
         text = canon(value)
         if not counts or text not in counts:
@@ -189,7 +189,7 @@ class _Masker:
         return not self._habits.varies(self._tool, path) and not self._came_from_somewhere(value)
 
     def _carried(self, value: Any, parameter: Parameter) -> bool:
-        """Whether an earlier answer gave it as what the parameter asks for: of the day, then, whatever the habit."""
+        """Return True if an earlier answer gave it as what the parameter asks for: then it is of the day."""
         text = canon(value)
         if text.lower() not in self._answered or (not isinstance(value, str) and text in _COMMON_NUMBERS):
             return False

@@ -71,7 +71,7 @@ class PlannedStep(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _filled(cls, value: Any) -> Any:
-        """What a model left out is empty."""
+        """Fill what a model left out with empty values."""
         if not isinstance(value, Mapping):
             return value
         empty = {"thought": "", "new_facts": [], "state": "", "available_slots": [], "next_goal": ""}
@@ -188,7 +188,7 @@ def _checked(value: Any) -> PlannedStep | str:
 
 
 def _is_unreadable(error: Exception) -> bool:
-    """What some clients raise who validate by themselves."""
+    """Return what some clients raise who validate by themselves."""
     return isinstance(error, _UNREADABLE) or type(error).__name__.endswith(_CUT_SHORT)
 
 

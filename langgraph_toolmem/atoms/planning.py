@@ -254,7 +254,7 @@ class HintPlanner:
             logger.warning("planning goes on without its model where %s (logged once)", outcome.why)
 
     def _question(self, look: _Look, outcome: PlannerOutcome | None) -> tuple[Question, dict[str, Any]]:
-        """What to look up by, and what an event tells of how it was made."""
+        """Return what to look up by, and what an event tells of how it was made."""
         told: dict[str, Any] = {"planned_by": "messages", "model_calls": 0}
         said = look.record.get("said", "")
         if outcome is None:
@@ -389,7 +389,7 @@ def refilled(hit: AtomHit, made: CallsMade, known: Known) -> AtomHit:
 
 
 def fitting(hits: Sequence[AtomHit], budget: int) -> int:
-    """How many hints, the best first, a budget of tokens has room for; see `render.render`."""
+    """Return how many hints, the best first, a budget of tokens has room for; see `render.render`."""
     room, count = budget * CHARS_PER_TOKEN, 0
     for hit in hits:
         room -= len(pattern(hit)) + 1

@@ -37,12 +37,12 @@ class AtomRecord(NamedTuple):
 
     @property
     def usefulness(self) -> float:
-        """How often following it went well, from 0 to 1; ½ while nobody judged."""
+        """Return how often following it went well, from 0 to 1; ½ while nobody judged."""
         return (self.succeeded + 1) / (self.succeeded + self.failed + 2)
 
     @property
     def misleads(self) -> bool:
-        """Whether it is to be shown no longer: it fails too often where it is followed, or is not followed."""
+        """Return True if it is to be shown no longer: it fails too often where it is followed, or is not followed."""
         fails = self.failed >= FAILED_AFTER * (self.succeeded + 1)
         return fails or self.retrieved >= IGNORED_AFTER * (self.followed + 1)
 
@@ -51,7 +51,7 @@ NO_RECORD: Final = AtomRecord()
 
 
 def prior(atom: Atom, record: AtomRecord = NO_RECORD) -> float:
-    """What its record and its value add to an atom's score; see the module."""
+    """Return what its record and its value add to an atom's score; see the module."""
     judged = record.succeeded + record.failed
     by_verdicts = (record.usefulness - 0.5) * judged / (judged + GATE)
     shown = max(record.retrieved, record.followed)

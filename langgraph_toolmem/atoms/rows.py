@@ -56,7 +56,7 @@ class StoredAtom:
 
     @cached_property
     def supports(self) -> Supports:
-        """What it stands on, good or not; at least one."""
+        """Return what it stands on, good or not; at least one."""
         return from_plain_supports(self.id, self.plain)
 
     @cached_property
@@ -145,13 +145,13 @@ def record_of(track: ItemStats) -> AtomRecord:
 
 
 def text_of(atom: Atom) -> str:
-    """What an embedder gets of an atom: its usual wordings, each goal with its state."""
+    """Return what an embedder gets of an atom: its usual wordings, each goal with its state."""
     said = dict.fromkeys(query_text(each.state, each.goal) for each in wordings_of(atom)[:COMPARED])
     return "\n".join(said) or atom.tool
 
 
 def query_text(state: str, goal: str) -> str:
-    """What an embedder gets of a question."""
+    """Return what an embedder gets of a question."""
     return f"{goal}\n{state}".strip()
 
 

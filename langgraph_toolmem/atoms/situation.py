@@ -90,7 +90,7 @@ class Abouts:
 
 
 def situation(state: RunState, known: Known, abouts: Abouts, hidden: Mapping[str, str] | None = None) -> Situation:
-    """Where a run stands before its next turn.
+    """Return where a run stands before its next turn.
 
     Args:
         state: the run so far.
@@ -150,7 +150,7 @@ def _is_used(part: str, used: Collection[str]) -> bool:
 
 
 def part_of(step: ExecutedCall, parts: Sequence[str], about: str) -> int | None:
-    """Which part of a request a call was about; None if nothing tells.
+    """Return which part of a request a call was about; None if nothing tells.
 
     The one that has most of its values; of equals the one whose words are most like what the tool does.
     """

@@ -141,7 +141,7 @@ class Slots:
         self._labels: dict[frozenset[str], str] | None = None
 
     def parameter(self, tool: str, path: str) -> Parameter:
-        """What a tool takes at a path: ``city``, ``items[].id``."""
+        """Return what a tool takes at a path: ``city``, ``items[].id``."""
         known = self._of(tool).get(path) or self._other.get((tool, path))
         if known is None:
             leaf = Leaf(path)
@@ -189,7 +189,7 @@ def _tells(word: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_identifier(label: str) -> bool:
-    """Whether values of a type are known to a system only."""
+    """Return True if values of a type are known to a system only."""
     return not IDENTIFIERS.isdisjoint(words_of(label))
 
 
@@ -214,5 +214,5 @@ def alternatives(label: str) -> frozenset[str]:
 
 
 def satisfied(required: Iterable[str], known: Collection[str]) -> int:
-    """How many of the required types are known, themselves or by one of their `alternatives`."""
+    """Return how many of the required types are known, themselves or by one of their `alternatives`."""
     return sum(label in known or not alternatives(label).isdisjoint(known) for label in required)

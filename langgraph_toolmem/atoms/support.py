@@ -53,11 +53,11 @@ class Support:
 
     @property
     def good(self) -> bool:
-        """Whether it counts."""
+        """Return True if it counts."""
         return not self.run or (self.score is not None and self.score >= GOOD)
 
     def replaces(self, other: Support) -> bool:
-        """Whether both are of the same run, or of the same search."""
+        """Return True if both are of the same run, or of the same search."""
         if self.run != other.run:
             return False
         if self.run:

@@ -29,7 +29,7 @@ _SECRETS: Final = SECRETS | {"token", "accesstoken", "authorization"}
 
 
 def tracked(run: Run, slots: Slots, kept: Any = None, read: str = "") -> Known:
-    """What a run knows now.
+    """Return what a run knows now.
 
     Args:
         run: the history as far as it is still there.

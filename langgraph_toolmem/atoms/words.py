@@ -61,7 +61,7 @@ def names_in(mail: str) -> list[str]:
 
 
 def is_in(value: str, text: str) -> bool:
-    """Whether a value stands in a text as words of its own; both in lower case.
+    """Return True if a value stands in a text as words of its own; both in lower case.
 
     >>> is_in("10", "the 10 best"), is_in("10", "the 100 best"), is_in("1500", "for $1,500")
     (True, False, True)

@@ -90,7 +90,7 @@ def worded(each: Extracted, pattern: Pattern | None) -> Atom:
 
 
 def to_job(each: Extracted) -> dict[str, Any]:
-    """What has to be kept of a step until a model has worded it; JSON values."""
+    """Return what has to be kept of a step until a model has worded it; JSON values."""
     return {
         "atom": to_plain(each.atom),
         "args": dict(each.step.args),

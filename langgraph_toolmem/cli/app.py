@@ -97,7 +97,7 @@ def replay(
         Path | None, typer.Option(metavar="FILE", help="Write one web page, to put beside a pull request.")
     ] = None,
 ) -> None:
-    """What would the memory have saved on recorded runs?
+    """Show what the memory would have saved on recorded runs.
 
     Feeds the runs in order, predicts before each model turn what the memory would have done, then shows it
     the truth. Needs no key and calls no model.
@@ -208,7 +208,7 @@ def report(
         typer.Option(metavar="FILE", help="Write one web page, with the graph to explore (- for stdout)."),
     ] = None,
 ) -> None:
-    """What did a memory do so far, and how often was it right?
+    """Show what a memory did so far, and how often it was right.
 
     Skipped calls, precision, tokens and money saved: as a whole, per tool, per kind of prediction.
     """

@@ -365,7 +365,7 @@ class Trainer:
     # --- the result ---
 
     def measured(self) -> dict[str, float]:
-        """How links rank that were neither learned nor used for stopping: by the model, and by structure alone."""
+        """Return how links rank that training did not see: by the model, and by structure alone."""
         structural = np.zeros((len(self.names), len(self.names)))
         places = {name: place for place, name in enumerate(self.names)}
         for b in {b for _, b in self.test}:

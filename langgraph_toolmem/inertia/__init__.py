@@ -282,7 +282,7 @@ class Inertia(Method):
     # --- what happens ---
 
     def turn(self, learned: LearnedTurn) -> Record:
-        """What became of the prediction before a turn, that the model made or the shortcut took."""
+        """Return what became of the prediction before a turn, that the model made or the shortcut took."""
         options = learned.options.get(self.name, {})
         policy: InertiaPolicy = options.get("policy") or self.policy
         turn, hour, number = learned.turn, learned.hour, self.core.graph.turns
@@ -335,7 +335,7 @@ class Inertia(Method):
         return self._closed(turn)
 
     def _chosen_by(self, learned: LearnedTurn) -> list[str]:
-        """Who chose the calls before a turn, as this pass counts."""
+        """Return who chose the calls before a turn, as this pass counts."""
         found: list[str] = learned.scratch.setdefault(self.name, [step.chosen_by for step in learned.state.steps])
         return found
 
@@ -346,7 +346,7 @@ class Inertia(Method):
     # --- being looked at ---
 
     def report(self) -> Section | None:
-        """How often proposals were right, kind by kind, and whether the budget of misses has room."""
+        """Return how often proposals were right, kind by kind, and whether the budget of misses has room."""
         with self.core.lock:
             return section_of(self.core.graph, self.evidence, self.budget, self.policy, self.core.catalogue.marked())
 

@@ -165,7 +165,7 @@ def fill_each(graph: ToolGraph, state: RunState, group: str, properties: Mapping
 def may_offer(
     graph: ToolGraph, state: RunState, tool: str, parameter: str, value: Any, schema: Any, user: str | None
 ) -> bool:
-    """Whether a value of another run may stand in a call of this one: it is shown in this run, or a constant of the
+    """Return True if a value of another run may stand in a call of this one: shown in this run, or a constant of the
     tool, not of somebody (see `_may_use`)."""
     text = canon(value)
     if not isinstance(value, (list, dict)) and may_be_from_output(value, text, state):
@@ -229,7 +229,7 @@ def _near_by(weight: float, neighbours: list[Neighbour], agree: list[bool]) -> f
 
 
 def _precision(overall: list[float] | None, here: list[float] | None) -> float:
-    """How often a source was right, shrunk from this point in the run towards its overall record."""
+    """Return how often a source was right, shrunk from this point in the run towards its overall record."""
     p = 0.5
     if overall is not None:
         p = (overall[HIT] + 0.5) / (overall[HIT] + overall[MISS] + 1.0)

@@ -139,7 +139,7 @@ class Budget(Table):
     # --- asked ---
 
     def room(self, policy: InertiaPolicy, *, changes: bool) -> float:
-        """How many misses are left for a call: at 0 nothing is done. `inf` without a budget."""
+        """Return how many misses are left for a call: at 0 nothing is done. `inf` without a budget."""
         allowed = policy.bound_of(changes).max_wrong_per_100
         if allowed is None:
             return math.inf
@@ -149,7 +149,7 @@ class Budget(Table):
         return room if most is None else min(room, self._left((READS, WRITES), most))
 
     def _left(self, kinds: tuple[str, ...], allowed: float) -> float:
-        """What is in the bucket now, folded over the blocks."""
+        """Return what is in the bucket now, folded over the blocks."""
         turns = self.graph.turns
         flow = INFLOW * allowed / 100
         latest, room, at = self._folded.get((kinds, allowed), (-1, 0.0, 0))
@@ -159,7 +159,7 @@ class Budget(Table):
         return min(CAPACITY, room + (turns - at) * flow) - self._unreported()
 
     def _fold(self, kinds: tuple[str, ...], room: float, flow: float) -> tuple[float, int]:
-        """What was in the bucket at the latest block that cost something, and that block's first turn."""
+        """Return what was in the bucket at the latest block that cost something, and that block's first turn."""
         costs: dict[int, float] = {}
         for kind in kinds:
             for block, (wrong, acted, failed) in self.blocks[kind].items():

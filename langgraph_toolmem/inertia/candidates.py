@@ -75,7 +75,7 @@ class Candidate:
 
     @property
     def following(self) -> str | None:
-        """What a past request must have gone on with to be a witness (`Neighbour.tool`)."""
+        """Return what a past request must have gone on with to be a witness (`Neighbour.tool`)."""
         return _following(self.tool, self.each)
 
     @cached_property
@@ -139,7 +139,7 @@ def candidates(
     specs: Mapping[str, ToolSpec],
     user: str | None,
 ) -> list[Candidate]:
-    """What may come next, likeliest tools first: calls, several calls of one tool at once, an answer in words.
+    """Return what may come next, likeliest tools first: calls, several calls of one tool at once, an answer in words.
 
     Tools that are not among `specs` are left out.
 

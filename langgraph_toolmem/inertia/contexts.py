@@ -173,7 +173,7 @@ def _request_key(state: RunState) -> str:
 
 
 def _states(state: RunState) -> str:
-    """What state the latest output tells of: its flags and texts of one short word, by their places."""
+    """Return what state the latest output tells of: its flags and texts of one short word, by their places."""
     if not state.steps or state.steps[-1].output is None:
         return ""
     found = []

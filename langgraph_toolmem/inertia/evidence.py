@@ -76,7 +76,7 @@ class RuleRecord:
 
     @property
     def sources_in_words(self) -> str:
-        """Where the arguments come from: their kinds of sources (`graph.sources`)."""
+        """Return where the arguments come from: their kinds of sources (`graph.sources`)."""
         words = []
         for kind in self.sources.split("+") if self.sources else ():
             plain = kind.removeprefix("[]").lstrip("^~")
@@ -137,7 +137,7 @@ class InertiaEvidence(Table):
         return sorted(found, key=lambda r: (-(r.hits + r.misses), r.after, r.tool, r.sources))[:most]
 
     def knows(self, turn: str) -> bool:
-        """Whether a turn began or ended already."""
+        """Return True if a turn began or ended already."""
         return turn in self.open_turns or turn in self.closed_turns
 
     def _judge(self, rules: list[str], hit: int, amount: int = 1) -> None:

@@ -72,7 +72,7 @@ def twice(
 
 
 def _still_the_same(tool: str, args: Mapping[str, Any], state: RunState) -> bool:
-    """Whether making a call once more is mere waiting: its last two answers in this run are equal.
+    """Return True if making a call once more is mere waiting: its last two answers in this run are equal.
 
     A loop that polls ends when the answer changes, and only the model can tell what the change means.
     """
@@ -89,7 +89,7 @@ def may_be_stale(
     policy: InertiaPolicy,
     state: RunState,
 ) -> bool:
-    """Whether the answer to a look-up may change while the model thinks.
+    """Return True if the answer to a look-up may change while the model thinks.
 
     So it is after a call that changes something, and with a call that was made since the user spoke: who makes it again
     waits for something.
@@ -152,7 +152,7 @@ def _effects(spec: ToolSpec, policy: InertiaPolicy) -> SideEffects:
 
 
 def misnamed(policy: InertiaPolicy, tools: Collection[str]) -> set[str]:
-    """What to tell of names in a policy that no tool has; nothing as long as no tool is known."""
+    """Return what to tell of names in a policy that no tool has; nothing as long as no tool is known."""
     lines = set()
     for field in (*NAMES_OF_TOOLS, "only"):
         for name in sorted((getattr(policy, field) or frozenset()) - set(tools)) if tools else ():

@@ -223,7 +223,7 @@ class Novelty:
         return True
 
     def looked(self, candidate: Candidate) -> bool:
-        """Whether before the candidate's tool the latest output has looked as it does now, after one of them."""
+        """Return True if before the candidate's tool the latest output has looked as it does now, after one of them."""
         return not self._asks or any(near.looked for near, _ in self._near if near.tool == candidate.following)
 
 

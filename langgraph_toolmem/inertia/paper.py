@@ -129,7 +129,7 @@ def _is_flow(descriptor: str) -> bool:
 
 
 def _environment(policy: PaperPolicy, tool: str, state: RunState) -> Mapping[str, Any]:
-    """What the host's adapter knows; nothing if it fails, which is logged once per adapter and kind of error."""
+    """Return what the host's adapter knows; nothing if it fails, which is logged once per adapter and kind of error."""
     adapter = policy.environment
     if adapter is None:
         return {}

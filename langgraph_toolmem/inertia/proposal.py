@@ -113,12 +113,12 @@ class Decision:
 
     @property
     def acts(self) -> bool:
-        """Whether the call is to be made without asking the model."""
+        """Return True if the call is to be made without asking the model."""
         return self.proposal is not None and self.proposal.act
 
     @property
     def would_act(self) -> bool:
-        """Whether it would be made if it were not audited or in shadow mode."""
+        """Return True if it would be made if it were not audited or in shadow mode."""
         return self.proposal is not None and (self.proposal.act or self.proposal.audit)
 
     def held(self, why: str) -> Decision:

@@ -117,7 +117,7 @@ def section_of(
     policy: InertiaPolicy,
     specs: Mapping[str, ToolSpec],
 ) -> Section:
-    """How often proposals were right, kind by kind, and whether the budget of misses has room."""
+    """Return how often proposals were right, kind by kind, and whether the budget of misses has room."""
     figures, every, ahead = budget.figures(policy), evidence.most_used_rules(), ahead_record.figures(graph)
     rules = every[:MAX_RULES]
     refused = {name: why for name in sorted(specs) if (why := why_never(specs[name], policy))}

@@ -202,7 +202,7 @@ def _kind(policy: InertiaPolicy, kind: Any) -> InertiaPolicy:
 
 
 def _set_by_code(policy: Any, old: Any, new: Any) -> dict[str, Any]:
-    """What a policy, or one of its bounds, has otherwise than `old`, as far as `new` has such fields."""
+    """Return what a policy, or one of its bounds, has otherwise than `old`, as far as `new` has such fields."""
     changes: dict[str, Any] = {}
     for name in (each.name for each in fields(new)):
         mine, default = getattr(policy, name, None), getattr(old, name, None)

@@ -21,7 +21,7 @@ def reason_code(decision: Decision) -> Code:
 
 
 def attributes(role: str, decision: Decision) -> Attributes:
-    """What may be told of a decision anywhere: the table is in `turn.telemetry`.
+    """Return what may be told of a decision anywhere: the table is in `turn.telemetry`.
 
     Args:
         role: of the node or middleware that decided.

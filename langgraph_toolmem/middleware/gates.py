@@ -22,7 +22,7 @@ _PASSES: Final = (ToolRetryMiddleware,)
 
 
 def gates_of(inside: Sequence[AgentMiddleware[Any, Any, Any]]) -> Interceptors:
-    """What may hold a call back, as far as that can be seen.
+    """Return what may hold a call back, as far as that can be seen.
 
     Of LangChain's own, what only reads the model's answer is known; of others, whatever looks at it may take a call
     out.

@@ -314,7 +314,7 @@ class Navigator(GraphEvolution, Method):
 
     @property
     def scorer(self) -> EdgeScorer | None:
-        """What weighs links in plans; None: structure and record alone."""
+        """Return what weighs links in plans; None: structure and record alone."""
         return self._scorer or self.links.scorer()
 
     def snapshot(self) -> tuple[ToolDependencyGraph, History]:
@@ -324,7 +324,7 @@ class Navigator(GraphEvolution, Method):
     # --- what happens ---
 
     def report(self) -> Section | None:
-        """How good the trained table of links is, if one is used, and by which search called tools were found."""
+        """Return how good the trained table of links is, if one is used, and how called tools were found."""
         links, (first, later, never, sent, saved, calls) = self.links.report(), self.evidence.searches()
         if not calls:
             return links
@@ -339,7 +339,7 @@ class Navigator(GraphEvolution, Method):
         return Section("Navigator", {**more.figures, "tool_search": figures}, (*more.sentences, sentence))
 
     def turn(self, learned: LearnedTurn) -> Record:
-        """What results showed that was not known of their tools yet."""
+        """Return what results showed that was not known of their tools yet."""
         return self.evidence.learned(learned)
 
     def repeated(self, learned: LearnedTurn) -> Record:

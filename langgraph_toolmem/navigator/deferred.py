@@ -181,7 +181,7 @@ def revealed_in(messages: Iterable[Any]) -> dict[str, int]:
 
 
 def way_of(model: Any, mode: Mode = "auto") -> Way:
-    """How deferred tools reach a model. `ls_provider` says "openai" for any URL, so the client's own URL decides."""
+    """Return how deferred tools reach a model. The client's URL decides: `ls_provider` is "openai" for any."""
     if mode in ("anthropic", "portable", "filter"):
         return mode
     kinds = {base.__name__ for base in type(model).__mro__}

@@ -53,7 +53,7 @@ class NavigatorSources:
         return self._core.catalogue.known
 
     def learned(self, learned: LearnedTurn) -> Record:
-        """Which fields results have that were not known, for tools that declare none; each result is looked at once."""
+        """Return unknown fields of results, for tools that declare none; each result is looked at once."""
         record: Record = []
         for step in learned.turn.steps:
             if step.status != "ok" or step.output is None or step.key in self._looked_at:
@@ -71,7 +71,7 @@ class NavigatorSources:
         return record
 
     def outputs(self, since: int | None) -> tuple[int, Outputs]:
-        """What results of tools look like, of those where that changed.
+        """Return what results of tools look like, of those where that changed.
 
         Args:
             since: what was returned with the last answer; None: all there is.

@@ -18,7 +18,7 @@ Row = dict[str, list[Any]]
 
 
 def new_in(row: Mapping[str, list[Any]], paths: Mapping[str, Iterable[str]], user: str | None) -> dict[str, list[str]]:
-    """What a result shows that is not in the row yet, to be added to it.
+    """Return what a result shows that is not in the row yet, to be added to it.
 
     Args:
         row: what is known.
@@ -53,7 +53,7 @@ def usable(row: Mapping[str, list[Any]]) -> dict[str, list[str]]:
 
 
 def may_be_name(path: str) -> bool:
-    """Whether a part of a path looks like somebody's name: one word of letters with a capital in front."""
+    """Return True if a part of a path looks like somebody's name: one word of letters with a capital in front."""
     return any(part.isalpha() and part.istitle() for part in path.replace("[]", "").split("."))
 
 

@@ -87,7 +87,7 @@ class TrainedLinks:
 
     @property
     def path(self) -> Path | None:
-        """Where it is kept; None: in RAM."""
+        """Return where it is kept; None: in RAM."""
         return None if self._core.home is None else self._core.home / TABLE
 
     def scorer(self) -> LinkTable | None:
@@ -109,7 +109,7 @@ class TrainedLinks:
             raise StorageError(f"{path} cannot be written: {error}. Check space and permissions.") from error
 
     def report(self) -> Section | None:
-        """How good the table is; None if none is used."""
+        """Return how good the table is; None if none is used."""
         used = self.scorer()
         if used is None:
             return None

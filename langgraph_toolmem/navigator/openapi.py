@@ -230,7 +230,7 @@ class _Document:
 
 
 def _followed(root: Mapping[str, Any], value: Any) -> Mapping[str, Any]:
-    """What a reference names, after at most eight steps; {} if that is nothing."""
+    """Return what a reference names, after at most eight steps; {} if that is nothing."""
     for _ in range(8):
         reference = _mapping(value).get("$ref")
         if not isinstance(reference, str):

@@ -226,7 +226,7 @@ class PreferenceGuide(StepNode):
         super().__init__(step, messages_key=messages_key, name=name)
 
     def update(self, call: Call, said: StepOutput) -> Any:
-        """What is left out, and the hint if there is one."""
+        """Return what is left out, and the hint if there is one."""
         return super().update(call, said) if said.text else dict(said.state)
 
 
@@ -285,7 +285,7 @@ class ToolRetriever(StepNode):
         self.tools: list[BaseTool] = step.deferred.tools
 
     def offer(self, messages: Sequence[Any], model: Any = None) -> Offer:
-        """What the model is asked with: tools to bind, and the messages as it is to see them.
+        """Return what the model is asked with: tools to bind, and the messages as it is to see them.
 
         Args:
             messages: the history, with the memory's hints.

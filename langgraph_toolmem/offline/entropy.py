@@ -49,7 +49,7 @@ class InertiaTest:
 
     @property
     def best_order(self) -> int:
-        """How many previous tools are worth knowing: one more only if it saves over `SURE_BITS` in all."""
+        """Return how many previous tools are worth knowing: one more only if it saves over `SURE_BITS` in all."""
         best = 0
         for order in ORDERS[1:]:
             if (self.bits[best] - self.bits[order]) * self.calls > SURE_BITS:

@@ -168,7 +168,7 @@ def line_of(messages: Sequence[Mapping[str, Any]], decision: Mapping[str, Any], 
 
 
 def held_out_path(path: Path) -> Path:
-    """Where the turns that are held out go: ``train.jsonl`` -> ``train.holdout.jsonl``."""
+    """Return where the turns that are held out go: ``train.jsonl`` -> ``train.holdout.jsonl``."""
     return path.with_name(f"{path.stem}.holdout{path.suffix}")
 
 

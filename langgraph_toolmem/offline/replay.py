@@ -196,7 +196,7 @@ def replay(
 
 
 def _stuck(made: Counter[str], turn: Turn) -> bool:
-    """Whether all calls of a turn were made, with the same results, often enough before. Notes them."""
+    """Return True if all calls of a turn were made, with the same results, often enough before. Notes them."""
     calls = [digest(step.tool, canon_args(step.args), canonical(step.output)) for step in turn.steps]
     stuck = bool(calls) and all(made[call] >= STUCK - 1 for call in calls)
     made.update(calls)
@@ -222,7 +222,7 @@ def _credit(report: ReplayReport, turn: Turn, decision: Decision, *, stuck: bool
 
 
 def is_right(turn: Turn, decision: Decision) -> bool:
-    """Whether the proposed calls are exactly those the model made."""
+    """Return True if the proposed calls are exactly those the model made."""
     proposal = decision.proposal
     return (
         proposal is not None

@@ -28,7 +28,7 @@ class Place(NamedTuple):
 
 
 def times(edge: EdgeView) -> int:
-    """How often the edge's call was made, by the model or by the shortcut."""
+    """Return how often the edge's call was made, by the model or by the shortcut."""
     return max(edge.count, edge.ok + edge.failed)
 
 

@@ -41,7 +41,7 @@ _KINDS = {
 
 
 def picture(report: Report, view: GraphView) -> dict[str, Any]:
-    """What the script needs, as JSON values.
+    """Return what the script needs, as JSON values.
 
     Returns:
         `tools`: the most used first, each with its names and counts; `edges` and `flows`: the strongest first, tools
@@ -104,17 +104,17 @@ def clip(text: str) -> str:
 
 
 def origin(flow: FlowView) -> str:
-    """Where a value came from, in words."""
+    """Return where a value came from, in words."""
     return f"{'argument' if flow.direction == 'in' else 'output'} {flow.path}".strip()
 
 
 def after_in_words(symbol: str) -> str:
-    """What a rule comes after, in words."""
+    """Return what a rule comes after, in words."""
     return clip(symbol_in_words(symbol))
 
 
 def sources_in_words(rule: RuleRecord) -> str:
-    """Where a rule takes its arguments from: its kinds of sources, in words."""
+    """Return where a rule takes its arguments from: its kinds of sources, in words."""
     kinds = dict.fromkeys(_kind_in_words(kind) for kind in rule.sources.split("+") if kind)
     return ", ".join(kinds) or "no arguments"
 
@@ -147,7 +147,7 @@ def _record(name: str, counts: ToolCounts, report: Report) -> dict[str, int]:
 
 
 def shown(name: str) -> str:
-    """What a tool is called on the page."""
+    """Return what a tool is called on the page."""
     return START_LABEL if name == START else clip(tool_in_words(name)) or "(no name)"
 
 

@@ -98,7 +98,7 @@ def render_page(
 
 
 def _sums(report: Report) -> dict[str, float]:
-    """What all methods showed the model, and how runs ended that were shown something."""
+    """Return what all methods showed the model, and how runs ended that were shown something."""
     figures = [section.figures for name, section in report.sections.items() if name != "inertia"]
     names = ("shown", "followed", "right", "helped", "hurt")
     return {name: sum(n for of in figures if isinstance(n := of.get(name), (int, float))) for name in names}

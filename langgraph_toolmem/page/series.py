@@ -73,7 +73,7 @@ def _share(right: int, wrong: int) -> float | None:
 
 
 def over_time(report: Report) -> tuple[list[Bucket], int]:
-    """What happened when, and the size of the buckets."""
+    """Return what happened when, and the size of the buckets."""
     size, runs = bucket_size(report.periods, report.newest_runs), report.newest_runs
     if size != RUN:
         return buckets(report.periods, size), size

@@ -376,7 +376,7 @@ class SIT(Method):
         return self.rows.forget(user, gone)
 
     def report(self) -> Section | None:
-        """What was suggested and followed, and how many states are stored."""
+        """Return what was suggested and followed, and how many states are stored."""
         core = self.core
         with core.lock:
             return section(self.evidence.walks, core.graph.counters, core.ledger.figures(self.name))

@@ -81,7 +81,7 @@ def open_request(state: RunState) -> str:
 
 
 def describe_result(step: ExecutedCall) -> str:
-    """What an answer looks like: keys, flags and short words of an object, how long a list is, how a text begins."""
+    """Return what an answer looks like: keys, flags and short words of an object, length of a list, start of a text."""
     if step.status != "ok":
         return f"{step.status}: {_squeeze(str(step.output or ''))[:80]}".rstrip(": ")
     return ", ".join(_looks(step.output)) or "nothing"

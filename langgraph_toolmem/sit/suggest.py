@@ -287,7 +287,7 @@ def _by_odds(found: _Found, policy: SITPolicy, available: Collection[str] | None
 
 
 def _parts(candidate: _Candidate, found: _Found, policy: SITPolicy) -> dict[Kind, float]:
-    """What each kind of evidence adds to the log-odds. The first of equals gives the suggestion its kind."""
+    """Return what each kind of evidence adds to the log-odds. The first of equals gives the suggestion its kind."""
     habit = VOTES_OF_HABIT * candidate.share
     alike = max(found.similarity, LEAST_COSINE) ** 2
     votes = (candidate.votes + habit) / (found.votes + VOTES_OF_HABIT + UNSEEN * (1 - alike) / alike)

@@ -45,7 +45,7 @@ class Transition:
 
     @property
     def place(self) -> str:
-        """Where the summary is kept: after a user's message what was asked decides, not the tool before it."""
+        """Return where the summary is kept: after a user's message what was asked decides, not the tool before it."""
         return START if self.asked else self.source
 
 
@@ -92,14 +92,14 @@ def last_calls(run: Run) -> tuple[str, ...]:
 
 
 def source_of(state: RunState) -> str | None:
-    """Where the next edge begins: at the episode's latest executed call, else at START; None if that is unknown."""
+    """Return where the next edge begins: the episode's latest executed call, else START; None if unknown."""
     latest = next((step.tool for step in reversed(state.since_episode) if step.status in ("ok", "failed")), None)
     whole = state.symbols[0] == START or len(state.since_episode) < len(state.steps) or state.user.raw
     return latest if latest is not None else START if whole else None
 
 
 def just_asked(state: RunState) -> bool:
-    """Whether no call was made since the latest user message."""
+    """Return True if no call was made since the latest user message."""
     return not state.since_user and (bool(state.user.raw) or not state.steps)
 
 

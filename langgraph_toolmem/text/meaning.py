@@ -307,7 +307,7 @@ def entity_of(tool: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def implied_words(tool: str) -> frozenset[str]:
-    """What a tool without a declared output seems to give, by its name: ``find_user_id_by_email`` a user id."""
+    """Return what a tool without a declared output seems to give, by its name: ``find_user_id_by_email`` a user id."""
     nouns = _nouns(tool)
     owner = entity_of(tool)
     return frozenset({owner, "id"}) if owner and nouns and nouns[-1] == "id" else frozenset()
@@ -411,12 +411,12 @@ class Port:
 
     @property
     def required(self) -> bool:
-        """Whether a call must have it."""
+        """Return True if a call must have it."""
         return self.leaf.required
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What tells it from every other port."""
+        """Return what tells it from every other port."""
         return (self.tool, self.direction, self.path)
 
 

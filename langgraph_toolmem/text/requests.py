@@ -136,13 +136,13 @@ def terms_of(text: str) -> tuple[str, ...]:
 
 
 def is_usual(term: str) -> bool:
-    """Whether a word is one that any request may have ("please", "the"), or a pair consists of such words."""
+    """Return True if a word is one that any request may have ("please", "the"), or a pair consists of such words."""
     return all(max(features(word).values()) <= STOP_WEIGHT for word in term.split(" "))
 
 
 @lru_cache(maxsize=65_536)
 def term_weight(term: str) -> float:
-    """What a word or a pair of words counts by its looks alone."""
+    """Return what a word or a pair of words counts by its looks alone."""
     return (PAIR if " " in term else 1.0) * (STOP if is_usual(term) else 1.0)
 
 
@@ -182,7 +182,7 @@ _FEW: Final = 200
 
 
 def is_small_talk(text: str, usual: frozenset[str]) -> bool:
-    """Whether a text asks for nothing.
+    """Return True if a text asks for nothing.
 
     Args:
         usual: further words that tell nothing.

@@ -37,7 +37,7 @@ class Described(Protocol):
 
     @property
     def description(self) -> str:
-        """What the model is told about it."""
+        """Return what the model is told about it."""
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class Described(Protocol):
 
     @property
     def toolkit(self) -> str:
-        """What it belongs to, "" if it is on its own."""
+        """Return what it belongs to, "" if it is on its own."""
 
     @property
     def category(self) -> str:
@@ -84,7 +84,7 @@ class Leaf:
 
     @property
     def many(self) -> bool:
-        """Whether there may be several of it: it lies in a list."""
+        """Return True if there may be several of it: it lies in a list."""
         return "[]" in self.path
 
 
@@ -119,7 +119,7 @@ class _Place:
 
 
 def _inside(place: _Place, root: Mapping[str, Any], most: int) -> Iterator[_Place]:
-    """What lies one level below, nothing if this is a leaf."""
+    """Return what lies one level below, nothing if this is a leaf."""
     schema = resolved(place.schema, root)
     if place.depth >= most:
         return
@@ -213,7 +213,7 @@ def resolved(schema: Any, root: Mapping[str, Any], *, steps: int = 8) -> Mapping
 
 
 def lookup(root: Mapping[str, Any], reference: str) -> Any:
-    """What a local reference (``#/a/b``) names; None if it is remote or names nothing."""
+    """Return what a local reference (``#/a/b``) names; None if it is remote or names nothing."""
     if not reference.startswith("#"):
         return None
     target: Any = root
@@ -269,7 +269,7 @@ def _is_text(value: Any) -> bool:
 
 
 def scalar(leaf: Leaf) -> bool:
-    """Whether a leaf is one text, number or truth value, or nothing speaks against it."""
+    """Return True if a leaf is one text, number or truth value, or nothing speaks against it."""
     return not leaf.types or bool(leaf.types & _SCALARS)
 
 
@@ -300,14 +300,14 @@ def paths_of(value: Any) -> dict[str, frozenset[str]]:
 
 
 def shows_fields(output: Any) -> bool:
-    """Whether a tool's result has fields to learn: an object or a list with something in it that reports no error."""
+    """Return True if a tool's result has fields to learn: an object or list with content that reports no error."""
     if isinstance(output, Mapping):
         return bool(output) and not any(output.get(key) for key in _ERRORS)
     return isinstance(output, (list, tuple)) and any(isinstance(each, (Mapping, list, tuple)) for each in output)
 
 
 def is_field(key: Any) -> bool:
-    """Whether a key looks like the name of a field: a letter, then letters, digits, "_" and "-", at most 60 in all.
+    """Return True if a key looks like a field's name: a letter, then letters, digits, "_" and "-", at most 60 in all.
 
     Codes do not: eight and more hexadecimal digits with a number among them, or three and more digits.
     """
@@ -317,7 +317,7 @@ def is_field(key: Any) -> bool:
 
 
 def is_table(value: Mapping[Any, Any]) -> bool:
-    """Whether the keys of an object are data.
+    """Return True if the keys of an object are data.
 
     They are if there are very many; if less than half of them are names of fields, or one is an e-mail address; if all
     look like short ids ("o1", "C-2"), or hold a digit and lead to objects; or if at least two lead to objects that all

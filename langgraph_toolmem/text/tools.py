@@ -85,7 +85,7 @@ class Wording:
         self._split.clear()
 
     def fields(self, spec: Described) -> Fields:
-        """What is searched of a tool. The words of its toolkit are not counted again in its name."""
+        """Return what is searched of a tool. The words of its toolkit are not counted again in its name."""
         toolkit = self.identifier(kit_name(spec))
         shared = set(toolkit)
         names = list(spec.properties)[:MAX_PARAMETERS]
@@ -160,7 +160,7 @@ def stems(text: str) -> list[str]:
 
 
 def embedded_text(spec: Described, wording: Wording) -> str:
-    """What an embedder gets of a tool."""
+    """Return what an embedder gets of a tool."""
     kit = kit_name(spec)
     own = wording.plain(spec.name)
     parts = [
@@ -195,7 +195,7 @@ def _prefix(name: str) -> str:
 
 
 def tool_text(spec: Described) -> str:
-    """What is searched of a tool: the words of its name, its description, the names of its parameters."""
+    """Return what is searched of a tool: the words of its name, its description, the names of its parameters."""
     parts = [" ".join(words(spec.name)) + "."]
     if spec.description.strip():
         parts.append(spec.description.strip())

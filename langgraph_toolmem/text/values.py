@@ -205,7 +205,7 @@ class _Scanner(NamedTuple):
 
 
 def _shown(kind: str, kinds: frozenset[str]) -> str:
-    """What a value of a kind is called; "" if it is not looked for."""
+    """Return what a value of a kind is called; "" if it is not looked for."""
     if kind in (DAY, WHEN) and kinds == KINDS:
         return DATE
     if kind == _CODE:
@@ -326,7 +326,7 @@ def kind_of(value: str) -> str:
 
 @lru_cache(maxsize=2048)
 def quotes_in(text: str, longest: int = _LONGEST_QUOTE) -> tuple[tuple[int, int], ...]:
-    """Where the parts of a text that stand in quotes begin and end, in order.
+    """Return where the parts of a text that stand in quotes begin and end, in order.
 
     >>> quotes_in("call it 'the plan'")
     ((9, 17),)
@@ -477,7 +477,7 @@ def read_text(raw: str) -> Text:
 
 
 def is_word(token: str) -> bool:
-    """Whether a token is more than a punctuation mark."""
+    """Return True if a token is more than a punctuation mark."""
     return len(token) > 1 or token.isalnum()
 
 

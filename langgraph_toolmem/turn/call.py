@@ -61,11 +61,11 @@ class Call:
 
     @property
     def context(self) -> Any:
-        """What the host runs with."""
+        """Return what the host runs with."""
         return getattr(self.runtime, "context", None)
 
     def allows(self, tool: str) -> bool:
-        """Whether no earlier step took the tool out."""
+        """Return True if no earlier step took the tool out."""
         return tool not in self.left_out
 
     def after_failure(self, call_id: str) -> list[Any]:
@@ -105,7 +105,7 @@ class StepOutput(NamedTuple):
     brief: Sequence[Line] | None = None
 
     def block(self, role: str) -> Block:
-        """What it says, for `turn.shown`."""
+        """Return what it says, for `turn.shown`."""
         lines = tuple(self.lines) or ((Line(self.text),) if self.text else ())
         return Block(role, lines, self.head, self.sure, None if self.brief is None else tuple(self.brief))
 

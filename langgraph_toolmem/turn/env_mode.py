@@ -18,7 +18,7 @@ _said: Final[set[str]] = set()
 
 
 def mode() -> Mode:
-    """How the memory is switched; "" as the code has it."""
+    """Return how the memory is switched; "" as the code has it."""
     value = os.environ.get(NAME, "").strip().lower()
     if value == "off":
         return "off"
@@ -31,5 +31,5 @@ def mode() -> Mode:
 
 
 def shows() -> bool:
-    """Whether the model is shown anything, and anything is done in its place."""
+    """Return True if the model is shown anything, and anything is done in its place."""
     return not mode()

@@ -118,7 +118,7 @@ def new_hint(
 
 
 def has_hint(state: Any, role: str, *, messages_key: str = "messages") -> bool:
-    """Whether a role has said what it has to say, be it nothing, for the call or the turn that comes now.
+    """Return True if a role has said what it has to say, be it nothing, for the call or the turn that comes now.
 
     Args:
         state: the state, with the key `toolmem_hints`.
@@ -144,13 +144,13 @@ def left_out_now(state: Any, *, messages_key: str = "messages") -> Mapping[str, 
 
 
 def planning_now(state: Any) -> Planning | None:
-    """What a planner keeps of this thread; None if the state has no room for it."""
+    """Return what a planner keeps of this thread; None if the state has no room for it."""
     found: Planning | None = _kept(state, PLANNING)
     return found if isinstance(found, dict) else None
 
 
 def memory_prompt(state: Any, *, messages_key: str = "messages") -> list[SystemMessage]:
-    """What the memory has to say to the model now: one system message, or none.
+    """Return what the memory has to say to the model now: one system message, or none.
 
     ::
 

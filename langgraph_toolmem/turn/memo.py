@@ -59,7 +59,7 @@ class Memo:
         self._kept: OrderedDict[Place, Kept] = OrderedDict()
 
     def get(self, call: Call, forgettings: int) -> Kept | None:
-        """What was found for this call, if anything was."""
+        """Return what was found for this call, if anything was."""
         if self._scope == "call":
             return None
         place = _place(call, forgettings)

@@ -168,7 +168,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             raise
 
     def _said(self, step: Step[Any], call: Call) -> StepGenerator[StepOutput]:
-        """What a step says at this call; nothing where it failed, or has no say."""
+        """Return what a step says at this call; nothing where it failed, or has no say."""
         if (call.held_out or not env_mode.shows()) and not step.learns:
             return NOTHING
         memo, forgettings = self._memos[step], self._core.forgettings

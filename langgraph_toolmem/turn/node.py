@@ -83,7 +83,7 @@ class MemoryNode(Runnable[Any, Any]):
             return self.failed(error)
 
     def body(self, state: Any, config: RunnableConfig | None) -> Any | StepGenerator[Any]:
-        """What the node does: the update of the state. In an async graph it runs in a thread."""
+        """Return what the node does: the update of the state. In an async graph it runs in a thread."""
         raise NotImplementedError
 
     def failed(self, error: Exception) -> Any:
@@ -92,7 +92,7 @@ class MemoryNode(Runnable[Any, Any]):
         return self.passed()
 
     def passed(self) -> Any:
-        """What the graph gets where the node has nothing to say."""
+        """Return what the graph gets where the node has nothing to say."""
         return None
 
     def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
@@ -158,7 +158,7 @@ class StepNode(MemoryNode):
         return self.update(call, said)
 
     def update(self, call: Call, said: StepOutput) -> Any:
-        """What a step said, as an update of the state."""
+        """Return what a step said, as an update of the state."""
         hint: Mapping[str, Any] = new_hint(self.role, said.block(self.role), call.messages, self.step.scope)
         return {**hint, **said.state}
 

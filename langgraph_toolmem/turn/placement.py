@@ -48,7 +48,7 @@ class Placement:
 
     @property
     def rule(self) -> ProviderRule:
-        """What it is looked up by."""
+        """Return what it is looked up by."""
         return ProviderRule(self.name, self.why, self.source, clients=self.clients, models=self.models)
 
 

@@ -57,7 +57,7 @@ class Setting:
         object.__setattr__(self, "values", tuple(self.values))
 
     def counts(self, value: Any) -> bool:
-        """Whether a value found at the path is one of those meant."""
+        """Return True if a value found at the path is one of those meant."""
         if isinstance(value, str):
             value = value.lower()
         if self.values:
@@ -303,7 +303,7 @@ class _Leaf:
         self._names = [name for name in found if isinstance(name, str)]
 
     def meets(self, rule: ProviderRule) -> bool:
-        """Whether every condition of the rule is met; the cheapest are looked at first."""
+        """Return True if every condition of the rule is met; the cheapest are looked at first."""
         return (
             (not rule.models or any(re.search(rule.models, name, re.IGNORECASE) for name in self._names))
             and (not rule.on or any(setting.counts(value) for setting in rule.on for value in self._at(setting.path)))

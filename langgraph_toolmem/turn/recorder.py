@@ -85,7 +85,7 @@ def identity_of(request: ToolCallRequest) -> dict[str, str | None]:
 
 
 def _outcome(result: Any, call_id: str | None) -> Literal["ok", "failed"] | None:
-    """What came of a call that returned; None if it was refused before the tool began."""
+    """Return what came of a call that returned; None if it was refused before the tool began."""
     answer = next((m for m in _messages_in(result) if isinstance(m, ToolMessage) and m.tool_call_id == call_id), None)
     if answer is None:  # a Command that answers nothing, such as a handoff
         return "ok"

@@ -117,7 +117,7 @@ LATEST: Final = 40
 
 
 def is_first(messages: Sequence[Any], read: Callable[[], Run]) -> bool:
-    """Whether no model answered in this episode so far; what the memory did in its place does not count."""
+    """Return True if no model answered in this episode so far; what the memory did in its place does not count."""
     for message in reversed(messages):
         kind = _field(message, "type") or _field(message, "role")
         if kind in ("human", "user"):

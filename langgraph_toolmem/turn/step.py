@@ -64,18 +64,18 @@ class Step(ABC, Generic[M]):
 
     @property
     def core(self) -> Core:
-        """What the memory stands on."""
+        """Return what the memory stands on."""
         return self.method.core
 
     def compute(self, call: Call) -> Any | StepGenerator[Any]:
-        """What it finds, for as long as its scope says: a `StepOutput`, or anything that `render` makes one of.
+        """Return what it finds, for as long as its scope says: a `StepOutput`, or anything that `render` makes one of.
 
         A step that asks a model is a generator that yields `Ask` and is sent the answer.
         """
         return NOTHING
 
     def render(self, call: Call, found: Any) -> StepOutput:
-        """What it says at this model call, of what it found. Cheap."""
+        """Return what it says at this model call, of what it found. Cheap."""
         return found if isinstance(found, StepOutput) else NOTHING
 
     def has_looked(self, state: Any, *, messages_key: str = "messages") -> bool:

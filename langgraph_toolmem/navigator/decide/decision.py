@@ -44,7 +44,7 @@ class SubIntent(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _filled(cls, value: Any) -> Any:
-        """What a model left out is empty."""
+        """Fill what a model left out with empty values."""
         if not isinstance(value, Mapping):
             return value
         given = {key: item for key, item in value.items() if item is not None}
@@ -72,7 +72,7 @@ class SubIntent(BaseModel):
 
     @property
     def sought(self) -> str:
-        """What is searched with: the imagined API, else the intent."""
+        """Return what is searched with: the imagined API, else the intent."""
         return self.recall.strip() or self.intent.strip()
 
 
@@ -83,7 +83,7 @@ class Decision(BaseModel):
 
     @property
     def final(self) -> bool:
-        """Whether nothing but answers is left."""
+        """Return True if nothing but answers is left."""
         return all(part.action == "answer" for part in self.sub_intents)
 
     @property
@@ -103,7 +103,7 @@ FORM: Final = "\n".join(
 
 
 def due(decision: Decision) -> tuple[list[SubIntent], list[SubIntent]]:
-    """What is done now, and what waits.
+    """Return what is done now, and what waits.
 
     Now: the lowest rank with anything but answers, the answers up to it, and every search whatever its rank: looking
     for a tool needs no outcome and changes nothing, and it saves a decision later.
@@ -146,7 +146,7 @@ def read(output: Any) -> Decision | str:
 
 
 def _refusal(raw: Any) -> str:
-    """What a model says that refuses, as OpenAI's models put it beside the text or in a block; "" if nothing."""
+    """Return what a model says that refuses, as OpenAI's models put it beside the text or in a block; "" if nothing."""
     if not isinstance(raw, BaseMessage):
         return ""
     blocks = raw.content if isinstance(raw.content, list) else []
@@ -177,7 +177,7 @@ def _checked(decision: Decision) -> Decision | str:
 
 
 def _problem(parts: Sequence[SubIntent]) -> str:
-    """What makes a decision of the right form useless; "" if nothing does."""
+    """Return what makes a decision of the right form useless; "" if nothing does."""
     if not parts:
         return "sub_intents is empty: there is at least an answer to give"
     if len(parts) > MAX_INTENTS:

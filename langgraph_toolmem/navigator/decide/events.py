@@ -64,7 +64,7 @@ def decision_event(
 def outcome_event(
     before: NaviRecord, after: NaviRecord, messages: Sequence[BaseMessage], config: RunnableConfig | None
 ) -> dict[str, Any] | None:
-    """What became of the calls of the last decision; None if it led to none.
+    """Return what became of the calls of the last decision; None if it led to none.
 
     Returns:
         ``run`` and ``step`` as in `decision_event`; ``calls``, each with ``tool`` and ``status``: ``ok``, ``failed`` or

@@ -41,7 +41,7 @@ class RoundRecorder(Protocol):
 def guards(
     wrap: Guard | None, awrap: AsyncGuard | None, recorder: RoundRecorder | None
 ) -> tuple[Guard | None, AsyncGuard | None]:
-    """What ``ToolNode`` takes: the host's guards outside, the recorder inside, and marks on what they changed.
+    """Return what ``ToolNode`` takes: the host's guards outside, the recorder inside, and marks on what they changed.
 
     Raises:
         ConfigurationError: there is a guard for async runs only.
@@ -82,7 +82,7 @@ def guards(
 
 
 def never_ran(answer: ToolMessage) -> bool:
-    """Whether a guard answered a call with an error in place of its tool."""
+    """Return True if a guard answered a call with an error in place of its tool."""
     mark = answer.additional_kwargs.get(MARK)
     return isinstance(mark, Mapping) and mark.get("ran") is False
 
@@ -96,7 +96,7 @@ def ran_instead(answer: ToolMessage) -> tuple[str, dict[str, Any]] | None:
 
 
 def _call_of(request: Any) -> dict[str, Any]:
-    """What is executed: `ToolNode` takes the tool that a request carries, whatever its call names."""
+    """Return what is executed: `ToolNode` takes the tool that a request carries, whatever its call names."""
     tool = getattr(request, "tool", None)
     call = request.tool_call
     return {"name": call["name"] if tool is None else tool.name, "args": call["args"]}

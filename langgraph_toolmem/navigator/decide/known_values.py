@@ -78,7 +78,7 @@ def _says_something(value: Any) -> bool:
 
 
 def _named(path: str, tool: str, value: Any) -> str:
-    """What a value is called; "" if nothing says what it is."""
+    """Return what a value is called; "" if nothing says what it is."""
     key = path.rsplit(".", 1)[-1].removesuffix("[]")
     types = frozenset({type_of(value)})
     if key and not meaning_of(Leaf(key, types), "").vague:

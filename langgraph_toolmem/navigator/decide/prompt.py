@@ -141,7 +141,7 @@ def call_line(tool: str, args: Mapping[str, Any], most: int = MAX_ARGS) -> str:
 
 
 def request_at(messages: Sequence[BaseMessage]) -> int | None:
-    """Where the request stands: the user's latest words; without any, the latest words there are. None: nowhere."""
+    """Return the place of the user's latest words, else of the latest words there are; None if there are none."""
     users = [n for n, message in enumerate(messages) if isinstance(message, HumanMessage)]
     own = [n for n in users if not _is_summary(messages[n])]
     texts = [not isinstance(message, ToolMessage) and text_of(message.content).strip() for message in messages]
@@ -181,7 +181,7 @@ def _so_far(record: NaviRecord, specs: Mapping[str, ToolSpec]) -> list[tuple[str
 
 
 def _was(spec: ToolSpec | None) -> str:
-    """What a failed API was for, so that another one can be described."""
+    """Return what a failed API was for, so that another one can be described."""
     about = "" if spec is None else " ".join(spec.description.split())
     return f" (it was: {shortened(about, MAX_PARAMETER)})" if about else ""
 
@@ -195,13 +195,13 @@ def _made(made: Sequence[Made]) -> Iterable[str]:
 
 
 def _is_summary(message: BaseMessage) -> bool:
-    """Whether no user said it: a summary of older messages, or what the memory put in."""
+    """Return True if no user said it: a summary of older messages, or what the memory put in."""
     marks = message.additional_kwargs
     return marks.get("lc_source") == "summarization" or isinstance(marks.get("toolmem"), dict)
 
 
 def _said(messages: Sequence[BaseMessage]) -> str:
-    """What was said in words; calls and their answers are left out."""
+    """Return what was said in words; calls and their answers are left out."""
     said = []
     for message in messages:
         text = text_of(message.content, separator="\n").strip()

@@ -89,7 +89,7 @@ class DeciderTurn:
 
     @property
     def went_well(self) -> bool:
-        """Whether all it asked for was done and answered."""
+        """Return True if all it asked for was done and answered."""
         return self.left_out == 0 and self.failed == 0
 
 
@@ -210,7 +210,7 @@ class DecisionLog(Database):
     # --- looking ---
 
     def __len__(self) -> int:
-        """How many turns are kept. Raises StorageError if the file cannot be read."""
+        """Return how many turns are kept. Raises StorageError if the file cannot be read."""
         return sum(number for (number,) in self.ask("SELECT count(*) FROM turns"))
 
     def turns(self) -> list[DeciderTurn]:

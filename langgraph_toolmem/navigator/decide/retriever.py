@@ -92,7 +92,7 @@ class Retriever:
         return retrieved_of(request, plan, hits)
 
     def search(self, record: NaviRecord, recall: str, now: Now) -> Retrieved:
-        """What fits an imagined API: complete chains, then what is no candidate yet."""
+        """Return what fits an imagined API: complete chains, then what is no candidate yet."""
         plan = self._plan(recall, record, now)
         had = set(record["failed"]).union(record["candidates"], () if plan is None else plan.tools)
         hits = [name for name in self._hits(recall, now, FEW_HITS + len(had)) if name not in had]
@@ -103,7 +103,7 @@ class Retriever:
     def reroute(
         self, before: NaviRecord, after: NaviRecord, call: DecidedCall, now: Now
     ) -> tuple[Route, Retrieved | None]:
-        """What can be done about a failed call: an equivalent tool, another way from upstream, a fresh search.
+        """Return what can be done about a failed call: an equivalent tool, another way from upstream, a fresh search.
 
         Args:
             before: the record with the chains that the call belonged to.
@@ -173,7 +173,7 @@ class Retriever:
         return Plan((chain, *others), plan.subgraph, plan.strategy, plan.cut_short)
 
     def _fresh(self, record: NaviRecord, call: DecidedCall, now: Now, similar: list[str]) -> Retrieved | None:
-        """What is most like the failed tool, else other targets, by what it was called for.
+        """Return what is most like the failed tool, else other targets, by what it was called for.
 
         What is no candidate yet goes before what the decider could have taken all along.
         """

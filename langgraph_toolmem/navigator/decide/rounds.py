@@ -175,7 +175,7 @@ def observed(
 
 
 def with_retrieved(record: NaviRecord, found: Retrieved, limits: NaviLimits) -> tuple[NaviRecord, bool]:
-    """What a search found goes in front, and whether there is a tool that was no candidate before.
+    """Put what a search found in front; return True if there is a tool that was no candidate before.
 
     Tools of chains and those that were used are the last to be left out where there are too many; the best chain is
     never cut.
@@ -199,7 +199,7 @@ def with_retrieved(record: NaviRecord, found: Retrieved, limits: NaviLimits) -> 
 
 
 def with_route(record: NaviRecord, route: Route, found: Retrieved | None, limits: NaviLimits) -> NaviRecord:
-    """What was done about a failure: the chain that goes on comes first, and the decider is shown it."""
+    """Return what was done about a failure: the chain that goes on comes first, and the decider is shown it."""
     if found is not None:
         record = with_retrieved(record, found, limits)[0]
     failed, similar = route["failed"], ", ".join(route["similar"])
@@ -316,7 +316,7 @@ def _same(tool: str, args: Mapping[str, Any], other: str, others: Mapping[str, A
 
 
 def _done_before(made: Sequence[Made], tool: str, args: Mapping[str, Any]) -> int | None:
-    """Where the latest call with the same arguments stands; None if there is none."""
+    """Return where the latest call with the same arguments stands; None if there is none."""
     places = (n for n in reversed(range(len(made))) if _same(made[n]["tool"], made[n]["args"], tool, args))
     return next(places, None)
 

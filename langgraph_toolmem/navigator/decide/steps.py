@@ -199,7 +199,7 @@ class NaviSteps:
     # --- the ways between them ---
 
     def way_on(self, state: Any) -> list[str | Send]:
-        """Where a decision leads; each call is a task of its own, so that one that waits does not repeat others."""
+        """Return where a decision leads. Each call is a task of its own: one that waits does not repeat others."""
         record = _record(state)
         if record["stop"]:
             return ["answer" if record["stop"] == "answered" else "stop"]
@@ -222,7 +222,7 @@ class NaviSteps:
         return ways or ["nothing to do"]
 
     def goes_on(self, state: Any) -> str:
-        """Whether there is another decision."""
+        """Return True if there is another decision."""
         return "stop" if _record(state)["stop"] else "go on"
 
     # --- parts of the steps ---
@@ -349,7 +349,7 @@ def _record(state: Any) -> NaviRecord:
 
 
 def _seen(record: NaviRecord) -> dict[str, Any]:
-    """What the decider sees, for the stream: subgraph, chains, and which other ways are left."""
+    """Return what the decider sees, for the stream: subgraph, chains, and which other ways are left."""
     chains = [tools_of(chain) for chain in record["chains"]]
     return {
         "subgraph": record["subgraph"],
@@ -364,7 +364,7 @@ def _tell(config: RunnableConfig | None, event: dict[str, Any]) -> None:
 
 
 def _words(answer: Any) -> list[str]:
-    """What the user answered, whatever form the host gives it."""
+    """Return what the user answered, whatever form the host gives it."""
     if isinstance(answer, Mapping):
         return [f"{key}: {value}" for key, value in answer.items()]
     if isinstance(answer, (list, tuple)):

@@ -70,7 +70,7 @@ class CurrentGraph:
         return self._history[1]
 
     def expire(self) -> None:
-        """What was decided changes the counts: they are read anew when they are needed."""
+        """Have the counts read anew when they are needed: what was decided changes them."""
         self._history = None
 
     def rebuilt(self) -> ToolDependencyGraph:

@@ -165,7 +165,7 @@ class ToolDependencyGraph:
         return self.clusters.of_port[port.key]
 
     def links_into(self, port: Port, history: History | None = None, *, near: int = 0) -> list[Link]:
-        """What can give a value to an input, by structure and by flows seen in runs; in no particular order.
+        """Return what can give a value to an input, by structure and by flows seen in runs; in no particular order.
 
         Args:
             port: an input of a tool of this graph.
@@ -213,7 +213,7 @@ class ToolDependencyGraph:
         return found
 
     def affinity(self, one: str, other: str) -> float:
-        """How much of their names two tools share, rare words weighing more; 0 to 1."""
+        """Return how much of their names two tools share, rare words weighing more; 0 to 1."""
         shared = self.apis[one].words & self.apis[other].words
         if not shared:
             return 0.0
@@ -317,7 +317,7 @@ def _worth(spec: ToolSpec) -> float:
 
 
 def _types_agree(output: Port, wanted: Port) -> bool:
-    """Whether a value may become another one; a text may be a number, and who says no type may be anything."""
+    """Return True if a value may become another one; a text may be a number, and who says no type may be anything."""
     if output.meaning.shape != wanted.meaning.shape:
         return not (output.leaf.types and wanted.leaf.types)
     return True

@@ -77,7 +77,7 @@ class EdgeScorer:
     """Weighs links, and may propose some. Override what you need; every default has no opinion."""
 
     def weigh(self, links: Sequence[Link], known: Sequence[Known]) -> Sequence[float | None]:
-        """How likely each link works, 0 to 1; None: what is known of it stands. Microseconds a link."""
+        """Return how likely each link works, 0 to 1; None: what is known of it stands. Microseconds a link."""
         return [None] * len(links)
 
     def propose(self, port: Port, k: int) -> Sequence[str]:
@@ -85,12 +85,12 @@ class EdgeScorer:
         return ()
 
     def before(self, tool: str) -> Mapping[str, float]:
-        """How likely other tools feed a tool, 0 to 1, those about which there is an opinion."""
+        """Return how likely other tools feed a tool, 0 to 1, those about which there is an opinion."""
         return {}
 
 
 def check_scorer(scorer: object) -> None:
-    """Whether something can weigh links.
+    """Return True if something can weigh links.
 
     Raises:
         ConfigurationError: it lacks a method of `EdgeScorer`, or it is a class and no object.
@@ -129,7 +129,7 @@ class RecordScorer:
 
 
 def likeness(link: Link) -> float:
-    """How much an output and an input are called the same, 0 to 1; 1 if they are of one cluster."""
+    """Return how much an output and an input are called the same, 0 to 1; 1 if they are of one cluster."""
     if link.kind == "cluster" and link.fit > 0:
         return 1.0
     one, other = (set(canonical(path.replace("[]", "").rsplit(".", 1)[-1])) for path in (link.output, link.input))

@@ -131,7 +131,7 @@ def moved(
     eta: float = ETA,
     without: Collection[str] = (),
 ) -> list[Moved]:
-    """What `propagate` makes of the weights in use, the largest changes first; links that stay as they are left out.
+    """Return the weights that `propagate` makes, the largest changes first; links that stay as they are left out.
 
     w_{t−1} is the weight as it is in use now: what was counted since the last time is in it, in proportion [O]. With
     no use since then that is the paper's w_{t−1}.

@@ -97,7 +97,7 @@ class _Search:
             self._unask(choice, before)
 
     def _cost(self, choice: Choice) -> float:
-        """What a choice does to the score; notes that the user is asked."""
+        """Return what a choice does to the score; notes that the user is asked."""
         if choice.kind != "user":
             return choice.value
         before = self.asked.get(choice.question, 1.0)

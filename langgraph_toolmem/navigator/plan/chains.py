@@ -113,7 +113,7 @@ class Chain:
 
     @property
     def complete(self) -> bool:
-        """Whether the user is asked for nothing but what a user can know."""
+        """Return True if the user is asked for nothing but what a user can know."""
         return not any(ask.findable for ask in self.asks)
 
 
@@ -245,7 +245,7 @@ def _input(graph: ToolDependencyGraph, tool: str, path: str) -> Port:
 
 
 def _feeds(tool: str, draft: Draft, problem: Problem, earlier: list[str]) -> list[Feed]:
-    """Where the inputs of a step come from. Optional ones are filled with what is there anyway, never by a new step."""
+    """Return where a step's inputs come from. Optional ones take what is there anyway, never a new step's output."""
     found = []
     for port in problem.graph.apis[tool].inputs:
         choice = draft.get(port.key)

@@ -124,7 +124,7 @@ class Problem:
         return self._direct.get(tool, 0.0)
 
     def helps(self, tool: str, consumer: str) -> int:
-        """How many of a step's required inputs another tool could give."""
+        """Return how many of a step's required inputs another tool could give."""
         return sum(any(choice.origin == tool for choice in self.options(port)) for port in self.needs(consumer))
 
     def _find(self, port: Port) -> tuple[Choice, ...]:
@@ -231,7 +231,7 @@ def levels_of(draft: Draft, target: str, depth: int) -> dict[str, int] | None:
 
 
 def lacking(draft: Draft) -> bool:
-    """Whether the user is asked for something that only a system knows."""
+    """Return True if the user is asked for something that only a system knows."""
     return any(choice.kind == "user" and choice.sort == "produced" for choice in draft.values())
 
 
@@ -278,7 +278,7 @@ def fitness(draft: Draft, problem: Problem) -> float:
 
 
 def _questions(draft: Draft) -> dict[tuple[object, ...], Choice]:
-    """What the user is asked, each question once: as the input that is hardest to answer for."""
+    """Return what the user is asked, each question once: as the input that is hardest to answer for."""
     found: dict[tuple[object, ...], Choice] = {}
     for choice in draft.values():
         if choice.kind == "user":

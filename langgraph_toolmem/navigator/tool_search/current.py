@@ -115,7 +115,7 @@ class CurrentSearch:
             return self._made
 
     def precedents(self, user_id: str | None) -> Precedents | None:
-        """What a user's past runs say; None if there are none, or they cannot be read: the log says so once."""
+        """Return what a user's past runs say; None if there are none, or they cannot be read: the log says so once."""
         try:
             found = self._past_runs(user_id)
             if found is None:
@@ -135,7 +135,7 @@ class CurrentSearch:
             return None
 
     def forget(self, scope: tuple[str, ...]) -> None:
-        """What is in RAM of the past runs of a scope goes."""
+        """Drop what is in RAM of the past runs of a scope."""
         with self._lock:
             if self._precedents is not None:
                 self._precedents.forget(scope)

@@ -129,7 +129,7 @@ class WordIndex:
         self._weights = None
 
     def ask(self, pieces: Sequence[Sequence[str]]) -> IndexAnswer:
-        """What the pieces of a request find; each is its stems, and the first is the request as a whole."""
+        """Return what the pieces of a request find; each is its stems, and the first is the request as a whole."""
         tools = len(self)
         kit = np.frombuffer(self.kit, dtype=np.int32)
         counts = [Counter(piece) for piece in pieces]

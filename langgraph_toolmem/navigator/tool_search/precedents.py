@@ -104,7 +104,7 @@ class Precedents:
                 self._remove(key)
 
     def rates(self, names: Sequence[str]) -> Rates:
-        """How likely each of some tools is called before, or with, another one."""
+        """Return how likely each of some tools is called before, or with, another one."""
         return Rates(self, names)
 
     def votes(self, request: str) -> dict[str, float]:
@@ -133,7 +133,7 @@ class Precedents:
                 self._kept[other] = each._replace(place=self._place(each.words, each.earlier))
 
     def _place(self, words: tuple[str, ...], tools: Iterable[str]) -> int | None:
-        """Where a request is among those that can be searched; None if it has no telling word."""
+        """Return where a request is among those that can be searched; None if it has no telling word."""
         if not words:
             return None
         self._tools.append(frozenset(tools))
@@ -229,5 +229,5 @@ class PrecedentCache:
         return precedents
 
     def forget(self, scope: tuple[str, ...]) -> None:
-        """What is in RAM of a scope goes."""
+        """Drop what is in RAM of a scope."""
         self._kept.pop(scope, None)

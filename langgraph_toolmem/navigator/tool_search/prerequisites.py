@@ -64,7 +64,7 @@ class PrerequisiteSearch:
         self._lock = threads.lock()
 
     def note_outputs(self, paths: Mapping[str, Iterable[str]]) -> None:
-        """What runs showed of results, beside what schemas declare: tool -> paths such as ``items[].order_id``.
+        """Return what runs showed of results, beside what schemas declare: tool -> paths such as ``items[].order_id``.
 
         Takes the place of what was noted of these tools before.
         """

@@ -30,7 +30,7 @@ class Asked:
 
     @property
     def embedded(self) -> tuple[str, ...]:
-        """What an embedder gets: the clauses. Whole and sentences are composed of their vectors, see `composed`."""
+        """Return the clauses, for an embedder. Whole and sentences are composed of their vectors, see `composed`."""
         return self.texts[1 + self.sentences :]
 
     def composed(self, vectors: Sequence[Sequence[float]]) -> Floats:

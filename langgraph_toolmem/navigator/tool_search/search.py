@@ -128,7 +128,7 @@ class ToolSearch:
             self.add([spec for name, spec in tools.items() if (old := known.get(name)) is not spec and old != spec])
 
     def text(self, name: str) -> str:
-        """What an embedder gets of a tool. Raises KeyError if there is none of that name."""
+        """Return what an embedder gets of a tool. Raises KeyError if there is none of that name."""
         with self._lock:
             return embedded_text(self._specs[name], self._wording)
 

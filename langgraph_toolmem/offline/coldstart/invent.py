@@ -92,7 +92,7 @@ class Chosen:
 def what_next(
     known: Sequence[Query], tools: Mapping[str, ToolSpec], *, missing: int, several: float, rng: random.Random
 ) -> Wanted:
-    """What to ask for next, so that every tool comes up and the kinds have their shares.
+    """Return what to ask for next, so that every tool comes up and the kinds have their shares.
 
     Args:
         known: the requests there are.

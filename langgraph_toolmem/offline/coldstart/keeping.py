@@ -50,7 +50,7 @@ def drop_with(memory: ToolMemory, state: BootstrapState, *, user_id: str | None)
 
 
 def open_state(memory: ToolMemory, user_id: str | None) -> BootstrapState:
-    """How far the cold start of a memory is, for one user."""
+    """Return how far the cold start of a memory is, for one user."""
     core = memory.core
     if core.read_only:
         raise StorageError("The memory is read-only; a cold start writes to it.")

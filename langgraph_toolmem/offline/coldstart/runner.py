@@ -128,7 +128,7 @@ class Bootstrap:
         return self.progress()
 
     def progress(self) -> Progress:
-        """How far it is."""
+        """Return how far it is."""
         counts = self._state.counts()
         calls, tokens = self._state.spent()
         names = ("waiting", "good", "wrong", "unjudged", "empty", "failed")

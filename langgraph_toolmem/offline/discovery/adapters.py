@@ -192,7 +192,7 @@ class RecordedEnvironment:
         return found.observation
 
     def success(self) -> bool:
-        """Whether a run that went well ended here."""
+        """Return True if a run that went well ended here."""
         return self._at.good
 
     def snapshot(self) -> _Place:
@@ -257,7 +257,7 @@ async def _awaited(value: Awaitable[Any]) -> Any:
 
 
 def factory_of(environment: Factory | Environment | Sandbox, workers: int) -> Callable[[], Environment]:
-    """What makes an environment for each worker.
+    """Return what makes an environment for each worker.
 
     Raises:
         ConfigurationError: there are several workers, and one environment.

@@ -31,7 +31,7 @@ class ExactChecker:
         self._cursor = cursor
 
     def __call__(self, state: State, answer: str) -> bool:
-        """Whether the environment, which is in this state, says that the task is done."""
+        """Return True if the environment, which is in this state, says that the task is done."""
         del state, answer
         said = self._cursor.success()
         return said is not None and said > ENOUGH
@@ -53,7 +53,7 @@ class JudgeChecker:
         self._model, self._questions = model, questions
 
     def __call__(self, state: State, answer: str) -> bool:
-        """Whether the judge says yes; "unsure" is no."""
+        """Return True if the judge says yes; "unsure" is no."""
         run = run_of(state.task, state.taken, answer=answer)
         entry = entry_of(run, run_digest=digest("discovery", state.task.id), now=0.0)
         if entry is None:

@@ -95,7 +95,7 @@ class Environment(Protocol):
         ...
 
     def success(self) -> bool | float | None:
-        """Whether the task is done in the present state (or a score from 0 to 1); None if it cannot tell."""
+        """Return True if the task is done in the present state (or a score from 0 to 1); None if it cannot tell."""
         ...
 
 
@@ -123,7 +123,7 @@ class Cursor:
 
     @property
     def spent(self) -> bool:
-        """Whether no further call may be made."""
+        """Return True if no further call may be made."""
         return self.most is not None and self.steps + self.replayed >= self.most
 
     def reset(self) -> None:
@@ -175,7 +175,7 @@ class Cursor:
         return taken
 
     def _step(self, call: EnvironmentCall) -> Observation:
-        """What the environment answers, in JSON values.
+        """Return what the environment answers, in JSON values.
 
         Raises:
             ConfigurationError: it is no observation.

@@ -118,7 +118,7 @@ def needed(path: Sequence[Taken], reads: Mapping[str, bool], request: str) -> tu
 
 
 def is_used(path: Sequence[Taken], index: int, request: str) -> bool:
-    """Whether a call of a path was made of what the one at `index` told, and neither the request nor one before it."""
+    """Return True if a call of a path needed what the one at `index` told: nothing before it had told that."""
     before = _texts(path[:index])
     known = request.lower() + "\n" + "\n".join(sorted(before))
     later = [canon(value).lower() for taken in path[index + 1 :] for _, value in leaves_of(taken.call.args)]
@@ -142,7 +142,7 @@ def _prose(taken: Taken) -> str:
 
 
 def _stands_in(value: str, text: str) -> bool:
-    """Whether a value stands in a text as a word of its own."""
+    """Return True if a value stands in a text as a word of its own."""
     if len(value) < SHORTEST_PART and not value.isdigit():
         return False
     return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text) is not None

@@ -61,7 +61,7 @@ class Policy(Protocol):
         ...
 
     def propose(self, state: State, possible: Sequence[EnvironmentCall] | None) -> Sequence[Proposal]:
-        """What could be done next, the most promising first; nothing if the state is hopeless.
+        """Return what could be done next, the most promising first; nothing if the state is hopeless.
 
         Args:
             state: where the search is.
@@ -70,9 +70,9 @@ class Policy(Protocol):
         ...
 
     def widen(self, state: State) -> Sequence[Proposal]:
-        """What else could be done, once all that was proposed in this state led nowhere."""
+        """Return what else could be done, once all that was proposed in this state led nowhere."""
         ...
 
     def reflect(self, state: State, failed: Taken) -> Reflection:
-        """What to do instead of a call that failed in this state."""
+        """Return what to do instead of a call that failed in this state."""
         ...

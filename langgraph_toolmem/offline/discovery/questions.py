@@ -76,7 +76,7 @@ class Questions:
         return asked
 
     def answer(self, schema: type[Answer], parts: Sequence[str], said: Callable[[], Answer | None]) -> Answer | None:
-        """What was answered to a question, in a former session or now."""
+        """Return what was answered to a question, in a former session or now."""
         question = digest("question", *parts)
         self._times[question] += 1
         key = f"{question}-{self._times[question]}"

@@ -173,7 +173,7 @@ class Discovery:
             self._stop.set()
 
     def progress(self) -> DiscoveryProgress:
-        """How far it is."""
+        """Return how far it is."""
         known = [query for query in self._state.all() if query.text in self._keys]
         done = [query for query in known if query.stage == "ran"]
         calls, tokens = self._state.spent()
@@ -198,7 +198,7 @@ class Discovery:
         return merge_all(self._worded(each) for each in steps_of_paths(self.found(), self.specs))
 
     def report(self) -> DiscoveryReport:
-        """What it came to so far."""
+        """Return what it came to so far."""
         return summed_up(
             self.found(),
             self.atoms(),

@@ -50,12 +50,12 @@ class DiscoveryState(BootstrapState):
             database.execute("DELETE FROM answers WHERE scope = ? AND task = ?", (self._scope, query.id))
 
     def others(self) -> int:
-        """How many outcomes the file holds of other tools, seeds, settings or models."""
+        """Return how many outcomes the file holds of other tools, seeds, settings or models."""
         found = self.ask("SELECT count(*) FROM queries WHERE stage = 'ran' AND scope != ?", (self._scope,))
         return int(found[0][0])
 
     def answer(self, query: Query, question: str) -> Any:
-        """What a model answered to this question of this task; None if it was not asked."""
+        """Return what a model answered to this question of this task; None if it was not asked."""
         return self._known(self._scope, query.id, question)
 
     def answered(self, query: Query, question: str, answer: Any) -> None:
@@ -63,7 +63,7 @@ class DiscoveryState(BootstrapState):
         self._note(self._scope, query.id, question, answer)
 
     def words(self, atom: str) -> Any:
-        """What a model said of the steps with this model-free atom (its id): {"answer": …}; None if it was not asked.
+        """Return a model's words on the steps with this model-free atom (its id): {"answer": …}; None if not asked.
 
         Of whatever settings the search was: the words are about the step.
         """

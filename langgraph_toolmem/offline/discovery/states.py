@@ -101,7 +101,7 @@ def told(taken: Taken) -> frozenset[str]:
 
 
 def is_new(value: str) -> bool:
-    """Whether a value tells something: an empty answer's "total: 0" does not."""
+    """Return True if a value tells something: an empty answer's "total: 0" does not."""
     return not (value.startswith("#") and value.endswith("=0"))
 
 

@@ -110,7 +110,7 @@ class SearchOutcome:
 
     @property
     def solved(self) -> bool:
-        """Whether a path ended well."""
+        """Return True if a path ended well."""
         return bool(self.paths)
 
 
@@ -249,7 +249,7 @@ class Search:
             visited.closed = visited.closed or self._is_exhausted(visited)
 
     def _is_exhausted(self, node: Node) -> bool:
-        """Whether everything was tried in a state. While no path ended well, the policy is asked what else there is."""
+        """Return True if all was tried in a state. While no path ended well, the policy is asked what else there is."""
         if node.arms is None or not all(map(_is_over, node.arms)):
             return False
         if node.widened or self.outcome.paths or self._guided:
@@ -352,7 +352,7 @@ class Search:
         return node.arms
 
     def _pivot(self, node: Node, alternatives: Sequence[Proposal]) -> None:
-        """What a reflection proposes are actions of this state as well, and the first of them comes before all."""
+        """Add what a reflection proposes to the actions of this state; its first one comes before all."""
         arms = list(self._arms(node))
         known = {arm.proposal.call.key: arm for arm in arms if arm.proposal.call is not None}
         usual = max((arm.prior for arm in arms), default=1.0)

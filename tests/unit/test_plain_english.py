@@ -1,0 +1,20 @@
+"""Docstrings of functions say what they do, in the imperative."""
+
+from __future__ import annotations
+
+import ast
+
+from places import ROOT
+
+RIDDLES = ("What ", "Whether ", "How ", "Which ", "Where ", "Who ")
+
+
+def test_no_docstring_of_a_function_begins_with_a_question_word() -> None:
+    found = []
+    for path in sorted((ROOT / "langgraph_toolmem").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                text = ast.get_docstring(node) or ""
+                if text.startswith(RIDDLES):
+                    found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {text.splitlines()[0]}")
+    assert not found, "\n".join(found)
