@@ -70,7 +70,8 @@ def slow(tool: StructuredTool, seconds: float) -> BaseTool:
         time.sleep(seconds)
         return inner(**arguments)
 
-    return tool.model_copy(update={"func": run})
+    made: BaseTool = tool.model_copy(update={"func": run})
+    return made
 
 
 async def run_task(model: Any, task: Task, memory: ToolMemory | None, seconds: float, *, sync: bool) -> Ran:

@@ -28,7 +28,8 @@ from langgraph_toolmem.middleware import tool_memory_middleware
 
 def make_graph(model: BaseChatModel, memory: ToolMemory, checkpointer: BaseCheckpointSaver[Any] | None = None) -> Any:
     """An agent with a memory and a gate before `refund`."""
-    gate = HumanInTheLoopMiddleware({"refund": {"allowed_decisions": ["approve", "edit", "reject"]}})
+    guarded: Any = {"refund": {"allowed_decisions": ["approve", "edit", "reject"]}}
+    gate = HumanInTheLoopMiddleware(guarded)
     policy = POLICY.with_(never={"find_customer", "latest_order"})
     middleware = tool_memory_middleware(memory, inside=[gate], shortcut=policy)
     return create_agent(model, TOOLS, middleware=middleware, checkpointer=checkpointer)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
-from langchain_core.messages.ai import UsageMetadata
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -152,7 +151,7 @@ def scripted_model() -> ScriptedChatModel:
         asked = {"messages": convert_to_openai_messages(messages), "tools": tools}
         said = reply(asked)
         read, written = (len(json.dumps(each)) // 4 for each in (asked, [said.text, said.tool_calls]))
-        usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+        usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
         calls = [{**call, "id": f"call_{next(ids)}"} for call in said.tool_calls]
         return said.model_copy(update={"usage_metadata": usage, "tool_calls": calls})
 

@@ -105,9 +105,9 @@ def _calls(raw: Any) -> tuple[list[dict[str, Any]], list[InvalidToolCall]]:
         if isinstance(args, dict) and isinstance(name, str):
             calls.append({"name": name, "args": args, "id": call_id, "type": "tool_call"})
         else:
-            broken.append(
-                InvalidToolCall(type="invalid_tool_call", name=name, args=str(args), id=call_id, error="no JSON object")
-            )
+            lost: Any = {"type": "invalid_tool_call", "name": name, "args": str(args), "id": call_id}
+            lost["error"] = "no JSON object"
+            broken.append(lost)
     return calls, broken
 
 

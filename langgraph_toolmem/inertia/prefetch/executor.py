@@ -195,7 +195,7 @@ def _kind(kind: type[BaseTool]) -> type[BaseTool]:
 
 
 def _copy(tool: BaseTool, inside: _Inside, **changed: Any) -> BaseTool:
-    copied = tool.model_copy(update=changed)
+    copied: BaseTool = tool.model_copy(update=changed)
     copied.__dict__[_INSIDE] = inside
     object.__setattr__(copied, "__class__", _kind(type(tool)))
     return copied
