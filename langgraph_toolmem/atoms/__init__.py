@@ -8,11 +8,11 @@ adapt, with the known values filled in. Atoms come from runs that went well, her
 (`langgraph_toolmem.offline.discovery`).
 
 ===================================  ==========================================================
-``Atoms``                            this method: what is kept, when, and what became of it
+``Atoms``                            this method: which atoms are kept, when, and their results
 ``atoms``, ``extract``, ``mask`` …   an atom, made of a step of a run; ``abstract``, ``writer``: worded by a model
 ``slots``, ``words``                 types of values, and words in their place
 ``rows``, ``support``                atoms as rows in Chroma, with the runs that support them
-``record``                           what became of their hints, and what that is worth
+``record``                           the results of their hints, and what those are worth
 ``retrieve``, ``resolve`` the hybrid score of words and types; tools of other names
 ``keeping``                          extraction and storing in the background
 ``known``, ``tracker``               K: what a run knows by now
@@ -291,7 +291,7 @@ class Atoms(Method):
         return removed
 
     def report(self) -> Section | None:
-        """Return how many atoms were made, and what became of runs that followed one."""
+        """Return how many atoms were made, and how runs ended that followed one."""
         made, sums = self.core.counter("atoms"), self.core.ledger.figures(self.name)
         if not made and not sums["shown"]:
             return None

@@ -1,4 +1,4 @@
-"""What became of the hints an atom gave, and what that and its value are worth in its score.
+"""Results of the hints an atom gave, and what they and its value are worth in its score.
 
     prior(e) = PULL · ((h − ½) · j / (j + GATE) + min(0, t − USUAL) · n / (n + SLOW) + (v − ½) · m / (m + GATE))
 

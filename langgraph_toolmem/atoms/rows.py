@@ -47,7 +47,7 @@ class StoredAtom:
     Attributes:
         id: of the atom.
         plain: its supports and the atom, in JSON values; see `stored`.
-        record: what became of its hints, by the ledger; no part of what is stored.
+        record: results of its hints, by the ledger; no part of what is stored.
     """
 
     id: str

@@ -101,7 +101,7 @@ def total(supports: Sequence[Support]) -> Atom | None:
 def added(supports: Sequence[Support], new: Support) -> tuple[Support, ...]:
     """With one more support, in the place of what the same run gave before; at most `MAX_SUPPORTS`.
 
-    A run that is told of again with less, such as a trimmed history, keeps what it gave; nobody's verdict takes none
+    A run that comes again with less, such as a trimmed history, keeps what it gave; nobody's verdict takes none
     away.
     """
     known = [each for each in supports if new.replaces(each)]

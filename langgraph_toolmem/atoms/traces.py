@@ -62,7 +62,7 @@ def event_of(
         why: why none is, if that is known.
         told: how the question was made.
         reasons: why a hint is not shown, by id of its atom.
-        records: what became of earlier hints of the atoms, by id.
+        records: results of earlier hints of the atoms, by id.
     """
     return {
         "state": state,

@@ -100,7 +100,7 @@ def to_job(each: Extracted) -> dict[str, Any]:
 
 
 def from_job(plain: dict[str, Any]) -> Extracted:
-    """The inverse of `to_job`, as far as a model is told of it.
+    """The inverse of `to_job`, for the parts that a model sees.
 
     Raises:
         InputError: a part is missing or of another type.

@@ -152,7 +152,7 @@ class GraphTensors(NamedTuple):
     Attributes:
         features: type of nodes -> (N, F): embedding ‖ log(1 + good uses) ‖ log(1 + failures) ‖ share of good ones ‖
             log(1 + in-degree) ‖ log(1 + out-degree) [R]; of parameters no uses are known. Degrees are structural, so
-            that they tell nothing of links that are to be foreseen.
+            that they tell nothing of links that are to be predicted.
         edges, weights: relation -> (2, E) and (E,).
     """
 

@@ -7,7 +7,7 @@ from what it does how probable it is that a call is *exactly* what the model wou
 model only above a bar, within a budget of misses, and for a request like those seen before.
 
 ==================  ==========================================================
-``Inertia``         this method: deciding, and what became of it
+``Inertia``         this method: its decisions and their results
 ``candidates``      which calls may come: successors, past requests, loops
 ``arguments``       where their values come from; ``contexts``: whole calls
 ``estimator``       how likely each is: one ridge logistic regression
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 
 MAX_TOLD: Final = 256
-"""Sets of tools that the log is told of."""
+"""Sets of tools that are logged."""
 
 logger = logging.getLogger("langgraph_toolmem.inertia")
 
@@ -76,7 +76,7 @@ OnTurn = Callable[[Turn, Decision], None]
 
 
 class Inertia(Method):
-    """Predicts the next tool call, and makes it without the model where the record is sure.
+    """Predicts the next tool call, and makes it without the model where past calls are clear enough.
 
     Args:
         policy: for which the record is kept; nodes may use another one.
@@ -282,7 +282,7 @@ class Inertia(Method):
     # --- what happens ---
 
     def turn(self, learned: LearnedTurn) -> Record:
-        """Return what became of the prediction before a turn, that the model made or the shortcut took."""
+        """Return the result of the prediction before a turn that the model made or the shortcut took."""
         options = learned.options.get(self.name, {})
         policy: InertiaPolicy = options.get("policy") or self.policy
         turn, hour, number = learned.turn, learned.hour, self.core.graph.turns

@@ -1,7 +1,7 @@
 """How often a shortcut may be wrong, and what is left of that: a bucket of misses that fills with the model's turns.
 
 Per kind of call (reading, changing) a bucket takes in INFLOW of the allowed misses per turn and holds CAPACITY; one
-miss takes out one, and nothing is done when it is empty. So in *any* window of n turns there are less than CAPACITY + 1
+miss takes out one, and an empty one allows none. So in *any* window of n turns there are less than CAPACITY + 1
 + INFLOW n/100 times the allowed misses (6 in 300 turns at one per 100), whatever the order they come in (a leaky
 bucket's bound needs no assumption), and what was missed long ago is forgiven. The two kinds do not add up: together
 they stay within the larger.
@@ -139,7 +139,7 @@ class Budget(Table):
     # --- asked ---
 
     def room(self, policy: InertiaPolicy, *, changes: bool) -> float:
-        """Return how many misses are left for a call: at 0 nothing is done. `inf` without a budget."""
+        """Return how many misses are left for a call: at 0 none is made. `inf` without a budget."""
         allowed = policy.bound_of(changes).max_wrong_per_100
         if allowed is None:
             return math.inf

@@ -157,7 +157,7 @@ def rules_table(rules: Iterable[RuleRecord]) -> TextTable:
         rows.append(
             (f"{symbol_in_words(rule.after)} → {tool_in_words(rule.tool)}", rule.sources_in_words, right, share)
         )
-    columns = ("after → foreseen", "arguments from", "right", "share")
+    columns = ("after → predicted", "arguments from", "right", "share")
     return TextTable("Kinds of predictions, acted on or not", columns, tuple(rows), most=15)
 
 

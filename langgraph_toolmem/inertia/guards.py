@@ -1,4 +1,4 @@
-"""Guards every shortcut passes, whatever the policy: nothing is done that the host would not have let happen."""
+"""Guards every shortcut passes, whatever the policy: no call is made that the host would not have allowed."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class NoveltyRecord(Table):
         """Return why a request is taken for an unfamiliar one; "" if it is one of those that the record is about.
 
         Args:
-            tool: the tool foreseen.
+            tool: the predicted tool.
             unlike: see `Novelty.of`.
             changes: whether the tool may change something.
             looked: whether the latest output looks as it did before one of them (`Novelty.looked`).

@@ -1,4 +1,4 @@
-"""What inertia does at a model call: it makes the call itself when the record is sure, else it steps aside."""
+"""What inertia does at a model call: it makes the call where past calls are clear enough, or steps aside."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Shortcut(Step[Inertia]):
     """
 
     role: ClassVar[str] = "inertia"
-    about: ClassVar[str] = "makes the next tool call if the record is sure of it, else asks the model"
+    about: ClassVar[str] = "makes the next tool call if past calls are clear enough, else asks the model"
     place: ClassVar[Place] = "around"
     learns: ClassVar[bool] = True
 

@@ -113,7 +113,7 @@ def tool_memory_middleware(
     Args:
         memory: the memory; agents may share one.
         inside: your own middleware, in its order.
-        shortcut: make calls without asking the model where the record is sure (`InertiaShortcut`); a policy says when.
+        shortcut: make calls without asking the model where past calls are clear enough; a policy says when.
             False: make none, only learn (and suggest).
         may_write: tools that change something and may be called without the model all the same; added to those of the
             policy.
@@ -186,7 +186,7 @@ def ToolMemoryMiddleware(  # noqa: N802 - it is made like one
 ) -> StepsMiddleware:
     """One middleware that does both ends, for a plain list: ``middleware=[ToolMemoryMiddleware(memory)]``.
 
-    Alone it does all that `tool_memory_middleware` does. Beside others it costs something: what stands further in than
+    Alone it does all that `tool_memory_middleware` does. Beside others it costs something: what comes after
     it (behind it in the list) is skipped with a skipped model call, and changes executions after the recorder saw
     them (edited arguments, retries); what stands in front of it sees the memory's calls as the model's.
 

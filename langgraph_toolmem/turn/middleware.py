@@ -51,7 +51,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
         core: of the memory.
         steps: in their order, from the outside in.
         recorder: learn each model turn, and each tool call as executed: arguments as edited, each attempt of a retry.
-        outermost: nothing of the memory stands further out: an error that gets here is nobody's, and ends the run.
+        outermost: no middleware of the memory comes before it: an error that gets here is nobody's, and ends the run.
         inner: stands innermost: puts hints into the request; None: this one. server: may have a call's result already.
         name: unique in the agent.
     """
@@ -69,7 +69,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> None:
         super().__init__()
         self._inner = inner
-        # what stands further out has to say, and the history as it was read there, by `id` of the state
+        # hints of the outer middleware, and the history as it was read there, by `id` of the state
         self._passed: dict[int, tuple[list[Block], list[Any]]] = {}
         self._core, self._steps, self._name = core, tuple(steps), name
         self._outermost = outermost
@@ -194,7 +194,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
         return said
 
     def _asked(self, request: ModelRequest[Any], call: Call, listener: Any) -> StepGenerator[Any]:
-        """The answer of what stands further in, which is learned."""
+        """Return the answer of the inner handlers, and learn it."""
         response = yield Proceed(request, listener)
         if self._recorder is not None:
             self._tell(lambda: self._learn(call, response))

@@ -1,6 +1,6 @@
 """Decisions in the host's traces and logs, as flat attributes without a word of a user.
 
-What is told of a decision: who made it, which way it went, a reason from a fixed list, and the tool. Neither
+What events say of a decision: who made it, which way it went, a reason from a fixed list, and the tool. Neither
 prompts nor arguments are in it, so it may go where traces go. Words and values are in the stream event
 (`Decision.to_event`), which stays with the host.
 

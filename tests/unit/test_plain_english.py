@@ -18,3 +18,26 @@ def test_no_docstring_of_a_function_begins_with_a_question_word() -> None:
                 if text.startswith(RIDDLES):
                     found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {text.splitlines()[0]}")
     assert not found, "\n".join(found)
+
+
+BANNED = (
+    "is told of",
+    "what became of",
+    "stands further in",
+    "stands further out",
+    "the record is sure",
+    "foreseen",
+    "nothing is done",
+    "a request unlike those the record is about",
+)
+
+
+def test_phrases_that_nobody_understands_are_not_written() -> None:
+    texts = [*(ROOT / "langgraph_toolmem").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    found = [
+        f"{path.relative_to(ROOT)}: {phrase}"
+        for path in sorted(texts)
+        for phrase in BANNED
+        if phrase in path.read_text(encoding="utf-8").lower()
+    ]
+    assert not found, "\n".join(found)

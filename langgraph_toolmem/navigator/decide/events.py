@@ -1,4 +1,4 @@
-"""What a decision hook gets: each decision with its prompt, and later what became of its calls. Plain values."""
+"""What a decision hook gets: each decision with its prompt, and later the results of its calls. Plain values."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def decision_event(
 def outcome_event(
     before: NaviRecord, after: NaviRecord, messages: Sequence[BaseMessage], config: RunnableConfig | None
 ) -> dict[str, Any] | None:
-    """Return what became of the calls of the last decision; None if it led to none.
+    """Return the results of the calls of the last decision; None if it led to none.
 
     Returns:
         ``run`` and ``step`` as in `decision_event`; ``calls``, each with ``tool`` and ``status``: ``ok``, ``failed`` or

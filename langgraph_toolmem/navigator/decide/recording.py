@@ -137,7 +137,7 @@ class DecisionLog(Database):
         self._quietly(lambda: self.record(event))
 
     def observed(self, event: Mapping[str, Any]) -> None:
-        """Notes what became of the calls of the latest decision of a run.
+        """Note the results of the calls of the latest decision of a run.
 
         Args:
             event: ``{"run", "step", "calls": [{"tool", "status"}]}``; "ok" is the status of a call that went well.

@@ -299,7 +299,7 @@ class NaviSteps:
                 self._errors.failed(error)
 
     def _tell_outcome(self, state: Any, before: NaviRecord, record: NaviRecord, config: RunnableConfig | None) -> None:
-        """Tells who wants to know what became of the calls of the last decision."""
+        """Hand the results of the last decision's calls to the decision hook."""
         hook = getattr(self._on_decision, "observed", None)
         if hook is None:
             return

@@ -1,4 +1,4 @@
-"""How far a discovery is, on disk: what became of each task, what was spent, and what models answered.
+"""How far a discovery is, on disk: the result of each task, what was spent, and what models answered.
 
 A database like the memory's, ``discovery.db``, in the folder of what is found. A task's outcome is on disk when its
 search is over, and is never searched again. A search that was killed begins again from its task's own seed; what models

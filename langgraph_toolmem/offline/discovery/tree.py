@@ -86,7 +86,7 @@ class Path:
 
 @dataclass
 class SearchOutcome:
-    """What became of the search of one task.
+    """The result of the search of one task.
 
     Attributes:
         paths: paths that ended well, the best first, each once.
