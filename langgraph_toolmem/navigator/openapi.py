@@ -1,25 +1,38 @@
-"""Tools from OpenAPI documents (3.x) and Swagger 2.0: every operation becomes a `ToolSpec`. No network.
+"""Tools from OpenAPI documents (3.x) and Swagger 2.0, to plan with and to call.
 
-Parameters in path, query, header and cookie and the properties of a JSON body become the tool's parameters; of two with
-the same name the one in the body gets ``body_`` before it. ``$ref`` is followed inside the document; what it names
-stays named in the schema, in ``$defs``, so circular schemas are fine. The output is the JSON answer of the first 2xx
-response, the toolkit the document's title. The specs are given to a memory like other tools::
+`read_openapi` makes a `ToolSpec` of every operation, without network; `openapi_tools` makes LangChain tools that call
+it. Parameters in path, query, header, cookie and form and the properties of a JSON body become the tool's parameters;
+of two with the same name the one in the body gets ``body_`` before it. ``$ref`` is followed inside the document; what
+it names stays named in the schema, in ``$defs``, so circular schemas are fine. The output is the JSON answer of the
+first 2xx response, the toolkit the document's title. Deprecated operations are left out, and so are credentials: what a
+security scheme fills is no parameter. Effects follow HTTP: GET, HEAD, OPTIONS and TRACE read, DELETE destroys, the
+others change something. The specs are given to a memory like other tools::
 
     ToolMemory(folder, tools=read_openapi("api.yaml")).plan("cancel the order")
+    create_agent(model, openapi_tools("api.yaml", auth=token), middleware=...)
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urljoin
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.text.meaning import canonical
 from langgraph_toolmem.text.schema import lookup
+
+if TYPE_CHECKING:
+    import httpx
+    from langchain_core.tools import BaseTool
 
 METHODS: Final = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
 _READS: Final = frozenset({"get", "head", "options", "trace"})
@@ -27,112 +40,201 @@ _SEPARATE: Final = frozenset({"authorization", "accept", "content-type"})
 """Headers that OpenAPI says are no parameters."""
 MAX_DEFINITIONS: Final = 64
 """Definitions that one schema carries along; in large documents everything leads to everything."""
+MAX_NAME: Final = 64
+"""Characters of a name that every provider takes."""
 _SWAGGER_KEYS: Final = ("type", "format", "items", "enum", "default", "minimum", "maximum", "pattern")
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_UNSAFE_KEY: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_SLOT: Final = re.compile(r"\{([^{}]+)\}")
+_CREDENTIALS: Final = frozenset({"token", "accesstoken", "apikey", "authorization", "secret", "password"})
+_AUTHENTICATES: Final = re.compile(r"(?i)\bauth(?:enticat|oriz|oris|\b)|\b(?:api|access) ?(?:key|token)s?\b")
+
+Source = Mapping[str, Any] | str | Path
 
 
-def read_openapi(document: Mapping[str, Any] | str | Path) -> list[ToolSpec]:
-    """The operations of a document, in its order.
+@dataclass(frozen=True)
+class _Place:
+    """Where a parameter goes: "path", "query", "header", "cookie", "form", "body" (a property) or "whole" (all of it)."""
 
-    A name is the ``operationId``, else method and path; a name that occurs again gets a number.
+    label: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of a document: the tool, and how a call becomes a request.
+
+    Attributes:
+        spec: the tool.
+        method: HTTP method, in upper case.
+        path: template, as in the document.
+        places: parameter of the tool -> where it goes.
+        media: content type of the body, "" if there is none.
+        server: address in front of the path, "" if the document names none.
+        credentials: (place, name) of values that authentication fills.
+    """
+
+    spec: ToolSpec
+    method: str
+    path: str
+    places: Mapping[str, _Place]
+    media: str
+    server: str
+    credentials: tuple[tuple[str, str], ...] = ()
+
+
+def read_openapi(*documents: Source) -> list[ToolSpec]:
+    """The operations of documents, in their order.
+
+    A name is the ``operationId``, else method and path, in letters, digits, ``_`` and ``-``, at most `MAX_NAME` of
+    them; a name that occurs again gets a number, and one that two documents have gets their titles in front.
 
     Args:
-        document: the parsed document, or the path of a JSON or YAML file.
+        documents: parsed documents, or paths of JSON or YAML files.
 
     Raises:
-        ConfigurationError: the file cannot be read, or this is no OpenAPI document.
+        ConfigurationError: a file cannot be read, or something is no OpenAPI document.
     """
-    root = _load(Path(document)) if isinstance(document, (str, Path)) else document
+    return [operation.spec for operation in read_operations(*documents)]
+
+
+def read_operations(*documents: Source) -> list[Operation]:
+    """As `read_openapi`, with what a request needs."""
+    read = [_operations(document) for document in documents]
+    count = Counter(name for operations in read for name in {each.spec.name for each in operations})
+    found: list[Operation] = []
+    for operations in read:
+        renamed = {
+            each.spec.name: _legal(f"{each.spec.toolkit}_{each.spec.name}")
+            for each in operations
+            if count[each.spec.name] > 1
+        }
+        for each in operations:
+            name = renamed.get(each.spec.name, each.spec.name)
+            returns = each.spec.returns and _relinked(each.spec.returns, renamed)
+            found.append(replace(each, spec=replace(each.spec, name=name, returns=returns)))
+    return found
+
+
+def _operations(source: Source) -> list[Operation]:
+    root = _load(Path(source)) if isinstance(source, (str, Path)) else source
     if not isinstance(root, Mapping) or not isinstance(root.get("paths"), Mapping):
         raise ConfigurationError("This is no OpenAPI document: it has no `paths`.")
-    whole = _Document(root)
-    specs: list[ToolSpec] = []
+    document = _Document(root)
+    named: dict[tuple[str, str], str] = {}
+    given: list[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]] = []
     taken: set[str] = set()
-    for path, method, item, operation in _operations(root):
-        name = unique = _name(operation, method, path)
-        number = 2
-        while unique in taken:
-            unique, number = f"{name}_{number}", number + 1
-        taken.add(unique)
-        specs.append(_spec(whole, unique, method, path, item, operation))
-    return specs
-
-
-def _operations(root: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
     for path, entry in root["paths"].items():
         item = _followed(root, entry)
         for method in METHODS:
-            if isinstance(item.get(method), Mapping):
-                yield str(path), method, item, item[method]
+            operation = item.get(method)
+            if isinstance(operation, Mapping) and operation.get("deprecated") is not True:
+                named[method, str(path)] = _free(_legal(_said(operation, method, str(path))), taken)
+                given.append((method, str(path), item, operation))
+    by_id = {str(each.get("operationId")): named[method, path] for method, path, _, each in given}
+    return [_operation(document, named, by_id, *each) for each in given]
 
 
-def _spec(
-    document: _Document, name: str, method: str, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]
-) -> ToolSpec:
+def _operation(
+    document: _Document,
+    named: Mapping[tuple[str, str], str],
+    by_id: Mapping[str, str],
+    method: str,
+    path: str,
+    item: Mapping[str, Any],
+    operation: Mapping[str, Any],
+) -> Operation:
     root = document.root
-    properties: dict[str, Any] = {}
-    required: list[str] = []
+    inputs = _Inputs()
     # An operation's own parameters take the place of those of its path with the same name and place.
     merged: dict[tuple[Any, Any], Mapping[str, Any]] = {}
     for given in (*_list(item.get("parameters")), *_list(operation.get("parameters"))):
         parameter = _followed(root, given)
         merged[parameter.get("name"), parameter.get("in")] = parameter
     bodies: list[tuple[Mapping[str, Any], bool]] = []
+    credentials: list[tuple[str, str]] = []
+    media = ""
     for parameter in merged.values():
         label, place = parameter.get("name"), parameter.get("in")
         if place == "body":
-            bodies.append((_mapping(parameter.get("schema")), bool(parameter.get("required"))))
-        elif isinstance(label, str) and not (place == "header" and label.lower() in _SEPARATE):
-            _put(
-                properties, required, label, _parameter_schema(parameter), place == "path" or parameter.get("required")
-            )
+            media = "application/json"
+            bodies.append((_mapping(parameter.get("schema")), parameter.get("required") is not False))
+        elif not isinstance(label, str) or (place == "header" and label.lower() in _SEPARATE):
+            continue
+        elif (str(place), label) in document.credentials or _is_credential(parameter):
+            credentials.append((str(place), label))
+        else:
+            kind = "form" if place == "formData" else str(place)
+            media = "application/x-www-form-urlencoded" if kind == "form" else media
+            needed = kind == "path" or parameter.get("required") is True
+            inputs.put(label, kind, _parameter_schema(parameter), needed=needed)
     body = _followed(root, operation.get("requestBody"))
     if body:
-        bodies.append((_json_schema(body.get("content")), bool(body.get("required"))))
+        media, schema = _content(body.get("content"))
+        bodies.append((schema, body.get("required") is not False))
     for schema, needed in bodies:
-        _put_body(root, properties, required, schema, needed)
-    parameters: dict[str, Any] = {"type": "object", "properties": properties, "required": required}
+        _put_body(root, inputs, schema, needed=needed, kind="form" if "form" in media else "body")
     said = [operation.get("summary") or item.get("summary"), operation.get("description") or item.get("description")]
     texts = [" ".join(text.split()) for text in said if isinstance(text, str) and text.strip()]
-    return ToolSpec(
-        name=name,
+    names = {place.label: name for name, place in inputs.places.items() if place.kind == "path"}
+    spec = ToolSpec(
+        name=named[method, path],
         description=" ".join(dict.fromkeys(texts)) or f"{method.upper()} {path}",
-        parameters=document.alone(parameters),
-        returns=_answer(document, operation),
+        parameters=document.alone({"type": "object", "properties": inputs.properties, "required": inputs.required}),
+        returns=_answer(document, operation, named, by_id),
         read_only=method in _READS,
         destructive=method == "delete",
         idempotent=method in _READS or method in ("put", "delete"),
         tags=tuple(tag for tag in _list(operation.get("tags")) if isinstance(tag, str)),
         toolkit=title.strip() if isinstance(title := _mapping(root.get("info")).get("title"), str) else "",
+        route=f"{method.upper()} " + _SLOT.sub(lambda slot: f"{{{names.get(slot[1], slot[1])}}}", path),
     )
+    server = _server(root, _list(operation.get("servers")) or _list(item.get("servers")) or _list(root.get("servers")))
+    return Operation(spec, method.upper(), path, inputs.places, media, server, tuple(credentials))
 
 
-def _put_body(
-    root: Mapping[str, Any], properties: dict[str, Any], required: list[str], schema: Mapping[str, Any], needed: bool
-) -> None:
+class _Inputs:
+    """Parameters of a tool as they are collected."""
+
+    def __init__(self) -> None:
+        self.properties: dict[str, Any] = {}
+        self.required: list[str] = []
+        self.places: dict[str, _Place] = {}
+
+    def put(self, label: str, kind: str, schema: Any, *, needed: bool) -> None:
+        name = _legal(label)
+        while name in self.properties:
+            name = f"body_{name}"
+        self.properties[name] = dict(_mapping(schema))
+        self.places[name] = _Place(label, kind)
+        if needed:
+            self.required.append(name)
+
+
+def _is_credential(parameter: Mapping[str, Any]) -> bool:
+    """Return True if a parameter is called like a credential, and stands in a header or is described as one."""
+    if parameter.get("in") not in ("header", "query", "formData", "cookie"):
+        return False
+    words, said = set(canonical(str(parameter.get("name")))), parameter.get("description")
+    described = isinstance(said, str) and _AUTHENTICATES.search(said) is not None
+    return words <= _CREDENTIALS and (parameter.get("in") == "header" or described)
+
+
+def _put_body(root: Mapping[str, Any], inputs: _Inputs, schema: Mapping[str, Any], *, needed: bool, kind: str) -> None:
     inner = _flat(root, schema)
     fields = inner.get("properties")
     if not isinstance(fields, Mapping) or not fields:
         if schema:
-            _put(properties, required, "body", dict(schema), needed)
+            inputs.put("body", "whole", schema, needed=needed)
         return
     musts = set(filter(lambda word: isinstance(word, str), _list(inner.get("required"))))
-    for label, field in fields.items():
-        if _mapping(field).get("readOnly") is not True:
-            _put(properties, required, str(label), field, needed and label in musts)
-
-
-def _put(properties: dict[str, Any], required: list[str], label: str, schema: Any, needed: Any) -> None:
-    name = label
-    while name in properties:
-        name = f"body_{name}"
-    properties[name] = dict(_mapping(schema))
-    if needed:
-        required.append(name)
+    for label, each in fields.items():
+        if _mapping(each).get("readOnly") is not True:
+            inputs.put(str(label), kind, each, needed=needed and label in musts)
 
 
 def _parameter_schema(parameter: Mapping[str, Any]) -> dict[str, Any]:
-    schema = dict(_mapping(parameter.get("schema")) or _json_schema(parameter.get("content")))
+    schema = dict(_mapping(parameter.get("schema")) or _content(parameter.get("content"))[1])
     if not schema:  # Swagger 2.0 writes the schema's keys beside the name
         schema = {key: parameter[key] for key in _SWAGGER_KEYS if key in parameter}
     description = parameter.get("description")
@@ -141,23 +243,57 @@ def _parameter_schema(parameter: Mapping[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _answer(document: _Document, operation: Mapping[str, Any]) -> dict[str, Any] | None:
+def _answer(
+    document: _Document,
+    operation: Mapping[str, Any],
+    named: Mapping[tuple[str, str], str],
+    by_id: Mapping[str, str],
+) -> dict[str, Any] | None:
+    """The schema of the first successful answer, with its links as ``x-links``: [tool, parameter, path]."""
     responses = _mapping(operation.get("responses"))
     codes = sorted(str(code) for code in responses if str(code).startswith("2"))
     by_code = {str(code): response for code, response in responses.items()}
     for code in (*codes, "default"):
         response = _followed(document.root, by_code.get(code))
-        schema = _mapping(response.get("schema")) or _json_schema(response.get("content"))
-        if schema:
-            return document.alone(schema)
+        schema = _mapping(response.get("schema")) or _content(response.get("content"))[1]
+        links = list(_links(document.root, response, named, by_id))
+        if schema or links:
+            return document.alone({**schema, "x-links": links} if links else schema)
     return None
 
 
-def _json_schema(content: Any) -> Mapping[str, Any]:
-    """The schema of the JSON body, else of the first one."""
+def _links(
+    root: Mapping[str, Any],
+    response: Mapping[str, Any],
+    named: Mapping[tuple[str, str], str],
+    by_id: Mapping[str, str],
+) -> Iterator[list[str]]:
+    for given in _mapping(response.get("links")).values():
+        link = _followed(root, given)
+        tool = by_id.get(str(link.get("operationId")))
+        reference = str(link.get("operationRef", "")).removeprefix("#/paths/").rsplit("/", 1)
+        if tool is None and len(reference) == 2:
+            tool = named.get((reference[1], reference[0].replace("~1", "/").replace("~0", "~")))
+        for parameter, expression in _mapping(link.get("parameters")).items():
+            place = str(expression).removeprefix("$response.body#/")
+            if tool is not None and place != expression:
+                label = re.sub(r"^(?:path|query|header|cookie)\.", "", str(parameter))
+                path = ".".join(place.split("/"))
+                yield [tool, _legal(label), re.sub(r"(?:^|\.)\d+(?=\.|$)", "[]", path)]
+
+
+def _relinked(returns: dict[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
+    links = returns.get("x-links")
+    if not links or not renamed:
+        return returns
+    return {**returns, "x-links": [[renamed.get(tool, tool), *rest] for tool, *rest in links]}
+
+
+def _content(content: Any) -> tuple[str, Mapping[str, Any]]:
+    """The media type and schema of the JSON body, else of a form, else of the first one."""
     kinds = {str(kind): value for kind, value in _mapping(content).items()}
-    chosen = next((kind for kind in kinds if "json" in kind), next(iter(kinds), ""))
-    return _mapping(_mapping(kinds.get(chosen)).get("schema"))
+    ranked = sorted(kinds, key=lambda kind: ("json" not in kind, "form" not in kind))
+    return (ranked[0], _mapping(_mapping(kinds[ranked[0]]).get("schema"))) if ranked else ("", {})
 
 
 def _flat(root: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -179,6 +315,10 @@ class _Document:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.root = root
+        components = _mapping(root.get("components"))
+        schemes = _mapping(components.get("securitySchemes")) or _mapping(root.get("securityDefinitions"))
+        found = (_followed(root, scheme) for scheme in schemes.values())
+        self.credentials = {(str(each.get("in")), str(each.get("name"))) for each in found if each.get("name")}
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()
         self._rewritten: dict[str, tuple[Any, list[str]]] = {}
@@ -221,7 +361,7 @@ class _Document:
 
     def _name(self, reference: str) -> str:
         if reference not in self._names:
-            name = base = _UNSAFE.sub("_", reference.rsplit("/", 1)[-1]) or "schema"
+            name = base = _UNSAFE_KEY.sub("_", reference.rsplit("/", 1)[-1]) or "schema"
             while name in self._taken:
                 name = f"{base}_{len(self._taken)}"
             self._taken.add(name)
@@ -239,10 +379,38 @@ def _followed(root: Mapping[str, Any], value: Any) -> Mapping[str, Any]:
     return {}
 
 
-def _name(operation: Mapping[str, Any], method: str, path: str) -> str:
+def _said(operation: Mapping[str, Any], method: str, path: str) -> str:
     said = operation.get("operationId")
-    text = said if isinstance(said, str) and said.strip() else f"{method}{path}"
-    return _UNSAFE.sub("_", text.strip()).strip("_") or method
+    return said if isinstance(said, str) and said.strip() else f"{method}{path}"
+
+
+def _legal(text: str) -> str:
+    """A name that every provider takes; a long one ends in a digest of the whole."""
+    name = _UNSAFE.sub("_", text.strip()).strip("_") or "_"
+    if len(name) <= MAX_NAME:
+        return name
+    return f"{name[: MAX_NAME - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _free(name: str, taken: set[str]) -> str:
+    unique, number = name, 2
+    while unique in taken:
+        unique, number = f"{name[: MAX_NAME - 5]}_{number}", number + 1
+    taken.add(unique)
+    return unique
+
+
+def _server(root: Mapping[str, Any], servers: list[Any]) -> str:
+    if servers:
+        server = _mapping(servers[0])
+        variables = _mapping(server.get("variables"))
+        defaults = {name: str(_mapping(variable).get("default", "")) for name, variable in variables.items()}
+        return _SLOT.sub(lambda slot: defaults.get(slot[1], ""), str(server.get("url", "")))
+    host, base = root.get("host"), str(root.get("basePath", ""))
+    if not isinstance(host, str):
+        return base
+    schemes = _list(root.get("schemes"))
+    return f"{'https' if 'https' in schemes or not schemes else schemes[0]}://{host}{base}"
 
 
 def _load(path: Path) -> Any:

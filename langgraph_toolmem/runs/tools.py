@@ -58,6 +58,7 @@ class ToolSpec:
         tags: Tags of the tool.
         toolkit: Its service, server or API, "" if not declared.
         category: Topic of the toolkit, "" if not declared.
+        route: HTTP method and path template, such as ``GET /orders/{order_id}``; "" if it is no HTTP operation.
         controls: True if its answer ends or steers the run: it returns a ``Command`` or has ``return_direct``.
         seen: True if somebody described it; False if the spec is inferred from its calls.
         arguments_model: pydantic model with which the tool itself validates, if it has one.
@@ -73,6 +74,7 @@ class ToolSpec:
     tags: tuple[str, ...] = ()
     toolkit: str = ""
     category: str = ""
+    route: str = ""
     controls: bool | None = None
     seen: bool = True
     arguments_model: type[BaseModel] | None = field(default=None, repr=False, compare=False)
@@ -301,16 +303,15 @@ def _spec(
         raise TypeError("it has no name; provider-side tools such as web search are not tools the agent executes")
     returns = _first(declared, "returns", "outputSchema", "output_schema")
     tag_names = tuple(str(tag) for tag in tags or ())
-    toolkit, category = (said if isinstance(said := declared.get(key), str) else "" for key in ("toolkit", "category"))
+    texts = {key: said for key in _TEXTS if isinstance(said := declared.get(key), str)}
     return ToolSpec(
         name=name,
         description=description if isinstance(description, str) else "",
         parameters=parameters,
         returns=copy.deepcopy(dict(returns)) if isinstance(returns, Mapping) else None,
         tags=tag_names,
-        toolkit=toolkit,
-        category=category,
         arguments_model=model,
+        **texts,
         **_effects(declared, tag_names),  # type: ignore[arg-type]
     )
 
@@ -397,7 +398,7 @@ def _no_network(uri: str) -> NoReturn:
 
 MAX_RETURNS: Final = 20_000
 """Characters of JSON above which the schema of a result is not kept: there may be thousands of tools."""
-_TEXTS: Final = ("toolkit", "category")
+_TEXTS: Final = ("toolkit", "category", "route")
 _NOTHING: Final[tuple[Any, ...]] = (None, "", [])
 EFFECTS: Final = ("read_only", "destructive", "idempotent", "controls")
 """Fields of a note on the effects of a tool."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
+from langgraph_toolmem.text.routes import route_of
 from langgraph_toolmem.text.schema import Described, Leaf, leaves_of
 from langgraph_toolmem.text.words import word_set, words
 
@@ -176,12 +177,13 @@ class Meaning:
         return " ".join(sorted(self.words, key=lambda word: (word in GENERIC, word)))
 
 
-def meaning_of(leaf: Leaf, tool: str) -> Meaning:
+def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
     """The meaning of a parameter or of a part of an output.
 
     Args:
         leaf: the value.
         tool: name of the tool it belongs to.
+        route: HTTP method and path of the tool, "" if it has none; its nouns count more than those of the name.
     """
     path, described = leaf.path, leaf.description
     levels = [level for level in path.replace("[]", "").split(".") if level]
@@ -190,7 +192,8 @@ def meaning_of(leaf: Leaf, tool: str) -> Meaning:
         named = _NAMED.match(described)
         levels = [named[1]] if named else []
     shape = _shape(leaf)
-    owner = entity_of(tool)
+    way = route_of(route)
+    owner = _entity(tool) if way is None else resource(way.path) or _entity(tool)
     own, role = _own_words(levels[-1] if levels else "", flag=shape == "flag")
     listed = path.endswith("[]") and shape == "scalar"
     if listed and (said := _listed(described)):
@@ -198,11 +201,14 @@ def meaning_of(leaf: Leaf, tool: str) -> Meaning:
     if not own and leaf.format in _FORMATS:
         own = (_FORMATS[leaf.format],)
     above = [_own_words(level)[0] for level in levels[:-1]]
-    nameless = WRAPPERS | MEMBERS if verb_of(tool) in FILTERING or not verb_of(tool) else WRAPPERS
+    lists = verb_of(tool) in FILTERING or not verb_of(tool) if way is None else way.reads
+    nameless = WRAPPERS | MEMBERS if lists else WRAPPERS
+    if way is not None and path in way.slots:
+        above, owner, described = [], resource(way.slots[path]) or owner, ""
     places = [words_of[-1] for words_of in above if words_of and words_of[-1] not in nameless]
     around = [word for words_of in above for word in words_of[:-1] if word not in GENERIC]
     # A list of texts that is called "orders" often holds their ids.
-    context = frozenset(filter(None, [owner, *places, *around, "id" if listed else ""]))
+    context = frozenset(filter(None, [*owner, *places, *around, "id" if listed else ""]))
     if own and not GENERIC.issuperset(own):
         kept = own if len(own) == 1 else tuple(word for word in own if word != "name") or own
         return Meaning(frozenset(kept), role, shape, context - set(kept))
@@ -210,9 +216,9 @@ def meaning_of(leaf: Leaf, tool: str) -> Meaning:
     whose = _generic_owner(heads, places, described, owner)
     if whose is None:
         return Meaning(frozenset(heads), role, shape, context, vague=True)
-    word, source = whose
+    nouns, source = whose
     kept = tuple(head for head in heads if head != "name")
-    return Meaning(frozenset((word, *kept)), role, shape, context - {word, *kept}, source=source)
+    return Meaning(frozenset((*nouns, *kept)), role, shape, context - {*nouns, *kept}, source=source)
 
 
 @lru_cache(maxsize=8_192)
@@ -230,15 +236,34 @@ def _listed(description: str) -> tuple[str, ...]:
 
 
 def _generic_owner(
-    heads: Sequence[str], places: Sequence[str], described: str, owner: str
-) -> tuple[str, Literal["place", "description", "tool"]] | None:
+    heads: Sequence[str], places: Sequence[str], described: str, owner: tuple[str, ...]
+) -> tuple[tuple[str, ...], Literal["place", "description", "tool"]] | None:
     """Of what it is the id, name …: the level above it, else what its description says, else its tool's noun."""
     for word in reversed(places):
         if word not in GENERIC:
-            return word, "place"
+            return (word,), "place"
     if word := noun_in(described, heads[-1]):
-        return word, "description"
-    return (owner, "tool") if owner and owner not in heads else None
+        return (word,), "description"
+    return (owner, "tool") if owner and not set(owner) <= set(heads) else None
+
+
+@lru_cache(maxsize=65_536)
+def resource(path: str) -> tuple[str, ...]:
+    """The words of what a path is about, () if nothing says so: its last name that is no verb.
+
+    >>> resource("/repos/{}/pull-requests/{}/merge")
+    ('pull', 'request')
+    """
+    for part in reversed(path.split("/")):
+        said = canonical(part) if part and "{}" not in part else ()
+        if said and not STRICT_VERBS.issuperset(said):
+            return said
+    return ()
+
+
+def _entity(tool: str) -> tuple[str, ...]:
+    found = entity_of(tool)
+    return (found,) if found else ()
 
 
 @lru_cache(maxsize=65_536)
@@ -423,7 +448,7 @@ class Port:
 def inputs_of(spec: Described) -> tuple[Port, ...]:
     """The values a call takes; values inside of objects are ports of their own."""
     leaves = leaves_of(spec.parameters, limit=MAX_INPUTS, depth=4)
-    return tuple(_port(spec.name, leaf, "in", "declared") for leaf in leaves if leaf.path)
+    return tuple(_port(spec, leaf, "in", "declared") for leaf in leaves if leaf.path)
 
 
 def outputs_of(spec: Described, observed: Mapping[str, Iterable[str]] | None = None) -> tuple[Port, ...]:
@@ -442,13 +467,13 @@ def outputs_of(spec: Described, observed: Mapping[str, Iterable[str]] | None = N
     declared = leaves_of(spec.returns) if spec.returns is not None else []
     for leaf in declared:
         if leaf.path or leaf.types:
-            ports[leaf.path] = _port(spec.name, leaf, "out", "declared")
+            ports[leaf.path] = _port(spec, leaf, "out", "declared")
     for path, types in (observed or {}).items():
         if path not in ports:
-            ports[path] = _port(spec.name, Leaf(path, frozenset(types)), "out", "observed")
+            ports[path] = _port(spec, Leaf(path, frozenset(types)), "out", "observed")
     said = implied_words(spec.name)
     if all(_says_nothing(port) for port in ports.values()):
-        said = said or _implied_by(declared, spec.name)
+        said = said or _implied_by(declared, spec)
     # What takes an id does not find it.
     known = {port.meaning.words for port in (*ports.values(), *inputs_of(spec))}
     if said and said not in known and "id" not in ports:
@@ -463,15 +488,18 @@ def _says_nothing(port: Port) -> bool:
     return port.meaning.words <= {"result", "data", "response", "output", entity_of(port.tool)}
 
 
-def _implied_by(declared: Iterable[Leaf], tool: str) -> frozenset[str]:
+def _implied_by(declared: Iterable[Leaf], spec: Described) -> frozenset[str]:
     """An id of what the output is about: by its description ("events: matching events"), else by the tool's name."""
     for leaf in declared:
-        meaning = meaning_of(leaf, tool)
+        meaning = meaning_of(leaf, spec.name, spec.route)
         if meaning.source == "name" and not meaning.vague and len(meaning.words) == 1:
             return meaning.words | {"id"}
-    owner = entity_of(tool) if verb_of(tool) else ""
-    return frozenset({owner, "id"}) if owner else frozenset()
+    if (way := route_of(spec.route)) is not None:
+        owner = resource(way.path)
+    else:
+        owner = _entity(spec.name) if verb_of(spec.name) else ()
+    return frozenset({*owner, "id"}) if owner else frozenset()
 
 
-def _port(tool: str, leaf: Leaf, direction: Literal["in", "out"], origin: Origin) -> Port:
-    return Port(tool, leaf.path, direction, leaf, meaning_of(leaf, tool), origin)
+def _port(spec: Described, leaf: Leaf, direction: Literal["in", "out"], origin: Origin) -> Port:
+    return Port(spec.name, leaf.path, direction, leaf, meaning_of(leaf, spec.name, spec.route), origin)

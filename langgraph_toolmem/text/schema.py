@@ -56,6 +56,10 @@ class Described(Protocol):
         """Sort of the toolkit, "" if unknown."""
 
     @property
+    def route(self) -> str:
+        """HTTP method and path template, "" if it is no HTTP operation."""
+
+    @property
     def returns(self) -> dict[str, Any] | None:
         """JSON schema of the result, if declared."""
 

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.clusters import Cluster, Clusters
@@ -23,13 +23,16 @@ from langgraph_toolmem.text.meaning import (
     GENERIC,
     PREPOSITIONS,
     READING,
+    IDENTIFIERS,
     STRICT_VERBS,
     Port,
     canonical,
     inputs_of,
     outputs_of,
+    resource,
     verb_of,
 )
+from langgraph_toolmem.text.routes import Route, route_of
 from langgraph_toolmem.text.words import stem
 
 if TYPE_CHECKING:
@@ -41,6 +44,9 @@ MAX_PRODUCERS: Final = 64
 """Producers of one parameter that are weighed for one consumer: those whose tools' names share words with it first."""
 _RARE: Final = 500  # a word in more tool names than this does not tell which belong together
 _VAGUE, _NEAR = 0.3, 0.4
+_SAME_NAME: Final = 0.8
+"""Fit of a list that has the collection's name and stands elsewhere in the hierarchy of paths."""
+MAX_LISTS: Final = 8
 _UNCLEAR, _WRITES, _DESTROYS = 0.85, 0.6, 0.2
 _BESIDE = 0.6
 """Part of the fit that does not depend on whether two tools' names are akin."""
@@ -55,6 +61,7 @@ class ApiNode:
         inputs, outputs: its ports.
         words: what its name says, as stems, and its tags.
         needs: the inputs a call must have.
+        route: its HTTP route, if it has one.
         worth: how welcome it is as a producer, 0 to 1: to read is better than to write something in order to get an id,
             to destroy is worst [O].
     """
@@ -65,6 +72,7 @@ class ApiNode:
     words: frozenset[str]
     needs: tuple[Port, ...]
     worth: float
+    route: Route | None = None
 
 
 class ToolDependencyGraph:
@@ -92,6 +100,9 @@ class ToolDependencyGraph:
         self._observed: dict[str, dict[str, frozenset[str]]] = {
             tool: {path: frozenset(types) for path, types in paths.items()} for tool, paths in (observed or {}).items()
         }
+        self._lists: dict[str, dict[str, None]] = {}  # path -> tools that read the collection there
+        self._lists_of: dict[tuple[str, ...], dict[str, None]] = {}  # words of what is listed -> tools
+        self._linked: dict[tuple[str, str], dict[tuple[str, str], None]] = {}  # input -> outputs, as documents say
         self._by_word: dict[str, dict[str, None]] = {}
         self._rarity: dict[str, float] = {}  # of words, and of all words of a tool together, as they are asked for
         self._rarities: dict[str, float] = {}
@@ -173,6 +184,10 @@ class ToolDependencyGraph:
             near: where nothing else is found, look at so many clusters with similar words too.
         """
         links = {(link.producer, link.output): link for link in self._structural(port, self.cluster_of(port), 1.0)}
+        for link in self._by_route(port):
+            before = links.get((link.producer, link.output))
+            if before is None or before.fit < link.fit:
+                links[link.producer, link.output] = link
         if history is not None:
             for flow, _ in history.flows_into(port.tool, port.parameter):
                 if (
@@ -256,6 +271,38 @@ class ToolDependencyGraph:
             for output in cluster.producers[tool]:
                 yield Link(tool, output.path, port.tool, port.path, fit)
 
+    def _by_route(self, port: Port) -> Iterator[Link]:
+        """Links that the hierarchy of paths tells, or a document: to pick an element one lists its collection."""
+        for tool, path in self._linked.get((port.tool, port.path), ()):
+            if tool in self.apis and tool not in self._left_out:
+                yield Link(tool, path, port.tool, port.path, 1.0, "route")
+        node = self.apis.get(port.tool)
+        collection = node.route.slots.get(port.path) if node is not None and node.route is not None else None
+        if collection is None:
+            return
+        here = [tool for tool in self._lists.get(collection, ()) if tool != port.tool]
+        others = [tool for tool in self._lists_of.get(resource(collection), ()) if tool != port.tool and tool not in here]
+        others.sort(key=lambda tool: (-_shared(self._path(tool), collection), len(self._path(tool)), tool))
+        for fit, tools in ((1.0, here), (_SAME_NAME, others[:MAX_LISTS])):
+            for tool in tools:
+                output = self._element(tool, port)
+                if output is not None:
+                    yield Link(tool, output.path, port.tool, port.path, fit, "route")
+
+    def _path(self, tool: str) -> str:
+        route = self.apis[tool].route
+        return "" if route is None else route.path
+
+    def _element(self, tool: str, port: Port) -> Port | None:
+        """The part of a list that names one of its elements as an input does, if there is one."""
+        wanted = port.meaning.words
+        ranked = [
+            (output.meaning.words == wanted, len(output.meaning.words & wanted), -output.path.count("."), output)
+            for output in self.apis[tool].outputs
+            if _types_agree(output, port) and (output.meaning.words & (wanted | IDENTIFIERS))
+        ]
+        return max(ranked, key=lambda found: found[:3])[3] if ranked else None
+
     def _chosen(self, consumer: str, producers: Mapping[str, list[Port]]) -> list[str]:
         """At most `MAX_PRODUCERS` of them."""
         if len(producers) <= MAX_PRODUCERS + 1:
@@ -279,9 +326,8 @@ class ToolDependencyGraph:
         }
         inputs = tuple({port.key: port for port in inputs_of(spec)}.values())
         outputs = () if spec.name in self._left_out else outputs_of(spec, self._observed.get(spec.name))
-        return ApiNode(
-            spec, inputs, outputs, frozenset(words), tuple(port for port in inputs if port.required), _worth(spec)
-        )
+        route, needs = route_of(spec.route), tuple(port for port in inputs if port.required)
+        return ApiNode(spec, inputs, outputs, frozenset(words), needs, _worth(spec), route)
 
     def _add(self, node: ApiNode) -> None:
         name = node.spec.name
@@ -289,8 +335,10 @@ class ToolDependencyGraph:
         for port in (*node.inputs, *node.outputs):
             self.clusters.add(port)
         self.apis[name] = node
-        for word in node.words:
-            self._by_word.setdefault(word, {})[name] = None
+        for table, key in self._entries(node):
+            table.setdefault(key, {})[name] = None
+        for consumer, parameter, path in (node.spec.returns or {}).get("x-links", ()):
+            self._linked.setdefault((consumer, parameter), {})[name, path] = None
 
     def _take_out(self, tool: str) -> None:
         self._rarity, self._rarities = {}, {}
@@ -299,11 +347,19 @@ class ToolDependencyGraph:
             return
         for port in (*node.inputs, *node.outputs):
             self.clusters.remove(port)
-        for word in node.words:
-            row = self._by_word[word]
+        for table, key in self._entries(node):
+            row = table[key]
             del row[tool]
             if not row:
-                del self._by_word[word]
+                del table[key]
+
+    def _entries(self, node: ApiNode) -> Iterator[tuple[dict[Any, dict[str, None]], Any]]:
+        """Where a tool stands in the indexes."""
+        for word in node.words:
+            yield self._by_word, word
+        if node.route is not None and node.route.lists:
+            yield self._lists, node.route.path
+            yield self._lists_of, resource(node.route.path)
 
 
 def _worth(spec: ToolSpec) -> float:
@@ -314,6 +370,12 @@ def _worth(spec: ToolSpec) -> float:
         verb = verb_of(spec.name)
         reads = verb in READING if verb else None
     return _UNCLEAR if reads is None else 1.0 if reads else _WRITES
+
+
+def _shared(one: str, other: str) -> int:
+    """Parts that two paths have in common from the beginning."""
+    pairs = zip(one.split("/"), other.split("/"), strict=False)
+    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(one.count("/"), other.count("/")) + 1)
 
 
 def _types_agree(output: Port, wanted: Port) -> bool:

@@ -43,7 +43,8 @@ class Link(NamedTuple):
         consumer: tool whose input it is.
         input: path of that input.
         fit: how well they fit by structure alone, 0 to 1.
-        kind: "cluster": they mean the same; "flow": seen in runs; "near": similar words only; "predicted": a scorer
+        kind: "cluster": they mean the same; "route": the producer lists the collection that the input picks an element
+            of, or its document links the two; "flow": seen in runs; "near": similar words only; "predicted": a scorer
             proposed it.
     """
 
@@ -52,7 +53,7 @@ class Link(NamedTuple):
     consumer: str
     input: str
     fit: float
-    kind: Literal["cluster", "flow", "near", "predicted"] = "cluster"
+    kind: Literal["cluster", "route", "flow", "near", "predicted"] = "cluster"
 
 
 class Known(NamedTuple):
@@ -130,7 +131,7 @@ class RecordScorer:
 
 def likeness(link: Link) -> float:
     """Return how much an output and an input are called the same, 0 to 1; 1 if they are of one cluster."""
-    if link.kind == "cluster" and link.fit > 0:
+    if link.kind in ("cluster", "route") and link.fit > 0:
         return 1.0
     one, other = (set(canonical(path.replace("[]", "").rsplit(".", 1)[-1])) for path in (link.output, link.input))
     return 2 * len(one & other) / (len(one) + len(other)) if one and other else 0.0
