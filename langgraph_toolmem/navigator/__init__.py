@@ -227,6 +227,7 @@ class Navigator(GraphEvolution, Method):
                 settings=self._settings,
                 avoid=out,
                 done=done,
+                request=query or "",
                 seed=seed,
                 clock=time.monotonic,
                 budget=budget,

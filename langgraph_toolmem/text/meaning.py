@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Final, Literal
 
 from langgraph_toolmem.text.routes import route_of
@@ -142,6 +143,7 @@ PERSONAL: Final = word_set("firstname lastname fullname birthdate phone age gend
 
 Shape = Literal["scalar", "flag", "object"]
 
+_PIECES: Final = re.compile(r"[.:]")
 _NAMED: Final = re.compile(r"\s*([A-Za-z_][\w ]{0,30}?)\s*:\s")
 _LISTED: Final = re.compile(r"\b(?:list|array|set|collection|sequence) of ([\w '-]{2,60})", re.IGNORECASE)
 _FILLERS: Final = word_set("the a an this that each your its our any one some his her their which")
@@ -204,11 +206,15 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
     lists = verb_of(tool) in FILTERING or not verb_of(tool) if way is None else way.reads
     nameless = WRAPPERS | MEMBERS if lists else WRAPPERS
     if way is not None and path in way.slots:
-        above, owner, described = [], resource(way.slots[path]) or owner, ""
-    places = [words_of[-1] for words_of in above if words_of and words_of[-1] not in nameless]
+        above, owner = [], resource(way.slots[path]) or owner
+    places = [words_of for words_of in above if words_of and words_of[-1] not in nameless]
+    if way is not None:  # a path says more than a description, and its nouns have several words
+        places, described = [owner, *places], ""
+    else:
+        places = [words_of[-1:] for words_of in places]
     around = [word for words_of in above for word in words_of[:-1] if word not in GENERIC]
     # A list of texts that is called "orders" often holds their ids.
-    context = frozenset(filter(None, [*owner, *places, *around, "id" if listed else ""]))
+    context = frozenset(filter(None, [*owner, *chain.from_iterable(places), *around, "id" if listed else ""]))
     if own and not GENERIC.issuperset(own):
         kept = own if len(own) == 1 else tuple(word for word in own if word != "name") or own
         return Meaning(frozenset(kept), role, shape, context - set(kept))
@@ -236,12 +242,12 @@ def _listed(description: str) -> tuple[str, ...]:
 
 
 def _generic_owner(
-    heads: Sequence[str], places: Sequence[str], described: str, owner: tuple[str, ...]
+    heads: Sequence[str], places: Sequence[tuple[str, ...]], described: str, owner: tuple[str, ...]
 ) -> tuple[tuple[str, ...], Literal["place", "description", "tool"]] | None:
     """Of what it is the id, name …: the level above it, else what its description says, else its tool's noun."""
-    for word in reversed(places):
-        if word not in GENERIC:
-            return (word,), "place"
+    for nouns in reversed(places):
+        if not GENERIC.issuperset(nouns):
+            return nouns, "place"
     if word := noun_in(described, heads[-1]):
         return (word,), "description"
     return (owner, "tool") if owner and not set(owner) <= set(heads) else None
@@ -255,7 +261,10 @@ def resource(path: str) -> tuple[str, ...]:
     ('pull', 'request')
     """
     for part in reversed(path.split("/")):
-        said = canonical(part) if part and "{}" not in part else ()
+        pieces = _PIECES.split(part)
+        if len(pieces) > 1 and canonical(pieces[-1])[:1] and canonical(pieces[-1])[0] in VERBS:  # users.list
+            pieces.pop()
+        said = canonical(pieces[-1]) if part and "{}" not in part else ()
         if said and not STRICT_VERBS.issuperset(said):
             return said
     return ()

@@ -27,6 +27,7 @@ from langgraph_toolmem.text.meaning import (
     STRICT_VERBS,
     Port,
     canonical,
+    entity_of,
     inputs_of,
     outputs_of,
     resource,
@@ -74,6 +75,11 @@ class ApiNode:
     worth: float
     route: Route | None = None
 
+    @property
+    def nouns(self) -> frozenset[str]:
+        """The words of its path."""
+        return frozenset(() if self.route is None else canonical(self.route.path.replace("{}", "")))
+
 
 class ToolDependencyGraph:
     """APIs, parameters, and who can give what to whom.
@@ -101,7 +107,7 @@ class ToolDependencyGraph:
             tool: {path: frozenset(types) for path, types in paths.items()} for tool, paths in (observed or {}).items()
         }
         self._lists: dict[str, dict[str, None]] = {}  # path -> tools that read the collection there
-        self._lists_of: dict[tuple[str, ...], dict[str, None]] = {}  # words of what is listed -> tools
+        self._lists_of: dict[str, dict[str, None]] = {}  # last word of what is listed -> tools
         self._linked: dict[tuple[str, str], dict[tuple[str, str], None]] = {}  # input -> outputs, as documents say
         self._by_word: dict[str, dict[str, None]] = {}
         self._rarity: dict[str, float] = {}  # of words, and of all words of a tool together, as they are asked for
@@ -227,6 +233,12 @@ class ToolDependencyGraph:
             found.setdefault(self.cluster_of(port).id, []).append(port)
         return found
 
+    def nouns(self, tool: str) -> tuple[str, ...]:
+        """Return the words of what a tool is about."""
+        node = self.apis[tool]
+        found = resource(node.route.path) if node.route is not None else ()
+        return found or tuple(filter(None, (entity_of(tool),)))
+
     def affinity(self, one: str, other: str) -> float:
         """Return how much of their names two tools share, rare words weighing more; 0 to 1."""
         shared = self.apis[one].words & self.apis[other].words
@@ -277,17 +289,34 @@ class ToolDependencyGraph:
             if tool in self.apis and tool not in self._left_out:
                 yield Link(tool, path, port.tool, port.path, 1.0, "route")
         node = self.apis.get(port.tool)
-        collection = node.route.slots.get(port.path) if node is not None and node.route is not None else None
-        if collection is None:
+        if node is None or node.route is None:
             return
-        here = [tool for tool in self._lists.get(collection, ()) if tool != port.tool]
-        others = [tool for tool in self._lists_of.get(resource(collection), ()) if tool != port.tool and tool not in here]
-        others.sort(key=lambda tool: (-_shared(self._path(tool), collection), len(self._path(tool)), tool))
+        collection = node.route.slots.get(port.path)
+        if collection is not None:
+            where, nouns = collection, resource(collection)
+        elif port.meaning.words & IDENTIFIERS:
+            level = port.path.replace("[]", "").rsplit(".", 1)[-1]
+            where, nouns = node.route.path, tuple(word for word in canonical(level) if word not in IDENTIFIERS)
+        else:
+            return
+        here = [tool for tool in self._lists.get(collection or "", ()) if tool != port.tool]
+        others = [tool for tool in self._namesakes(nouns, node) if tool != port.tool and tool not in here]
+        others.sort(key=lambda tool: (-_shared(self._path(tool), where), len(self._path(tool)), tool))
         for fit, tools in ((1.0, here), (_SAME_NAME, others[:MAX_LISTS])):
             for tool in tools:
                 output = self._element(tool, port)
                 if output is not None:
                     yield Link(tool, output.path, port.tool, port.path, fit, "route")
+
+    def _namesakes(self, nouns: tuple[str, ...], consumer: ApiNode) -> list[str]:
+        """Tools that list what some nouns name, in full or as its consumer's own path says the rest of it."""
+        found = []
+        for tool in self._lists_of.get(nouns[-1], ()) if nouns else ():
+            listed = resource(self._path(tool))
+            rest = set(listed[: -len(nouns)])
+            if listed[-len(nouns) :] == nouns and rest <= consumer.nouns:
+                found.append(tool)
+        return found
 
     def _path(self, tool: str) -> str:
         route = self.apis[tool].route
@@ -297,9 +326,9 @@ class ToolDependencyGraph:
         """The part of a list that names one of its elements as an input does, if there is one."""
         wanted = port.meaning.words
         ranked = [
-            (output.meaning.words == wanted, len(output.meaning.words & wanted), -output.path.count("."), output)
+            (words == wanted, len(words & wanted), -output.path.count("."), output)
             for output in self.apis[tool].outputs
-            if _types_agree(output, port) and (output.meaning.words & (wanted | IDENTIFIERS))
+            if _types_agree(output, port) and ((words := output.meaning.words) == wanted or words & IDENTIFIERS)
         ]
         return max(ranked, key=lambda found: found[:3])[3] if ranked else None
 
@@ -357,9 +386,10 @@ class ToolDependencyGraph:
         """Where a tool stands in the indexes."""
         for word in node.words:
             yield self._by_word, word
-        if node.route is not None and node.route.lists:
+        if node.route is not None and node.route.reads:
             yield self._lists, node.route.path
-            yield self._lists_of, resource(node.route.path)
+            if node.route.lists:
+                yield self._lists_of, (resource(node.route.path) or ("",))[-1]
 
 
 def _worth(spec: ToolSpec) -> float:

@@ -245,7 +245,10 @@ def _input(graph: ToolDependencyGraph, tool: str, path: str) -> Port:
 
 
 def _feeds(tool: str, draft: Draft, problem: Problem, earlier: list[str]) -> list[Feed]:
-    """Return where a step's inputs come from. Optional ones take what is there anyway, never a new step's output."""
+    """Return where a step's inputs come from.
+
+    Optional ones take known values, and outputs that they took in past runs of calls that are made anyway.
+    """
     found = []
     for port in problem.graph.apis[tool].inputs:
         choice = draft.get(port.key)
@@ -273,7 +276,12 @@ def _optional(port: Port, problem: Problem, earlier: list[str]) -> Feed | None:
         return Feed(port.path, "known", name, required=False)
     if not earlier and not problem.done:
         return None
-    there = (choice for choice in problem.options(port) if choice.origin in earlier or choice.kind == "done")
+    seen = {flow.source for flow, _ in problem.history.flows_into(port.tool, port.parameter)}
+    there = (
+        choice
+        for choice in problem.options(port)
+        if choice.origin in seen and (choice.origin in earlier or choice.kind == "done")
+    )
     best = max(there, key=lambda choice: choice.value, default=None)
     if best is None:
         return None

@@ -31,6 +31,7 @@ def plan(
     scorer: EdgeScorer | None = None,
     avoid: Collection[str] = (),
     done: Collection[str] = (),
+    request: str = "",
     seed: int = 0,
     clock: Callable[[], float] | None = None,
     budget: float = 0.2,
@@ -52,6 +53,7 @@ def plan(
         scorer: weighs and proposes links, such as a trained predictor; None: structure and history alone.
         avoid: tools that must not be used, such as those that failed.
         done: tools that were called with success in this run: their outputs are there.
+        request: the user's words: a tool that changes something is a step before the target only if they ask for it.
         seed: of the annealing.
         clock: seconds, ever rising; without one there is no limit on time, only on nodes.
         budget: seconds for all of it.
@@ -71,7 +73,15 @@ def plan(
 
     def search(target: str, without: Collection[str]) -> tuple[Chain, bool]:
         problem = Problem(
-            graph, target, values, scorer=scorer, history=history, settings=settings, avoid=without, done=done
+            graph,
+            target,
+            values,
+            scorer=scorer,
+            history=history,
+            settings=settings,
+            avoid=without,
+            done=done,
+            request=request,
         )
         found = _solved(problem, strategy, seed, expired)
         return chain_of(found.draft, problem, found.score), found.cut_short

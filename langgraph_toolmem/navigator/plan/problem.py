@@ -22,8 +22,18 @@ from langgraph_toolmem.navigator.dependencies.weigh import Weigher
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
 from langgraph_toolmem.navigator.plan.value_source import ValueSource, value_source
-from langgraph_toolmem.text.meaning import FREE_TEXT, GENERIC, Port, canonical, meaning_of
+from langgraph_toolmem.text.meaning import (
+    FREE_TEXT,
+    GENERIC,
+    READING,
+    VERBS,
+    Port,
+    canonical,
+    canonical_words,
+    meaning_of,
+)
 from langgraph_toolmem.text.schema import Leaf, type_of
+from langgraph_toolmem.text.words import words
 
 
 class Choice(NamedTuple):
@@ -73,6 +83,7 @@ class Problem:
         settings: PlanSettings,
         avoid: Collection[str] = (),
         done: Collection[str] = (),
+        request: str = "",
     ) -> None:
         self.graph = graph
         self.target = target
@@ -85,6 +96,7 @@ class Problem:
         ports = known_ports(known)
         graph.clusters.prepare(ports, again=False)
         self._known = [_KnownValue(graph, port.path, port) for port in ports]
+        self._asked = frozenset(canonical_words(words(request)))
         self._options: dict[tuple[str, str, str], tuple[Choice, ...]] = {}
         self._needs: dict[str, tuple[Port, ...]] = {}
         self._direct: dict[str, float] | None = None
@@ -141,7 +153,7 @@ class Problem:
             source, givers = ValueSource("user", "nothing is likely to produce it"), ()
         # After the judgement: that a producer is out of order does not make its value one that users know.
         likely = [giver for giver in givers if giver.origin not in self.avoid][: settings.max_options]
-        reason = source.reason if likely or source.kind == "user" else f"{source.reason}, and nothing produces it"
+        reason = source.reason if likely or source.kind == "user" else f"{source.reason}, and {self._nothing(port)}"
         question = self._question(port)
         user = Choice("user", "", "", asking[source.kind], reason, source.kind, question)
         return tuple(sorted([*likely, user], key=self._rank))
@@ -149,11 +161,12 @@ class Problem:
     def givers(self, port: Port) -> tuple[Choice, ...]:
         """The tools whose output may become an input, each by its best link, most likely first.
 
-        Those to be avoided are among them.
+        Those to be avoided are among them. A tool that is declared to change something is none, unless the request
+        asks for that in its words, or past runs took the value from there.
         """
         found: dict[str, Choice] = {}
         for link, weight, known in self.weigher.into(port):
-            if link.producer in (port.tool, self.target):
+            if link.producer in (port.tool, self.target) or not self._may_call(link.producer, port.tool):
                 continue
             before = found.get(link.producer)
             if weight > 0 and (before is None or weight > before.value):
@@ -163,6 +176,24 @@ class Problem:
                     kind, link.producer, link.output, weight, predicted=predicted, known=known
                 )
         return tuple(sorted(found.values(), key=lambda choice: (-choice.value, choice.origin)))
+
+    def _may_call(self, tool: str, consumer: str) -> bool:
+        spec = self.graph.apis[tool].spec
+        if not (spec.read_only is False or spec.destructive) or tool in self.done:
+            return True
+        if self.history.weight(tool, consumer) > 0:
+            return True
+        said = {*canonical(tool), *canonical_words(words(spec.description.split(".", 1)[0]))}
+        verbs = said & VERBS - READING
+        nouns = set(self.graph.nouns(tool))
+        return bool(verbs & self._asked and nouns and nouns <= self._asked)
+
+    def _nothing(self, port: Port) -> str:
+        """Why nothing produces a value."""
+        changes = {link.producer for link, _, _ in self.weigher.into(port)} - {port.tool, self.target}
+        if not changes:
+            return "nothing produces it"
+        return f"only {', '.join(sorted(changes)[:3])} would, which changes something that nobody asked for"
 
     def _question(self, port: Port) -> tuple[object, ...]:
         if port.meaning.vague or port.meaning.words & FREE_TEXT:
