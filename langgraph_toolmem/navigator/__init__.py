@@ -172,8 +172,9 @@ class Navigator(GraphEvolution, Method):
         one by their words, and the log says so once.
 
         Args:
-            query: what is to be done; the three tools that fit best are the targets.
-            target: the tool to end with, or several, best first; in place of a query.
+            query: what is to be done; the three tools that fit best are the targets, unless `target` is given. A tool
+                that is declared to change something is a step before the target only if these words ask for it.
+            target: the tool to end with, or several, best first.
             known: names of values that are there, or name -> value.
             k: chains for each target, at most.
             available: names of the tools that may be used; all known ones if None.
@@ -198,16 +199,16 @@ class Navigator(GraphEvolution, Method):
         if scorer is not None:
             check_scorer(scorer)
         check_plan(known, done, k, strategy, seed, budget)
-        if (query is None) == (target is None):
+        if query is None and target is None:
             raise ConfigurationError("plan takes a query or a target: what is to be done, or the tool to end with.")
+        if not isinstance(query, (str, type(None))):
+            raise ConfigurationError(f"query is a text, not {type(query).__name__}.")
         out = self._out(avoid, available)
-        if query is not None:
-            if not isinstance(query, str):
-                raise ConfigurationError(f"query is a text, not {type(query).__name__}.")
-            target = targets_of(self.tool_search.search(query, TARGETS, exclude=out, user_id=user_id))
+        if target is None:
+            target = targets_of(self.tool_search.search(query or "", TARGETS, exclude=out, user_id=user_id))
             if not target:
                 return Plan((), Subgraph(), strategy)
-        elif target is not None:
+        else:
             target = [target] if isinstance(target, str) else target
             check_names("target", target)
             if any(name in out for name in target):

@@ -141,7 +141,7 @@ def find_tools(
     )
     chosen: dict[str, str] = {}
     targets = targets_of(hits)[:3]
-    for chain in navigator.plan(target=targets, available=names, k=1).chains if targets else ():
+    for chain in navigator.plan(f"{request} {query}", target=targets, available=names, k=1).chains if targets else ():
         new = [step for step in chain.steps if step.tool not in chosen]
         if not chosen or len(chosen) + len(new) <= k:
             for step in reversed(new):

@@ -19,16 +19,16 @@ import importlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, urljoin
+from urllib.parse import quote
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.meaning import canonical
-from langgraph_toolmem.text.schema import lookup
+from langgraph_toolmem.text.schema import compact, lookup
 
 if TYPE_CHECKING:
     import httpx
@@ -40,12 +40,16 @@ _SEPARATE: Final = frozenset({"authorization", "accept", "content-type"})
 """Headers that OpenAPI says are no parameters."""
 MAX_DEFINITIONS: Final = 64
 """Definitions that one schema carries along; in large documents everything leads to everything."""
+MAX_SAID: Final = 500
+"""Characters of a failed answer that the model reads."""
 MAX_NAME: Final = 64
 """Characters of a name that every provider takes."""
 _SWAGGER_KEYS: Final = ("type", "format", "items", "enum", "default", "minimum", "maximum", "pattern")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _UNSAFE_KEY: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _SLOT: Final = re.compile(r"\{([^{}]+)\}")
+_RESERVED: Final = frozenset({"config", "run_manager", "self", "runtime"})
+"""Names that LangChain keeps for itself among the arguments of a tool."""
 _CREDENTIALS: Final = frozenset({"token", "accesstoken", "apikey", "authorization", "secret", "password"})
 _AUTHENTICATES: Final = re.compile(r"(?i)\bauth(?:enticat|oriz|oris|\b)|\b(?:api|access) ?(?:key|token)s?\b")
 
@@ -54,10 +58,17 @@ Source = Mapping[str, Any] | str | Path
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a parameter goes: "path", "query", "header", "cookie", "form", "body" (a property) or "whole" (all of it)."""
+    """Where a parameter goes.
+
+    Attributes:
+        label: its name in the document.
+        kind: "path", "query", "header", "cookie", "form", "body" (a property of it) or "whole" (all of it).
+        style: how a list or an object is written in a query: "repeat", "comma" or "deep" (``filter[name]=x``).
+    """
 
     label: str
     kind: str
+    style: str = "repeat"
 
 
 @dataclass(frozen=True)
@@ -167,7 +178,7 @@ def _operation(
             kind = "form" if place == "formData" else str(place)
             media = "application/x-www-form-urlencoded" if kind == "form" else media
             needed = kind == "path" or parameter.get("required") is True
-            inputs.put(label, kind, _parameter_schema(parameter), needed=needed)
+            inputs.put(label, kind, _parameter_schema(parameter), needed=needed, style=_style(parameter))
     body = _followed(root, operation.get("requestBody"))
     if body:
         media, schema = _content(body.get("content"))
@@ -201,14 +212,23 @@ class _Inputs:
         self.required: list[str] = []
         self.places: dict[str, _Place] = {}
 
-    def put(self, label: str, kind: str, schema: Any, *, needed: bool) -> None:
+    def put(self, label: str, kind: str, schema: Any, *, needed: bool, style: str = "repeat") -> None:
         name = _legal(label)
+        name = f"{name}_" if name in _RESERVED else name
         while name in self.properties:
             name = f"body_{name}"
         self.properties[name] = dict(_mapping(schema))
-        self.places[name] = _Place(label, kind)
+        self.places[name] = _Place(label, kind, style)
         if needed:
             self.required.append(name)
+
+
+def _style(parameter: Mapping[str, Any]) -> str:
+    if parameter.get("style") == "deepObject":
+        return "deep"
+    if parameter.get("type") == "array":  # Swagger 2.0
+        return "repeat" if parameter.get("collectionFormat") == "multi" else "comma"
+    return "comma" if parameter.get("explode") is False else "repeat"
 
 
 def _is_credential(parameter: Mapping[str, Any]) -> bool:
@@ -411,6 +431,225 @@ def _server(root: Mapping[str, Any], servers: list[Any]) -> str:
         return base
     schemes = _list(root.get("schemes"))
     return f"{'https' if 'https' in schemes or not schemes else schemes[0]}://{host}{base}"
+
+
+# --- calls ---
+
+
+def openapi_tools(
+    *documents: Source,
+    base_url: str | None = None,
+    auth: str | Mapping[str, str] | httpx.Auth | None = None,
+    client: httpx.Client | None = None,
+    async_client: httpx.AsyncClient | None = None,
+    timeout: float = 30.0,
+) -> list[BaseTool]:
+    """Tools that call the operations of documents; names, schemas and effects are those of `read_openapi`.
+
+    A tool gives the JSON of the answer, else its text. An answer from status 300 on, or none, is an error that the
+    model reads: method, path, status and the beginning of the answer. Redirects are not followed, so credentials go to
+    the named server alone; a value can never leave its place in a path.
+
+    Args:
+        documents: parsed documents, or paths of JSON or YAML files.
+        base_url: address in front of every path; the first server of each document if None.
+        auth: a token, sent as ``Authorization: Bearer``, and wherever an operation takes one as a parameter; values by
+            name of the header, parameter or cookie, such as ``{"X-API-Key": key}``; or an `httpx.Auth`.
+        client, async_client: clients of one's own; their time-outs count.
+        timeout: seconds that one answer may take.
+
+    Raises:
+        ConfigurationError: a document cannot be read, or names no server and `base_url` is None.
+    """
+    operations = read_operations(*documents)
+    if base_url is None:
+        for each in operations:
+            if not each.server.startswith(("http://", "https://")):
+                raise ConfigurationError(
+                    f"The document of {each.spec.name} names no server address ({each.server!r}). Pass base_url=."
+                )
+    http = _Http(base_url, auth, client, async_client, timeout)
+    return [_tool(each, http) for each in operations]
+
+
+def _tool(operation: Operation, http: _Http) -> BaseTool:
+    from langchain_core.tools import StructuredTool
+
+    spec = operation.spec
+
+    def call(**arguments: Any) -> Any:
+        return http.call(operation, arguments)
+
+    async def acall(**arguments: Any) -> Any:
+        return await http.acall(operation, arguments)
+
+    fields = ("read_only", "destructive", "idempotent", "toolkit", "route")
+    return StructuredTool(
+        name=spec.name,
+        description=spec.description,
+        args_schema=spec.parameters,
+        func=call,
+        coroutine=acall,
+        tags=list(spec.tags),
+        metadata={**{name: getattr(spec, name) for name in fields}, "returns": spec.returns and compact(spec.returns)},
+        handle_tool_error=True,
+    )
+
+
+class _Http:
+    """Sends calls; a client that nobody gave is made at the first one."""
+
+    def __init__(
+        self,
+        base_url: str | None,
+        auth: str | Mapping[str, str] | httpx.Auth | None,
+        client: httpx.Client | None,
+        async_client: httpx.AsyncClient | None,
+        timeout: float,
+    ) -> None:
+        self._base, self._auth, self._timeout = base_url, auth, timeout
+        self._client, self._async_client = client, async_client
+
+    def call(self, operation: Operation, arguments: Mapping[str, Any]) -> Any:
+        import httpx
+
+        if self._client is None:
+            self._client = httpx.Client(timeout=self._timeout)
+        request = self._request(operation, arguments)
+        try:
+            return _result(operation, self._client.request(**request, follow_redirects=False))
+        except httpx.HTTPError as error:
+            raise _failed(operation, error) from error
+
+    async def acall(self, operation: Operation, arguments: Mapping[str, Any]) -> Any:
+        import httpx
+
+        request = self._request(operation, arguments)
+        try:
+            if self._async_client is not None:
+                return _result(operation, await self._async_client.request(**request, follow_redirects=False))
+            async with httpx.AsyncClient(timeout=self._timeout) as client:  # a client belongs to one event loop
+                return _result(operation, await client.request(**request, follow_redirects=False))
+        except httpx.HTTPError as error:
+            raise _failed(operation, error) from error
+
+    def _request(self, operation: Operation, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of `httpx.Client.request`."""
+        given: dict[str, dict[str, Any]] = {kind: {} for kind in ("path", "query", "header", "cookie", "form", "body")}
+        query: list[tuple[str, str]] = []
+        whole: Any = None
+        required = operation.spec.required
+        for name, value in arguments.items():
+            place = operation.places.get(name)
+            if place is None or (value is None and name not in required):
+                continue
+            if place.kind == "whole":
+                whole = value
+            elif place.kind == "query":
+                query += _pairs(place, value)
+            else:
+                given[place.kind][place.label] = value if place.kind == "body" else _text(value)
+        path = _SLOT.sub(lambda slot: _segment(operation, slot[1], given["path"]), operation.path)
+        authorized = self._authorize(operation, given, query)
+        request: dict[str, Any] = {
+            "method": operation.method,
+            "url": (self._base or operation.server).rstrip("/") + path,
+            "params": query,
+            "headers": {label: str(value) for label, value in given["header"].items()},
+            **authorized,
+        }
+        if given["cookie"]:
+            pairs = (f"{label}={quote(str(value), safe='')}" for label, value in given["cookie"].items())
+            request["headers"]["Cookie"] = "; ".join(pairs)
+        if "form" in operation.media and given["form"]:
+            multipart = "multipart" in operation.media
+            request |= (
+                {"files": {label: (None, value) for label, value in given["form"].items()}}
+                if multipart
+                else {"data": given["form"]}
+            )
+        elif given["body"] or whole is not None:
+            body = given["body"] if whole is None else whole
+            if "json" in operation.media or not isinstance(body, str):
+                request["json"] = body
+            else:
+                request["content"] = body.encode()
+            request["headers"].setdefault("Content-Type", operation.media or "application/json")
+        return request
+
+    def _authorize(
+        self, operation: Operation, given: Mapping[str, dict[str, Any]], query: list[tuple[str, str]]
+    ) -> dict[str, Any]:
+        auth = self._auth
+        if auth is None or not isinstance(auth, (str, Mapping)):
+            return {} if auth is None else {"auth": auth}
+        if isinstance(auth, str):
+            given["header"]["Authorization"] = f"Bearer {auth}"
+            values = {label: auth for _, label in operation.credentials}
+        else:
+            values = dict(auth)
+        places = {label: place for place, label in operation.credentials}
+        for label, value in values.items():
+            place = places.get(label, "header")
+            if place == "query":
+                query.append((label, value))
+            else:
+                given["form" if place == "formData" else place][label] = value
+        return {}
+
+
+def _segment(operation: Operation, label: str, values: Mapping[str, Any]) -> str:
+    from langchain_core.tools import ToolException
+
+    value = values.get(label)
+    if value is None or value in ("", ".", ".."):
+        raise ToolException(f"{operation.spec.name}: {label} is part of the path and cannot be {value!r}.")
+    return quote(str(value), safe="")
+
+
+def _pairs(place: _Place, value: Any) -> list[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        if place.style == "deep":
+            return [(f"{place.label}[{key}]", _text(inner)) for key, inner in value.items()]
+        return [(str(key), _text(inner)) for key, inner in value.items()]
+    if not isinstance(value, (list, tuple)):
+        return [(place.label, _text(value))]
+    if place.style == "comma":
+        return [(place.label, ",".join(map(_text, value)))]
+    return [(place.label, _text(inner)) for inner in value]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _result(operation: Operation, response: httpx.Response) -> Any:
+    from langchain_core.tools import ToolException
+
+    if response.status_code >= 300:
+        said = " ".join(response.text.split())[:MAX_SAID]
+        raise ToolException(
+            f"{operation.method} {operation.path} answered {response.status_code} {response.reason_phrase}: {said}"
+        )
+    kind = response.headers.get("content-type", "")
+    if not response.content:
+        return {"status": response.status_code}
+    if "json" in kind:
+        try:
+            return response.json()
+        except ValueError:
+            return response.text
+    return response.text if kind.startswith("text/") or not kind else f"{len(response.content):,} bytes of {kind}"
+
+
+def _failed(operation: Operation, error: Exception) -> Exception:
+    from langchain_core.tools import ToolException
+
+    why = "gave no answer in time" if "Timeout" in type(error).__name__ else f"could not be reached: {error}"
+    return ToolException(f"{operation.method} {operation.path} {why}.")
+
+
+# --- parts of a document ---
 
 
 def _load(path: Path) -> Any:

@@ -33,6 +33,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ValidationError
 
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.text.schema import compact
 
 logger = logging.getLogger("langgraph_toolmem.runs.tools")
 
@@ -397,7 +398,7 @@ def _no_network(uri: str) -> NoReturn:
 # --- notes: what a memory keeps of a tool, to search and plan without it ---
 
 MAX_RETURNS: Final = 20_000
-"""Characters of JSON above which the schema of a result is not kept: there may be thousands of tools."""
+"""Characters of JSON above which the schema of a result is kept in brief: there may be thousands of tools."""
 _TEXTS: Final = ("toolkit", "category", "route")
 _NOTHING: Final[tuple[Any, ...]] = (None, "", [])
 EFFECTS: Final = ("read_only", "destructive", "idempotent", "controls")
@@ -414,7 +415,10 @@ def changes_of(spec: ToolSpec, known: Mapping[str, Any]) -> dict[str, Any]:
     """
     said: dict[str, Any] = {field: getattr(spec, field) for field in (*_TEXTS, *EFFECTS)}
     said["tags"] = list(spec.tags)
-    said["returns"] = spec.returns if known.get("returns") == spec.returns or _is_short(spec.returns) else None
+    if spec.returns is not None and known.get("returns") != spec.returns and not _is_short(spec.returns):
+        said["returns"] = compact(spec.returns) or None
+    else:
+        said["returns"] = spec.returns
     note = {"description": spec.description, "parameters": spec.parameters}
     note |= {field: value for field, value in said.items() if value not in _NOTHING or known.get(field) not in _NOTHING}
     return note if any(field not in known or known[field] != value for field, value in note.items()) else {}

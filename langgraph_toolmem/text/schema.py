@@ -23,6 +23,9 @@ MAX_DEPTH: Final = 6
 MAX_DESCRIPTION: Final = 400
 """Characters kept of a description: what a value is stands at its beginning."""
 MAX_CHOICES: Final = 32
+MAX_SAID: Final = 80
+"""Characters kept of a description in a compact schema."""
+_STEPS: Final = re.compile(r"\[\]|[^.\[\]]+")
 
 _SCALARS: Final = frozenset({"string", "number", "integer", "boolean"})
 _MERGED: Final = ("allOf", "anyOf", "oneOf")
@@ -111,6 +114,28 @@ def leaves_of(schema: Mapping[str, Any] | None, *, limit: int = MAX_LEAVES, dept
                 found.append(_leaf(place, schema))
         level = below
     return found
+
+
+def compact(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema of the same `leaves_of`, in plain objects and lists: types, formats and descriptions, no references.
+
+    Keys that begin with ``x-`` stay.
+    """
+    whole: dict[str, Any] = {key: value for key, value in schema.items() if key.startswith("x-")}
+    for leaf in leaves_of(schema):
+        place = whole
+        for part in _STEPS.findall(leaf.path):
+            if part == "[]":
+                place["type"] = "array"
+                place = place.setdefault("items", {})
+            else:
+                place["type"] = "object"
+                place = place.setdefault("properties", {}).setdefault(part, {})
+        if leaf.types:
+            place.setdefault("type", sorted(leaf.types) if len(leaf.types) > 1 else next(iter(leaf.types)))
+        place.update({"description": leaf.description[:MAX_SAID]} if leaf.description else {})
+        place.update({"format": leaf.format} if leaf.format else {})
+    return whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,7 +205,7 @@ class Retriever:
         out = set(record["failed"]) if out is None else out
         try:
             return self._navigator.plan(
-                None if query is None else query[:MAX_QUERY],
+                (record["request"] if query is None else query)[:MAX_QUERY],
                 target=target,
                 known={**now.known, **given_values(record)},
                 k=self._limits.chains,

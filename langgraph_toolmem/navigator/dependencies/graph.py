@@ -21,9 +21,9 @@ from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.meaning import (
     GENERIC,
+    IDENTIFIERS,
     PREPOSITIONS,
     READING,
-    IDENTIFIERS,
     STRICT_VERBS,
     Port,
     canonical,

@@ -184,8 +184,8 @@ class Problem:
         if self.history.weight(tool, consumer) > 0:
             return True
         said = {*canonical(tool), *canonical_words(words(spec.description.split(".", 1)[0]))}
-        verbs = said & VERBS - READING
         nouns = set(self.graph.nouns(tool))
+        verbs = (said & VERBS) - READING - nouns
         return bool(verbs & self._asked and nouns and nouns <= self._asked)
 
     def _nothing(self, port: Port) -> str:
