@@ -397,7 +397,7 @@ def _no_network(uri: str) -> NoReturn:
 
 # --- notes: what a memory keeps of a tool, to search and plan without it ---
 
-MAX_RETURNS: Final = 20_000
+MAX_RETURNS: Final = 20000
 """Characters of JSON above which the schema of a result is kept in brief: there may be thousands of tools."""
 _TEXTS: Final = ("toolkit", "category", "route")
 _NOTHING: Final[tuple[Any, ...]] = (None, "", [])

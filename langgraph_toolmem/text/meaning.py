@@ -416,6 +416,7 @@ def _shape(leaf: Leaf) -> Shape:
 Origin = Literal["declared", "observed", "implied"]
 
 MAX_INPUTS = 64
+MAX_OUTPUTS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,7 +474,7 @@ def outputs_of(spec: Described, observed: Mapping[str, Iterable[str]] | None = N
         it is about.
     """
     ports: dict[str, Port] = {}
-    declared = leaves_of(spec.returns) if spec.returns is not None else []
+    declared = leaves_of(spec.returns, limit=MAX_OUTPUTS) if spec.returns is not None else []
     for leaf in declared:
         if leaf.path or leaf.types:
             ports[leaf.path] = _port(spec, leaf, "out", "declared")
@@ -484,8 +485,11 @@ def outputs_of(spec: Described, observed: Mapping[str, Iterable[str]] | None = N
     if all(_says_nothing(port) for port in ports.values()):
         said = said or _implied_by(declared, spec)
     # What takes an id does not find it.
-    known = {port.meaning.words for port in (*ports.values(), *inputs_of(spec))}
-    if said and said not in known and "id" not in ports:
+    if (
+        said
+        and "id" not in ports
+        and all(port.meaning.words != said for each in (ports.values(), inputs_of(spec)) for port in each)
+    ):
         ports["id"] = Port(spec.name, "id", "out", Leaf("id"), Meaning(said, source="tool"), "implied")
     return tuple(ports.values())
 

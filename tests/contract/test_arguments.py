@@ -352,7 +352,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         called(lambda m: m.navigator.plan),
         [
             ({}, "query"),
-            ({"query": "x", "target": "y"}, "query"),
+            ({"query": "x", "target": "y"}, "no tool 'y'"),
             *each("query", 3),
             ({"target": "nobody"}, "nobody"),
             ({"target": "refund", "avoid": ["refund"]}, "must not be used"),

@@ -43,6 +43,8 @@ logger = logging.getLogger("langgraph_toolmem.navigator.dependencies.graph")
 
 MAX_PRODUCERS: Final = 64
 """Producers of one parameter that are weighed for one consumer: those whose tools' names share words with it first."""
+BESIDE_A_ROUTE: Final = 8
+"""The same where the paths of the tools say who gives it."""
 _RARE: Final = 500  # a word in more tool names than this does not tell which belong together
 _VAGUE, _NEAR = 0.3, 0.4
 _SAME_NAME: Final = 0.8
@@ -189,8 +191,9 @@ class ToolDependencyGraph:
             history: counts of the past; flows between values that do not look alike come from there.
             near: where nothing else is found, look at so many clusters with similar words too.
         """
-        links = {(link.producer, link.output): link for link in self._structural(port, self.cluster_of(port), 1.0)}
-        for link in self._by_route(port):
+        links = {(link.producer, link.output): link for link in self._by_route(port)}
+        most = BESIDE_A_ROUTE if any(link.fit == 1.0 for link in links.values()) else MAX_PRODUCERS
+        for link in self._structural(port, self.cluster_of(port), 1.0, most):
             before = links.get((link.producer, link.output))
             if before is None or before.fit < link.fit:
                 links[link.producer, link.output] = link
@@ -268,15 +271,15 @@ class ToolDependencyGraph:
             for port in (*node.inputs, *node.outputs):
                 yield name, self.cluster_of(port).id, port.direction, port
 
-    def _structural(self, port: Port, cluster: Cluster, worth: float) -> Iterator[Link]:
-        """Links from the outputs of a cluster to an input."""
+    def _structural(self, port: Port, cluster: Cluster, worth: float, most: int = MAX_PRODUCERS) -> Iterator[Link]:
+        """Links from the outputs of a cluster to an input, of at most so many tools."""
         count = len(cluster.producers) - (port.tool in cluster.producers)
         if count <= 0:
             return
         rarity = 1 / (1 + math.log2(count) / 4)
         if cluster.vague:
             rarity *= _VAGUE
-        for tool in self._chosen(port.tool, cluster.producers):
+        for tool in self._chosen(port.tool, cluster.producers, most):
             node = self.apis[tool]
             akin = _BESIDE + (1 - _BESIDE) * self.affinity(tool, port.tool)
             fit = worth * node.worth * rarity * akin
@@ -328,13 +331,12 @@ class ToolDependencyGraph:
         ranked = [
             (words == wanted, len(words & wanted), -output.path.count("."), output)
             for output in self.apis[tool].outputs
-            if _types_agree(output, port) and ((words := output.meaning.words) == wanted or words & IDENTIFIERS)
+            if ((words := output.meaning.words) == wanted or words & IDENTIFIERS) and _types_agree(output, port)
         ]
         return max(ranked, key=lambda found: found[:3])[3] if ranked else None
 
-    def _chosen(self, consumer: str, producers: Mapping[str, list[Port]]) -> list[str]:
-        """At most `MAX_PRODUCERS` of them."""
-        if len(producers) <= MAX_PRODUCERS + 1:
+    def _chosen(self, consumer: str, producers: Mapping[str, list[Port]], most: int) -> list[str]:
+        if len(producers) <= most + 1:
             return [tool for tool in producers if tool != consumer]
         chosen: dict[str, None] = {}
         words = sorted(self.apis[consumer].words, key=lambda word: (len(self._by_word[word]), word))
@@ -343,11 +345,11 @@ class ToolDependencyGraph:
             if len(row) <= _RARE:
                 chosen.update((tool, None) for tool in row if tool in producers and tool != consumer)
         for tool in producers:
-            if len(chosen) >= MAX_PRODUCERS:
+            if len(chosen) >= most:
                 break
             if tool != consumer:
                 chosen[tool] = None
-        return list(chosen)[:MAX_PRODUCERS]
+        return list(chosen)[:most]
 
     def _node(self, spec: ToolSpec) -> ApiNode:
         words = {stem(word) for word in canonical(spec.name) if word not in GENERIC | PREPOSITIONS | STRICT_VERBS} | {
@@ -383,7 +385,7 @@ class ToolDependencyGraph:
                 del table[key]
 
     def _entries(self, node: ApiNode) -> Iterator[tuple[dict[Any, dict[str, None]], Any]]:
-        """Where a tool stands in the indexes."""
+        """Yield each index that a tool stands in, and its key there."""
         for word in node.words:
             yield self._by_word, word
         if node.route is not None and node.route.reads:

@@ -22,6 +22,7 @@ from langgraph_toolmem.navigator.dependencies.weigh import Weigher
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
 from langgraph_toolmem.navigator.plan.value_source import ValueSource, value_source
+from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.meaning import (
     FREE_TEXT,
     GENERIC,
@@ -98,6 +99,8 @@ class Problem:
         self._known = [_KnownValue(graph, port.path, port) for port in ports]
         self._asked = frozenset(canonical_words(words(request)))
         self._options: dict[tuple[str, str, str], tuple[Choice, ...]] = {}
+        self._best: dict[tuple[str, str, str], float] = {}
+        self._wanted: dict[str, bool] = {}
         self._needs: dict[str, tuple[Port, ...]] = {}
         self._direct: dict[str, float] | None = None
 
@@ -117,7 +120,10 @@ class Problem:
 
     def best(self, port: Port) -> float:
         """No choice for this input has a higher value."""
-        return max(choice.value for choice in self.options(port))
+        found = self._best.get(port.key)
+        if found is None:
+            found = self._best[port.key] = max(choice.value for choice in self.options(port))
+        return found
 
     def known_for(self, port: Port) -> str | None:
         """Name of the known value that an input takes, if there is one."""
@@ -183,13 +189,20 @@ class Problem:
             return True
         if self.history.weight(tool, consumer) > 0:
             return True
+        if tool not in self._wanted:
+            self._wanted[tool] = bool(self._asked) and self._asks_for(spec)
+        return self._wanted[tool]
+
+    def _asks_for(self, spec: ToolSpec) -> bool:
+        """Return True if the request says, in its words, what a tool does and to what."""
+        tool = spec.name
         said = {*canonical(tool), *canonical_words(words(spec.description.split(".", 1)[0]))}
         nouns = set(self.graph.nouns(tool))
         verbs = (said & VERBS) - READING - nouns
         return bool(verbs & self._asked and nouns and nouns <= self._asked)
 
     def _nothing(self, port: Port) -> str:
-        """Why nothing produces a value."""
+        """Say why nothing produces a value."""
         changes = {link.producer for link, _, _ in self.weigher.into(port)} - {port.tool, self.target}
         if not changes:
             return "nothing produces it"

@@ -42,7 +42,7 @@ class PlanSettings:
     ask_produced: float = 1e-9
     weak: float = 0.2
     max_options: int = 12
-    max_nodes: int = 3_000
+    max_nodes: int = 1_500
     near: int = 0
     temperature: float = 1.0
     cooling: float = 0.9

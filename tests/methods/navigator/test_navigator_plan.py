@@ -107,7 +107,7 @@ def test_outputs_of_calls_that_were_made_are_there(strategy: Strategy):
     ]
 
 
-def test_optional_inputs_are_filled_but_never_searched_for():
+def test_optional_inputs_take_what_is_known_and_nothing_is_searched_for_them():
     graph = ToolDependencyGraph(
         [
             tool("find_user", ["email"], ["user_id", "team"]),
@@ -120,7 +120,6 @@ def test_optional_inputs_are_filled_but_never_searched_for():
     feeds = {feed.input: (feed.source, feed.origin, feed.required) for feed in chain.steps[-1].feeds}
     assert feeds == {
         "user_id": ("step", "find_user", True),
-        "team": ("step", "find_user", False),
         "floor": ("known", "floor", False),
     }
 
