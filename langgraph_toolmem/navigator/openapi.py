@@ -663,7 +663,7 @@ def _load(path: Path) -> Any:
         pass
     yaml: Any = importlib.import_module("yaml")
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # the one in C is ten times faster
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{path} is neither JSON nor YAML: {' '.join(str(error).split())}") from error
 

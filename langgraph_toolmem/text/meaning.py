@@ -471,7 +471,7 @@ def outputs_of(spec: Described, observed: Mapping[str, Iterable[str]] | None = N
     Returns:
         One port per path. A tool that is named after an id (``find_user_id``) gives one, declared or not; if nothing
         is declared or was seen, or no more than that something comes back, so does any other tool: an id of what
-        it is about.
+        it is about; and so does a tool whose route lists a collection if no list was declared.
     """
     ports: dict[str, Port] = {}
     declared = leaves_of(spec.returns, limit=MAX_OUTPUTS) if spec.returns is not None else []
@@ -482,14 +482,13 @@ def outputs_of(spec: Described, observed: Mapping[str, Iterable[str]] | None = N
         if path not in ports:
             ports[path] = _port(spec, Leaf(path, frozenset(types)), "out", "observed")
     said = implied_words(spec.name)
-    if all(_says_nothing(port) for port in ports.values()):
+    way = route_of(spec.route)
+    lists = way is not None and way.lists and not any("[]" in path for path in ports)
+    if lists or all(_says_nothing(port) for port in ports.values()):
         said = said or _implied_by(declared, spec)
-    # What takes an id does not find it.
-    if (
-        said
-        and "id" not in ports
-        and all(port.meaning.words != said for each in (ports.values(), inputs_of(spec)) for port in each)
-    ):
+    # What takes an id does not find it; a list takes ids as filters.
+    known = (port.meaning.words for each in (ports.values(), () if lists else inputs_of(spec)) for port in each)
+    if said and "id" not in ports and said not in known:
         ports["id"] = Port(spec.name, "id", "out", Leaf("id"), Meaning(said, source="tool"), "implied")
     return tuple(ports.values())
 

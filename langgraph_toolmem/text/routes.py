@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 _SLOT: Final = re.compile(r"\{([^{}]+)\}")
+_FORMAT: Final = re.compile(r"\.(?:json|xml|csv)$")
 READS: Final = frozenset({"GET", "HEAD"})
 
 
@@ -46,15 +47,15 @@ def route_of(text: str) -> Route | None:
     method, _, path = text.partition(" ")
     if not path:
         return None
-    path = path.split("?", 1)[0].rstrip("/")
+    path = _FORMAT.sub("", path.split("?", 1)[0].rstrip("/"))
     slots = {slot[1]: _SLOT.sub("{}", path[: slot.start()]).rstrip("/") for slot in _SLOT.finditer(path)}
     return Route(method, _SLOT.sub("{}", path), slots)
 
 
-def last_name(path: str) -> str:
-    """Return the last part of a path that is no parameter; "" if there is none.
+def names_in(text: str) -> str:
+    """Return the parts of a `ToolSpec.route` that are no parameters.
 
-    >>> last_name("/repos/{}/pull-requests/{}")
-    'pull-requests'
+    >>> names_in("GET /repos/{owner}/pull-requests/{number}")
+    ' repos  pull-requests '
     """
-    return next((part for part in reversed(path.split("/")) if part and "{}" not in part), "")
+    return _SLOT.sub("", text.partition(" ")[2]).replace("/", " ")

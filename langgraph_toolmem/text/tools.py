@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.text.requests import SENTENCE_END
+from langgraph_toolmem.text.routes import names_in
 from langgraph_toolmem.text.schema import Described
 from langgraph_toolmem.text.similarity import LexicalIndex
 from langgraph_toolmem.text.words import STOP_WORDS, stem, words
@@ -96,7 +97,7 @@ class Wording:
             parameters=tuple(word for name in names for word in self.identifier(name)),
             described=tuple(stems(" ".join(text for text in said if isinstance(text, str))[:MAX_CHARS])),
             toolkit=tuple(toolkit),
-            category=tuple(stems(spec.category)),
+            category=tuple(stems(f"{spec.category} {names_in(spec.route)}")),
         )
 
     def identifier(self, text: str) -> list[str]:

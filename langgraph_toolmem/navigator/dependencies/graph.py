@@ -307,7 +307,7 @@ class ToolDependencyGraph:
         others.sort(key=lambda tool: (-_shared(self._path(tool), where), len(self._path(tool)), tool))
         for fit, tools in ((1.0, here), (_SAME_NAME, others[:MAX_LISTS])):
             for tool in tools:
-                output = self._element(tool, port)
+                output = self._element(tool, port, nouns)
                 if output is not None:
                     yield Link(tool, output.path, port.tool, port.path, fit, "route")
 
@@ -325,15 +325,17 @@ class ToolDependencyGraph:
         route = self.apis[tool].route
         return "" if route is None else route.path
 
-    def _element(self, tool: str, port: Port) -> Port | None:
+    def _element(self, tool: str, port: Port, nouns: tuple[str, ...]) -> Port | None:
         """The part of a list that names one of its elements as an input does, if there is one."""
         wanted = port.meaning.words
+        rest = wanted.difference(nouns)  # the "number" of an issue_number
         ranked = [
-            (words == wanted, len(words & wanted), -output.path.count("."), output)
+            (words == wanted, words.difference(nouns) == rest, len(words & wanted), -output.path.count("."), output)
             for output in self.apis[tool].outputs
-            if ((words := output.meaning.words) == wanted or words & IDENTIFIERS) and _types_agree(output, port)
+            if ((words := output.meaning.words) == wanted or words & (rest | IDENTIFIERS))
+            and _types_agree(output, port)
         ]
-        return max(ranked, key=lambda found: found[:3])[3] if ranked else None
+        return max(ranked, key=lambda found: found[:4])[4] if ranked else None
 
     def _chosen(self, consumer: str, producers: Mapping[str, list[Port]], most: int) -> list[str]:
         if len(producers) <= most + 1:

@@ -1,0 +1,109 @@
+"""Plans over public OpenAPI documents: would a careful engineer have written these chains?
+
+``python -m benchmarks.apis FILE...`` plans for every operation of each document, without a record and with nothing
+known. Documents are not in the repository; those that docs/figures.md has are named there with their commits.
+
+An id in a path (``/orders/{order_id}``) has a natural producer: the GET on the path in front of it (``/orders``), where
+the document has one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.history import History
+from langgraph_toolmem.navigator.openapi import read_openapi
+from langgraph_toolmem.navigator.plan.planner import plan
+from langgraph_toolmem.navigator.plan.problem import Problem
+from langgraph_toolmem.navigator.plan.settings import PlanSettings
+
+
+@dataclass
+class Figures:
+    """Counts of one document.
+
+    Attributes:
+        operations: planned for.
+        ids: ids in paths that have a natural producer.
+        first: of those, where it is the likeliest one.
+        in_chain: where it is in the best chain.
+        incomplete: plans that lack a value that only a system knows.
+        writes: steps before a target that change something.
+        optional: optional inputs that were fed from another step.
+        build: CPU seconds to read the document and make the graph.
+        plans: CPU seconds of each plan.
+    """
+
+    operations: int = 0
+    ids: int = 0
+    first: int = 0
+    in_chain: int = 0
+    incomplete: int = 0
+    writes: int = 0
+    optional: int = 0
+    build: float = 0.0
+    plans: list[float] = field(default_factory=list)
+
+
+def measure(file: Path) -> Figures:
+    """Plan for every operation of a document."""
+    start = time.process_time()
+    graph = ToolDependencyGraph(read_openapi(file))
+    found = Figures(operations=len(graph), build=time.process_time() - start)
+    routes = {node.route.path: name for name, node in graph.apis.items() if node.route and node.route.method == "GET"}
+    for name, node in graph.apis.items():
+        start = time.process_time()
+        chain = plan(graph, name, k=1).chain
+        found.plans.append(time.process_time() - start)
+        assert chain is not None
+        found.incomplete += not chain.complete
+        found.writes += sum(not graph.apis[tool].spec.read_only for tool in chain.tools[:-1])
+        feeds = [feed for step in chain.steps for feed in step.feeds]
+        found.optional += sum(feed.source in ("step", "done") and not feed.required for feed in feeds)
+        problem = Problem(graph, name, (), history=History(), settings=PlanSettings())
+        for port in node.inputs:
+            collection = node.route.slots.get(port.path) if node.route is not None else None
+            natural = routes.get(collection) if collection else None
+            if natural is None or natural == name:
+                continue
+            givers = problem.givers(port)
+            found.ids += 1
+            found.first += bool(givers) and givers[0].origin == natural
+            found.in_chain += natural in chain.tools
+    return found
+
+
+def main() -> None:
+    """Print a row for each document."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.apis", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="OpenAPI documents, JSON or YAML")
+    table = Table(
+        "document", "operations", "ids", "first", "in chain", "incomplete", "writes", "optional", "build", "plan"
+    )
+    for file in parser.parse_args().files:
+        found = measure(file)
+        times = sorted(found.plans)
+        share = [f"{100 * each / max(1, found.ids):.0f} %" for each in (found.first, found.in_chain)]
+        table.add_row(
+            file.stem,
+            str(found.operations),
+            str(found.ids),
+            *share,
+            f"{100 * found.incomplete / max(1, found.operations):.0f} %",
+            str(found.writes),
+            str(found.optional),
+            f"{found.build:.2f} s",
+            f"{1e3 * times[len(times) // 2]:.1f} / {1e3 * times[int(0.99 * len(times))]:.0f} ms",
+        )
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    main()
