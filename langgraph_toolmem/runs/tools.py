@@ -304,7 +304,7 @@ def _spec(
         raise TypeError("it has no name; provider-side tools such as web search are not tools the agent executes")
     returns = _first(declared, "returns", "outputSchema", "output_schema")
     tag_names = tuple(str(tag) for tag in tags or ())
-    texts = {key: said for key in _TEXTS if isinstance(said := declared.get(key), str)}
+    texts: dict[str, Any] = {key: said for key in _TEXTS if isinstance(said := declared.get(key), str)}
     return ToolSpec(
         name=name,
         description=description if isinstance(description, str) else "",
