@@ -77,12 +77,9 @@ def inventor(seed: int = 0) -> ScriptedChatModel:
 def main() -> None:
     """Fills an empty memory, and asks it about new requests."""
     sandbox = make()
-    with (
-        ToolMemory.ephemeral(tools=sandbox.tools) as memory,
-        Bootstrap(memory, sandbox, inventor(), budget=Budget(queries=QUERIES)) as bootstrap,
-    ):
+    with ToolMemory.ephemeral(tools=sandbox.tools) as memory:
         before = sum(len(memory.entries.recall(request)) for request in REQUESTS)
-        done = bootstrap.run()
+        done = Bootstrap(memory, sandbox, inventor(), budget=Budget(queries=QUERIES)).run()
         print(f"{done.run} invented requests were run in the sandbox: {done.good} went well, {done.wrong} went wrong.")
         print(f"Past runs recalled: {before} before, and now:")
         for request in REQUESTS:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from langgraph_toolmem.offline.discovery.environment import EnvironmentCall, Observation, Task
-from langgraph_toolmem.offline.discovery.policy import Proposal, Reflection
-from langgraph_toolmem.offline.discovery.states import Goal, State
+from langgraph_toolmem.offline.discovery.search import Goal, Proposal, Reflection, State
+from langgraph_toolmem.offline.discovery.world import EnvironmentCall, Observation, Task
 from langgraph_toolmem.runs.tools import read_tools
 
 
@@ -83,11 +82,8 @@ class Script:
         self.planned.append(state)
         return Goal("open it", len(self.planned) - 1, 2)
 
-    def propose(self, state: State, possible: Sequence[EnvironmentCall] | None) -> Sequence[Proposal]:
+    def propose(self, state: State) -> Sequence[Proposal]:
         return self.proposals
-
-    def widen(self, state: State) -> Sequence[Proposal]:
-        return ()
 
     def reflect(self, state: State, failed: Any) -> Reflection:
         self.reflected.append(failed.call.tool)
@@ -97,7 +93,7 @@ class Script:
 class Keeper(Script):
     """Looks up the key that the request names and opens the safe with it."""
 
-    def propose(self, state: State, possible: Sequence[EnvironmentCall] | None) -> Sequence[Proposal]:
+    def propose(self, state: State) -> Sequence[Proposal]:
         found = [row["id"] for taken in state.taken for row in taken.observation.output.get("keys", ())]
         names = [name for name in KEYS if name in state.task.request]
         return [*(call("open_safe", key_id=key) for key in found), *(call("find_key", name=name) for name in names)]

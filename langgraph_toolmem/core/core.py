@@ -23,14 +23,12 @@ from langgraph_toolmem.core.lifecycle import Lifecycle
 from langgraph_toolmem.core.method import Hooks, PastRuns, Section
 from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User, Users, check_namespace, keep_namespace
-from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.graph.state import Folds, RunState
 from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.graph.view import NewestRuns
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
 from langgraph_toolmem.runs.trajectory import ExecutionLog
-from langgraph_toolmem.stores.cold_start import forget_user
 from langgraph_toolmem.stores.events import EventStore, Fsync
 from langgraph_toolmem.stores.remote import DEADLINE
 from langgraph_toolmem.stores.shared import SharedLog
@@ -167,11 +165,6 @@ class Core(Evidence):
         """Continue in a forked child: events are its own; Chroma and the background are the parent's."""
         self.store.forked()
         self.jobs.forked()
-
-    def forget(self, gone: Forgotten) -> int:
-        """See `Evidence.forget`; a user is deleted from the records of cold starts too."""
-        removed = super().forget(gone)
-        return removed + forget_user(self.folder, gone.user) if self.folder is not None and gone.user else removed
 
     def know(self, run: Run) -> None:
         """Record the episodes of a thread before anything is learned from it, so that feedback finds them."""

@@ -18,8 +18,6 @@ from langgraph_toolmem.core.jobs import JobQueue
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.navigator.decide.recording import DecisionLog
-from langgraph_toolmem.offline.coldstart.state import BootstrapState
-from langgraph_toolmem.stores.cold_start import forget_user
 from langgraph_toolmem.stores.database import NAME, Database, query_readonly
 
 ANN = str(user_digest("ann"))
@@ -51,27 +49,22 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_all_owners_are_in_one_file(tmp_path: Path) -> None:
-    with queue(tmp_path) as jobs, DecisionLog(tmp_path) as log, BootstrapState(tmp_path, ("toolmem",)) as state:
+    with queue(tmp_path) as jobs, DecisionLog(tmp_path) as log:
         put(jobs, "1", {})
         log(decision(1))
-        state.add("a request", ["a"], "one")
         with Database(tmp_path) as file:
             names = {name for (name,) in file.ask("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert names - {"sqlite_sequence"} == {"jobs", "places", "turns", "queries", "spent"}
+    assert names - {"sqlite_sequence"} == {"jobs", "places", "turns"}
     assert set(files(tmp_path)) == {NAME}
 
 
 def test_what_an_owner_forgets_leaves_the_others_as_they_are(tmp_path: Path) -> None:
-    with queue(tmp_path) as jobs, DecisionLog(tmp_path) as log, BootstrapState(tmp_path, (), user="u") as state:
+    with queue(tmp_path) as jobs, DecisionLog(tmp_path) as log:
         put(jobs, "1", {}, user="u")
         log({**decision(1), "user_id": "ann"})
-        state.add("a request", [], "one")
         assert jobs.forget("u") == 1
-        assert (len(log), len(state.all())) == (1, 1)
+        assert len(log) == 1
         assert log.forget(Forgotten(ANN)) == 1
-        assert len(state.all()) == 1
-        assert forget_user(tmp_path, "u") == 1
-        assert state.all() == []
         put(jobs, "2", {})
         log(decision(2))
         assert ids(jobs) == ["2"]

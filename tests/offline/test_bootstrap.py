@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,9 +21,6 @@ from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, ToolMemoryError
 from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.offline.coldstart import BOOTSTRAP, Bootstrap, Budget, Sandbox, drop
-from langgraph_toolmem.offline.coldstart.keeping import open_state
-from langgraph_toolmem.stores.cold_start import forget_user
-from langgraph_toolmem.stores.database import NAME, query_readonly
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
 from langgraph_toolmem.testing.server import make_chat_model
 
@@ -96,6 +92,7 @@ def entries(memory: ToolMemory, *namespace: str) -> list[Any]:
 
 
 def bootstrap(memory: ToolMemory, sandbox: Any, model: Any = None, **options: Any) -> Bootstrap:
+    model = ScriptedChatModel(script=[]) if model is None else model
     if not isinstance(sandbox, Sandbox):
         sandbox = Sandbox(sandbox, tools=TOOLS)
     return Bootstrap(memory, sandbox, model, **{"budget": Budget(queries=len(REQUESTS)), **options})
@@ -105,15 +102,12 @@ async def test_requests_are_invented_run_in_the_sandbox_and_become_entries(tmp_p
     _, model, server = inventor
     office = make_office()
     steps: list[Any] = []
-    with (
-        ToolMemory(tmp_path, tools=office.tools) as memory,
-        bootstrap(memory, office, model, tools=office.tools) as made,
-    ):
+    with ToolMemory(tmp_path, tools=office.tools) as memory:
+        made = bootstrap(memory, office, model, tools=office.tools)
         with pytest.raises(ConfigurationError, match="arun"):
             made.run()  # in a running loop
         done = await made.arun(steps.append)
         found = {entry.query: entry for entry in entries(memory)}
-        spent = spent_on_runs(memory)[0]
         recalled = memory.entries.recall(
             "Move my Design sync from 2024-06-04 to 2024-06-10 and let the attendees know."
         )
@@ -125,12 +119,11 @@ async def test_requests_are_invented_run_in_the_sandbox_and_become_entries(tmp_p
     assert all(entry.made_by == BOOTSTRAP and entry.calls for entry in found.values())
     assert [call.tool for call in found[REQUESTS[1]].calls][:3] == ["list_events", "find_free_slot", "move_event"]
     assert REQUESTS[1] in [entry.query for entry in recalled]
-    assert (done.run, done.entries, done.waiting, done.failed, done.stopped) == (8, 8, 0, 0, "")
+    assert (done.run, done.entries, done.failed, done.stopped) == (8, 8, 0, "")
     assert done.good + done.wrong + done.unjudged == 8
     assert done.unjudged == sum(text not in TASKS for text in REQUESTS)
     assert len(server.requests) == 3
-    assert done.model_calls == 3 + spent
-    assert spent > 20
+    assert done.model_calls > 3 + 20
     assert done.tokens == server.usage["total_tokens"]  # the office's own model tells no usage
     assert [step.run for step in steps] == sorted(step.run for step in steps)
     assert turns == 0  # nothing is learned from invented runs but entries
@@ -139,14 +132,15 @@ async def test_requests_are_invented_run_in_the_sandbox_and_become_entries(tmp_p
 def test_a_second_session_finds_nothing_to_do_and_costs_nothing(tmp_path, inventor):
     reply, model, server = inventor
     toy = Toy()
-    for _ in range(2):
-        with ToolMemory(tmp_path) as memory, bootstrap(memory, toy, model) as made:
-            done = made.run()
-    assert (done.run, done.model_calls) == (8, len(server.requests) + 16)
+    for calls in (3 + 16, 0):  # 16 of an agent that passes no callbacks on, read from its messages
+        with ToolMemory(tmp_path) as memory:
+            done = bootstrap(memory, toy, model).run()
+            assert (done.run, done.model_calls) == (8, calls)
     assert len(server.requests) == 3
     assert toy.seen == REQUESTS
     assert len(set(toy.threads)) == 8
-    with ToolMemory(tmp_path) as memory, bootstrap(memory, toy, model, budget=Budget(queries=9)) as made:
+    with ToolMemory(tmp_path) as memory:
+        made = bootstrap(memory, toy, model, budget=Budget(queries=9))
         reply.requests = ["Something altogether new, please."]
         assert made.run().run == 9
     assert toy.seen == [*REQUESTS, "Something altogether new, please."]
@@ -157,7 +151,8 @@ def test_the_judge_is_asked_where_the_sandbox_has_no_verdict(inventor):
     reply.verdicts = {REQUESTS[0]: "no", REQUESTS[1]: "unsure"}
     toy = Toy()
     sandbox = Sandbox(toy, TOOLS, verdict=lambda query, _: {REQUESTS[3]: 0.25, REQUESTS[4]: True}.get(query))
-    with ToolMemory.ephemeral() as memory, bootstrap(memory, sandbox, model, judge=model) as made:
+    with ToolMemory.ephemeral() as memory:
+        made = bootstrap(memory, sandbox, model, judge=model)
         done = made.run()
         found = {entry.query: (entry.score, entry.comment) for entry in entries(memory)}
     assert found[REQUESTS[0]] == (0.0, "I say so.")
@@ -183,7 +178,8 @@ async def test_verdict_and_reset_may_be_coroutines_and_a_broken_verdict_is_none(
         return 7 if query == REQUESTS[1] else query != REQUESTS[2]
 
     sandbox = Sandbox(Toy(), TOOLS, back, verdict)
-    with ToolMemory.ephemeral() as memory, bootstrap(memory, sandbox, model) as made:
+    with ToolMemory.ephemeral() as memory:
+        made = bootstrap(memory, sandbox, model)
         done = await made.arun()
         found = {entry.query: entry.score for entry in entries(memory)}
     assert len(reset) == 8
@@ -192,40 +188,13 @@ async def test_verdict_and_reset_may_be_coroutines_and_a_broken_verdict_is_none(
     assert any("A verdict is true, false" in error for error in done.errors)
 
 
-def test_a_judge_that_fails_is_asked_again_and_the_run_is_not_repeated(tmp_path, inventor):
-    reply, model, server = inventor
-    toy = Toy()
-    down = True
-
-    def verdict(request: dict[str, Any]) -> str:
-        if down and request["response_format"]["json_schema"]["name"] == "Judgement":
-            raise RuntimeError("down")
-        return reply(request)
-
-    server.reply = verdict
-    with ToolMemory(tmp_path) as memory, bootstrap(memory, toy, model, judge=model) as made:
-        with pytest.raises(ToolMemoryError, match="OpenAIInvalidRequestError"):
-            made.run()
-        assert made.progress().unfinished == 1
-        down = False
-        assert made.run().good == 8
-        assert toy.seen == REQUESTS
-    down, server.reply = True, verdict
-    reply.requests = ["Something altogether new, please."]
-    with ToolMemory(tmp_path) as memory, bootstrap(memory, toy, model, judge=model, budget=Budget(queries=9)) as made:
-        for _ in range(2):
-            with pytest.raises(ToolMemoryError, match="judge"):
-                made.run()
-        assert made.run().unjudged == 1  # it is this run that it cannot judge
-        assert len(toy.seen) == 9
-
-
 @pytest.mark.parametrize(("verdict", "kept"), [("yes", False), ("unsure", False), ("no", True)])
 def test_a_run_without_calls_is_remembered_if_that_was_wrong(inventor, verdict, kept):
     reply, model, _ = inventor
     reply.verdicts = {REQUESTS[0]: verdict}
     toy = Toy(lambda text: {"messages": [HumanMessage(text), AIMessage("Done.")]} if text == REQUESTS[0] else None)
-    with ToolMemory.ephemeral() as memory, bootstrap(memory, toy, model, judge=model) as made:
+    with ToolMemory.ephemeral() as memory:
+        made = bootstrap(memory, toy, model, judge=model)
         done = made.run()
         assert (done.empty, done.wrong, done.good) == (int(not kept), int(kept), 7)
         assert (REQUESTS[0] in [entry.query for entry in entries(memory)]) == kept
@@ -243,29 +212,24 @@ def test_runs_that_fail_are_counted_and_gone_on_and_run_again_when_asked(invento
         return {"messages": [HumanMessage(text), AIMessage("I will not.")]} if text == REQUESTS[5] else None
 
     toy = Toy(step)
-    with ToolMemory.ephemeral() as memory, bootstrap(memory, toy, model) as made:
+    with ToolMemory.ephemeral() as memory:
+        made = bootstrap(memory, toy, model)
         done = made.run()
         assert (done.failed, done.empty, done.entries) == (2, 1, 5)
         assert done.errors == (
             "ValueError: the tool broke",
             "InputError: the agent gave no list of messages under 'messages', but dict",
         )
-        assert {query.text: query.error for query in made.queries() if query.error} == dict(
-            zip([REQUESTS[1], REQUESTS[3]], done.errors, strict=True)
-        )
-        assert made.run().failed == 2
-        assert len(toy.seen) == 8
         broken = False
-        assert made.retry_failed() == 2
-        assert made.run().entries == 7
-        assert toy.seen[8:] == [REQUESTS[1], REQUESTS[3]]
-        assert len(set(toy.threads)) == 10
+        done = bootstrap(memory, toy, model).run()  # a later session counts what became an entry
+        assert (done.run, done.failed) == (5, 0)
 
 
 def test_an_agent_that_always_fails_ends_it_early(inventor):
     _, model, _ = inventor
     toy = Toy(lambda _: 1 / 0)
-    with ToolMemory.ephemeral() as memory, bootstrap(memory, toy, model) as made:
+    with ToolMemory.ephemeral() as memory:
+        made = bootstrap(memory, toy, model)
         with pytest.raises(ToolMemoryError, match="5 runs in a row failed, the last one with ZeroDivisionError"):
             made.run()
         assert (made.progress().failed, len(toy.seen)) == (5, 5)
@@ -274,7 +238,8 @@ def test_an_agent_that_always_fails_ends_it_early(inventor):
 def test_a_model_that_repeats_itself_ends_it(inventor):
     reply, model, server = inventor
     reply.requests = [REQUESTS[0]] * 100
-    with ToolMemory.ephemeral() as memory, bootstrap(memory, Toy(), model) as made:
+    with ToolMemory.ephemeral() as memory:
+        made = bootstrap(memory, Toy(), model)
         done = made.run()
     assert (done.entries, done.stopped) == (1, "the model invents nothing new any more")
     assert done.left_out == {"nearly repeats another": 11}
@@ -284,10 +249,11 @@ def test_a_model_that_repeats_itself_ends_it(inventor):
 def test_a_reset_that_fails_ends_it_before_anything_is_executed(inventor):
     _, model, _ = inventor
     toy = Toy()
-    with ToolMemory.ephemeral() as memory, bootstrap(memory, Sandbox(toy, TOOLS, lambda: 1 / 0), model) as made:
+    with ToolMemory.ephemeral() as memory:
+        made = bootstrap(memory, Sandbox(toy, TOOLS, lambda: 1 / 0), model)
         with pytest.raises(ToolMemoryError, match="The sandbox could not be reset"):
             made.run()
-        assert (made.progress().waiting, toy.seen) == (3, [])
+        assert toy.seen == []
 
 
 def test_an_agent_that_waits_for_a_person_failed(inventor):
@@ -301,7 +267,8 @@ def test_an_agent_that_waits_for_a_person_failed(inventor):
     builder.add_node("ask", ask)
     builder.add_edge(START, "ask")
     sandbox = Sandbox(builder, TOOLS)  # compiled by itself
-    with ToolMemory.ephemeral() as memory, bootstrap(memory, sandbox, model, budget=Budget(queries=1)) as made:
+    with ToolMemory.ephemeral() as memory:
+        made = bootstrap(memory, sandbox, model, budget=Budget(queries=1))
         assert made.run().errors == ("InputError: the agent waits for a person (interrupt)",)
 
 
@@ -321,7 +288,8 @@ async def test_a_run_that_takes_too_long_is_broken_off(inventor):
 
     toy = Slow()
     budget = Budget(queries=2, seconds_per_run=0.8)
-    with ToolMemory.ephemeral() as memory, bootstrap(memory, toy, model, budget=budget) as made:
+    with ToolMemory.ephemeral() as memory:
+        made = bootstrap(memory, toy, model, budget=budget)
         done = await made.arun()
     assert (done.failed, done.entries) == (1, 1)
     assert done.errors[0].startswith("TimeoutError")
@@ -332,13 +300,14 @@ def test_an_interrupted_run_is_done_another_time(tmp_path, inventor):
     _, model, _ = inventor
 
     async def stopped() -> None:
-        with ToolMemory(tmp_path) as memory, bootstrap(memory, Hanging(), model) as made:
+        with ToolMemory(tmp_path) as memory:
+            made = bootstrap(memory, Hanging(), model)
             going = asyncio.ensure_future(made.arun())
             await asyncio.wait_for(begun.wait(), 60)
             going.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await going
-            assert [query.stage for query in made.queries()] == ["waiting"] * 3
+            assert entries(memory) == []
 
     seen: list[str] = []
     begun = asyncio.Event()
@@ -351,60 +320,17 @@ def test_an_interrupted_run_is_done_another_time(tmp_path, inventor):
 
     asyncio.run(stopped())
     toy = Toy()
-    with ToolMemory(tmp_path) as memory, bootstrap(memory, toy, model) as made:
-        assert made.run().entries == 8
-    assert toy.seen == REQUESTS
-    assert toy.threads[0] != seen[0]
-
-
-def test_what_ends_the_process_again_and_again_is_given_up(tmp_path):
-    toy = Toy()
     with ToolMemory(tmp_path) as memory:
-        for life in range(4):
-            with open_state(memory, None) as state:
-                if not life:
-                    state.add(REQUESTS[0], ["a"], "one")
-                    state.add(REQUESTS[1], ["a"], "one")
-                state.recover()
-                query = state.next("waiting")
-                assert query is not None
-                if life < 3:
-                    assert query.text == REQUESTS[0]
-                    state.begin(query)  # and the process dies
-        with bootstrap(memory, toy) as made:
-            assert made.run().failed == 1
-    assert toy.seen == [REQUESTS[1]]
-
-
-def test_model_calls_are_bounded_to_the_call(tmp_path, inventor):
-    _, model, server = inventor
-    asked: list[int] = []
-
-    def counting(messages: Sequence[BaseMessage], tools: Any) -> AIMessage:
-        asked.append(1)
-        return assistant(messages, tools)
-
-    office = make_office()
-    assert office.tools is not None
-    office.agent = build_graph(ScriptedChatModel(script=counting), list(office.tools)).compile()  # type: ignore[arg-type]
-    for most in (1, 2, 9, 10):
-        with (
-            ToolMemory(tmp_path) as memory,
-            bootstrap(memory, office, model, budget=Budget(queries=8, model_calls=most)) as made,
-        ):
-            done = made.run()
-            assert done.model_calls == most == len(asked) + len(server.requests)
-            assert done.stopped == f"all of {most} model calls are made"
-            assert all(query.stage in ("waiting", "done") for query in made.queries())
-    with ToolMemory(tmp_path) as memory, bootstrap(memory, office, model) as made:
-        assert (made.run().entries, done.failed) == (8, 0)
+        made = bootstrap(memory, toy, model)
+        assert made.run().entries == 5  # three requests were lost
+    assert toy.seen == REQUESTS[3:]
 
 
 def test_tokens_are_bounded_as_models_report_them(inventor):
     _, model, server = inventor
     with ToolMemory.ephemeral() as memory:
-        with bootstrap(memory, Toy(), model, budget=Budget(queries=8, tokens=1)) as made:
-            done = made.run()
+        made = bootstrap(memory, Toy(), model, budget=Budget(queries=8, tokens=1))
+        done = made.run()
         assert (len(server.requests), done.run, done.stopped) == (1, 0, "all of 1 tokens are used")
         assert done.tokens == server.usage["total_tokens"] > 1
 
@@ -424,22 +350,11 @@ def test_one_run_cannot_spend_it_all(inventor):
     assert office.tools is not None
     office.agent = build_graph(ScriptedChatModel(script=endless), list(office.tools)).compile()  # type: ignore[arg-type]
     budget = Budget(queries=2, calls_per_run=6)
-    with ToolMemory.ephemeral() as memory, bootstrap(memory, office, model, budget=budget) as made:
+    with ToolMemory.ephemeral() as memory:
+        made = bootstrap(memory, office, model, budget=budget)
         done = made.run()
     assert (done.failed, done.empty, len(turns)) == (1, 1, 7)
     assert done.errors == ("broken off after 6 model calls",)
-
-
-def test_calls_of_an_agent_that_passes_no_callbacks_on_are_read_from_its_messages(tmp_path, inventor):
-    _, model, _ = inventor
-    with ToolMemory(tmp_path) as memory, bootstrap(memory, Toy(), model) as made:
-        made.run()
-        assert spent_on_runs(memory) == (16, 80)
-
-
-def spent_on_runs(memory: ToolMemory) -> tuple[int, int]:
-    with open_state(memory, None) as state:
-        return state.spent("run")
 
 
 def test_dropping_takes_what_was_made_and_nothing_else(tmp_path, inventor):
@@ -447,16 +362,13 @@ def test_dropping_takes_what_was_made_and_nothing_else(tmp_path, inventor):
     own = [("user", "Mine"), AIMessage("", tool_calls=[{"name": "a", "args": {}, "id": "c1"}]), AIMessage("Done.")]
     with ToolMemory(tmp_path) as memory:
         memory.finish(own, thread_id="mine", success=True)
-        with bootstrap(memory, Toy(), model) as made:
-            made.run()
-            assert len(entries(memory)) == 9
-            assert made.drop() == 8
-            assert made.progress() == bootstrap(memory, Toy(), model).progress()
-            assert (made.progress().invented, made.progress().model_calls) == (0, 0)
+        made = bootstrap(memory, Toy(), model)
+        made.run()
+        assert len(entries(memory)) == 9
+        assert drop(memory) == 8
+        assert bootstrap(memory, Toy(), model).progress().run == 0
         assert [entry.query for entry in entries(memory)] == ["Mine"]
         assert drop(memory) == 0
-    with sqlite3.connect(tmp_path / NAME) as database:
-        assert database.execute("SELECT count(*) FROM queries").fetchone() == (0,)
     assert not any(REQUESTS[0].encode() in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
 
 
@@ -468,8 +380,8 @@ def test_each_user_has_requests_and_entries_of_their_own(tmp_path, inventor):
         for user in ("ann@example.com", "bob/../x"):
             reply.requests = list(REQUESTS)
             toy = Toy()
-            with bootstrap(memory, toy, model, user_id=user) as made:
-                assert made.run().entries == 8
+            made = bootstrap(memory, toy, model, user_id=user)
+            assert made.run().entries == 8
             assert (toy.seen, toy.users) == (REQUESTS, [user] * 8)
         assert len(entries(memory, "toolmem", "ann@example.com")) == 8
         assert {entry.user for entry in entries(memory, "toolmem", "bob/../x")} == {user_digest("bob/../x")}
@@ -477,9 +389,6 @@ def test_each_user_has_requests_and_entries_of_their_own(tmp_path, inventor):
             drop(memory)
         assert drop(memory, user_id="ann@example.com") == 8
         assert len(entries(memory, "toolmem", "bob/../x")) == 8
-    assert forget_user(tmp_path, str(user_digest("bob/../x"))) == 8
-    assert forget_user(tmp_path, str(user_digest("bob/../x"))) == 0
-    assert forget_user(tmp_path / "nowhere", "x") == 0
 
 
 def test_an_agent_with_the_memory_plugged_in_makes_no_second_entry(inventor):
@@ -501,10 +410,10 @@ def test_an_agent_with_the_memory_plugged_in_makes_no_second_entry(inventor):
         builder.add_edge(START, "work")
         builder.add_edge("work", "own")
         sandbox = Sandbox(builder.compile(), TOOLS, verdict=lambda *_: True)
-        with bootstrap(memory, sandbox, model) as made:
-            assert made.run().good == 8
-            assert [entry.score for entry in entries(memory)] == [1.0] * 8
-            assert made.drop() == 8
+        made = bootstrap(memory, sandbox, model)
+        assert made.run().good == 8
+        assert [entry.score for entry in entries(memory)] == [1.0] * 8
+        assert drop(memory) == 8
         assert entries(memory) == []
 
 
@@ -514,23 +423,19 @@ def test_what_cannot_work_is_told_before_anything_is_done(tmp_path):
         with pytest.raises(ConfigurationError, match="has invoke or ainvoke"):
             Sandbox(object())
         with pytest.raises(ConfigurationError, match="No tools are known"):
-            Bootstrap(memory, Sandbox(Toy()))
+            Bootstrap(memory, Sandbox(Toy()), ScriptedChatModel(script=[]))
         with pytest.raises(ConfigurationError, match="several is a share"):
             bootstrap(memory, Toy(), several=2)
         with pytest.raises(ConfigurationError, match="at most 4,000 characters"):
             Sandbox(Toy(), about="x" * 5000)
         with ToolMemory(tmp_path, read_only=True) as reader, pytest.raises(StorageError, match="read-only"):
             bootstrap(reader, Toy())
-    assert query_readonly(tmp_path / NAME, "SELECT * FROM queries") is None
-    (tmp_path / NAME).write_bytes(b"no database at all" * 100)
-    with ToolMemory(tmp_path) as memory, bootstrap(memory, Toy()) as made:
-        assert made.progress().invented == 0
-    assert (tmp_path / f"{NAME}.corrupt-1").read_bytes().startswith(b"no database")
 
 
 def test_tools_are_found_in_the_agents_tool_nodes():
     office = make_office()
-    with ToolMemory.ephemeral() as memory, Bootstrap(memory, Sandbox(office.agent)) as made:
+    with ToolMemory.ephemeral() as memory:
+        made = Bootstrap(memory, Sandbox(office.agent), ScriptedChatModel(script=[]))
         assert office.tools is not None
         assert set(made.tools) == {tool.name for tool in office.tools}  # type: ignore[union-attr]
 
@@ -538,3 +443,39 @@ def test_tools_are_found_in_the_agents_tool_nodes():
 def test_the_example_fills_an_empty_memory(capsys):
     bootstrap_office.main()
     assert "35 went well, 5 went wrong" in capsys.readouterr().out
+
+
+def test_a_judge_that_always_fails_ends_it_and_its_runs_are_kept_unjudged(inventor):
+    reply, model, server = inventor
+
+    def verdict(request: dict[str, Any]) -> str:
+        if request["response_format"]["json_schema"]["name"] == "Judgement":
+            raise RuntimeError("down")
+        return reply(request)
+
+    server.reply = verdict
+    toy = Toy()
+    with ToolMemory.ephemeral() as memory:
+        made = bootstrap(memory, toy, model, judge=model)
+        with pytest.raises(ToolMemoryError, match="5 verdicts in a row failed"):
+            made.run()
+        server.reply = reply
+        assert bootstrap(memory, toy, model, judge=model).run().unjudged >= 4
+
+
+@pytest.mark.parametrize("most", [1, 2, 9])
+def test_model_calls_are_bounded_to_the_call(inventor, most):
+    _, model, server = inventor
+    asked: list[int] = []
+
+    def counting(messages: Sequence[BaseMessage], tools: Any) -> AIMessage:
+        asked.append(1)
+        return assistant(messages, tools)
+
+    office = make_office()
+    assert office.tools is not None
+    office.agent = build_graph(ScriptedChatModel(script=counting), list(office.tools)).compile()  # type: ignore[arg-type]
+    with ToolMemory.ephemeral() as memory:
+        done = bootstrap(memory, office, model, budget=Budget(queries=8, model_calls=most)).run()
+    assert done.model_calls == most == len(asked) + len(server.requests)
+    assert done.stopped == f"all of {most} model calls are made"

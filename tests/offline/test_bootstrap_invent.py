@@ -9,15 +9,16 @@ from collections import Counter
 import pytest
 
 from examples.office import Office
-from langgraph_toolmem.offline.coldstart.invent import (
+from langgraph_toolmem.offline.coldstart import (
     BATCH,
+    Budget,
     InventedQuery,
+    Spending,
     Wanted,
     choose,
     invent,
     what_next,
 )
-from langgraph_toolmem.offline.coldstart.state import Query
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.testing import OpenAIStubServer
 from langgraph_toolmem.testing.server import make_chat_model
@@ -33,10 +34,6 @@ TOOLS = read_tools(
         ]
     ]
 )
-
-
-def query(text: str, *tools: str, kind: str = "one") -> Query:
-    return Query(id=text, text=text, tools=tools, kind=kind)
 
 
 def invented(text: str, *tools: str) -> InventedQuery:
@@ -65,7 +62,7 @@ def invented(text: str, *tools: str) -> InventedQuery:
 )
 def test_what_nobody_would_write_is_left_out(text: str, why: str) -> None:
     found = choose([invented(text)], TOOLS, [])
-    assert (len(found.queries), found.left_out) == ((0, Counter({why: 1})) if why else (1, Counter()))
+    assert (len(found[0]), found[1]) == ((0, Counter({why: 1})) if why else (1, Counter()))
 
 
 def test_tools_that_there_are_not_are_taken_off_and_none_left_is_no_request() -> None:
@@ -74,8 +71,8 @@ def test_tools_that_there_are_not_are_taken_off_and_none_left_is_no_request() ->
         TOOLS,
         [],
     )
-    assert found.queries == (InventedQuery(text="Who is Ann Lee's manager?", tools=["find_person"]),)
-    assert found.left_out == Counter({"needs no tool there is": 1})
+    assert found[0] == [InventedQuery(text="Who is Ann Lee's manager?", tools=["find_person"])]
+    assert found[1] == Counter({"needs no tool there is": 1})
 
 
 def test_near_duplicates_are_left_out_of_one_answer_and_of_what_is_known() -> None:
@@ -86,13 +83,13 @@ def test_near_duplicates_are_left_out_of_one_answer_and_of_what_is_known() -> No
         "Cancel order 18",
     ]
     found = choose(map(invented, texts), TOOLS, ["Delete the file notes.txt", "Cancel order 17"])
-    assert [each.text for each in found.queries] == [texts[0], texts[3]]
-    assert found.left_out == Counter({"nearly repeats another": 2})
+    assert [each.text for each in found[0]] == [texts[0], texts[3]]
+    assert found[1] == Counter({"nearly repeats another": 2})
 
 
 def test_every_tool_comes_up_and_the_kinds_have_their_shares() -> None:
     tools = read_tools(Office(0).tools())
-    known: list[Query] = []
+    known: list[InventedQuery] = []
     kinds: list[str] = []
     while len(known) < 60:
         wanted = what_next(known, tools, missing=60 - len(known), several=0.25, rng=random.Random(len(known)))
@@ -100,9 +97,9 @@ def test_every_tool_comes_up_and_the_kinds_have_their_shares() -> None:
         kinds.append(wanted.kind)
         for number, name in enumerate(wanted.tools):
             also = ("find_person",) if wanted.kind == "several" else ()
-            known.append(query(f"{len(known)} {number}", name, *also, kind=wanted.kind))
+            known.append(invented(f"{len(known)} {number}", name, *also))
     assert {name for each in known for name in each.tools} == set(tools)
-    assert sum(each.kind == "several" for each in known) / len(known) == pytest.approx(0.25, abs=0.1)
+    assert sum(len(each.tools) > 1 for each in known) / len(known) == pytest.approx(0.25, abs=0.1)
 
 
 def test_what_comes_next_depends_on_the_seed_alone() -> None:
@@ -125,10 +122,10 @@ def test_a_model_invents_through_structured_output() -> None:
     with OpenAIStubServer(lambda _: answers.pop(0)) as server:
         model = make_chat_model(server)
         wanted = Wanted("one", 1, ("find_person",))
-        found = [invent(model, wanted, TOOLS, []) for _ in range(3)]
+        found = [invent(model, wanted, TOOLS, [], config=Spending(Budget()).config()) for _ in range(3)]
         told = server.requests[0]
-    assert [len(each.queries) for each in found] == [1, 0, 0]
-    assert found[0].queries[0].text == "Where does Ann Lee sit?"
-    assert [each.left_out["unreadable"] for each in found] == [0, 1, 1]
+    assert [len(queries) for queries, _ in found] == [1, 0, 0]
+    assert found[0][0][0].text == "Where does Ann Lee sit?"
+    assert [left_out["unreadable"] for _, left_out in found] == [0, 1, 1]
     assert told["response_format"]["json_schema"]["name"] == "InventedQueries"
     assert "find_person" in told["messages"][1]["content"]

@@ -1,4 +1,4 @@
-"""Environments: LangChain tools, synchronous or not, on a sandbox; a cold start's sandbox; recorded runs."""
+"""Environments: LangChain tools, synchronous or not, on a sandbox; a cold start's sandbox."""
 
 from __future__ import annotations
 
@@ -7,23 +7,16 @@ from typing import Any
 
 import pytest
 from langchain_core.tools import StructuredTool, ToolException, tool
-from rooms import Script
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.offline.coldstart import Sandbox
 from langgraph_toolmem.offline.discovery import (
-    Discovery,
     Environment,
     EnvironmentCall,
-    Proposal,
-    RecordedEnvironment,
-    State,
     Task,
     ToolsEnvironment,
 )
-from langgraph_toolmem.offline.discovery.adapters import NOT_RECORDED, of_sandbox
-from langgraph_toolmem.offline.discovery.environment import Cursor
-from langgraph_toolmem.runs.trajectory import parse_run
+from langgraph_toolmem.offline.discovery.world import Cursor, of_sandbox
 
 TASK = Task("t1", "Put three marbles into the jar", {"marbles": 3})
 
@@ -165,73 +158,3 @@ def test_the_sandbox_of_a_cold_start_can_be_searched() -> None:
     assert seen == [["human", "ai", "tool"]]
     with pytest.raises(ConfigurationError, match="reset"):
         of_sandbox(Sandbox(Agent(), tools=jar.tools()))
-
-
-def run(request: str, *calls: tuple[str, dict[str, Any], Any]) -> Any:
-    messages: list[dict[str, Any]] = [{"role": "user", "content": request}]
-    for number, (name, args, output) in enumerate(calls):
-        asked = {"id": f"c{number}", "name": name, "args": args, "type": "tool_call"}
-        messages += [
-            {"role": "assistant", "content": "", "tool_calls": [asked]},
-            {"role": "tool", "tool_call_id": f"c{number}", "content": str(output)},
-        ]
-    return parse_run(messages, thread_id=request + str(len(calls)))
-
-
-SCHEMAS = [
-    {"name": name, "description": about, "tags": tags, "parameters": {"type": "object", "properties": {
-        key: {"type": "string", "description": text} for key, text in parameters.items()}}}
-    for name, about, tags, parameters in [
-        ("find_order", "Find an order of a customer.", ["read_only"], {"name": "Name of the customer."}),
-        ("cancel_order", "Cancel an order.", [], {"order_id": "Id of the order."}),
-        ("send_note", "Send a note.", [], {"text": "Text."}),
-    ]
-]  # fmt: skip
-GOOD = run(
-    "Cancel the order of Ann Lee",
-    ("find_order", {"name": "Ann Lee"}, '{"order": {"id": "ord_77"}}'),
-    ("cancel_order", {"order_id": "ord_77"}, '{"status": "cancelled"}'),
-)
-WRONG = run(
-    "Cancel the order of Ann Lee",
-    ("find_order", {"name": "Ann Lee"}, '{"order": {"id": "ord_77"}}'),
-    ("send_note", {"text": "I am sorry."}, "sent"),
-)
-
-
-def test_recorded_runs_are_a_world() -> None:
-    world = RecordedEnvironment([(GOOD, True), (WRONG, False)], SCHEMAS)
-    assert isinstance(world, Environment)
-    (task,) = world.tasks
-    world.reset(task)
-    assert [call.tool for call in world.possible()] == ["find_order"]
-    assert world.step(EnvironmentCall("cancel_order", {"order_id": "ord_77"})).output == NOT_RECORDED
-    found = world.step(EnvironmentCall("find_order", {"name": "Ann Lee"}))
-    assert (found.ok, found.output) == (True, {"order": {"id": "ord_77"}})
-    kept = world.snapshot()
-    assert {call.tool for call in world.possible()} == {"cancel_order", "send_note"}
-    world.step(EnvironmentCall("send_note", {"text": "I am sorry."}))
-    assert world.success() is False
-    world.restore(kept)
-    world.step(EnvironmentCall("cancel_order", {"order_id": "ord_77"}))
-    assert world.success() is True
-    world.reset(Task("x", "Something nobody asked for"))
-    assert world.possible() == []
-
-
-def test_recorded_runs_are_searched_and_become_atoms() -> None:
-    world = RecordedEnvironment([(WRONG, False), (GOOD, True)], SCHEMAS)
-
-    class Recorded(Script):
-        def propose(self, state: State, possible: Any) -> Any:
-            return [Proposal("call", 1.0, each) for each in possible]
-
-    with Discovery(world, world.tasks, policy=Recorded()) as discovery:
-        report = discovery.run()
-        atoms = {atom.tool: atom for atom in discovery.atoms()}
-    assert (report.progress.solved, report.atoms) == (1, 2)
-    assert set(atoms) == {"find_order", "cancel_order"}
-    assert list(atoms["cancel_order"].arguments.values()) == ["<ORDER_ID>"]
-    assert atoms["cancel_order"].origin == "search"
-    assert atoms["cancel_order"].sources == ("run-1",)
-    assert 0.9 < atoms["cancel_order"].value < 1

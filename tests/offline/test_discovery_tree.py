@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from rooms import KEYS, SPECS, TASK, Rooms, Script, WithSnapshots, call
 
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.offline.discovery.environment import Cursor, EnvironmentCall, Observation, Taken
-from langgraph_toolmem.offline.discovery.harvest import needed
-from langgraph_toolmem.offline.discovery.policy import Proposal
-from langgraph_toolmem.offline.discovery.selection import SearchSettings
-from langgraph_toolmem.offline.discovery.states import Goal, State
-from langgraph_toolmem.offline.discovery.tree import Search, StoppedError
+from langgraph_toolmem.offline.discovery.search import (
+    Goal,
+    Proposal,
+    Search,
+    SearchSettings,
+    State,
+    StoppedError,
+    needed,
+)
+from langgraph_toolmem.offline.discovery.world import Cursor, EnvironmentCall, Observation, Taken
 
 FIND = call("find_key", 2.0, name="Cellar")
 OPEN = call("open_safe", 1.0, key_id=KEYS["Cellar"])
@@ -218,24 +221,3 @@ def test_reads_of_which_nothing_was_made_are_no_part_of_a_path() -> None:
     assert needed((find,), reads, "Which key?") == (find,)
     joined = Taken(EnvironmentCall("write", {"text": "The keys: key_11; key_22"}), Observation("ok"))
     assert needed((idle, find, joined), reads, "Write them down") == (idle, find, joined)
-
-
-def test_a_change_that_told_what_a_later_call_was_made_of_stays() -> None:
-    specs = {**SPECS, "find_key": replace(SPECS["find_key"], read_only=False)}
-    lamp, found = call("light_lamp", lamp_id="lamp_1"), call("find_key", name="Cellar")
-    opened = call("open_safe", key_id=KEYS["Cellar"])
-
-    class Order(Script):
-        def propose(self, state: State, possible: Any) -> list[Proposal]:
-            return [(lamp, found, opened)[len(state.taken)]]
-
-    world = Rooms()
-    search = Search(
-        Cursor(world, TASK),
-        Order(),
-        specs,
-        lambda state, _: world.opened == [KEYS["Cellar"]],
-        settings=SearchSettings(patience=0),
-    )
-    # Without the key's id from the first call the safe opens too, as the search knows it already.
-    assert [taken.call.tool for taken in search.run().paths[0].taken] == ["find_key", "open_safe"]

@@ -3,52 +3,125 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
+import os
 import random
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from langgraph_toolmem.atoms.abstract import Pattern, asked
+from pydantic import BaseModel
+
 from langgraph_toolmem.atoms.atoms import Atom, merge_all
-from langgraph_toolmem.atoms.extract import Extracted
-from langgraph_toolmem.atoms.writer import worded
-from langgraph_toolmem.base import threads
+from langgraph_toolmem.atoms.extract import Extractor
+from langgraph_toolmem.atoms.mask import Habits
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, ToolMemoryError, log_failure
 from langgraph_toolmem.base.text import canonical, digest, shortened
-from langgraph_toolmem.offline.coldstart.budget import Budget
-from langgraph_toolmem.offline.coldstart.meter import RefusedError
-from langgraph_toolmem.offline.coldstart.sandbox import Sandbox, in_thread
-from langgraph_toolmem.offline.coldstart.state import Query
-from langgraph_toolmem.offline.discovery.adapters import Factory, close, factory_of
-from langgraph_toolmem.offline.discovery.asking import ModelPolicy
-from langgraph_toolmem.offline.discovery.checker import ExactChecker, JudgeChecker
-from langgraph_toolmem.offline.discovery.environment import Cursor, Environment, Task
-from langgraph_toolmem.offline.discovery.harvest import Found, atoms_of_paths, steps_of_paths
-from langgraph_toolmem.offline.discovery.policy import Policy
-from langgraph_toolmem.offline.discovery.questions import WORDS, Questions
-from langgraph_toolmem.offline.discovery.report import DiscoveryProgress, DiscoveryReport, summed_up
-from langgraph_toolmem.offline.discovery.selection import SearchSettings
-from langgraph_toolmem.offline.discovery.state import DiscoveryState
-from langgraph_toolmem.offline.discovery.tree import Search, SearchOutcome, StoppedError
+from langgraph_toolmem.entries.entry import entry_of
+from langgraph_toolmem.offline.coldstart import Budget, RefusedError, Sandbox, Spending, in_thread, judge, structured
+from langgraph_toolmem.offline.discovery.model import ModelPolicy
+from langgraph_toolmem.offline.discovery.search import Policy, Search, SearchSettings, State, StoppedError
+from langgraph_toolmem.offline.discovery.world import (
+    Cursor,
+    Environment,
+    EnvironmentCall,
+    Factory,
+    Observation,
+    Taken,
+    Task,
+    close,
+    factory_of,
+)
+from langgraph_toolmem.runs.messages import Status
+from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.runs.values import canon_args
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from langgraph_toolmem.offline.discovery.sink import AtomSink
+    from langgraph_toolmem.memory import ToolMemory
 
 logger = logging.getLogger("langgraph_toolmem.offline.discovery")
 
-OnStep: TypeAlias = Callable[[DiscoveryProgress], object]
+Answer = TypeVar("Answer", bound=BaseModel)
+OnStep: TypeAlias = Callable[["DiscoveryReport"], object]
 FAILURES: Final = 5
 """Searches in a row that raise, after which it is the environment and not the task."""
-FOLDER: Final = "discovery"
+FILE: Final = "discovery.jsonl"
+TAG: Final = "toolmem:discovery"
+ENOUGH: Final = 0.5
+"""A score of the environment above this is a success."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best path of a task, and what it took to find it.
+
+    Attributes:
+        task: id of the task.
+        request: the user's words.
+        path: calls and what came back; empty if none ended well.
+        reward: R of the path, 0 if none ended well.
+        answer: the last word, if one was needed.
+        counts: iterations, steps, replayed, nodes, inner, tried, shared, depth, paths, diverged; already: 1 if the task
+            was done before anything was.
+    """
+
+    task: str
+    request: str
+    path: tuple[Taken, ...] = ()
+    reward: float = 0.0
+    answer: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Found:
+        """The inverse of ``dataclasses.asdict``."""
+        path = (Taken(EnvironmentCall(**each["call"]), Observation(**each["observation"])) for each in plain["path"])
+        return cls(**{**plain, "path": tuple(path)})
+
+
+@dataclass(frozen=True)
+class DiscoveryReport:
+    """How far a discovery is, and what it came to.
+
+    Attributes:
+        tasks: how many there are.
+        done: tasks whose search is over.
+        solved: of these, such as ended well.
+        failed: tasks whose search raised in this session.
+        already: tasks that were done before anything was.
+        unsolved: ids of the tasks whose search is over, and none of whose paths ended well.
+        explored: calls made for the first time, all searches together.
+        replayed: calls made again in order to come back to a state.
+        diverged: how often one of these answered something else than before.
+        atoms: how many atoms the solved tasks gave.
+        model_calls, tokens: of this session.
+        stopped: why it ended before all was done, or "".
+        errors: why searches failed, latest last, at most five.
+    """
+
+    tasks: int
+    done: int = 0
+    solved: int = 0
+    failed: int = 0
+    already: int = 0
+    unsolved: tuple[str, ...] = ()
+    explored: int = 0
+    replayed: int = 0
+    diverged: int = 0
+    atoms: int = 0
+    model_calls: int = 0
+    tokens: int = 0
+    stopped: str = ""
+    errors: tuple[str, ...] = ()
 
 
 class Discovery:
@@ -56,8 +129,7 @@ class Discovery:
 
     Each task is searched by itself, with randomness that comes from the seed and the task's id alone: the atoms are
     the same for any number of workers, and whether it was killed in between or not. Outcomes are kept in ``folder``;
-    begun again with the same tools, seed, settings and models (and the same import path, if the environment was named
-    by one), it goes on with what is missing; with others it begins anew, and `DiscoveryReport.others` says so.
+    begun again with the same tools, seed, settings and models it goes on with what is missing, with others anew.
 
     Args:
         environment: makes an environment (or a `Sandbox` with a reset): one for each worker. An environment itself
@@ -66,10 +138,8 @@ class Discovery:
         model: plans, acts and reflects.
         policy: a `Policy` in place of a model.
         judge: says whether a task is done where the environment does not.
-        atom_model: words the atoms, one call for each new kind of step; they count in the budget. None: the words of
-            requests, and types read off schemas.
         settings: of each search.
-        budget: bounds of model calls and tokens, over all sessions.
+        budget: bounds of model calls and tokens in one session.
         seed: see above.
         workers: searches at a time.
         folder: where outcomes are kept; None: in RAM.
@@ -87,7 +157,6 @@ class Discovery:
         model: BaseChatModel | None = None,
         policy: Policy | None = None,
         judge: BaseChatModel | None = None,
-        atom_model: BaseChatModel | None = None,
         settings: SearchSettings | None = None,
         budget: Budget | None = None,
         seed: int = 0,
@@ -100,124 +169,112 @@ class Discovery:
             raise ConfigurationError("Discovery needs a chat model, model=, or a policy=, and not both.")
         if len({task.id for task in tasks}) < len(tasks):
             raise ConfigurationError("Two tasks have the same id.")
-        self._named = str(getattr(environment, "toolmem_name", ""))
         self._factory = factory_of(environment, workers)
         self.tasks = list(tasks)
-        self._model, self._policy, self._judge, self._atom_model = model, policy, judge, atom_model
-        self.settings, self.budget = settings or SearchSettings(), budget or Budget(queries=max(1, len(tasks)))
+        self._model, self._policy, self._judge = model, policy, judge
+        self.settings = settings or SearchSettings()
+        self._spending = Spending(budget or Budget(queries=max(1, len(tasks))))
         self._seed, self._workers = seed, workers
-        self._first: Environment | None = self._factory()
-        self.specs: dict[str, ToolSpec] = read_tools(self._first.tools)
+        self._free: list[Environment] = [self._factory()]
+        self.specs: dict[str, ToolSpec] = read_tools(self._free[0].tools)
         if not self.specs:
             raise ConfigurationError("The environment has no tools.")
-        self._state = DiscoveryState(folder, self._scope())
-        self._keys = {f"{task.id}\n{digest(task.request, canonical(dict(task.data)))}": task for task in self.tasks}
-        for key in self._keys:
-            self._state.add(key, (), "one")
+        self._scope = self._scoped()
+        self._file = None if folder is None else Path(folder) / FILE
+        self._found = self._read()
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._errors: list[str] = []
-        self._stopped = ""
+        self._failed: dict[str, str] = {}
         self._in_a_row = 0
-        self._raised: BaseException | None = None
+        self._stopped = ""
 
     # --- what a user calls ---
 
-    def run(self, on_step: OnStep | None = None, *, sink: AtomSink | None = None) -> DiscoveryReport:
-        """Searches what is missing, and hands all atoms to the sink.
+    def run(
+        self, on_step: OnStep | None = None, *, memory: ToolMemory | None = None, user_id: str | None = None
+    ) -> DiscoveryReport:
+        """Searches what is missing, and hands all atoms to a memory.
 
         Args:
             on_step: told after each task, in the thread that called this.
-            sink: gets the atoms of all tasks, former sessions included, at the end; also where it was stopped early.
+            memory: gets the atoms of all tasks, former sessions included, at the end; also where it was stopped early.
+                Those that it was given before are replaced.
+            user_id: whose the atoms are, where the memory keeps users apart.
 
         Raises:
             ToolMemoryError: nothing says whether a task is done, a model failed, or `FAILURES` searches in a row did.
                 What was done is kept; begun again, it goes on from there.
         """
         self._stop.clear()
-        self._stopped, self._raised, self._in_a_row = "", None, 0
-        waiting: SimpleQueue[Query] = SimpleQueue()
-        for query in self._state.all():
-            if query.stage == "waiting" and query.text in self._keys:
-                waiting.put(query)
-        steps: SimpleQueue[None] = SimpleQueue()
-        running: list[threading.Thread] = []
+        self._stopped, self._in_a_row, self._failed = "", 0, {}
         tell = on_step or (lambda _: None)
-        tell(self.progress())
+        tell(self.report())
+        missing = [task for task in self.tasks if _key(task) not in self._found]
         try:
-            work = partial(self._work, waiting, steps)
-            workers = range(min(self._workers, max(1, waiting.qsize())))
-            running.extend(threads.start(f"toolmem-discovery-{number}", work) for number in workers)
-            while any(thread.is_alive() for thread in running):
-                with contextlib.suppress(Empty):
-                    steps.get(timeout=0.1)
-                    tell(self.progress())
+            with ThreadPoolExecutor(self._workers, "toolmem-discovery") as pool:
+                try:
+                    for future in as_completed([pool.submit(self._one, task) for task in missing]):
+                        future.result()
+                        tell(self.report())
+                finally:
+                    self._stop.set()
         finally:
-            self._stop.set()
-            for thread in running:
-                thread.join(timeout=5.0)
-        self._word()
-        tell(self.progress())
-        report = self.report()
-        if sink is not None:
-            sink.put(self.atoms())
-        if self._raised is not None:
-            raise self._raised
-        return report
+            if memory is not None:
+                memory.atoms.keep(self.atoms(), user_id=user_id)
+        return self.report()
 
-    async def arun(self, on_step: OnStep | None = None, *, sink: AtomSink | None = None) -> DiscoveryReport:
+    async def arun(
+        self, on_step: OnStep | None = None, *, memory: ToolMemory | None = None, user_id: str | None = None
+    ) -> DiscoveryReport:
         """As `run`, for where an event loop runs. Cancelled, it ends after the present iterations."""
         try:
-            return await in_thread(lambda: self.run(on_step, sink=sink))
+            return await in_thread(lambda: self.run(on_step, memory=memory, user_id=user_id))
         finally:
             self._stop.set()
-
-    def progress(self) -> DiscoveryProgress:
-        """Return how far it is."""
-        known = [query for query in self._state.all() if query.text in self._keys]
-        done = [query for query in known if query.stage == "ran"]
-        calls, tokens = self._state.spent()
-        return DiscoveryProgress(
-            tasks=len(self.tasks),
-            done=len(done),
-            solved=sum(bool((query.entry or {}).get("path")) for query in done),
-            failed=sum(query.stage == "failed" for query in known),
-            model_calls=calls,
-            tokens=tokens,
-        )
 
     def found(self) -> list[Found]:
         """The outcomes there are, in the order of the tasks."""
-        known = {query.text: query.entry for query in self._state.all() if query.stage == "ran"}
-        return [Found.from_plain(entry) for key in self._keys if (entry := known.get(key)) is not None]
+        return [self._found[key] for task in self.tasks if (key := _key(task)) in self._found]
 
     def atoms(self) -> list[Atom]:
-        """The merged atoms of all tasks that were solved, in a model's words where there are some."""
-        if self._atom_model is None:
-            return atoms_of_paths(self.found(), self.specs)
-        return merge_all(self._worded(each) for each in steps_of_paths(self.found(), self.specs))
-
-    def report(self) -> DiscoveryReport:
-        """Return what it came to so far."""
-        return summed_up(
-            self.found(),
-            self.atoms(),
-            self.progress(),
-            others=self._state.others(),
-            stopped=self._stopped,
-            errors=self._errors,
+        """The merged atoms of all tasks that were solved: a path becomes a run, and each of its steps an atom."""
+        good = [each for each in self.found() if each.path]
+        runs = [run_of(Task(each.task, each.request), each.path) for each in good]
+        extractor = Extractor(self.specs, habits=Habits(runs))
+        return merge_all(
+            step.atom
+            for run, each in zip(runs, good, strict=True)
+            for step in extractor.steps(run, value=each.reward, origin="search", source=each.task)
         )
 
-    def retry_failed(self) -> int:
-        """Has tasks whose search raised wait again; returns how many."""
-        return self._state.retry_failed()
+    def report(self) -> DiscoveryReport:
+        """Return how far it is, and what it came to so far."""
+        found = self.found()
+        total: Counter[str] = Counter()
+        for each in found:
+            total.update(each.counts)
+        return DiscoveryReport(
+            tasks=len(self.tasks),
+            done=len(found),
+            solved=sum(bool(each.path) for each in found),
+            failed=len(self._failed),
+            already=total["already"],
+            unsolved=tuple(each.task for each in found if not each.path and not each.counts.get("already")),
+            explored=total["steps"],
+            replayed=total["replayed"],
+            diverged=total["diverged"],
+            atoms=len(self.atoms()),
+            model_calls=self._spending.calls,
+            tokens=self._spending.tokens,
+            stopped=self._stopped,
+            errors=tuple(self._failed.values())[-5:],
+        )
 
     def close(self) -> None:
-        """Closes the file with the outcomes, and the environment."""
+        """Closes the environments."""
         self._stop.set()
-        first, self._first = self._first, None
-        close(first)
-        self._state.close()
+        while self._free:
+            close(self._free.pop())
 
     def __enter__(self) -> Discovery:
         return self
@@ -229,119 +286,141 @@ class Discovery:
 
     # --- the searches ---
 
-    def _work(self, waiting: SimpleQueue[Query], steps: SimpleQueue[None]) -> None:
-        """One worker: an environment of its own, and one task after the other."""
-        environment: Environment | None = None
-        try:
-            with self._lock:
-                environment, self._first = self._first, None
-            environment = environment or self._factory()
-            while not self._stop.is_set():
-                query = waiting.get_nowait()
-                self._one(query, environment)
-                steps.put(None)
-        except Empty:
-            pass
-        except StoppedError:
-            pass
-        except RefusedError:
-            self._stopped = self.budget.spent(*self._state.spent()) or "the budget is spent"
-            self._stop.set()
-        except BaseException as error:  # noqa: BLE001 - raised where `run` was called
-            if not self._stop.is_set() or self._raised is None:
-                self._raised = error
-            self._stop.set()
-        finally:
-            close(environment)
-
-    def _one(self, query: Query, environment: Environment) -> None:
+    def _one(self, task: Task) -> None:
         """Searches one task; what it raises is the task's failure, unless it is one of the whole discovery."""
-        task = self._keys[query.text]
+        if self._stop.is_set():
+            return
+        with self._lock:
+            environment = self._free.pop() if self._free else None
         try:
-            found = self._search(task, query, environment)
-        except (RefusedError, StoppedError, StorageError, ConfigurationError):
+            environment = environment or self._factory()
+            found = self._search(task, environment)
+        except StoppedError:
+            return
+        except RefusedError:
+            self._stopped = self._spending.over or "the budget is spent"
+            self._stop.set()
+            return
+        except (StorageError, ConfigurationError):
+            self._stop.set()
             raise
         except Exception as error:
             log_failure(logger, logging.WARNING, "the search of a task failed", error=error)
             said = shortened(f"{type(error).__name__}: {' '.join(str(error).split())}", 300)
             with self._lock:
-                self._errors.append(said)
+                self._failed[task.id] = said
                 self._in_a_row += 1
-            self._state.failed(query, said)
-            if self._in_a_row >= FAILURES:
+                failures = self._in_a_row
+            if failures >= FAILURES:
+                self._stop.set()
                 raise ToolMemoryError(
                     f"{FAILURES} searches in a row failed, the last one with {said}. What was done is kept."
                 ) from error
             return
-        self._in_a_row = 0
-        self._state.finish(query, found.to_plain())
+        finally:
+            if environment is not None:
+                with self._lock:
+                    self._free.append(environment)
+        with self._lock:
+            self._in_a_row = 0
+            self._keep(task, found)
 
-    def _search(self, task: Task, query: Query, environment: Environment) -> Found:
-        questions = Questions(self._state, query, self.budget, self.specs)
+    def _search(self, task: Task, environment: Environment) -> Found:
         cursor = Cursor(environment, task, most=self.settings.steps)
         cursor.reset()
-        checker: ExactChecker | JudgeChecker = ExactChecker(cursor)
-        if cursor.success() is None:
-            if self._judge is None:
-                raise ConfigurationError(
-                    "Nothing says whether a task is done: give the environment a success(), or name a judge."
-                )
-            checker = JudgeChecker(self._judge, questions)
-        policy = self._policy
-        if self._model is not None:
-            policy = ModelPolicy(questions.ask(self._model), self.specs)
-        assert policy is not None
+        stepwise = cursor.success() is not None
+        if not stepwise and self._judge is None:
+            raise ConfigurationError(
+                "Nothing says whether a task is done: give the environment a success(), or name a judge."
+            )
+        policy = self._policy or ModelPolicy(self._ask, self.specs)
         search = Search(
             cursor,
             policy,
             self.specs,
-            checker,
-            stepwise=checker.stepwise,
+            (lambda *_: (cursor.success() or 0.0) > ENOUGH) if stepwise else self._judged,
+            stepwise=stepwise,
             settings=self.settings,
             rng=random.Random(f"{self._seed}-{task.id}"),
         )
-        found = _found(task, search.run(self._stop.is_set), cursor)
-        return replace(found, counts={**found.counts, "unread": questions.unread})
+        outcome = search.run(self._stop.is_set)
+        counts = {name: value for name, value in vars(outcome).items() if name not in ("paths", "already")}
+        counts |= {name: getattr(cursor, name) for name in ("steps", "replayed", "resets", "diverged")}
+        counts |= {"paths": len(outcome.paths), "already": int(outcome.already)}
+        if not outcome.paths:
+            return Found(task.id, task.request, counts=counts)
+        best = outcome.paths[0]
+        return Found(task.id, task.request, best.taken, best.reward, best.answer, counts)
 
-    def _word(self) -> None:
-        """Asks a model about the kinds of steps that it has said nothing of. Without it the atoms are model-free."""
-        if self._atom_model is None or self._raised is not None or self._stopped:
+    def _ask(self, schema: type[Answer], rules: str, parts: Mapping[str, str]) -> Answer | None:
+        assert self._model is not None
+        return structured(self._model, schema, rules, parts, "", self._spending.config("toolmem_discovery", TAG))
+
+    def _judged(self, state: State, answer: str) -> bool:
+        """Return True if the judge, who sees calls, answers and the last word, says yes; "unsure" is no."""
+        run = run_of(state.task, state.taken, answer=answer)
+        entry = entry_of(run, run_digest=digest("discovery", state.task.id), now=0.0)
+        if entry is None or self._judge is None:
+            return False
+        return judge(self._judge, entry, answer, self.specs, self._spending.config("toolmem_discovery", TAG))[0] == 1.0
+
+    # --- on disk ---
+
+    def _read(self) -> dict[str, Found]:
+        """The outcomes of former sessions; a last line that a kill cut short is passed over."""
+        if self._file is None:
+            return {}
+        found: dict[str, Found] = {}
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            lines: Iterable[bytes] = self._file.read_bytes().splitlines() if self._file.exists() else ()
+        except OSError as error:
+            raise StorageError(f"{self._file} cannot be read: {error}") from error
+        for line in lines:
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                kept = json.loads(line)
+                if kept["scope"] == self._scope:
+                    found[kept["key"]] = Found.from_plain(kept["found"])
+        return found
+
+    def _keep(self, task: Task, found: Found) -> None:
+        key = _key(task)
+        plain = json.dumps({"scope": self._scope, "key": key, "found": asdict(found)}, default=str)
+        found = self._found[key] = Found.from_plain(json.loads(plain)["found"])
+        if self._file is None:
             return
-        for each in steps_of_paths(self.found(), self.specs):
-            if self._state.words(each.atom.id) is not None:
-                continue
-            how: dict[str, Any] = {"request": each.request, "known": each.known}
-            try:
-                config = Questions.config_of(self._state, self.budget, WORDS)
-                said = asked(self._atom_model, each.atom, each.step, **how, config=config)
-            except RefusedError:
-                self._stopped = self.budget.spent(*self._state.spent()) or "the budget is spent"
-                return
-            except Exception as error:  # noqa: BLE001 - whatever a provider raises: the atoms are there without it
-                log_failure(logger, logging.WARNING, "atoms are left without a model's words", error=error)
-                self._errors.append(shortened(f"atom model: {type(error).__name__}: {error}", 300))
-                return
-            self._state.worded(each.atom.id, None if said is None else said.model_dump())
+        try:
+            with self._file.open("ab") as file:
+                file.write(f"{'' if not file.tell() else chr(10)}{plain}".encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            self._stop.set()
+            raise StorageError(f"{self._file} cannot be written: {error}") from error
 
-    def _worded(self, each: Extracted) -> Atom:
-        known = self._state.words(each.atom.id)
-        return worded(each, Pattern.model_validate(known["answer"]) if known and known["answer"] else None)
-
-    def _scope(self) -> str:
+    def _scoped(self) -> str:
         tools = (f"{name}\n{spec.description}\n{canonical(spec.parameters)}" for name, spec in self.specs.items())
         models = (_model_name(model) for model in (self._model, self._judge))
         policy = "" if self._policy is None else type(self._policy).__qualname__
-        return digest("discovery", self._seed, repr(self.settings), self._named, policy, *models, *tools)
+        return digest("discovery", self._seed, repr(self.settings), policy, *models, *tools)
 
 
-def _found(task: Task, outcome: SearchOutcome, cursor: Cursor) -> Found:
-    counts = {name: value for name, value in vars(outcome).items() if name not in ("paths", "already")}
-    counts |= {name: getattr(cursor, name) for name in ("steps", "replayed", "resets", "diverged")}
-    counts |= {"paths": len(outcome.paths), "already": int(outcome.already)}
-    if not outcome.paths:
-        return Found(task.id, task.request, counts=counts)
-    best = outcome.paths[0]
-    return Found(task.id, task.request, best.taken, best.reward, best.answer, counts)
+def run_of(task: Task, path: Sequence[Taken], *, answer: str = "") -> Run:
+    """A path as a run: one turn for each call."""
+    events: list[UserMessage | Turn] = [UserMessage(task.request, digest("task", task.id))]
+    for number, taken in enumerate(path):
+        key = digest("search", task.id, number, taken.call.tool, canon_args(taken.call.args))
+        status: Status = "ok" if taken.observation.ok else "failed"
+        args = dict(taken.call.args)
+        step = ExecutedCall(taken.call.tool, args, taken.observation.output, status, "model", f"call_{key}", key)
+        events.append(Turn((step,), "", "model", digest("turn", key), settled=True))
+    if answer:
+        events.append(Turn((), answer, "model", digest("words", task.id), settled=True))
+    return Run(tuple(events), task.id, truncated=False, next_key=None, thought="")
+
+
+def _key(task: Task) -> str:
+    return f"{task.id}\n{digest(task.request, canonical(dict(task.data)))}"
 
 
 def _model_name(model: BaseChatModel | None) -> str:

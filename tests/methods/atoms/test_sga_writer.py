@@ -10,14 +10,12 @@ from typing import Any
 
 import histories as h
 import pytest
-from rooms import Keeper, Rooms
 from typer.testing import CliRunner
 
 from langgraph_toolmem import Atoms, ToolMemory
 from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.atoms.writer import AtomWriter
 from langgraph_toolmem.cli import app
-from langgraph_toolmem.offline.discovery import Discovery, IntoMemory, Task
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 TOOLS = [
@@ -133,46 +131,6 @@ def test_an_import_words_them_within_its_bound(
         found = atoms(memory)
         assert sum(atom.goal in GOALS.values() for atom in found.values()) == worded
         assert {atom.visits for atom in found.values()} == {3}
-
-
-def test_a_discovery_words_what_it_found_once(tmp_path: Path) -> None:
-    def said(request: dict[str, Any]) -> str:
-        goal = "get hold of the key" if "name = " in request["messages"][-1]["content"] else "have the safe open"
-        return json.dumps({"state": "A key is named.", "goal": goal, "arguments": []})
-
-    tasks = [
-        Task(f"t{n}", f"Open the safe with the {key} key.", {"key": key}) for n, key in enumerate(("Garden", "Cellar"))
-    ]
-    with OpenAIStubServer(said) as server:
-        for _ in range(2):
-            with (
-                ToolMemory.ephemeral() as memory,
-                Discovery(
-                    Rooms, tasks, policy=Keeper(), atom_model=make_chat_model(server), folder=tmp_path
-                ) as discovery,
-            ):
-                report = discovery.run(sink=IntoMemory(memory))
-                assert {atom.goal for atom in memory.atoms.all()} == {"get hold of the key", "have the safe open"}
-                assert {atom.visits for atom in memory.atoms.all()} == {2}
-                assert (report.progress.solved, report.progress.model_calls) == (2, 2)
-        assert len(server.requests) == 2
-
-
-def test_a_discovery_goes_without_words_where_the_budget_is_spent_or_the_model_away(tmp_path: Path) -> None:
-    from langgraph_toolmem.offline.coldstart import Budget
-
-    task = Task("t", "Open the safe with the Cellar key.", {"key": "Cellar"})
-    with OpenAIStubServer(lambda request: json.dumps({"state": "x y", "goal": "do it", "arguments": []})) as server:
-        model = make_chat_model(server, max_retries=0)
-        with Discovery(
-            Rooms, [task], policy=Keeper(), atom_model=model, budget=Budget(queries=1, model_calls=1)
-        ) as discovery:
-            report = discovery.run()
-            assert "1 model calls are made" in report.stopped
-            assert sorted(atom.goal == "do it" for atom in discovery.atoms()) == [False, True]
-    with Discovery(Rooms, [task], policy=Keeper(), atom_model=away()) as discovery:
-        assert [error.split(":")[0] for error in discovery.run().errors] == ["atom model"]
-        assert len(discovery.atoms()) == 2
 
 
 def test_a_bound_and_errors_leave_the_model_free_atom(server: OpenAIStubServer) -> None:

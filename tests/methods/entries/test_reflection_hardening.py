@@ -117,8 +117,8 @@ def test_what_a_cold_start_is_judging_is_not_kept_when_its_user_is_forgotten(tmp
             model = make_chat_model(server, max_retries=0)
             sandbox = Sandbox(Agent(), [h.schema("a", "of")])
             options: Any = {"judge": model, "budget": Budget(queries=1), "user_id": "zeb"}
-            with Bootstrap(memory, sandbox, model, **options) as made:
-                assert made.run().stopped == "its user was forgotten meanwhile"
+            done = Bootstrap(memory, sandbox, model, **options).run()
+            assert done.stopped == "a user was forgotten meanwhile"
         assert memory.entries.recall("Please write a letter", user_id="zeb") == []
     assert holding(tmp_path, "Zebulon") == []
 

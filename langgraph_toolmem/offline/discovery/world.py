@@ -1,24 +1,35 @@
-"""What is searched: a world that can be reset, called and asked whether the task succeeded; and how to get back.
+"""The world that is searched: it can be reset, called, and asked whether a task succeeded; and how to get back.
 
 An `Environment` is small on purpose: it lists its tools, is reset to a task, executes a call, and says whether the task
 is done. One that can also take a snapshot is brought back to a state at no cost; any other is reset and the calls on
-the way are made again (`Cursor`).
+the way are made again (`Cursor`). `ToolsEnvironment` is made of LangChain tools on a sandbox.
 """
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool, StructuredTool
+from pydantic_core import from_json, to_json
 
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, ToolMemoryError
-from langgraph_toolmem.offline.discovery.plain import as_plain
+from langgraph_toolmem.offline.coldstart import Sandbox, tools_of
+from langgraph_toolmem.runs.messages import output_of, status_of
 from langgraph_toolmem.runs.values import canon, canon_args
 
 if TYPE_CHECKING:
     from langgraph_toolmem.runs.tools import ToolLike
+
+Reset: TypeAlias = Callable[["Task"], Any] | Callable[[], Any]
+Success: TypeAlias = Callable[["Task"], "bool | float | Awaitable[bool | float | None] | None"]
+Factory: TypeAlias = Callable[[], "Environment | Sandbox"]
 
 MAX_SNAPSHOTS: Final = 32
 """Snapshots kept per search, the latest used."""
@@ -57,7 +68,7 @@ class Observation:
     """What came back.
 
     Attributes:
-        output: JSON values or a text; anything else is made such (`plain`).
+        output: JSON values or a text; anything else is made such.
         ok: False if the call failed or was refused; nothing is believed to have changed then.
     """
 
@@ -78,7 +89,7 @@ class Environment(Protocol):
     """A world with tools. One search at a time works with it; it is made, used and closed in one thread.
 
     Optional methods: ``snapshot()`` and ``restore(snapshot)``, to come back to a state without making calls again;
-    ``possible()``, the calls that can be made now, where the environment knows; ``close()``.
+    ``close()``.
     """
 
     @property
@@ -195,8 +206,7 @@ class Cursor:
             raise ConfigurationError(
                 f"step() of an environment gives an Observation(output, ok), and not {type(found).__name__}."
             )
-        plain = as_plain(found.output)
-        return found if plain is found.output else Observation(plain, found.ok)
+        return Observation(_plain(found.output), found.ok)
 
     def again(self, calls: Iterable[EnvironmentCall]) -> tuple[Taken, ...] | None:
         """Makes calls from the beginning, whatever they answer; None if one fails or no further call may be made."""
@@ -253,3 +263,182 @@ def _keys(path: Sequence[Taken]) -> tuple[tuple[str, str], ...]:
 
 def _alike(one: Observation, other: Observation) -> bool:
     return one.ok == other.ok and canon(one.output) == canon(other.output)
+
+
+def _plain(output: Any) -> Any:
+    """Whatever a tool answers as JSON values; as a text if that cannot be."""
+    try:
+        return from_json(to_json(output, fallback=str, bytes_mode="base64", inf_nan_mode="strings"))
+    except (ValueError, RecursionError):  # it contains itself, or goes very deep
+        return str(output)
+
+
+class ToolsEnvironment:
+    """LangChain tools (or functions) on a sandbox. **The tools are really executed.**
+
+    Tools that have only an ``ainvoke`` are run in an event loop of this environment's own; `reset`, `success`,
+    `snapshot` and `restore` may be coroutine functions.
+
+    Args:
+        tools: what can be called.
+        reset: ``reset(task)`` or ``reset()``: brings the sandbox to where the task begins.
+        success: ``success(task)``: whether the task is done in the present state; None: it cannot tell, a judge must.
+        snapshot: gives whatever `restore` takes; both or none.
+        restore: brings the sandbox back to a snapshot.
+
+    Raises:
+        ConfigurationError: a tool cannot be executed, or only one of `snapshot` and `restore` is given.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[ToolLike],
+        *,
+        reset: Reset,
+        success: Success | None = None,
+        snapshot: Callable[[], Any] | None = None,
+        restore: Callable[[Any], Any] | None = None,
+    ) -> None:
+        if (snapshot is None) != (restore is None):
+            raise ConfigurationError("An environment takes both snapshot and restore, or neither.")
+        self._tools = {tool.name: tool for tool in map(_executable, tools)}
+        self._reset, self._success = reset, success
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task = Task("", "")
+        self._made: list[tuple[EnvironmentCall, ToolMessage]] = []
+        if snapshot is not None and restore is not None:
+            self.snapshot = lambda: self._result(snapshot())
+            self.restore = lambda kept: self._result(restore(kept))
+
+    @property
+    def tools(self) -> list[BaseTool]:
+        """The tools."""
+        return list(self._tools.values())
+
+    def reset(self, task: Task) -> None:
+        """See `Environment`."""
+        self._task = task
+        self._made.clear()
+        self._result(self._reset(task) if _takes_one(self._reset) else self._reset())  # type: ignore[call-arg]
+
+    def step(self, call: EnvironmentCall) -> Observation:
+        """See `Environment`. A tool that raises, or refuses its arguments, has failed."""
+        tool = self._tools.get(call.tool)
+        if tool is None:
+            return Observation(f"Error: there is no tool {call.tool!r}.", ok=False)
+        asked = {"type": "tool_call", "id": f"call_{len(self._made)}", "name": call.tool, "args": dict(call.args)}
+        try:
+            answer = self._result(tool.ainvoke(asked)) if _only_async(tool) else tool.invoke(asked)
+        except Exception as error:  # noqa: BLE001 - tools are the user's; what they raise is an observation
+            return Observation(f"Error: {type(error).__name__}: {error}", ok=False)
+        if not isinstance(answer, ToolMessage):
+            return Observation(output_of(answer) if isinstance(answer, (str, list)) else answer)
+        self._made.append((call, answer))
+        ok = status_of(answer.content, error=answer.status == "error") == "ok"
+        return Observation(output_of(answer.content), ok=ok)
+
+    def success(self) -> bool | float | None:
+        """See `Environment`."""
+        if self._success is None:
+            return None
+        said: bool | float | None = self._result(self._success(self._task))
+        return said
+
+    def messages(self) -> list[BaseMessage]:
+        """The calls since the reset as a conversation, for verdicts that want one."""
+        found: list[BaseMessage] = [HumanMessage(self._task.request)]
+        for call, answer in self._made:
+            asked = {"type": "tool_call", "id": answer.tool_call_id, "name": call.tool, "args": dict(call.args)}
+            found += [AIMessage("", tool_calls=[asked]), answer]
+        return found
+
+    def close(self) -> None:
+        """Closes the event loop, if there is one. Twice is harmless."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
+    def _result(self, value: Any) -> Any:
+        if not inspect.isawaitable(value):
+            return value
+        if self._loop is None:
+            # One loop for good: connections of asynchronous clients belong to the loop they were made in.
+            self._loop = asyncio.new_event_loop()
+        return self._loop.run_until_complete(_awaited(value))
+
+
+def of_sandbox(sandbox: Sandbox) -> ToolsEnvironment:
+    """The environment of a cold start's sandbox: its tools without its agent, its reset and its verdict.
+
+    Raises:
+        ConfigurationError: it has no tools that can be executed, or no reset.
+    """
+    if sandbox.reset is None:
+        raise ConfigurationError("A sandbox that is searched needs `reset`: every path begins on its first day.")
+    tools = sandbox.tools if sandbox.tools is not None else tools_of(sandbox.agent)
+    reset, verdict = sandbox.reset, sandbox.verdict
+    made = ToolsEnvironment(
+        tools,
+        reset=lambda _: reset(),
+        success=None if verdict is None else lambda task: verdict(task.request, made.messages()),
+    )
+    return made
+
+
+def _executable(tool: ToolLike) -> BaseTool:
+    if isinstance(tool, BaseTool):
+        return tool
+    if callable(tool) and not isinstance(tool, type):
+        if inspect.iscoroutinefunction(tool):
+            return StructuredTool.from_function(coroutine=tool)
+        return StructuredTool.from_function(tool)
+    raise ConfigurationError(f"{tool!r:.80} cannot be executed: pass LangChain tools or functions, not schemas.")
+
+
+def _only_async(tool: BaseTool) -> bool:
+    return isinstance(tool, StructuredTool) and tool.func is None and tool.coroutine is not None
+
+
+def _takes_one(reset: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(reset).bind(None)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+async def _awaited(value: Awaitable[Any]) -> Any:
+    return await value
+
+
+def factory_of(environment: Factory | Environment | Sandbox, workers: int) -> Callable[[], Environment]:
+    """Return what makes an environment for each worker.
+
+    Raises:
+        ConfigurationError: there are several workers, and one environment.
+    """
+    if isinstance(environment, (Environment, Sandbox)) and not isinstance(environment, type):
+        if workers > 1:
+            raise ConfigurationError("Each worker needs an environment of its own: pass a function that makes one.")
+        given = environment
+        return lambda: _environment(given)
+    factory = environment
+    return lambda: _environment(factory())
+
+
+def _environment(made: Any) -> Environment:
+    if isinstance(made, Sandbox):
+        return of_sandbox(made)
+    if not isinstance(made, Environment):
+        raise ConfigurationError(
+            f"An environment has tools, reset(task), step(call) and success(); {type(made).__name__} has not."
+        )
+    return made
+
+
+def close(environment: Environment | None) -> None:
+    """Closes an environment that can be closed."""
+    ends = getattr(environment, "close", None)
+    if callable(ends):
+        ends()
