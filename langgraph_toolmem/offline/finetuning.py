@@ -1,4 +1,4 @@
-"""Recorded decider turns as training data for a small decider: chosen, split by run, one JSON line each.
+"""Recorded decider turns as training data for a small decider: chosen, one JSON line each.
 
 Fine-tuning is on successful runs, as in NaviAgent (arXiv 2506.19500): by default only turns of runs that were judged
 good, and of these only turns all of whose calls went well. The prompt of a line is word for word what the model was
@@ -16,19 +16,17 @@ A model trained on this answers in JSON text: run it with ``create_navi_subgraph
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
-from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.events import GOOD
+from langgraph_toolmem.stores.snapshot import replace_file
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator.decide.recording import DeciderTurn, DecisionLog
@@ -52,33 +50,23 @@ class SFTExport:
 
     Attributes:
         turns, runs: lines in the file, and runs that they are from.
-        held_out_turns, held_out_runs: the same of the second file.
         recorded: turns in the log.
         left_out: how many were left out for which reason.
     """
 
     turns: int
     runs: int
-    held_out_turns: int
-    held_out_runs: int
     recorded: int
     left_out: dict[Reason, int]
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
 
-
-def choose(
-    turns: Iterable[DeciderTurn], *, min_score: float = GOOD, unjudged: bool = False, wrong_calls: bool = False
-) -> Chosen:
+def choose(turns: Iterable[DeciderTurn], *, min_score: float = GOOD, unjudged: bool = False) -> Chosen:
     """The turns that are worth learning, each once.
 
     Args:
         turns: of a `DecisionLog`.
         min_score: least verdict on the run, 0 to 1.
         unjudged: runs that nobody judged count as well, as far as their request was answered.
-        wrong_calls: turns with calls that failed, were refused or could not be made count as well.
 
     Raises:
         ConfigurationError: `min_score` is out of range.
@@ -93,7 +81,7 @@ def choose(
     for run in by_run.values():
         answered = {turn.task for turn in run if turn.final}
         for turn in run:
-            why = _why_not(turn, answered, min_score, unjudged, wrong_calls)
+            why = _why_not(turn, answered, min_score, unjudged)
             if why is None and turn.same in taken:
                 why = "duplicate"
             if why is None:
@@ -103,54 +91,14 @@ def choose(
     return Chosen(list(taken.values()), dict(left_out))
 
 
-def _why_not(
-    turn: DeciderTurn, answered: set[str], min_score: float, unjudged: bool, wrong_calls: bool
-) -> Reason | None:
+def _why_not(turn: DeciderTurn, answered: set[str], min_score: float, unjudged: bool) -> Reason | None:
     if turn.score is None and not unjudged:
         return "unjudged"
     if turn.score is None and turn.task not in answered:
         return "without an answer"
     if turn.score is not None and turn.score < min_score:
         return "judged too low"
-    return None if turn.went_well or wrong_calls else "with calls that went wrong"
-
-
-def split(turns: Sequence[DeciderTurn], share: float, *, seed: int = 0) -> tuple[list[DeciderTurn], list[DeciderTurn]]:
-    """Turns to train on and turns to hold out. No run and no request is on both sides.
-
-    Args:
-        turns: what was chosen.
-        share: of the groups of runs that are held out, at least one; runs with an equal request are one group.
-        seed: draws which.
-
-    Raises:
-        ConfigurationError: the share is not between 0 and 1.
-        InputError: all runs are of one request, so there is nothing to hold out.
-    """
-    if not is_share(share) or share in (0, 1):
-        raise ConfigurationError(f"The share to hold out is a number between 0 and 1, not {share!r}.")
-    group_of = _groups(turns)
-    groups = sorted(set(group_of.values()), key=lambda group: digest("hold out", seed, group))
-    if len(groups) < 2:
-        raise InputError("All turns to export are of one run or one request: there is nothing to hold out.")
-    held = set(groups[: min(max(1, round(share * len(groups))), len(groups) - 1)])
-    train = [turn for turn in turns if group_of[turn.run] not in held]
-    return train, [turn for turn in turns if group_of[turn.run] in held]
-
-
-def _groups(turns: Iterable[DeciderTurn]) -> dict[str, str]:
-    """Run -> its group: runs that share a request, directly or through others."""
-    leader: dict[str, str] = {}
-
-    def lead(name: str) -> str:
-        while leader.setdefault(name, name) != name:
-            leader[name] = name = leader[leader[name]]
-        return name
-
-    for turn in turns:
-        one, other = sorted((lead(turn.run), lead(turn.task)))
-        leader[other] = one
-    return {turn.run: lead(turn.run) for turn in turns}
+    return None if turn.went_well else "with calls that went wrong"
 
 
 def line_of(messages: Sequence[Mapping[str, Any]], decision: Mapping[str, Any], form: Form = "chat") -> dict[str, Any]:
@@ -167,11 +115,6 @@ def line_of(messages: Sequence[Mapping[str, Any]], decision: Mapping[str, Any], 
     return {"messages": [*(dict(message) for message in messages), {**action, "weight": 1}]}
 
 
-def held_out_path(path: Path) -> Path:
-    """Return where the turns that are held out go: ``train.jsonl`` -> ``train.holdout.jsonl``."""
-    return path.with_name(f"{path.stem}.holdout{path.suffix}")
-
-
 def export_sft(
     log: DecisionLog,
     path: Path | str,
@@ -179,10 +122,6 @@ def export_sft(
     form: Form = "chat",
     min_score: float = GOOD,
     unjudged: bool = False,
-    wrong_calls: bool = False,
-    holdout: float | None = None,
-    seed: int = 0,
-    ids: bool = False,
     overwrite: bool = False,
 ) -> SFTExport:
     """Writes recorded turns as JSONL; the same log and arguments give the same bytes.
@@ -191,48 +130,37 @@ def export_sft(
 
     Args:
         log: ``memory.navigator.decisions``.
-        path: of the file. What is held out goes beside it, see `held_out_path`.
+        path: of the file.
         form: ``"chat"`` or ``"prompt-completion"``.
-        min_score, unjudged, wrong_calls: see `choose`.
-        holdout: share of the runs that go into the second file; None: no second file.
-        seed: draws which runs.
-        ids: each line has ``"metadata"`` with the run (a digest), step, score and time, for joining; leave it out for
-            services that refuse keys they do not know.
-        overwrite: replace files that are there.
+        min_score, unjudged: see `choose`.
+        overwrite: replace a file that is there.
 
     Raises:
         ConfigurationError: an argument cannot work.
-        InputError: nothing is left to export, a file is there already, or cannot be written.
+        InputError: nothing is left to export, the file is there already, or cannot be written.
         StorageError: the log cannot be read.
     """
     if form not in FORMS:
         raise ConfigurationError(f"form is one of {', '.join(FORMS)}, not {form!r}.")
     path = Path(path)
-    files = [path] if holdout is None else [path, held_out_path(path)]
-    for file in files:
-        if file.is_dir():
-            raise InputError(f"{file} is a folder; name a file.")
-        if file.is_file() and not overwrite:
-            raise InputError(f"{file} exists already; overwrite=True replaces it.")
+    if path.is_dir() or (path.is_file() and not overwrite):
+        raise InputError(f"{path} exists already; name another file, or replace a file with overwrite=True.")
     recorded = log.turns()
-    chosen = choose(recorded, min_score=min_score, unjudged=unjudged, wrong_calls=wrong_calls)
+    chosen = choose(recorded, min_score=min_score, unjudged=unjudged)
     if not chosen.turns:
         raise InputError(_nothing(len(recorded), chosen.left_out))
-    train, held = (chosen.turns, []) if holdout is None else split(chosen.turns, holdout, seed=seed)
-    for file, turns in zip(files, (train, held), strict=False):
-        write_lines(file, _lines(log, turns, form, ids))
-    runs = [len({turn.run for turn in turns}) for turns in (train, held)]
-    return SFTExport(len(train), runs[0], len(held), runs[1], len(recorded), chosen.left_out)
-
-
-def _lines(log: DecisionLog, turns: Sequence[DeciderTurn], form: Form, ids: bool) -> Iterator[str]:
-    for turn in turns:
-        for messages, decision in log.texts([turn]):
-            line = line_of(messages, decision, form)
-            if ids:
-                line["metadata"] = {"run": turn.run, "step": turn.step, "score": turn.score, "time": turn.time}
-            # ASCII: some readers of JSONL take U+2028 and the like for the end of a line.
-            yield json.dumps(_clean(line), ensure_ascii=True)
+    lines = (
+        # ASCII: some readers of JSONL take U+2028 and the like for the end of a line.
+        json.dumps(_clean(line_of(messages, decision, form)), ensure_ascii=True)
+        for turn in chosen.turns
+        for messages, decision in log.texts([turn])
+    )
+    text = "".join(f"{line}\n" for line in lines)
+    try:
+        replace_file(path, text.encode("ascii"), fsync=False)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}.") from error
+    return SFTExport(len(chosen.turns), len({turn.run for turn in chosen.turns}), len(recorded), chosen.left_out)
 
 
 def _clean(value: Any) -> Any:
@@ -258,31 +186,3 @@ def _nothing(recorded: int, left_out: Mapping[Reason, int]) -> str:
             "that nobody judged with unjudged=True."
         )
     return told
-
-
-def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Writes lines to a file as a whole: who opens it sees the old text or the new. A device or a pipe is written to.
-
-    Raises:
-        InputError: it cannot be written.
-    """
-    target = path.resolve()
-    whole = not path.exists() or path.is_file()
-    draft = target.with_name(f"{target.name}.{os.getpid()}.tmp") if whole else path
-    try:
-        with draft.open("w", encoding="ascii", newline="\n") as file:
-            file.writelines(f"{line}\n" for line in lines)
-        if whole:
-            draft.replace(target)
-    except OSError as error:
-        _drop(draft, whole)
-        raise InputError(f"{path} cannot be written: {error.strerror or error}.") from error
-    except BaseException:
-        _drop(draft, whole)
-        raise
-
-
-def _drop(draft: Path, whole: bool) -> None:
-    if whole:
-        with contextlib.suppress(OSError):
-            draft.unlink()

@@ -52,7 +52,7 @@ from langgraph_toolmem.nodes import (
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
 from langgraph_toolmem.offline.coldstart import Budget
 from langgraph_toolmem.offline.discovery import SearchSettings
-from langgraph_toolmem.offline.finetuning import choose, export_sft, split
+from langgraph_toolmem.offline.finetuning import choose, export_sft
 from langgraph_toolmem.report.report import TokenPrice
 from langgraph_toolmem.runs.run import SEARCH_TOOL
 from langgraph_toolmem.testing import ScriptedChatModel
@@ -402,10 +402,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
     "DecisionLog": (plain(partial(DecisionLog, None)), each("most", 0)),
     # --- offline ---
     "choose": (plain(partial(choose, [])), each("min_score", 1.5)),
-    "split": (
-        plain(partial(split, [])),
-        [({"share": no}, "between 0 and 1") for no in (0, 1, -0.1, 1.1, NAN, "0.1", True)],
-    ),
     "export_sft": (plain(partial(export_sft, None, "out.jsonl")), [({"form": "alpaca"}, "prompt-completion")]),
     "Budget": (
         plain(Budget),

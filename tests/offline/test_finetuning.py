@@ -18,7 +18,7 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.navigator.decide.decision import Decision, read
 from langgraph_toolmem.navigator.decide.recording import DeciderTurn, DecisionLog
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
-from langgraph_toolmem.offline.finetuning import choose, export_sft, held_out_path, line_of, split, write_lines
+from langgraph_toolmem.offline.finetuning import choose, export_sft, line_of
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
@@ -168,7 +168,6 @@ def test_turns_of_good_runs_whose_calls_went_well() -> None:
     }
     assert numbers(min_score=0.6) == [1]
     assert numbers(min_score=0.0) == [1, 5, 6]
-    assert numbers(wrong_calls=True) == [1, 2, 3, 4, 5]
     assert numbers(unjudged=True) == [1, 5, 7]
     assert choose(turns, unjudged=True).left_out["without an answer"] == 1
 
@@ -176,37 +175,6 @@ def test_turns_of_good_runs_whose_calls_went_well() -> None:
 def test_turns_come_run_by_run() -> None:
     turns = [turn(4, "a"), turn(1, "a"), turn(2, "b"), turn(3, "a")]
     assert [each.number for each in choose(turns).turns] == [1, 3, 4, 2]
-
-
-# --- the split ---
-
-
-def test_no_run_and_no_request_is_on_both_sides() -> None:
-    turns = [turn(10 * n + k, f"run{n}", task=f"task{n // 2}") for n in range(20) for k in range(3)]
-    train, held = split(turns, 0.3, seed=1)
-    assert len(train) + len(held) == len(turns)
-    assert len({each.task for each in held}) == 3
-    assert not {each.run for each in train} & {each.run for each in held}
-    assert not {each.task for each in train} & {each.task for each in held}
-    assert split(turns, 0.3, seed=1) == (train, held)
-    assert any(split(turns, 0.3, seed=seed)[1] != held for seed in range(2, 6))
-
-
-def test_requests_of_one_thread_stay_together() -> None:
-    turns = [turn(1, "a", task="x"), turn(2, "a", task="y"), turn(3, "b", task="y"), turn(4, "c", task="z")]
-    for seed in range(5):
-        sides = [{each.number for each in side} for side in split(turns, 0.5, seed=seed)]
-        assert sorted(map(sorted, sides)) == [[1, 2, 3], [4]]
-
-
-@pytest.mark.parametrize("share", [0.01, 0.99])
-def test_either_side_has_a_run(share: float) -> None:
-    assert all(split([turn(n, f"r{n}") for n in range(3)], share))
-
-
-def test_one_run_cannot_be_split() -> None:
-    with pytest.raises(InputError, match="nothing to hold out"):
-        split([turn(1, "a"), turn(2, "a")], 0.5)
 
 
 # --- lines and files ---
@@ -233,26 +201,8 @@ def test_texts_that_break_readers_of_lines_are_written_so_that_they_do_not(tmp_p
 def test_the_same_log_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     with ToolMemory(folder, read_only=True) as store:
         for name in ("one", "two"):
-            export_sft(store.navigator.decisions, tmp_path / f"{name}.jsonl", holdout=0.3, seed=7)
-    for name in ("{}.jsonl", "{}.holdout.jsonl"):
-        one, two = (tmp_path / name.format(each) for each in ("one", "two"))
-        assert one.read_bytes() == two.read_bytes() != b""
-
-
-def test_a_file_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
-    out = tmp_path / "out.jsonl"
-    out.write_text("before\n")
-
-    def broken() -> Iterator[str]:
-        yield "one"
-        raise RuntimeError("mine")
-
-    with pytest.raises(RuntimeError, match="mine"):
-        write_lines(out, broken())
-    assert out.read_text() == "before\n"
-    assert list(tmp_path.iterdir()) == [out]
-    write_lines(out, ["one", "two"])
-    assert out.read_bytes() == b"one\ntwo\n"
+            export_sft(store.navigator.decisions, tmp_path / f"{name}.jsonl")
+    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes() != b""
 
 
 def test_options_say_which_turns_are_written(folder: Path, tmp_path: Path) -> None:
@@ -270,24 +220,18 @@ def test_options_say_which_turns_are_written(folder: Path, tmp_path: Path) -> No
     done, _ = written(unjudged=True)
     assert (done.turns, done.left_out) == (14, {"judged too low": 2, "without an answer": 1})
     assert written(min_score=0)[0].turns == 14
-    _, found = written(form="prompt-completion", ids=True)
-    assert all(set(line) == {"prompt", "completion", "metadata"} for line in found)
-    assert found[0]["metadata"]["run"] == digest("run", "a")
-    done, found = written(holdout=0.2, seed=3, ids=True)
-    held = lines(held_out_path(out))
-    assert (done.turns, done.held_out_turns, done.held_out_runs) == (len(found), len(held), 1) == (10, 2, 1)
-    assert not {line["metadata"]["run"] for line in found} & {line["metadata"]["run"] for line in held}
+    _, found = written(form="prompt-completion")
+    assert all(set(line) == {"prompt", "completion"} for line in found)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 def test_files_that_are_there_and_places_that_cannot_be_written_are_refused(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "train.jsonl"
-    held_out_path(out).write_text("mine\n")
+    there = tmp_path / "there.jsonl"
+    there.write_text("mine\n")
     with ToolMemory(folder, read_only=True) as store:
         for target, options in (
-            (out, {"holdout": 1.0}),
-            (out, {"holdout": 0.5}),
-            (held_out_path(out), {}),
+            (there, {}),
             (tmp_path, {}),
             (tmp_path / "no" / "folder" / "x.jsonl", {}),
             (out, {"min_score": 2.0}),
@@ -295,7 +239,7 @@ def test_files_that_are_there_and_places_that_cannot_be_written_are_refused(fold
             with pytest.raises((InputError, ConfigurationError)):
                 export_sft(store.navigator.decisions, target, **options)
     assert not out.exists()
-    assert held_out_path(out).read_text() == "mine\n"
+    assert there.read_text() == "mine\n"
     for asked, word in (([], "on_decision"), ([event("r")], "unjudged=True")):
         log = DecisionLog(None)
         for each in asked:

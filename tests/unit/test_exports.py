@@ -18,7 +18,6 @@ from langgraph_toolmem.base import errors
 PUBLIC = [
     "langgraph_toolmem",
     "langgraph_toolmem.extend",
-    "langgraph_toolmem.offline.coldstart",
     "langgraph_toolmem.middleware",
     "langgraph_toolmem.nodes",
     "langgraph_toolmem.page",
