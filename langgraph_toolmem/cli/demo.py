@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langgraph_toolmem.base.errors import MissingExtraError, has_package
 from langgraph_toolmem.cli.terminal import progress, say, table
 
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ def demo(
     from langgraph_toolmem.inertia import Inertia
     from langgraph_toolmem.inertia.policy import InertiaPolicy
     from langgraph_toolmem.memory import ToolMemory
+    from langgraph_toolmem.page import render_page
     from langgraph_toolmem.runs.tools import read_tools, side_effects
 
     runs, office = _office("runs"), _office("office").Office(0)
@@ -88,14 +88,9 @@ def demo(
     say("Time: one second for each model call, and what tools, graph and memory really took.")
     say("\n".join(report.sentences()))
     say(f"\nThe log of the runs without it: {log}\n  toolmem replay {shlex.quote(str(log))}")
-    if has_package("bokeh"):
-        from langgraph_toolmem.page import render_page
-
-        shown_as = render_page(report, view, title="toolmem demo", generated=time.time())
-        (page := folder / "report.html").write_text(shown_as, encoding="utf-8")
-        say(f"What the memory did, as a page: {page.resolve()}")
-    else:
-        say(str(MissingExtraError("The page", "html")))
+    shown_as = render_page(report, view, title="toolmem demo", generated=time.time())
+    (page := folder / "report.html").write_text(shown_as, encoding="utf-8")
+    say(f"What the memory did, as a page: {page.resolve()}")
     say("Your turn: toolmem replay your.jsonl")
 
 

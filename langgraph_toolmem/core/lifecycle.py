@@ -230,6 +230,7 @@ class Lifecycle:
                         core.hour(),
                         options,
                         scratch,
+                        thread_id=run.thread_id or "",
                     )
                     key = turn_digest(event)
                     if not core.graph.has_seen(key):

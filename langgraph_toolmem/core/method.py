@@ -45,6 +45,7 @@ class LearnedTurn:
         options: what the caller of this pass changes, by name of the method.
         scratch: values that methods keep between turns of this pass, by their name.
         neighbours: past requests that a method compared with this one, for the record of carried values.
+        thread_id: the thread as the host names it, "" if unknown.
     """
 
     state: RunState
@@ -58,6 +59,7 @@ class LearnedTurn:
     options: Mapping[str, Any]
     scratch: dict[str, Any]
     neighbours: Sequence[Neighbour] = ()
+    thread_id: str = ""
 
 
 class EndedRun(NamedTuple):

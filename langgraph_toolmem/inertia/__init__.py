@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -43,6 +44,7 @@ from langgraph_toolmem.inertia import calibrated, guards, paper
 from langgraph_toolmem.inertia.budget import SHADOWED, Budget, Checked
 from langgraph_toolmem.inertia.candidates import NEIGHBOURS
 from langgraph_toolmem.inertia.cases import Cases, learn_case
+from langgraph_toolmem.inertia.changes import Changes
 from langgraph_toolmem.inertia.contexts import CallContexts, followed
 from langgraph_toolmem.inertia.crediting import begin_shortcut, credit_judged, credit_shortcut, open_turn, plain_judged
 from langgraph_toolmem.inertia.estimator import Estimator
@@ -86,7 +88,15 @@ class Inertia(Method):
     """
 
     name: ClassVar[str] = "inertia"
-    tables: ClassVar[tuple[type[Table], ...]] = (InertiaEvidence, CallContexts, Estimator, NoveltyRecord, Budget, Cases)
+    tables: ClassVar[tuple[type[Table], ...]] = (
+        InertiaEvidence,
+        CallContexts,
+        Estimator,
+        NoveltyRecord,
+        Budget,
+        Cases,
+        Changes,
+    )
 
     def __init__(
         self,
@@ -111,6 +121,7 @@ class Inertia(Method):
         self.novelty = core.register(NoveltyRecord)
         self.budget = core.register(Budget)
         self.cases = core.register(Cases)
+        self.changes = core.register(Changes)
         self.estimator = core.register(Estimator)
         self._similarity = self._given or DescriptionSimilarity(core.vectors.embedder, core.catalogue.given or {})
 
@@ -324,6 +335,7 @@ class Inertia(Method):
         record += learn_case(self.cases, learned, best, sure, number, changes=alters, stopped=bool(stopped))
         record += [*followed(learned.state, turn, learned.thread, learned.user), *credit_reviews(turn)]
         record += credit_varied(learned.state, learned.specs, policy)
+        record += self.changes.record(learned, policy)
         # Calls that would have been shortcuts count as such for the caps of the paper's policy.
         chosen_by += ["shortcut" if acts else turn.chosen_by] * len(turn.steps)
         return record
@@ -332,7 +344,7 @@ class Inertia(Method):
         """A fork: the turn began anew, and the model did the same."""
         turn = learned.turn
         self._chosen_by(learned).extend([turn.chosen_by] * len(turn.steps))
-        return self._closed(turn)
+        return [*self._closed(turn), *self.changes.record(learned, self.policy)]
 
     def _chosen_by(self, learned: LearnedTurn) -> list[str]:
         """Return who chose the calls before a turn, as this pass counts."""
@@ -348,7 +360,9 @@ class Inertia(Method):
     def report(self) -> Section | None:
         """Return how often proposals were right, kind by kind, and whether the budget of misses has room."""
         with self.core.lock:
-            return section_of(self.core.graph, self.evidence, self.budget, self.policy, self.core.catalogue.marked())
+            specs = self.core.catalogue.marked()
+            found = section_of(self.core.graph, self.evidence, self.budget, self.policy, specs)
+            return replace(found, figures={**found.figures, "changes": self.changes.figures()})
 
 
 def _not_our_turn(run: Run) -> str:

@@ -136,5 +136,8 @@ def section_of(
     declare = undeclared_line(missing, reading)
     lines = (*figures_in_words(figures), *([declare] if declare else []), *ahead_record.in_words(ahead))
     figures |= {"rules": rules, "undeclared": missing, "suggested": reading, "never_skipped": refused}
+    figures |= {"mode": "shadow, nothing is called" if policy.shadow else "acting", "kind": policy.kind}
+    figures["declared"] = [sum(spec.read_only is True for spec in specs.values()), len(policy.may_write & specs.keys())]
+    figures["refused"] = sorted(tool for tool in specs if graph.by_tool.get(tool, {}).get(ahead_record.REVIEWED))
     figures |= {"unskipped": [each._asdict() for each in idle], "changing": changing(specs, policy)}
     return Section("Kinds of predictions", figures | ahead, lines, tables)

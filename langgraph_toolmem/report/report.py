@@ -12,6 +12,7 @@ from typing import Any, Final
 from langgraph_toolmem.base.checks import is_number
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.intervals import lower_limit
+from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.core.holdout import Episode
 from langgraph_toolmem.core.method import Section
 from langgraph_toolmem.graph.events import GOOD, HOUR
@@ -21,6 +22,13 @@ from langgraph_toolmem.graph.view import NewestRuns
 _SKIPPED: Final = ("acted_ok", "acted_failed", "acted_stopped")
 """Counters of turns that the shortcut took."""
 _MAX_PRICE: Final = 1e12
+MAX_LINES: Final = 40
+MAX_CHANGES: Final = 5
+"""Changes that the printed report shows; the page has more."""
+FEW: Final = 20
+"""Checks below which no share is told."""
+WRONG: Final = 0.05
+"""Share of wrong checks from which they are worth a look."""
 
 
 @dataclass(frozen=True)
@@ -260,14 +268,58 @@ class Report:
         return plain
 
     def __str__(self) -> str:
-        lines = self.sentences()
+        """Return at most `MAX_LINES` lines: the judgement, problems, what to review, sentences, the busiest tools."""
+        lines = [self.headline(), *(f"Problem: {problem}" for problem in self.problems), *self.setup()]
+        lines += [f"Withdrawn: {each}" for each in self.withdrawn()]
+        changes = self["inertia"].get("changes", ())
+        lines += [
+            f"Changed by the memory: {each['tool']}({shortened(each['args'], 60)}) in thread {each['thread']}: "
+            f"{each['status']}"
+            for each in changes[:MAX_CHANGES]
+        ]
+        lines += [f"and {len(changes) - MAX_CHANGES:,} changes more"] if len(changes) > MAX_CHANGES else []
+        lines += self.sentences()[1:]
+        lines, tools = lines[: MAX_LINES - 2], self.tools_by_use()
         width = max((len(name) for name in self.tools), default=0)
-        for name, tool in self.tools_by_use():
+        room = min(len(tools), MAX_LINES - 1 - len(lines))
+        for name, tool in tools[:room]:
             lines.append(
                 f"  {name:<{width}}  {tool.calls:>6,} calls  {tool.skipped:>6,} skipped  "
                 f"checked: {tool.right:,} right, {tool.wrong:,} wrong"
             )
-        return "\n".join([*lines, *(f"Problem: {problem}" for problem in self.problems)])
+        return "\n".join([*lines, *([f"  and {len(tools) - room:,} tools more"] if len(tools) > room else [])])
+
+    def headline(self) -> str:
+        """Return one sentence with a judgement: what was saved, how often it was right, and whether to trust it."""
+        if not self.turns:
+            return "Nothing was seen yet."
+        of, saved = self.right + self.wrong, f"Saved {self.skipped:,} of {self.turns:,} model calls"
+        if not of:
+            return f"{saved}; nothing was checked yet: too early to trust it."
+        least, trust = "", "too early to trust it"
+        if of >= FEW:
+            least = f", at least {math.floor(100 * lower_limit(self.right, of))} %"
+            trust = "look at what was wrong" if self.wrong > WRONG * of else "as right as it promises to be"
+        return f"{saved}; {self.right:,} of {of:,} checks right{least}; {trust}."
+
+    def setup(self) -> list[str]:
+        """Return in lines how the memory is set up: mode, policy, and what tools are declared to do."""
+        found = self["inertia"]
+        if "mode" not in found:
+            return []
+        reads, writes = found["declared"]
+        return [
+            f"Mode: {found['mode']}; policy: {found['kind']}. Declared: {reads:,} tools that only read, {writes:,} "
+            "that may write without the model."
+        ]
+
+    def withdrawn(self) -> list[str]:
+        """Return in lines what the memory may not do at present, though it might."""
+        found = self["inertia"]
+        lines = [f"{tool}: a person refused or edited such a call" for tool in found.get("refused", ())]
+        if found.get("budget_open") is False and not found.get("learning"):
+            lines.append("calls in the model's place: the budget of misses is used up")
+        return lines
 
     def tools_by_use(self) -> list[tuple[str, ToolReport]]:
         """Return the tools, most skipped first, then most called."""
@@ -281,9 +333,7 @@ class Report:
         if self.precision is None:
             lines.append("No proposal has been checked against the model yet.")
         else:
-            checks = self.right + self.wrong
-            limit = math.floor(100 * lower_limit(self.right, checks))
-            lines.append(f"{self.right:,} of {checks:,} checks against the model right: at least {limit} %.")
+            lines.append(f"{self.right:,} of {self.right + self.wrong:,} checks against the model were right.")
         if self.tokens_saved is not None:
             money = "" if self.money_saved is None else money_in_words(self.money_saved, self.currency)
             lines.append(f"About {self.tokens_saved:,} tokens saved{money and f', worth about {money}'}.")
