@@ -86,7 +86,7 @@ def demo(
     say("reads: declared look-ups are made without the model; writes: changing tools, all named, as well.")
     say("Unasked: changes that the run without a memory does not make.")
     say("Time: one second for each model call, and what tools, graph and memory really took.")
-    say("\n".join(report.sentences()))
+    say("\n".join(report.lines()))
     say(f"\nThe log of the runs without it: {log}\n  toolmem replay {shlex.quote(str(log))}")
     shown_as = render_page(report, view, title="toolmem demo", generated=time.time())
     (page := folder / "report.html").write_text(shown_as, encoding="utf-8")

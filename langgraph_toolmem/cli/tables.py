@@ -81,7 +81,7 @@ def _prefetched(tally: PrefetchTally) -> str:
 
 def show_report(report: Report) -> None:
     """Print what a memory did so far and how often it was right."""
-    for line in report.sentences():
+    for line in report.lines():
         say(line)
     tools = [
         (
@@ -100,5 +100,3 @@ def show_report(report: Report) -> None:
     for section in report.sections.values():
         for each in section.tables:
             table(each.title, each.columns, each.rows, each.most)
-    for problem in report.problems:
-        say(f"Problem: {problem}")

@@ -84,6 +84,8 @@ class Changes(Table):
             args, result = shortened(canonical(step.args), MAX_TEXT), shortened(as_text(step.output or ""), MAX_TEXT)
             known = self.made.get(step.key)
             if known is None or (result and not known[-1]):
-                where = known[:4] if known else [learned.run, learned.user, learned.hour, learned.thread_id]
-                found.append(ChangeMade(step.key, *where, step.tool, args, step.status, result))
+                run, user, hour, thread = (
+                    known[:4] if known else (learned.run, learned.user, learned.hour, learned.thread_id)
+                )
+                found.append(ChangeMade(step.key, run, user, hour, thread, step.tool, args, step.status, result))
         return found

@@ -268,7 +268,18 @@ class Report:
         return plain
 
     def __str__(self) -> str:
-        """Return at most `MAX_LINES` lines: the judgement, problems, what to review, sentences, the busiest tools."""
+        lines, tools = self.lines()[: MAX_LINES - 2], self.tools_by_use()
+        width = max((len(name) for name in self.tools), default=0)
+        room = min(len(tools), MAX_LINES - 1 - len(lines))
+        for name, tool in tools[:room]:
+            lines.append(
+                f"  {name:<{width}}  {tool.calls:>6,} calls  {tool.skipped:>6,} skipped  "
+                f"checked: {tool.right:,} right, {tool.wrong:,} wrong"
+            )
+        return "\n".join([*lines, *([f"  and {len(tools) - room:,} tools more"] if len(tools) > room else [])])
+
+    def lines(self) -> list[str]:
+        """Return all but the tools: the judgement, problems, what to review, and what each method says."""
         lines = [self.headline(), *(f"Problem: {problem}" for problem in self.problems), *self.setup()]
         lines += [f"Withdrawn: {each}" for each in self.withdrawn()]
         changes = self["inertia"].get("changes", ())
@@ -278,16 +289,7 @@ class Report:
             for each in changes[:MAX_CHANGES]
         ]
         lines += [f"and {len(changes) - MAX_CHANGES:,} changes more"] if len(changes) > MAX_CHANGES else []
-        lines += self.sentences()[1:]
-        lines, tools = lines[: MAX_LINES - 2], self.tools_by_use()
-        width = max((len(name) for name in self.tools), default=0)
-        room = min(len(tools), MAX_LINES - 1 - len(lines))
-        for name, tool in tools[:room]:
-            lines.append(
-                f"  {name:<{width}}  {tool.calls:>6,} calls  {tool.skipped:>6,} skipped  "
-                f"checked: {tool.right:,} right, {tool.wrong:,} wrong"
-            )
-        return "\n".join([*lines, *([f"  and {len(tools) - room:,} tools more"] if len(tools) > room else [])])
+        return lines + self.sentences()
 
     def headline(self) -> str:
         """Return one sentence with a judgement: what was saved, how often it was right, and whether to trust it."""
@@ -326,14 +328,13 @@ class Report:
         return sorted(self.tools.items(), key=lambda item: (-item[1].skipped, -item[1].calls, item[0]))
 
     def sentences(self) -> list[str]:
-        """Return the report in a few sentences."""
-        stopped = f", {self.skipped_stopped:,} stopped before they were executed" if self.skipped_stopped else ""
-        failed = f" ({self.skipped_failed:,} of these calls failed{stopped})" if self.skipped else ""
-        lines = [f"{self.turns:,} model turns seen, {self.skipped:,} of them taken without the model{failed}."]
-        if self.precision is None:
-            lines.append("No proposal has been checked against the model yet.")
-        else:
-            lines.append(f"{self.right:,} of {self.right + self.wrong:,} checks against the model were right.")
+        """Return what stands behind the headline, in a few sentences."""
+        lines = []
+        if self.skipped_failed or self.skipped_stopped:
+            lines.append(
+                f"Of the calls made without the model {self.skipped_failed:,} failed and {self.skipped_stopped:,} were "
+                "stopped before they were executed."
+            )
         if self.tokens_saved is not None:
             money = "" if self.money_saved is None else money_in_words(self.money_saved, self.currency)
             lines.append(f"About {self.tokens_saved:,} tokens saved{money and f', worth about {money}'}.")

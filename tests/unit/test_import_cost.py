@@ -12,7 +12,6 @@ HEAVY = (
     "torch",
     "chromadb",
     "langchain",
-    "bokeh",
     "numpy",
     "scipy",
     "networkx",

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-MISSING = ("chromadb", "langchain", "scipy", "networkx", "bokeh", "torch", "langchain_openai", "pandas")
+MISSING = ("chromadb", "langchain", "scipy", "networkx", "torch", "langchain_openai", "pandas")
 LEAN = f"""
 import sys
 

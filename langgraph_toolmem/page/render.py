@@ -1,0 +1,278 @@
+"""The page itself: sections of plain HTML, and the data that its script draws the tool graph from."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
+from html import escape
+from importlib import resources
+from typing import Any, Final
+
+from langgraph_toolmem._version import __version__
+from langgraph_toolmem.base.text import printable
+from langgraph_toolmem.core.method import TextTable
+from langgraph_toolmem.graph.events import HOUR
+from langgraph_toolmem.graph.view import START, FlowView, GraphView
+from langgraph_toolmem.inertia.calibrated import tool_in_words
+from langgraph_toolmem.page.layout import place, times
+from langgraph_toolmem.report.report import Report, ToolReport
+
+MAX_TOOLS: Final = 400
+MAX_EDGES: Final = 2_000
+MAX_FLOWS: Final = 500
+MAX_CHARS: Final = 200
+MAX_ROWS: Final = 200
+"""Rows of one table."""
+
+
+def render_page(
+    report: Report,
+    view: GraphView,
+    *,
+    title: str = "toolmem",
+    generated: float | None = None,
+    lead: Sequence[str | TextTable] = (),
+) -> str:
+    """One HTML page: a judgement, what to review and to declare, and the tool graph.
+
+    Styles, script and data are in the file; its content security policy forbids everything else. The same input gives
+    the same page.
+
+    Args:
+        report: the record of a memory.
+        view: its graph, from the same moment.
+        title: heading of the page.
+        generated: when the record was read, in seconds since 1970; left out if None.
+        lead: sentences and tables in place of what the memory did: those of a replay.
+    """
+    data, script = _inside_script(_picture(report, view)), _asset("page.js")
+    when = "" if generated is None else f"Read at {_time(generated)} UTC."
+    body = "\n".join(
+        [
+            f"<header><h1>{_text(title)}</h1>",
+            f'<p class="verdict">{_text(report.headline())}</p>' if not lead else "",
+            f'<p class="quiet">{when}</p></header><main>',
+            *(f'<p class="notice" role="alert"><b>Problem:</b> {_text(problem)}</p>' for problem in report.problems),
+            *(_lead(lead) if lead else _safety(report)),
+            _graph(bool(view.tools or report.tools)),
+            _tools(report),
+            *(() if lead else _worth(report)),
+            f'</main><footer class="quiet">langgraph-toolmem {__version__}</footer>',
+        ]
+    )
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
+<title>{_text(title)}</title><link rel="icon" href="data:,">
+<style>
+{_asset("page.css")}</style></head>
+<body>
+{body}
+<script type="application/json" id="data">{data}</script>
+<script>{script}</script>
+</body></html>
+"""
+
+
+# --- sections ---
+
+
+def _safety(report: Report) -> Iterable[str]:
+    """Yield what a person has to look at: how the memory is set up, what it changed, what is withdrawn."""
+    inertia = report["inertia"]
+    yield _list(report.setup())
+    if undeclared := inertia.get("undeclared"):
+        suggested = ", ".join(f'"{name}"' for name in inertia.get("suggested") or undeclared)
+        yield (
+            f"<h2>Tools to declare</h2><p>{_text(', '.join(undeclared))}: never called without the model. Paste those "
+            f"that only read:</p><pre>ToolMemory(..., reads={{{_text(suggested)}}})</pre>"
+        )
+    changes = inertia.get("changes", ())
+    rows = [
+        (_hour(each["hour"]), each["thread"], each["tool"], each["args"], f"{each['status']}: {each['result']}")
+        for each in changes
+    ]
+    yield "<h2>Changes that the memory made</h2>"
+    yield (
+        _table(("when", "thread", "tool", "arguments", "result"), rows, name="changes")
+        if rows
+        else '<p class="quiet">None: no tool that may change something was called without the model.</p>'
+    )
+    if withdrawn := report.withdrawn():
+        yield "<h2>Withdrawn</h2>" + _list(withdrawn)
+    if ahead := inertia.get("prefetch"):
+        yield (
+            f"<h2>Look-ups run ahead</h2><p>{ahead['served']:,} of {ahead['started']:,} were ready when the model "
+            f"asked, {ahead['wasted']:,} were thrown away; {ahead['seconds_saved']:,.1f} seconds of waiting saved.</p>"
+        )
+
+
+def _worth(report: Report) -> Iterable[str]:
+    """Yield what it brought: hints, tokens, every method's sentences; the rules behind a disclosure."""
+    rows = [
+        (title, *(f"{figures.get(name, 0):,.0f}" for name in ("shown", "followed", "right")))
+        for title, figures in report.hints()
+    ]
+    if rows:
+        yield "<h2>Hints</h2>" + _table(("hint", "shown", "followed", "went well"), rows, name="hints")
+    yield "<details><summary>Everything the methods report</summary>"
+    yield _list(report.sentences())
+    for section in report.sections.values():
+        for table in section.tables:
+            if table.rows:
+                yield f"<h3>{_text(table.title)}</h3>" + _table(table.columns, table.rows)
+    yield "</details>"
+
+
+def _lead(parts: Sequence[str | TextTable]) -> Iterable[str]:
+    for part in parts:
+        if isinstance(part, str):
+            yield f"<p>{_text(part)}</p>"
+        elif part.rows:
+            yield f"<h2>{_text(part.title)}</h2>" + _table(part.columns, part.rows)
+
+
+def _graph(there: bool) -> str:
+    if not there:
+        return '<h2>Tools</h2><p class="quiet">No tool was called yet.</p>'
+    return """<h2>Tools</h2>
+<div class="controls"><label>Find a tool <input type="search" id="find" list="names" autocomplete="off"></label>
+<datalist id="names"></datalist>
+<label>Arrows seen at least <output id="least-value">1</output> times
+<input type="range" id="least" min="0" max="0" value="0"></label>
+<label><input type="checkbox" id="all"> all tools</label></div>
+<p class="quiet"><span class="key reads"></span> reads <span class="key writes"></span> may change something.
+<span id="drawn" role="status"></span></p>
+<div class="explorer"><svg id="graph" role="img" aria-label="Tools, and which follows which"></svg>
+<div id="details" aria-live="polite"><p class="quiet">Choose a tool to see its record.</p></div></div>
+<noscript><p class="notice">The graph needs JavaScript; the tables do not.</p></noscript>"""
+
+
+def _tools(report: Report) -> str:
+    rows = [
+        (
+            tool_in_words(name),
+            *(f"{each:,}" for each in (tool.calls, tool.failed, tool.skipped)),
+            _checked(tool),
+        )
+        for name, tool in report.tools_by_use()
+    ]
+    return _table(("tool", "calls", "failed", "without the model", "checked"), rows, name="tools") if rows else ""
+
+
+def _checked(tool: ToolReport) -> str:
+    of = tool.right + tool.wrong
+    return f"{tool.right:,} of {of:,} right" if of else ""
+
+
+# --- the graph's data ---
+
+
+def _picture(report: Report, view: GraphView) -> dict[str, Any]:
+    """Return what the script draws: tools, the most used first, and the strongest arrows by the tools' index."""
+    calls = {name: counts.calls for name, counts in view.tools.items()}
+    for name in [*report.tools, *(end for edge in view.edges for end in (edge.source, edge.target))]:
+        calls.setdefault(name, report.tools.get(name, ToolReport()).calls)
+    names = sorted(calls, key=lambda name: (name != START, -calls[name], name))[:MAX_TOOLS]
+    index = {name: number for number, name in enumerate(names)}
+    places, changing = place(names, view.edges), report["inertia"].get("changing", {})
+    edges = sorted(
+        (
+            (index[edge.source], index[edge.target], times(edge), edge.failed)
+            for edge in view.edges
+            if {edge.source, edge.target} <= index.keys() and times(edge)
+        ),
+        key=lambda edge: (-edge[2], *edge),
+    )
+    flows = sorted(
+        (
+            (index[f.source_tool], index[f.target_tool], f.hits, f.misses, _line(f.parameter), _origin(f))
+            for f in view.dataflow
+            if f.hits and {f.source_tool, f.target_tool} <= index.keys()
+        ),
+        key=lambda flow: (-flow[2], *flow),
+    )
+    tools = []
+    for name in names:
+        told = report.tools.get(name, ToolReport())
+        tools.append(
+            {
+                "name": "start of a run" if name == START else _line(tool_in_words(name)) or "(no name)",
+                "start": name == START,
+                "writes": name in changing,
+                "why": _line(changing.get(name, "")),
+                "depth": places[name].depth,
+                "rank": places[name].rank,
+                "calls": calls[name],
+                "failed": told.failed or (view.tools[name].failed if name in view.tools else 0),
+                "skipped": told.skipped,
+                "right": told.right,
+                "wrong": told.wrong,
+            }
+        )
+    return {
+        "tools": tools,
+        "edges": edges[:MAX_EDGES],
+        "flows": flows[:MAX_FLOWS],
+        "left_out": len(calls) - len(names),
+    }
+
+
+def _origin(flow: FlowView) -> str:
+    return _line(f"{'argument' if flow.direction == 'in' else 'output'} {flow.path}".strip())
+
+
+# --- text ---
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, name: str = "") -> str:
+    head = "".join(f"<th>{_text(column)}</th>" for column in columns)
+    body = "".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows[:MAX_ROWS])
+    more = f'<p class="quiet">and {len(rows) - MAX_ROWS:,} more</p>' if len(rows) > MAX_ROWS else ""
+    named = f' id="{name}"' if name else ""
+    return f'<div class="scroll"><table{named}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}'
+
+
+def _list(lines: Iterable[str]) -> str:
+    return "<ul>" + "".join(f"<li>{_text(line)}</li>" for line in lines) + "</ul>"
+
+
+def _text(text: object) -> str:
+    return escape(_line(str(text), most=1_000))
+
+
+def _line(text: str, *, most: int = MAX_CHARS) -> str:
+    """One line without control characters, of bounded length."""
+    text = printable(text)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _hour(hour: int) -> str:
+    return _time(hour * HOUR)
+
+
+def _time(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, tz=timezone.utc):%Y-%m-%d %H:%M}"
+
+
+def _inside_script(value: Any) -> str:
+    """JSON that a script element can hold: nothing in it can end the element or open a comment."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _hash(script: str) -> str:
+    """The source expression that lets this script run under the content security policy, and no other one."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _asset(name: str) -> str:
+    return (resources.files("langgraph_toolmem.page") / "assets" / name).read_text(encoding="utf-8")
