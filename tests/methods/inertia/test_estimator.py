@@ -13,6 +13,7 @@ from histories import call, history, reading, user, words
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia import estimator as of
+from langgraph_toolmem.inertia.changes import Changes
 from langgraph_toolmem.inertia.estimator import EVERY, PRIOR, Estimator, Weighed, fit, pack, unpack
 
 WIDTH = len(of.COLUMNS)
@@ -83,7 +84,7 @@ def test_a_memory_decides_alike_after_it_was_opened_again(tmp_path: Path):
     asked = history(user("Open the file of Zoe"), call("find", {"name": "Zoe"}, {"id": "id-Zoe"}))
 
     def tables(memory: ToolMemory) -> list[Any]:
-        return [memory.core.graph.register(kind).to_state() for kind in Inertia.tables]
+        return [memory.core.graph.register(kind).to_state() for kind in Inertia.tables if kind is not Changes]
 
     with ToolMemory(tmp_path, tools=tools, methods=methods) as memory:
         for i in range(EVERY):
