@@ -54,18 +54,15 @@ lint: $(STAMP) ## style and types
 
 bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shared/data; see benchmarks/README.md)
 	$(BIN)/python -m benchmarks.replay
-	$(BIN)/python -m benchmarks.ablation
 	$(BIN)/python -m benchmarks.closed_loop
 	$(BIN)/python -m benchmarks.prefetch
-	$(BIN)/python -m benchmarks.prefetch_live
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.turn_cost
+	$(BIN)/python -m benchmarks.burst
 	$(BIN)/python -m benchmarks.sit
 	$(BIN)/python -m benchmarks.recall
-	$(BIN)/python -m benchmarks.navigator
 	$(BIN)/python -m benchmarks.tool_search
 	$(BIN)/python -m benchmarks.many_tools
-	$(BIN)/python -m benchmarks.navi
 	$(BIN)/python -m benchmarks.sga
 	$(BIN)/python -m benchmarks.prefix
 

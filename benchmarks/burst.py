@@ -1,6 +1,6 @@
 """Cost of a finished run until everything of it is written, and of a burst of runs.
 
-    python -m benchmarks.burst [--runs 60] [--burst 500] [--set tau2_retail_gpt41mini] [--profile FILE] [--json FILE]
+    python -m benchmarks.burst [--runs 60] [--burst 500] [--set tau2_retail_gpt41mini] [--json FILE]
 
 Recorded runs are handed to `finish` of a memory in a folder, with the default methods and the built-in embedder.
 **alone**: `flush` waits after each run. **burst**: all are handed over first. The figures are processor time of the
@@ -11,14 +11,12 @@ the one that does the jobs, and the seconds until all is written.
 from __future__ import annotations
 
 import argparse
-import cProfile
 import json
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,34 +49,10 @@ def background() -> float:
     return sum(time.clock_gettime(time.pthread_getcpuclockid(each.ident or 0)) for each in found)
 
 
-@contextmanager
-def profiled(file: Path | None) -> Iterator[None]:
-    """Write the profile of all threads that begin in here, one file each."""
-    if file is None:
-        yield
-        return
-    run, count = threading.Thread.run, iter(range(1_000_000))
-
-    def with_profile(thread: threading.Thread) -> None:
-        profile = cProfile.Profile(time.thread_time)
-        profile.runcall(run, thread)
-        profile.dump_stats(f"{file}.{thread.name}.{next(count)}")
-
-    threading.Thread.run = with_profile  # type: ignore[assignment, method-assign]
-    profile = cProfile.Profile(time.thread_time)
-    try:
-        profile.enable()
-        yield
-    finally:
-        profile.disable()
-        profile.dump_stats(str(file))
-        threading.Thread.run = run  # type: ignore[method-assign]
-
-
-def measured(folder: Path, runs: int, *, alone: bool, profile: Path | None) -> dict[str, Any]:
+def measured(folder: Path, runs: int, *, alone: bool) -> dict[str, Any]:
     """Milliseconds of processor time per run, and of the host's thread alone; seconds until all is written."""
     tools = json.loads((folder / "tools.json").read_text(encoding="utf-8"))
-    with tempfile.TemporaryDirectory() as place, profiled(profile), ToolMemory(place, tools=tools) as memory:
+    with tempfile.TemporaryDirectory() as place, ToolMemory(place, tools=tools) as memory:
         given = list(recorded(folder, WARM + runs))
         for run in given[:WARM]:
             finish(memory, run)
@@ -109,14 +83,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--burst", type=int, default=500, help="runs at once")
     parser.add_argument("--set", default="tau2_retail_gpt41mini")
     parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
-    parser.add_argument("--profile", type=Path, help="profiles of the threads, in files that begin like this")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     table = Table("", "runs", "CPU ms a run", "host's thread", "jobs' thread", "seconds", "episodes kept")
     found: dict[str, Any] = {}
     for name, runs in (("alone", options.runs), ("burst", options.burst)):
         if runs:
-            got = measured(options.data / options.set, runs, alone=name == "alone", profile=options.profile)
+            got = measured(options.data / options.set, runs, alone=name == "alone")
             found[name] = {"runs": runs, **got}
             kept = f"{got['kept']:,} of {got['episodes']:,}"
             cells = (f"{got[each]:.1f}" for each in ("ms", "host_ms", "jobs_ms", "seconds"))

@@ -31,8 +31,7 @@ from rich.table import Table
 
 from benchmarks.replay import DATA
 from benchmarks.sit import embedder_named, missing
-from benchmarks.tool_search_data import CATALOGUE, Request, episodes, halves, requests, tools_of
-from benchmarks.tool_search_rivals import Rank, yardsticks
+from benchmarks.tool_search import CATALOGUE, Rank, Request, episodes, halves, requests, tools_of, yardsticks
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.navigator.deferred import DeferredTools, ToolSearch, described, find_tools
 from langgraph_toolmem.navigator.step import SURE
@@ -204,7 +203,7 @@ def ways(specs: dict[str, ToolSpec], memory: ToolMemory, embedder: Embedder | No
 def measure(options: argparse.Namespace, embedder: Embedder | None) -> tuple[list[Score], dict[str, float]]:
     """All ways on the same threads; and milliseconds of CPU of a search, tokens of the constant part."""
     catalogue = {each.name: each for each in tools_of(options.data, CATALOGUE)}
-    asked = [each for each in requests(options.data, CATALOGUE) if each.held_out]
+    asked = [each for each in requests(options.data) if each.held_out]
     sums: dict[str, list[tuple[int, int, int, int, int, bool, bool]]] = {}
     times: list[float] = []
     constant = 0

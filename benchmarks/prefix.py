@@ -18,8 +18,8 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, conve
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.next_tool import runs_of
 from benchmarks.replay import DATA, arrange
+from benchmarks.yardsticks import runs_of
 from langgraph_toolmem import SIT, Atoms, Entries, ToolMemory
 from langgraph_toolmem.atoms.step import PlanHints
 from langgraph_toolmem.entries.steps import Recall

@@ -7,29 +7,31 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Final
+from typing import Any, Final
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.recall_data import SETS, Request, Split, f1, held_out, memory_of, shape, source, split
 from benchmarks.replay import DATA
 from benchmarks.sit import embedder_named, missing
+from langgraph_toolmem import Entries, ToolMemory
+from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.policy import RecallPolicy, dynamic_n
-from langgraph_toolmem.entries.ranking import Match, PastRequest, Weights, rank
-from langgraph_toolmem.entries.recall import LONGLIST
 from langgraph_toolmem.text.embedders import Embedder
-from langgraph_toolmem.text.requests import terms_of
 
+SIZES: Final = (0, 1, 2, 3, 5, 9)
+QUERIES: Final = 300
 MAIN: Final = "workbench_gpt4"
 TARGETS: Final = {"calibrated": 0.78}
 PARTS: Final = {"left-out groups": "left_out", "nothing relevant": "none", "something relevant": "some"}
@@ -38,8 +40,160 @@ THRESHOLDS: Final = tuple(round(0.02 * step, 2) for step in range(1, 50))
 HEAD: Final = 50
 """How far down the list the number with hindsight is looked for."""
 
-FIT_SEEDS: Final = range(100, 105)
-"""Splits of which the constants are fitted; not those that are scored."""
+
+@dataclass(frozen=True)
+class Request:
+    """A request that was recorded once.
+
+    Attributes:
+        text: what the user asked for.
+        group: requests of one group are relevant to each other.
+        tools: called for it, in order.
+    """
+
+    text: str
+    group: str
+    tools: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """A memory and what it is asked. All are different requests."""
+
+    memory: Sequence[Request]
+    queries: Sequence[Request]
+
+    def relevant(self, query: Request) -> frozenset[int]:
+        """Places in the memory of what is relevant to a query."""
+        return frozenset(place for place, each in enumerate(self.memory) if each.group == query.group)
+
+
+def split(requests: Sequence[Request], seed: int) -> Split:
+    """Of each group 0, 1, 2, 3, 5 or 9 requests at random are the memory, QUERIES of the others are asked."""
+    draw = random.Random(seed)
+    groups: dict[str, list[Request]] = {}
+    for request in requests:
+        groups.setdefault(request.group, []).append(request)
+    memory: list[Request] = []
+    others: list[Request] = []
+    for group in groups.values():
+        draw.shuffle(group)
+        taken = min(draw.choice(SIZES), len(group))
+        memory += group[:taken]
+        others += group[taken:]
+    draw.shuffle(memory)
+    draw.shuffle(others)
+    return Split(memory, others[:QUERIES])
+
+
+def held_out(group: str) -> bool:
+    """Whether a group is in the half from which no constant was fitted."""
+    return bool(crc32(group.encode()) & 1)
+
+
+def f1(recalled: Sequence[int], relevant: frozenset[int]) -> float:
+    """F1 of a recalled set. Where nothing is relevant: 1 for recalling nothing, else 0."""
+    if not relevant:
+        return 0.0 if len(recalled) else 1.0
+    return 2 * len(relevant.intersection(recalled)) / (len(recalled) + len(relevant))
+
+
+def memory_of(requests: Sequence[Request], embedder: Embedder | None = None, *, judged: bool = True) -> ToolMemory:
+    """A memory of these requests; `Entry.run` is the place."""
+    memory = ToolMemory.ephemeral(methods=[Entries()], embeddings=embedder)
+    entries = [
+        Entry(
+            entry_id(str(place)),
+            str(place),
+            each.text,
+            tuple(EntryCall(tool, {}, "ok") for tool in each.tools),
+            score=1.0 if judged else None,
+        )
+        for place, each in enumerate(requests)
+    ]
+    memory.entries.rows.put(entries, memory.core.users.of(None))
+    return memory
+
+
+# --- the sets ---------------------------------------------------------------------------------------------------
+
+
+def by_template(folder: Path) -> list[Request]:
+    """One run per task; relevant: made from the same template."""
+    return _once(Request(row["task"], row["template"], _called(row["messages"])) for row in _rows(folder))
+
+
+def by_calls(folder: Path) -> list[Request]:
+    """One run per task; relevant: the same tools were called in the same order."""
+    return _once(_of_calls(row["task"], _called(row["messages"])) for row in _rows(folder))
+
+
+def by_calls_of_turns(folder: Path) -> list[Request]:
+    """Each user turn by itself; relevant: the same tools were called in it in the same order."""
+    return _once(
+        _of_calls(text, _called(messages)) for row in _rows(folder) for text, messages in _turns(row["messages"])
+    )
+
+
+def by_gold_calls(folder: Path) -> list[Request]:
+    """Queries with gold calls; relevant: the same tools in the same order."""
+    return _once(_of_calls(row["query"], tuple(c["name"] for c in row["calls"])) for row in _rows(folder))
+
+
+def by_gold_tools(folder: Path) -> list[Request]:
+    """Queries with the tools they need; relevant: exactly the same tools."""
+    return _once(_of_calls(row["query"], tuple(sorted(row["relevant"]))) for row in _rows(folder))
+
+
+SETS: Final[dict[str, Callable[[Path], list[Request]]]] = {
+    "workbench_gpt4": by_template,
+    "workbench_gold": by_template,
+    "bfcl_v3_multi_turn": by_calls_of_turns,
+    "tau_retail_gold": by_calls,
+    "nestful": by_gold_calls,
+    "toolbench_catalog": by_gold_tools,
+}
+
+
+def source(folder: Path) -> Path:
+    """The file with a set's runs or queries."""
+    runs = folder / "trajectories.jsonl"
+    return runs if runs.is_file() else folder / "queries.jsonl"
+
+
+def _rows(folder: Path) -> Iterator[dict[str, Any]]:
+    with source(folder).open(encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def _once(requests: Iterator[Request]) -> list[Request]:
+    found: dict[str, Request] = {}
+    for request in requests:
+        found.setdefault(request.text, request)
+    return list(found.values())
+
+
+def _of_calls(text: str, tools: tuple[str, ...]) -> Request:
+    return Request(text, " → ".join(tools), tools)
+
+
+def _called(messages: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    return tuple(call["function"]["name"] for message in messages for call in message.get("tool_calls") or ())
+
+
+def _turns(messages: Sequence[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    starts = [place for place, message in enumerate(messages) if message["role"] == "user"]
+    for start, end in zip(starts, [*starts[1:], len(messages)], strict=True):
+        yield messages[start]["content"], list(messages[start:end])
+
+
+def shape(requests: Sequence[Request]) -> str:
+    """How many requests and groups, for the table."""
+    groups = Counter(request.group for request in requests)
+    return f"{len(requests)} in {len(groups)}, {sum(n == 1 for n in groups.values())} alone"
+
+
+# --- methods ----------------------------------------------------------------------------------------------------
 
 Scores = npt.NDArray[np.float64]
 Similarity = Callable[[Split], Scores]
@@ -153,43 +307,7 @@ def grouped(parts: Split) -> tuple[list[list[int]], float]:
         return found, fmean(map(len, shown))
 
 
-# --- the constants of the default policy ------------------------------------------------------------------------
-
-
-def examples(requests: Sequence[Request], similarity: Similarity) -> tuple[Scores, Scores]:
-    """Features and relevance of what is weighed, for the queries whose groups are not left out."""
-    features: list[Match] = []
-    relevant: list[bool] = []
-    for seed in FIT_SEEDS:
-        parts = split(requests, seed)
-        learned = Weights([terms_of(each.text) for each in parts.memory])
-        for row, query in zip(similarity(parts), parts.queries, strict=True):
-            if not held_out(query.group):
-                near = [parts.memory[place] for place in np.argsort(-row, kind="stable")[:LONGLIST]]
-                past = [PastRequest(terms_of(each.text), "\n".join(each.tools)) for each in near]
-                found = rank(query.text, past, learned)
-                features += found
-                relevant += [near[match.place].group == query.group for match in found]
-    return np.array([match[2:] for match in features]), np.array(relevant, dtype=np.float64)
-
-
-def fit(sets: Mapping[str, Sequence[Request]], similarity: Similarity) -> Scores:
-    """Coefficients and intercept by maximum likelihood; MAIN counts three times, each other set once."""
-    found = [(name, *examples(sets[name], similarity)) for name in sets if name != "workbench_gold"]
-    weights = [np.full(len(y), (3.0 if name == MAIN else 1.0) / len(y)) for name, _, y in found]
-    x, y = np.vstack([x for _, x, _ in found]), np.concatenate([y for _, _, y in found])
-    return logistic(x, y, np.concatenate(weights) / sum(map(np.sum, weights)))
-
-
-def logistic(x: Scores, y: Scores, weight: Scores) -> Scores:
-    """Weighted logistic regression by Newton's method, intercept last."""
-    x = np.hstack([x, np.ones((len(x), 1))])
-    found = np.zeros(x.shape[1])
-    for _ in range(25):
-        p = 1 / (1 + np.exp(-(x @ found)))
-        bend = (x * (weight * p * (1 - p))[:, None]).T @ x + 1e-6 * np.eye(x.shape[1])
-        found = found - np.linalg.solve(bend, x.T @ (weight * (p - y)))
-    return found
+# --- figures ----------------------------------------------------------------------------------------------------
 
 
 def measure(name: str, requests: Sequence[Request], seeds: int, similarities: Mapping[str, Similarity]) -> list[Score]:
@@ -291,7 +409,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS, help="folders with recorded runs")
     parser.add_argument("--embedders", nargs="*", default=["built-in", "MiniLM"], choices=["built-in", "MiniLM"])
     parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
-    parser.add_argument("--fit", action="store_true", help="fit the constants of the relevance model and print them")
     parser.add_argument("--json", type=Path, dest="json_file", help="write every figure there")
     options = parser.parse_args(arguments)
 
@@ -307,12 +424,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"skipped: embedder {name}: {why}")
         else:
             similarities[name] = embedded(name)
-    if options.fit:
-        if (similarity := similarities.get("built-in")) is not None:
-            *coefficients, intercept = fit(present, similarity)
-            print(f"coefficients {[round(float(value), 2) for value in coefficients]}, intercept {intercept:.2f}")
-        return 0
-
     scores: list[Score] = []
     console = Console(stderr=True)
     for name, requests in present.items():

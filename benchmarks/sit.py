@@ -21,7 +21,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.next_tool import (
+from benchmarks.replay import DATA, arrange
+from benchmarks.yardsticks import (
     Hits,
     Method,
     Point,
@@ -31,7 +32,6 @@ from benchmarks.next_tool import (
     runs_of,
     successors,
 )
-from benchmarks.replay import DATA, arrange
 from langgraph_toolmem import SIT, ToolMemory
 from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.run import Run

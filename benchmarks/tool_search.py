@@ -1,44 +1,241 @@
 """Does the search find all the tools a request needs? Ours against what one would use instead, on real APIs.
 
-``python -m benchmarks.tool_search``; what is measured and how: README.md beside this file.
+``python -m benchmarks.tool_search``; definitions: README.md in this folder.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import random
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, median
-from typing import Final
+from typing import Any, Final
+from zlib import crc32
 
+import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.replay import DATA
 from benchmarks.sit import embedder_named, missing
-from benchmarks.tool_search_data import (
-    CATALOGUE,
-    CHAINS,
-    OTHERS,
-    Request,
-    requests,
-    tools_of,
-)
-from benchmarks.tool_search_fit import fit_chains, fit_search
-from benchmarks.tool_search_rivals import DEPTH, Rank, Remembering, graph_tool_call, yardsticks
-from benchmarks.tool_search_runs import BUILT_IN, OURS, ChainScore, HistoryScore, measure_chains, measure_history
 from langgraph_toolmem.navigator.tool_search.search import ToolSearch
-from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
+from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.text.embedders import Embedder
+from langgraph_toolmem.text.requests import split_clauses
+from langgraph_toolmem.text.tools import kit_name, kit_of, stems
+from langgraph_toolmem.text.words import words
 
-TARGETS: Final = {"ours, built-in": (72, 53, 68, 78, 10), "ours, MiniLM": (78, 60, 76, 86, 60)}
+CATALOGUE: Final = "toolbench_catalog"
+BUILT_IN: Final = "ours, built-in"
+OURS: Final = "ours, MiniLM"
+TARGETS: Final = {BUILT_IN: (72, 53, 68, 78, 10), OURS: (78, 60, 76, 86, 60)}
 """R@5, C@5, C@10, C@20 in percent, and p50 in milliseconds."""
-CHAIN_TARGETS: Final = {"nestful": (93, 98), "bfcl_v3_multi_turn": (88, 97)}
-SEEDS: Final = (1, 2, 3)
+DEPTH: Final = 20
+RANK_OFFSET: Final = 60
+
+Rank = Callable[[str], list[str]]
+"""From a request to names of tools, best first."""
+
+
+# --- requests ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request and the tools that it needs.
+
+    Attributes:
+        group: requests of one group share tools or wording: all of a group are on one side of the split.
+        relevant: names of the tools it needs.
+    """
+
+    text: str
+    group: str
+    relevant: frozenset[str]
+
+    @property
+    def held_out(self) -> bool:
+        """On the side from which no constant was fitted."""
+        return crc32(self.group.encode()) % 2 == 1
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One user message and the tools called after it, in order; all episodes of a task are on one side of a split."""
+
+    task: str
+    request: str
+    tools: tuple[str, ...]
+
+
+def tools_of(data: Path, name: str) -> list[ToolSpec]:
+    """Read the tools of a set."""
+    return list(read_tools(json.loads((data / name / "tools.json").read_text(encoding="utf-8"))).values())
+
+
+def requests(data: Path) -> list[Request]:
+    """Read the requests of the catalogue, with their groups."""
+    found = _rows(data / CATALOGUE / "queries.jsonl")
+    kits = {each.name: kit_of(each) for each in tools_of(data, CATALOGUE)}
+    groups = joined_kits([[kits[tool] for tool in row["relevant"]] for row in found])
+    return [Request(row["query"], group, frozenset(row["relevant"])) for row, group in zip(found, groups, strict=True)]
+
+
+def episodes(data: Path, name: str) -> list[Episode]:
+    """Read the episodes of a set, without calls of tools that it does not list."""
+    known = {each.name for each in tools_of(data, name)}
+    found = [
+        Episode(row["task"], request, tuple(tool for tool in tools if tool in known))
+        for row in _rows(data / name / "trajectories.jsonl")
+        for request, tools in _turns(row["messages"])
+    ]
+    return [each for each in found if each.tools]
+
+
+def halves(found: Sequence[Episode], seed: int) -> tuple[list[Episode], list[Episode]]:
+    """Two halves at random, split by task."""
+    tasks = list(dict.fromkeys(each.task for each in found))
+    random.Random(seed).shuffle(tasks)
+    first = set(tasks[: len(tasks) // 2])
+    return [each for each in found if each.task in first], [each for each in found if each.task not in first]
+
+
+def joined_kits(rows: Sequence[Sequence[str]]) -> list[str]:
+    """For each row a name of the component it is in: rows that share a key, directly or not, have the same."""
+    parents: dict[str, str] = {}
+
+    def root(key: str) -> str:
+        parents.setdefault(key, key)
+        while parents[key] != key:
+            key = parents[key]
+        return key
+
+    for row in rows:
+        for key in sorted(set(row)):
+            parents[root(key)] = root(min(row))
+    return [root(row[0]) for row in rows]
+
+
+def _turns(messages: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
+    found: list[tuple[str, list[str]]] = []
+    for message in messages:
+        if message["role"] == "user":
+            found.append((message["content"], []))
+        elif message["role"] == "assistant" and found:
+            found[-1][1].extend(call["function"]["name"] for call in message.get("tool_calls") or ())
+    return found
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+# --- what one would use instead ---------------------------------------------------------------------------------
+
+
+def full_text(spec: ToolSpec) -> str:
+    """Name, description, parameters, category and toolkit."""
+    names = " ".join(words(spec.name))
+    return " ".join([names, spec.description, " ".join(spec.properties), spec.category, kit_name(spec)])
+
+
+class BM25:
+    """Okapi BM25 (k1 1.5, b 0.75) over stems without stop words."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        found = [Counter(stems(text)) for text in texts]
+        lengths = np.array([each.total() for each in found], dtype=np.float64)
+        rest = 1.5 * (0.25 + 0.75 * lengths / lengths.mean())
+        lists: dict[str, list[tuple[int, float]]] = {}
+        for place, counts in enumerate(found):
+            for word, n in counts.items():
+                lists.setdefault(word, []).append((place, n * 2.5 / (n + rest[place])))
+        self._size = len(texts)
+        self._lists = {
+            word: (
+                np.array([place for place, _ in each]),
+                np.array([part for _, part in each]) * math.log(1 + (len(texts) - len(each) + 0.5) / (len(each) + 0.5)),
+            )
+            for word, each in lists.items()
+        }
+
+    def scores(self, text: str) -> npt.NDArray[np.float64]:
+        """One per text."""
+        found = np.zeros(self._size)
+        for word in stems(text):
+            if word in self._lists:
+                places, parts = self._lists[word]
+                found[places] += parts
+        return found
+
+
+def order(scores: npt.NDArray[np.floating]) -> list[int]:
+    """Places by falling score."""
+    return [int(place) for place in np.argsort(-scores, kind="stable")]
+
+
+def fused(rankings: Sequence[Sequence[int]]) -> list[int]:
+    """Reciprocal rank fusion: Σ 1 / (60 + rank)."""
+    scores = np.zeros(len(rankings[0]))
+    for ranking in rankings:
+        scores[list(ranking)] += 1 / (RANK_OFFSET + np.arange(1, len(ranking) + 1))
+    return order(scores)
+
+
+def best_ranks(rankings: Sequence[Sequence[int]]) -> list[int]:
+    """Each place by the best rank it has anywhere."""
+    best = np.full(len(rankings[0]), len(rankings[0]), dtype=np.float64)
+    for ranking in rankings:
+        ranks = np.empty(len(ranking))
+        ranks[list(ranking)] = np.arange(len(ranking))
+        best = np.minimum(best, ranks)
+    return order(-best)
+
+
+def yardsticks(tools: Sequence[ToolSpec], embedder: Embedder | None) -> dict[str, Rank]:
+    """The rankings of others."""
+    names = [each.name for each in tools]
+    texts = [full_text(each) for each in tools]
+    lexical = BM25(texts)
+
+    def named(places: Sequence[int]) -> list[str]:
+        return [names[place] for place in places]
+
+    found: dict[str, Rank] = {"BM25": lambda query: named(order(lexical.scores(query)))}
+    if embedder is None:
+        return found
+    short = np.array(embedder.embed_documents([f"{each.name}: {each.description}" for each in tools]))
+    full = np.array(embedder.embed_documents(texts))
+
+    def near(matrix: npt.NDArray[np.float64], asked: Sequence[str]) -> list[list[int]]:
+        return [order(row) for row in np.array(embedder.embed_documents(list(asked))) @ matrix.T]
+
+    def hybrid(query: str) -> list[int]:
+        return fused([order(lexical.scores(query)), near(full, [query])[0]])
+
+    def in_clauses(query: str) -> list[int]:
+        pieces = split_clauses(query)
+        parts = list(dict.fromkeys((query, *pieces.sentences, *pieces.clauses)))
+        each = [
+            fused([order(lexical.scores(part)), dense]) for part, dense in zip(parts, near(full, parts), strict=True)
+        ]
+        return fused([each[0], best_ranks(each[1:] or each)])
+
+    found["MiniLM, name + description (bigtool's way)"] = lambda query: named(near(short, [query])[0])
+    found["MiniLM + BM25, fused"] = lambda query: named(hybrid(query))
+    found["MiniLM + BM25, fused, with clauses"] = lambda query: named(in_clauses(query))
+    return found
+
+
+# --- ours -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -52,9 +249,6 @@ class Score:
     c10: float
     c20: float
     p50: float
-
-
-# --- requests ---------------------------------------------------------------------------------------------------
 
 
 def ours(tools: Sequence[ToolSpec], embedder: Embedder | None) -> Rank:
@@ -81,41 +275,6 @@ def measure(method: str, rank: Rank, asked: Sequence[Request]) -> list[Score]:
     return answer
 
 
-# --- time at size -----------------------------------------------------------------------------------------------
-
-
-def times(tools: Sequence[ToolSpec], asked: Sequence[Request], size: int) -> dict[str, float]:
-    """Seconds to build, milliseconds to add a tool and to search, with so many tools, words alone.
-
-    The catalogue is repeated with other names and toolkits until it is large enough; its words stay the same, so
-    each word has the longest lists that it can have.
-    """
-    many = []
-    for place in range(size):
-        each, turn = tools[place % len(tools)], place // len(tools)
-        many.append(replace(each, name=f"{each.name}_{turn}", toolkit=f"{each.toolkit} {turn}"))
-    begun = time.perf_counter()
-    search = ToolSearch(many[:-50])
-    built = time.perf_counter() - begun
-    adding, searching = [], []
-    for tool in many[-50:]:
-        begun = time.perf_counter()
-        search.add([tool])
-        search.search("status of the server", 5)
-        adding.append(1000 * (time.perf_counter() - begun))
-    for request in asked[:: max(1, len(asked) // 200)]:
-        begun = time.perf_counter()
-        search.search(request.text, 10)
-        searching.append(1000 * (time.perf_counter() - begun))
-    return {
-        "tools": float(size),
-        "build s": built,
-        "add and search p50 ms": median(adding),
-        "search p50 ms": median(searching),
-        "search p95 ms": sorted(searching)[int(0.95 * len(searching))],
-    }
-
-
 # --- what is printed --------------------------------------------------------------------------------------------
 
 
@@ -132,149 +291,52 @@ def table(scores: Sequence[Score], tools: int, asked: int) -> Table:
     return answer
 
 
-def chain_table(scores: Sequence[ChainScore]) -> Table:
-    """Completion of chains."""
-    answer = Table(title="chains completed, percent (C@5 / C@10)", title_justify="left")
-    answer.add_column("method", no_wrap=True)
-    columns = list(dict.fromkeys((score.name, score.part) for score in scores))
-    for name, part in columns:
-        n = next(score.chains for score in scores if (score.name, score.part) == (name, part))
-        answer.add_column(f"{name}\n{part} ({n})", justify="right")
-    found = {(score.method, score.name, score.part): score for score in scores}
-    for method in dict.fromkeys(score.method for score in scores):
-        cells = [found.get((method, *column)) for column in columns]
-        answer.add_row(method, *("" if cell is None else f"{cell.c5:.1f} / {cell.c10:.1f}" for cell in cells))
-    return answer
-
-
-def history_table(scores: Sequence[HistoryScore]) -> Table:
-    """Searches without and with recorded runs."""
-    answer = Table(title="with the runs of the other half, percent (R@5 / C@5)", title_justify="left")
-    for label in ("set", "method", "requests of the other half", "without", "with"):
-        answer.add_column(label, no_wrap=True)
-    for s in scores:
-        without, with_runs = f"{s.r5:.1f} / {s.c5:.1f}", f"{s.r5_with:.1f} / {s.c5_with:.1f}"
-        answer.add_row(s.name, s.method, s.split, without, with_runs)
-    return answer
-
-
-def verdicts(scores: Sequence[Score], chains: Sequence[ChainScore]) -> list[tuple[bool, str]]:
-    """Whether what is asked holds."""
+def verdicts(scores: Sequence[Score]) -> list[tuple[bool, str]]:
+    """Return the targets and whether each holds."""
     found = []
     for score in scores:
         if score.method not in TARGETS:
             continue
         *least, most = TARGETS[score.method]
-        for label, value, bound in zip(
-            ("R@5", "C@5", "C@10", "C@20"), (score.r5, score.c5, score.c10, score.c20), least, strict=True
-        ):
+        values = (score.r5, score.c5, score.c10, score.c20)
+        for label, value, bound in zip(("R@5", "C@5", "C@10", "C@20"), values, least, strict=True):
             found.append((value >= bound, f"{score.method}, {score.part}: {label} {value:.1f} >= {bound}"))
         if score.part == "all":
             found.append((score.p50 <= most, f"{score.method}: p50 {score.p50:.1f} ms <= {most}"))
-    for chain in chains:
-        if chain.method == OURS and chain.part == "all":
-            for label, value, bound in zip(
-                ("C@5", "C@10"), (chain.c5, chain.c10), CHAIN_TARGETS[chain.name], strict=True
-            ):
-                found.append((value >= bound, f"chains of {chain.name}: {label} {value:.1f} >= {bound}"))
     return found
 
 
-def show_fit(data: Path, embedder: Embedder | None) -> None:
-    """Prints the weights as they come out of a fit."""
-
-    def make(tools: Sequence[ToolSpec]) -> ToolSearch:
-        return ToolSearch(tools, embedder=embedder)
-
-    for what, fit in (("search", fit_search), ("chains", fit_chains)):
-        weights, line = fit(data, make)
-        how = "by words" if embedder is None else "by words and meaning"
-        print(f"{what} {how}: {[round(float(w), 2) for w in weights]}, odds {line[0]:.2f}, {line[1]:.2f}")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command; returns its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.tool_search", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
     parser.add_argument("--no-model", action="store_true", help="without all-MiniLM-L6-v2")
-    parser.add_argument(
-        "--graph-tool-call", type=int, default=0, metavar="N", help="ask it about N of the requests; slow"
-    )
-    parser.add_argument("--tools", type=int, default=16_000, help="tools when times are taken; 0: no times")
-    parser.add_argument("--seeds", type=int, default=len(SEEDS), help="splits of the runs for the chains")
-    parser.add_argument("--fit", action="store_true", help="fit the weights and print them")
     parser.add_argument("--json", type=Path, dest="json_file", help="write every figure there")
     options = parser.parse_args(arguments)
-
+    if not (options.data / CATALOGUE).is_dir():
+        print(f"skipped: no {CATALOGUE} (looked for ../shared/data/{CATALOGUE})")
+        return 0
     embedder = None
     if not options.no_model:
         if why := missing("MiniLM"):
             print(f"skipped: MiniLM: {why}")
         else:
             embedder = embedder_named("MiniLM")
-    remembering = None if embedder is None else resolve_embedder(Remembering(embedder))
-    if options.fit:
-        show_fit(options.data, None)
-        if remembering is not None:
-            show_fit(options.data, remembering)
-        return 0
-
-    scores: list[Score] = []
-    chains: list[ChainScore] = []
-    taken: dict[str, float] = {}
+    tools, asked = tools_of(options.data, CATALOGUE), requests(options.data)
+    methods = {**yardsticks(tools, embedder), BUILT_IN: ours(tools, None)}
+    if embedder is not None:
+        methods[OURS] = ours(tools, embedder)
+    scores = [score for method, rank in methods.items() for score in measure(method, rank, asked)]
     output = Console(width=None if sys.stdout.isatty() else 180)
-    if (options.data / CATALOGUE).is_dir():
-        tools, asked = tools_of(options.data, CATALOGUE), requests(options.data, CATALOGUE)
-        methods = yardsticks(tools, embedder)
-        methods["ours, built-in"] = ours(tools, None)
-        if embedder is not None:
-            methods[OURS] = ours(tools, embedder)
-        for method, rank in methods.items():
-            scores += measure(method, rank, asked)
-        if options.graph_tool_call:
-            some = asked[:: max(1, len(asked) // options.graph_tool_call)]
-            how = "" if embedder is None else " with MiniLM"
-            rival = graph_tool_call(options.data / CATALOGUE, embedder)
-            scores += measure(f"graph-tool-call{how}, {len(some)} requests", rival, some)
-            scores += measure(f"{OURS if embedder else BUILT_IN}, the same requests", ours(tools, embedder), some)
-        output.print(table(scores, len(tools), len(asked)))
-        if options.tools:
-            taken = times(tools, asked, options.tools)
-            print(", ".join(f"{name} {value:.2f}" for name, value in taken.items()))
-    else:
-        print(f"skipped: no {CATALOGUE} (looked for ../shared/data/{CATALOGUE})")
-    for name in CHAINS:
-        if (options.data / name).is_dir():
-            chains += measure_chains(options.data, name, remembering, SEEDS[: options.seeds])
-    if chains:
-        output.print(chain_table(chains))
-    histories = [
-        score
-        for name in (CATALOGUE, *OTHERS)
-        if (options.data / name).is_dir()
-        for model in ((None,) if remembering is None else (None, remembering))
-        for score in measure_history(options.data, name, model)
-    ]
-    if histories:
-        output.print(history_table(histories))
-    checks = verdicts(scores, chains)
-    if taken:
-        checks.append(
-            (taken["search p50 ms"] <= 10, f"{options.tools} tools: p50 {taken['search p50 ms']:.1f} ms <= 10")
-        )
-        checks.append((taken["add and search p50 ms"] <= 50, f"add {taken['add and search p50 ms']:.1f} ms <= 50"))
+    output.print(table(scores, len(tools), len(asked)))
+    checks = verdicts(scores)
     for holds, text in checks:
         print(f"{'holds' if holds else 'MISSED'}  {text}")
     if options.json_file is not None:
-        plain = {
-            "scores": [asdict(score) for score in scores],
-            "chains": [asdict(score) for score in chains],
-            "histories": [asdict(score) for score in histories],
-            "times": taken,
-            "targets": [{"holds": holds, "target": text} for holds, text in checks],
-        }
+        targets = [{"holds": holds, "target": text} for holds, text in checks]
+        plain = {"scores": [asdict(score) for score in scores], "targets": targets}
         options.json_file.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
     return 0
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from histories import call, run_of, schema, user
 
-from benchmarks import next_tool
 from benchmarks import sit as bench
-from benchmarks.next_tool import Hits
+from benchmarks import yardsticks
 from benchmarks.sit import Job
+from benchmarks.yardsticks import Hits
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.sit.transitions import START
@@ -29,8 +29,8 @@ def task(kind: str, number: int) -> Run:
     return run_of(user(text.format(n=number)), call(first, {"n": number}, {"id": number}), call(second, {"id": number}))
 
 
-def last(run: Run) -> next_tool.Point:
-    *_, point = next_tool.points(run)
+def last(run: Run) -> yardsticks.Point:
+    *_, point = yardsticks.points(run)
     return point
 
 
@@ -40,9 +40,9 @@ def all_kinds(*numbers: int) -> list[Run]:
 
 def test_the_most_frequent_successor():
     history = [task("refund", 1), task("refund", 2), task("track", 3)]
-    order_1 = next_tool.successors(history, 1)
+    order_1 = yardsticks.successors(history, 1)
     assert order_1(last(task("track", 9))) == ["refund_order", "track_parcel"]
-    assert order_1(next(next_tool.points(task("greet", 9)))) == ["find_order"]
+    assert order_1(next(yardsticks.points(task("greet", 9)))) == ["find_order"]
     assert order_1(last(task("greet", 9))) == []
 
 
@@ -52,33 +52,33 @@ def test_the_last_two_tools_go_before_the_last_one():
         *[run_of(user("x"), call("d"), call("b"), call("e"))] * 2,
     ]
     point = last(run_of(user("x"), call("a"), call("b"), call("?")))
-    assert next_tool.successors(history, 2)(point)[:2] == ["c", "e"]
-    assert next_tool.successors(history, 1)(point)[:2] == ["e", "c"]
-    assert START not in next_tool.successors(history, 2)(next(next_tool.points(history[0])))
+    assert yardsticks.successors(history, 2)(point)[:2] == ["c", "e"]
+    assert yardsticks.successors(history, 1)(point)[:2] == ["e", "c"]
+    assert START not in yardsticks.successors(history, 2)(next(yardsticks.points(history[0])))
 
 
 def test_the_nearest_request_is_followed_step_by_step():
-    method = next_tool.nearest_request(all_kinds(1, 2))
+    method = yardsticks.nearest_request(all_kinds(1, 2))
     for kind, (first, second, _) in KINDS.items():
-        begun, done = next_tool.points(task(kind, 77))
+        begun, done = yardsticks.points(task(kind, 77))
         assert begun.tool == first
         assert method(begun)[0] == first
         assert method(done)[0] == second
-    assert next_tool.nearest_request([])(last(task("greet", 1))) == []
+    assert yardsticks.nearest_request([])(last(task("greet", 1))) == []
 
 
 def test_hits_by_hand():
-    always: dict[str, next_tool.Method] = {
+    always: dict[str, yardsticks.Method] = {
         "right": lambda p: [p.tool],
         "second": lambda p: ["?", p.tool, p.tool],
         "no": lambda p: [],
     }
-    assert next_tool.measure(always, all_kinds(1)) == {
+    assert yardsticks.measure(always, all_kinds(1)) == {
         "right": Hits(100.0, 100.0),
         "second": Hits(0.0, 100.0),
         "no": Hits(0.0, 0.0),
     }
-    assert next_tool.measure(always, [])["right"] == Hits(0.0, 0.0)
+    assert yardsticks.measure(always, [])["right"] == Hits(0.0, 0.0)
 
 
 @pytest.fixture
@@ -116,16 +116,16 @@ def test_queries_with_gold_calls_are_runs_too(tmp_path: Path):
         "calls": [{"name": "a", "arguments": {"n": 1}}, {"name": "b", "arguments": {}}],
     }
     (tmp_path / "queries.jsonl").write_text(json.dumps(query) + "\n", encoding="utf-8")
-    (logged,) = next_tool.runs_of(tmp_path) or ()
+    (logged,) = yardsticks.runs_of(tmp_path) or ()
     run = parse_run(logged.messages, thread_id=logged.thread_id)
-    assert [(point.tool, point.state.user.raw) for point in next_tool.points(run)] == [
+    assert [(point.tool, point.state.user.raw) for point in yardsticks.points(run)] == [
         ("a", "Book it"),
         ("b", "Book it"),
     ]
     assert (logged.task, logged.success) == ("Book it", True)
     (tmp_path / "queries.jsonl").write_text('{"id": "q1", "query": "x", "relevant": []}\n', encoding="utf-8")
-    assert next_tool.runs_of(tmp_path) is None
-    assert next_tool.runs_of(tmp_path / "absent") is None
+    assert yardsticks.runs_of(tmp_path) is None
+    assert yardsticks.runs_of(tmp_path / "absent") is None
 
 
 def test_the_command(data: Path, capsys: pytest.CaptureFixture[str]):

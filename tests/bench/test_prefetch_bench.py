@@ -1,16 +1,14 @@
-"""The benchmarks of what is run ahead: figures by hand, and both commands on a little."""
+"""The benchmarks of what is run ahead: figures by hand, and the command on a little."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from histories import call, history, schema, user, words
 
 from benchmarks import prefetch as bench
-from benchmarks import prefetch_live as live
 from langgraph_toolmem.runs.logs import LoggedRun
 
 READS = frozenset({"find", "open"})
@@ -62,10 +60,3 @@ def test_the_command_runs_on_recorded_runs(tmp_path: Path, capsys: pytest.Captur
     assert figures["ready"] >= 75
     assert figures["wasted"] == 0
     assert "gone is not in" in capsys.readouterr().err
-
-
-def test_real_runs_are_alike(tmp_path: Path):
-    out = tmp_path / "figures.json"
-    assert live.main(["--tasks", "0", "--alike", "4", "--json", str(out)]) == 0
-    found: dict[str, Any] = json.loads(out.read_text())["alike"]
-    assert (found["messages"], found["made"], found["state"]) == (0, 0, 0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks import recall as bench
-from benchmarks.recall_data import SETS, Request, Split, f1, held_out, split
+from benchmarks.recall import SETS, Request, Split, f1, held_out, split
 from benchmarks.replay import DATA
 
 
@@ -47,13 +47,6 @@ def test_tf_idf_by_hand():
     query = np.array([rare, usual])
     assert found[0, 0] == pytest.approx(first @ query / np.linalg.norm(first) / np.linalg.norm(query))
     assert found[0, 1] == pytest.approx(usual * usual / math.hypot(rare, usual) ** 2)
-
-
-def test_logistic_regression_finds_what_it_was_drawn_from():
-    draw = np.random.default_rng(0)
-    x = draw.normal(size=(4000, 2))
-    y = (draw.random(4000) < 1 / (1 + np.exp(-(2 * x[:, 0] - x[:, 1] + 0.5)))).astype(float)
-    assert bench.logistic(x, y, np.full(4000, 1 / 4000)) == pytest.approx([2, -1, 0.5], abs=0.2)
 
 
 def test_the_command_runs_on_a_small_set(tmp_path, capsys):

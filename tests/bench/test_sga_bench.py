@@ -10,8 +10,7 @@ import pytest
 from histories import call, schema, user
 
 from benchmarks import sga as bench
-from benchmarks import sga_data
-from benchmarks.sga_data import Renaming, entities_of, load, other_word
+from benchmarks.sga import Renaming, entities_of, load, other_word
 from langgraph_toolmem.runs.logs import LoggedRun
 
 NAMES = ("Ann", "Ben", "Cleo", "Dora", "Emil", "Finn", "Gita", "Hugo")
@@ -138,4 +137,4 @@ def test_the_command(data: Path, capsys: pytest.CaptureFixture[str]):
 def test_the_recorded_runs_are_compressed_as_is_asked():
     actions, atoms, _ = bench.compression([bench.DATA / name for name in bench.COMPRESSED])
     assert actions >= bench.LEAST_COMPRESSION * atoms
-    assert sga_data.load(bench.DATA / "workbench_gpt4", limit=1) is not None
+    assert load(bench.DATA / "workbench_gpt4", limit=1) is not None
