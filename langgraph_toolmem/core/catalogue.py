@@ -83,20 +83,16 @@ class Declarations:
 
 
 def named(names: Collection[str]) -> str:
-    """Join names for one line of the log, cut after `MAX_NAMED`."""
     shown = sorted(names)
     return ", ".join(shown[:MAX_NAMED]) + (", …" if len(shown) > MAX_NAMED else "")
 
 
 class Catalogue:
-    """The tools of a memory. Safe to use from several threads, under the memory's lock.
+    """The tools of a memory. Safe to use from several threads.
 
     Args:
-        graph: notes on tools of earlier processes, and the calls seen.
         given: the tools as given to the memory; None if nobody gave any.
-        declarations: the tools that the developer declared to only read.
-        describe: stores notes on tools; None in a memory that only reads.
-        lock: the memory's.
+        describe: stores notes on tools in the graph; None in a memory that only reads.
     """
 
     def __init__(
@@ -333,12 +329,7 @@ def _tells_of_change(text: str) -> bool:
 
 
 def undeclared_line(names: Collection[str], reading: Iterable[str]) -> str:
-    """Return the sentence of the log and the report on undeclared tools; "" if there are none.
-
-    Args:
-        names: the tools that are never called without the model, because nobody declared them.
-        reading: those of them that seem to only read.
-    """
+    """Return the sentence on undeclared tools, and those of them that seem to only read; "" if there are none."""
     if not names:
         return ""
     are = "1 tool is" if len(names) == 1 else f"{len(names)} tools are"

@@ -53,15 +53,7 @@ class Core(Evidence):
     Attributes:
         folder: of the memory; None: nothing is on disk.
         home: of the evidence graph and its derivatives; the folder, or one in it; None likewise.
-        catalogue: the tools.
-        vectors: Chroma.
-        jobs: work in the background.
-        episodes: the episodes of each thread.
-        ages: the last activity of each, where there is a retention.
-        holdout: the draw of episodes that run without hints and shortcuts.
-        ledger: items shown to the model, and their outcome.
         past_runs: returns the finished runs of a user; a method that keeps them sets it.
-        lifecycle: learns from runs and calls the methods' hooks.
         listeners: the methods, in their order.
     """
 
@@ -200,12 +192,7 @@ class Core(Evidence):
         return any(found)
 
     def rows(self, kind: RowKind[T], method: str | None = None) -> Rows[T]:
-        """Return the rows of a kind; nothing is made or read before they are used.
-
-        Args:
-            kind: of the items.
-            method: name of their method in the ledger; the kind's name if None.
-        """
+        """Return the rows of a kind, under a method's name in the ledger (the kind's by default); nothing is read."""
         name = method or kind.name
         return Rows(kind, self.vectors, self.ledger, method=name, users=self.users, now=self.now)
 

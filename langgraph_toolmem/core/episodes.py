@@ -45,12 +45,7 @@ def contributor(thread_id: str, user: str | None) -> str:
 
 
 class EpisodesTable(Table):
-    """The episodes of threads.
-
-    Attributes:
-        threads: thread -> [{message: [episode, number]}, {episode that is over: 1}, the latest last].
-        at_forgetting: called when a user or runs are forgotten, here or by another worker.
-    """
+    """``threads``: thread -> [{message: [episode, number]}, {episode that is over: 1}, the latest last]."""
 
     name = "episodes"
     parts = ("threads",)
@@ -142,9 +137,6 @@ class Episodes:
         latest = next(reversed(ended), None)
         return [] if latest == run.digest else [EpisodeOver(thread, run.digest)]
 
-    def over_now(self) -> frozenset[str]:
-        return frozenset(episode for _, over in self._table.threads.values() for episode in over)
-
     def runs(self, thread_id: str) -> set[str]:
         messages, over = self._table.threads.get(digest("run", thread_id)) or ({}, {})
         return {episode for episode, _ in messages.values()} | over.keys()
@@ -159,16 +151,10 @@ class Episodes:
         return names
 
     def named(self, thread_id: str, episode: str | int | None, others: Collection[str] = ()) -> str:
-        """Return the digest of an episode.
-
-        Args:
-            thread_id: the thread.
-            episode: its number, counted from 1 (in a forked thread the latest of that number), or the id of one of its
-                user messages; None: the latest that was finished.
-            others: episodes to leave out.
+        """Return the digest of an episode: its number from 1, or the id of a message in it; None: the latest finished.
 
         Raises:
-            InputError: the thread is not known, or has no such episode.
+            InputError: the thread is not known, or has no such episode that is not one of `others`.
         """
         thread = digest("run", thread_id)
         known = self._table.threads.get(thread)

@@ -23,15 +23,8 @@ logger = logging.getLogger("langgraph_toolmem.memory")
 class Evidence:
     """The evidence graph with its lock, its persistence and its users. Safe to use from several threads.
 
-    Args:
-        store: the event log, with the graph; it has the lock.
-        users: the namespaces of users.
-        now: returns seconds since 1970.
-        read_only: write nothing.
-
     Attributes:
-        lock: guards the graph.
-        graph: the graph; to be read under the lock.
+        graph: to be read under `lock`.
         forgettings: number of `forget` calls in this process.
         closed: True if nothing may be opened any more.
     """
@@ -57,11 +50,7 @@ class Evidence:
         return new
 
     def refresh(self, *, at_once: bool = False) -> None:
-        """Apply what other processes and workers learned. Not under the lock.
-
-        Args:
-            at_once: ask a shared store now, and wait for it.
-        """
+        """Apply what other processes and workers learned; `at_once` waits for a shared store. Not under the lock."""
         if self.shared_log is not None:
             self.shared_log.look(at_once=at_once)
         with self.lock:
@@ -73,38 +62,29 @@ class Evidence:
             self.shared_log.acknowledge()
 
     def hour(self) -> int:
-        """Return the current time in hours since 1970."""
         return int(self.now() // HOUR)
 
     def log_and_continue(self, what: str, do: Callable[[], object]) -> Exception | None:
         """Call a function whose errors must not stop the caller; log each failure once, and return the error."""
         try:
             do()
-        except NamespaceError as error:
-            logger.debug("%s: no user is named", what)
-            return error
         except Exception as error:  # noqa: BLE001 - whatever it is, learning and the host go on
-            level = logging.DEBUG if what in self._warned else logging.WARNING
-            self._warned.add(what)
-            log_failure(logger, level, what, error=error)
+            self.log_failure_and_continue(what, error)
             return error
         return None
 
     def log_failure_and_continue(self, what: str, error: Exception) -> None:
         """Log once an error that must not stop the caller."""
-
-        def again() -> None:
-            raise error
-
-        self.log_and_continue(what, again)
+        nobody = isinstance(error, NamespaceError)
+        level = logging.DEBUG if nobody or what in self._warned else logging.WARNING
+        self._warned |= set() if nobody else {what}
+        log_failure(logger, level, what, error=error)
 
     def refuse_if_closed(self) -> None:
-        """Raise StorageError if the memory is closed."""
         if self.closed:
             raise StorageError("The memory is closed. Make a new one to go on.")
 
     def refuse_if_read_only(self) -> None:
-        """Raise StorageError if the memory was opened with read_only=True."""
         if self.read_only:
             raise StorageError("A memory opened with read_only=True keeps nothing: do this where it is written.")
 

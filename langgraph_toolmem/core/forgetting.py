@@ -42,12 +42,7 @@ class LastSeen(Event):
 
 
 class AgesTable(Table):
-    """Last activity.
-
-    Attributes:
-        hours: digest -> hour since 1970.
-        began: the hour of everything else; None if no age was ever kept.
-    """
+    """``hours``: last activity, digest -> hour since 1970; ``began``: the hour of everything else."""
 
     name = "ages"
     parts = (

@@ -34,11 +34,7 @@ class EpisodeSpent(Event):
 
 
 class HoldoutTable(Table):
-    """Episodes in which the memory was asked, or would have been.
-
-    Attributes:
-        episodes: episode -> [held out (1) or not (0), model calls, tokens].
-    """
+    """``episodes`` in which the memory was asked, or would have been: -> [held out (1 or 0), model calls, tokens]."""
 
     name = "holdout"
     parts = ("episodes",)
@@ -73,15 +69,7 @@ class Episode(NamedTuple):
 
 
 class Holdout:
-    """A draw of episodes by their identity: every process draws the same.
-
-    Args:
-        evidence: the memory's.
-        share: of the episodes to hold out; with 0 nothing is recorded.
-
-    Raises:
-        ConfigurationError: `share` is invalid.
-    """
+    """A draw of a share of the episodes by their identity: every process draws the same."""
 
     def __init__(self, evidence: Evidence, share: float) -> None:
         if not is_share(share) or share == 1:
@@ -91,7 +79,6 @@ class Holdout:
 
     @property
     def on(self) -> bool:
-        """True if any episode is held out."""
         return self._share > 0
 
     def draws(self, run: str) -> bool:

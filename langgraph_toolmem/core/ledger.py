@@ -243,15 +243,7 @@ class Ledger:
         turn: str | None = None,
         user_id: str | None = None,
     ) -> None:
-        """Record that the model sees these items; a repetition for the same turn, or run, counts once.
-
-        Args:
-            method: their method.
-            items: id -> the suggested tool; None if the feedback on the run counts for the item at once.
-            run: digest of the run.
-            turn: key of the coming model turn; None if they are shown for the whole run.
-            user_id: the run's user.
-        """
+        """Record that the model sees these items (see `Shown`); a repetition for the same turn, or run, counts once."""
         with self._lock:
             known: Iterable[str] = self._table.shown_in(run, method) if turn is None else self.items(turn, method)
             new = {key: tool for key, tool in items.items() if key not in known}

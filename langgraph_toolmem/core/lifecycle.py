@@ -38,12 +38,7 @@ MAX_COMMENT: Final = 500
 
 
 class Lifecycle:
-    """Learns from runs and feedback, and calls the methods' hooks.
-
-    Args:
-        core: of the memory.
-        folds: state of each thread up to its last learned turn.
-    """
+    """Learns from runs and feedback, and calls the methods' hooks."""
 
     def __init__(self, core: Core, folds: Folds) -> None:
         self._core, self._folds = core, folds

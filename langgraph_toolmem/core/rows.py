@@ -76,15 +76,11 @@ class RowKind(ABC, Generic[T]):
 
     @abstractmethod
     def row(self, item: T) -> VectorItem:
-        """The row of an item: its id, the text that is compared, and the rest of it as JSON values."""
+        """Return the row of an item: its id, the text that is compared, and the rest of it as JSON values."""
 
     @abstractmethod
     def item(self, row: Hit) -> T:
-        """The item of a row.
-
-        Raises:
-            InputError, KeyError, TypeError, ValueError: the row is damaged.
-        """
+        """Return the item of a row; raise InputError, KeyError, TypeError or ValueError if the row is damaged."""
 
     def joined(self, old: T, new: T) -> T | None:
         """Join an item with a new one of the same id; None keeps the old one, as the new is another user's."""
@@ -100,13 +96,7 @@ class RowKind(ABC, Generic[T]):
         return item if getattr(item, "time", before) >= before else None
 
     def tracked(self, item: T, track: ItemStats, others: ItemStats) -> T:
-        """The item with its record.
-
-        Args:
-            item: as it is stored.
-            track: the item's record.
-            others: the record of all other items of the method.
-        """
+        """Return an item with its record, given that of all other items of the method."""
         return item
 
     def retired(self, item: T) -> bool:
@@ -134,14 +124,6 @@ class Rows(Generic[T]):
     """The items of one kind, of all users. Blocking: at a model call, `near` is called in a step.
 
     Every method raises `StorageError` where Chroma or the embedder fails; nothing is changed then.
-
-    Args:
-        kind: of the items.
-        vectors: Chroma.
-        ledger: has the records.
-        method: whose items they are in the ledger.
-        users: whose namespaces there are.
-        now: seconds since 1970.
     """
 
     def __init__(
@@ -212,15 +194,8 @@ class Rows(Generic[T]):
                 place.store.scrub(self.kind.name)
 
     def forget(self, user: User, gone: Forgotten | None = None) -> int:
-        """Remove a user's items, from the disk too; return how many were removed or changed.
-
-        Args:
-            user: whose items.
-            gone: only those of some runs, or those of all users that are older than a time (`RowKind.since`).
-
-        Raises:
-            StorageError: something is left.
-        """
+        """Remove a user's items, those of some runs, or all that are older than a time (`RowKind.since`), from the disk
+        too; return how many were removed or changed."""
         if self._vectors.empty:
             return 0
         if gone is not None and gone.before is not None:
@@ -256,12 +231,7 @@ class Rows(Generic[T]):
         return removed
 
     def forget_of(self, owner: str, user: User) -> int:
-        """Remove what comes from a user or a run (digest), and make sure that it is gone; return from how many items.
-
-        Raises:
-            InputError: nobody is named.
-            StorageError: something is left.
-        """
+        """Remove what comes from a user or a run (digest), verify that it is gone; return from how many items."""
         if not owner:
             raise InputError(f"Whose {self.kind.name} are to be forgotten? Nobody is named.")
         where = {OWNERS: {"$contains": owner}}

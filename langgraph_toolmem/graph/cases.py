@@ -1,8 +1,7 @@
 """Past requests and the calls that followed them; the nearest ones, and their values carried over.
 
-The nearest cases are found through an inverted index over words and word pairs with bounded postings, so
-the cost of a look-up does not grow with the number of past runs. A value of an old call is carried over by
-aligning the old request's wording with the new one and making the same replacements in the value.
+The nearest cases are found through an inverted index over words and word pairs with bounded postings. A value of an old
+call is carried over by aligning the old request's wording with the new one and making the same replacements in it.
 """
 
 from __future__ import annotations
@@ -112,13 +111,7 @@ class _Weights(dict[int, float]):
 
 
 class _Query:
-    """One request's look-up, kept until the next request is indexed: its further turns ask the same.
-
-    Attributes:
-        own: weights of the request's terms; `before`: of the words that it answers.
-        ranked: the _LONGLIST requests that share most terms, best first.
-        similarities: request -> similarity, of those that were compared.
-    """
+    """One request's look-up, kept until the next request is indexed: its further turns ask the same."""
 
     def __init__(self, own: Mapping[str, float], before: Mapping[str, float], ranked: list[str]) -> None:
         self.own, self.before, self.ranked = own, before, ranked

@@ -52,10 +52,7 @@ def json_type(value: Any) -> str:
 
 
 def pattern_of(value: Any, state: RunState) -> str:
-    """Mask the words of this run's user in a value.
-
-    Empty if the value is made of the user's own words. A pattern of several runs is no secret of one.
-    """
+    """Mask the words of this run's user in a value; "" if it is made of them."""
     if value is ABSENT:
         return ""
     text = canon(value)
@@ -92,19 +89,7 @@ def learn_turn(
     user: str | None,
     hour: int | None = None,
 ) -> Record:
-    """Return the operations that teach one turn.
-
-    Args:
-        graph: read for the known sources.
-        state: the run before the turn.
-        turn: a settled turn.
-        specs: the known tools, for parameters that a call omits.
-        neighbours: the nearest past requests at this point, for the record of carried values.
-        run: digest of the run.
-        thread: digest of its thread, one contributor of values.
-        user: digest of the user, if known.
-        hour: current time in hours since 1970; without it nothing is counted by hour or day.
-    """
+    """Return the operations that teach one settled turn after a state of the run; see `core.method.LearnedTurn`."""
     record = _count_turn(turn, hour)
     executed = [step for step in turn.steps if step.status != "rejected"]
     if turn.chosen_by == "model":

@@ -17,13 +17,8 @@ MAX_SUCCESSORS: Final = 12
 
 
 class CountTable:
-    """``key -> {item -> [count, …]}`` with a cap on keys and on items per key.
-
-    Args:
-        max_rows: rows kept; at a tenth more, those with the smallest total leave.
-        width: numbers per item.
-        max_items: items kept per row.
-    """
+    """``key -> {item -> [count, …]}`` with a cap on keys (at a tenth more, those with the smallest total leave) and on
+    items per key."""
 
     __slots__ = ("max_items", "max_rows", "rows", "width")
 
@@ -45,7 +40,6 @@ class CountTable:
         cell[column] += amount
 
     def row(self, key: str) -> dict[str, list[float]]:
-        """Return the items of a row, empty if there is none. Do not change them."""
         return self.rows.get(key) or {}
 
     def _shrink(self) -> None:
@@ -119,11 +113,8 @@ class ContributorTable:
     ) -> int:
         """Delete contributors as `forget` does, and the items of `table` that have none left.
 
-        Args:
-            gone: a user, or runs.
-            table: of these keys, or of keys that begin with one of them and ``\\x1e``.
-            witnessed: True for items that have contributors. In a full row, where some had to leave, such an item
-                without one may be anybody's: it is deleted as well and counts as removed.
+        `witnessed`: True for items that have contributors. In a full row, where some had to leave, such an item without
+        one may be anybody's: it is deleted as well and counts as removed.
         """
         full = {key for key, row in self.rows.items() if len(row) >= self.max_items}
         before = self._lose(gone)

@@ -50,11 +50,9 @@ class _Parts:
     parts: ClassVar[tuple[str, ...]] = ()
 
     def to_state(self) -> dict[str, Any]:
-        """Return the parts as plain containers."""
         return {name: getattr(part := getattr(self, name), "rows", part) for name in self.parts}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Replace the parts; the inverse of `to_state`."""
         for name in self.parts:
             part = getattr(self, name)
             if isinstance(part, (CountTable, ContributorTable)):
@@ -77,7 +75,6 @@ class Table(_Parts):
     Attributes:
         name: its place in the snapshot.
         parts: names of the attributes that are its state: plain containers, or tables of counts.
-        graph: where it is registered.
     """
 
     name: ClassVar[str]
@@ -98,11 +95,8 @@ class ToolGraph(_Parts):
     """Tools, successor statistics, argument sources, past requests, counters and runs; and tables of others.
 
     What belongs to a table that is not registered is kept: its state as it was read, its operations in their order
-    (MAX_WAITING of them), until somebody registers it.
-
-    Bounds: MAX_CONTEXTS successor contexts, MAX_SLOTS rows of argument sources and of values (32 and 12 items
-    each), 20,000 past requests, MAX_RUNS runs, MAX_PERIODS hours, MAX_SEEN keys of observations. At a bound the rows
-    with the least evidence leave (requests, runs, hours and keys: the oldest).
+    (MAX_WAITING of them), until somebody registers it. At a bound the rows with the least evidence leave (requests,
+    runs, hours and keys: the oldest).
     """
 
     parts = (
@@ -157,9 +151,7 @@ class ToolGraph(_Parts):
     def register(self, kind: type[T]) -> T:
         """Return the table of a kind: the one that is there, else a new one with what was kept for it.
 
-        Raises:
-            ValueError: another table or operation has the name already.
-            GraphFileError: what was kept for it has not its shape; it is registered and empty then.
+        Raises GraphFileError if what was kept for it has not its shape; it is registered and empty then.
         """
         known = self._tables.get(kind.name)
         if isinstance(known, kind):
@@ -390,11 +382,7 @@ class ToolGraph(_Parts):
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Replace everything but tables that are not in the state; the inverse of `to_state`.
-
-        Raises:
-            GraphFileError: something is missing or of another type; the message says what.
-        """
+        """Replace everything but tables that are not in the state; raise GraphFileError if it has not that shape."""
         _check(state, ToolGraph().to_state())
         super().load(state)
         self.cases.load(state["cases"])

@@ -28,13 +28,7 @@ class ToolCounts:
 
 @dataclass(frozen=True, slots=True)
 class EdgeView:
-    """`target` was called right after `source` (`START`: first in a run).
-
-    Attributes:
-        source, target: names of tools.
-        count: how often the model chose it.
-        ok, failed: how the calls ended.
-    """
+    """`target` was called right after `source` (`START`: first in a run), `count` times by the model's choice."""
 
     source: str
     target: str
@@ -143,11 +137,7 @@ def counted(run: str, when: float, record: Record) -> Record:
 
 
 class NewestRuns(Table):
-    """Counters of the newest runs: the time axis while there are few hours.
-
-    Attributes:
-        runs: run -> [time of its first turn in seconds since 1970, counters]; at most MAX_NEWEST.
-    """
+    """Counters of the newest ``runs``, each with the time of its first turn: the time axis of few hours."""
 
     name = "newest_runs"
     parts = ("runs",)

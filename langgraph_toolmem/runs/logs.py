@@ -48,17 +48,7 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class LoggedRun:
-    """One line of a log.
-
-    Attributes:
-        line: 1-based line number.
-        thread_id: `thread_id` or `id` of the line, otherwise a digest of its content and number.
-        messages: as written; `parse_run` accepts them.
-        success: outcome of the run, if known, like the following.
-        user_id: its user.
-        task: the task in words.
-        times: seconds since the start, one per message.
-    """
+    """One line of a log; `thread_id` may be a digest of its content and number; `times` in seconds, per message."""
 
     line: int
     thread_id: str
@@ -71,13 +61,7 @@ class LoggedRun:
 
 @dataclass(frozen=True, slots=True)
 class RunLog:
-    """A whole log, checked to its last line.
-
-    Attributes:
-        runs: the readable runs in the file's order.
-        skipped: one error per line that was left out (lenient reading only).
-        shared_ids: number of runs whose id an earlier run of the file has too.
-    """
+    """A whole log: its readable runs, errors of lines that were left out, and how many runs repeat an earlier id."""
 
     runs: tuple[LoggedRun, ...]
     skipped: tuple[LogError, ...]

@@ -217,11 +217,8 @@ _EDIT_ANSWER = "\n\nTool response:"
 
 
 def edited_call(content: Any) -> tuple[str, dict[str, Any], Any] | None:
-    """Return the call that a person put in place of the model's, from HumanInTheLoopMiddleware's notice.
-
-    Returns:
-        Tool, arguments and the answer without the notice; None if there is no such notice.
-    """
+    """Return tool, arguments and answer of a call that a person put in place of the model's, from
+    HumanInTheLoopMiddleware's notice; None if there is none."""
     head = content if isinstance(content, str) else _text_of_part(content[0]) if _has_parts(content) else None
     if head is None or not head.startswith("Note: ") or (found := _EDITED.match(head)) is None:
         return None

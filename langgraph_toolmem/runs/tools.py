@@ -176,11 +176,7 @@ ToolLike: TypeAlias = BaseTool | Callable[..., Any] | Mapping[str, Any] | BaseMo
 
 
 def read_tools(tools: Iterable[ToolLike]) -> dict[str, ToolSpec]:
-    """Read tools into specs by name, in order.
-
-    Raises:
-        ConfigurationError: A tool cannot be read or a name appears twice; the message names tool and index.
-    """
+    """Read tools into specs by name; raise ConfigurationError for one that cannot be read, or a name that repeats."""
     if isinstance(tools, (str, bytes, Mapping, BaseTool)) or not isinstance(tools, Iterable):
         raise ConfigurationError(
             f"tools is {type(tools).__name__}, not a list. Pass a list of LangChain tools, functions or tool dicts."

@@ -89,13 +89,10 @@ def parse_run(
         messages: What ``convert_to_messages`` takes. ``RemoveMessage`` entries are dropped; answers to no
             call are ignored; a call whose arguments are broken JSON counts (as rejected, with no arguments)
             only if it was answered.
-        thread_id: Identity of the run, if known. It makes keys of counter-like call ids (``call_0``) unique
-            per run; without it the id of the assistant message is used, or else the first user text.
+        thread_id: Makes keys of counter-like call ids (``call_0``) unique per run.
         executions: What recorders saw, by the keys of steps.
-        watched: Keys of turns that a recorder watched from the beginning: there, a call that was answered with
-            an error and of which no execution is known was never executed.
-        known: User messages of the thread that were read before (their keys) with their episodes, in order: what a
-            history without its head belongs to.
+        watched: Turns that a recorder watched: a failed call without an execution was never executed there.
+        known: User messages of the thread that were read before, with their episodes, in order.
         heads: The user message before a call, and its episode, by the call's id: where nobody names the thread.
 
     Raises:
@@ -108,11 +105,7 @@ def parse_run(
 class Prefix:
     """A thread's messages before its latest model turn, read: later readings of the thread begin with it.
 
-    Attributes:
-        parts: the messages; one of which content or tool calls were replaced since is read anew.
-        reader: after the last of them. Never changed.
-        events: what came of them. Never changed.
-        keys: identities of the turns and steps in it.
+    `reader` and `events` are never changed; `keys` are identities of the turns and steps in it.
     """
 
     parts: _Parts
@@ -171,10 +164,7 @@ def read_on(
     *,
     compared: bool = False,
 ) -> tuple[Run, Prefix | None]:
-    """Read a history of which a prefix may have been read before; see `parse_run` for the rest.
-
-    Args:
-        compared: True if the history is known to begin with the prefix.
+    """Read a history of which a prefix may have been read before (`compared`: it is known to begin with it).
 
     Returns:
         The run, equal to one read from the beginning, and the prefix that the next reading may begin with; None if
@@ -267,9 +257,7 @@ class _Draft:
 class _Reader:
     """State while a list is read once, front to back. A prefix of the list gives a prefix of the keys.
 
-    Attributes:
-        events: so far; drafts are replaced, not changed, when their answers come.
-        changed: the first event that was replaced.
+    Drafts in `events` are replaced, not changed, when their answers come; `changed` is the first that was.
     """
 
     def __init__(self, thread_id: str | None, head: str) -> None:
@@ -446,10 +434,6 @@ class _Events:
     """The events of a run, made one after the other: calls as they were seen executed, calls of the memory's own tools
     aside (they are no steps: what they say and cost goes with the next turn), each with its episode.
 
-    Args:
-        known: user messages that were read before (their keys) and their episodes.
-        before: key of the user message before the first event, where the head is missing; "" if it is unknown.
-
     Attributes:
         read: how many of the reader's events are in it.
         new: what the latest `take` added.
@@ -594,15 +578,12 @@ class History(list[Any]):
 
 
 class ExecutionLog:
-    """Parses messages with the calls as they were executed. In RAM: turns are learned as soon as they settle.
-
-    Args:
-        known: gives the user messages of a thread that were read before, with their episodes (`parse_run`).
+    """Parses messages with the calls as they were executed; in RAM, as turns are learned once they settle.
 
     Attributes:
         executions: by the key of their step.
         turns: keys of the turns that a recorder watches.
-        heads: the user message before a call and its episode, by the call's id.
+        heads: see `parse_run`, like ``known``.
         prefixes: the parsed prefix of each thread.
     """
 
@@ -616,13 +597,7 @@ class ExecutionLog:
         self._lock = threads.lock()
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
-        """Parse messages into a run, with calls as recorders saw them. Only what is new in a thread is parsed.
-
-        A `History` that was read before is read again only if an execution was seen since.
-
-        Raises:
-            MessageError: they cannot be read.
-        """
+        """Parse messages into a run, with calls as recorders saw them. Only what is new in a thread is parsed."""
         history = messages if isinstance(messages, History) else History(entries_of(messages))
         reading = self, self._changes, thread_id
         if history.reading == reading:

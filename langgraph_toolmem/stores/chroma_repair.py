@@ -95,9 +95,6 @@ def rebuild(
 
     The old folder is renamed to ``chroma.corrupt-N``; it is deleted at the end if `keep` is False. A crash before
     that leaves the old folder as it was.
-
-    Raises:
-        StorageError: another process writes, or an embedding or a write failed.
     """
     folder, made, done = memory / "chroma", memory / "chroma-new", 0
     held = VectorStore(memory, embedder=embedder, namespace=())

@@ -42,11 +42,7 @@ class ColdStartTables(Database):
 
 
 def forget_user(folder: Path, user: str) -> int:
-    """Delete the requests of a user (digest) from the folder; return their number.
-
-    Raises:
-        StorageError: the file cannot be used.
-    """
+    """Delete the requests of a user (digest) from the folder; return their number."""
     if held_in(folder) is None:
         return 0
     with ColdStartTables(folder) as kept:

@@ -52,20 +52,11 @@ _held: list[Any] = []
 class Database:
     """The tables of one owner in ``memory.db``, or in RAM; opened when they are first used.
 
-    Safe to use from several threads, and in a forked process. Every method blocks for the disk, and raises
-    `StorageError` if the file cannot be used.
-
-    Args:
-        folder: made with the first use. None: in RAM.
-        read_only: write nothing; reading makes no file.
-        synchronous: SQLite's "NORMAL", "FULL" or "OFF".
-        busy: seconds to wait for another process's transaction.
-
-    Attributes:
-        tables: name of each table to its columns and constraints, as SQL.
+    Safe to use from several threads, and in a forked process. Every method blocks for the disk, up to `busy` seconds
+    for another process's transaction, and raises `StorageError` if the file cannot be used.
     """
 
-    tables: ClassVar[Mapping[str, str]] = {}
+    tables: ClassVar[Mapping[str, str]] = {}  # name -> columns and constraints, as SQL
 
     def __init__(
         self,
@@ -107,7 +98,6 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Run the block in one transaction."""
         with self.opened() as database:
             try:
                 if database.in_transaction:  # an interrupt ended the last one before its end
@@ -139,11 +129,7 @@ class Database:
                 ) from error
 
     def scrub(self) -> None:
-        """Remove deleted rows of these tables from the file and from its log.
-
-        Raises:
-            StorageError: another process reads the file at this moment; call again.
-        """
+        """Remove deleted rows from the file and its log; raise StorageError while another process reads the file."""
         with self.writing() as database:
             for name, columns in self.tables.items():
                 # Pages keep copies of rows that were moved. Those of a table that is dropped are overwritten.
@@ -256,7 +242,6 @@ if hasattr(os, "register_at_fork"):  # in the child `base.threads` makes all loc
 
 
 def held_in(folder: Path | None) -> Path | None:
-    """Return the database of a folder; None if there is none."""
     path = None if folder is None else folder / NAME
     return None if path is None or _file(path) is None else path
 

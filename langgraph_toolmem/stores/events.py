@@ -82,16 +82,10 @@ class EventStore:
     """The graph in RAM and its event log. Callers hold `lock` around every method but `snapshot`, `erase`, `close`.
 
     Args:
-        folder: of ``memory.db`` and ``graph.pickle``. None: nothing on disk.
-        lock: guards the graph.
         tables: registered in the graph before anything is read; `register` takes others later.
-        fsync: see `ToolMemory`.
-        read_only: write nothing.
         shared: keep the log without a folder too, in RAM, for a shared store.
-        clock: seconds, for pauses.
 
     Attributes:
-        graph: the graph.
         problems: one sentence on each failure.
         at_reload: functions to call after the graph was read anew.
         upto: all rows up to this one are in the graph.
@@ -274,13 +268,8 @@ class EventStore:
     def append(self, key: str | None, record: Record, *, user: str = "", run: str = "") -> bool:
         """Store an observation and apply it. When this returns, it survives the end of the process.
 
-        Args:
-            key: of its turn (16 hex digits); None: applied each time.
-            record: its events.
-            user, run: digests of the user and the run it comes from, "" if unknown.
-
         Returns:
-            True if it was applied, False if its key was seen before or the memory is closed.
+            True if it was applied, False if its key was seen before or the memory is closed. None is no key.
         """
         if self.closed:
             self.say(CLOSED)
@@ -351,12 +340,10 @@ class EventStore:
 
     @property
     def waits(self) -> int:
-        """The number of events that wait in RAM for the disk."""
         return len(self._unsaved)
 
     @property
     def snapshot_due(self) -> bool:
-        """True if so many rows are behind the snapshot that a new one pays."""
         return self.upto - self._snapshot_upto >= max(SNAPSHOT_EVERY, self._snapshot_bytes // BYTES_EACH)
 
     def _snapshot_aside(self) -> None:
@@ -373,12 +360,8 @@ class EventStore:
     def snapshot(self, *, alone: bool = False) -> None:
         """Write ``graph.pickle`` and delete the rows that the snapshot before it holds. Not under the lock.
 
-        Args:
-            alone: keep no other snapshot, and no row but the last: they may hold what was forgotten. Other processes
-                notice the missing rows, and read the graph anew.
-
-        Raises:
-            StorageError: it could not be written.
+        `alone`: keep no other snapshot, and no row but the last: they may hold what was forgotten. Other processes
+        notice the missing rows, and read the graph anew.
         """
         folder, database = self.folder, self.database
         if folder is None or database is None or self.read_only:
@@ -410,16 +393,9 @@ class EventStore:
             self._snapshot_upto, self._snapshot_bytes = upto, len(data)
 
     def restart(self, state: dict[str, Any] | None, own: int, meta: dict[str, Any]) -> None:
-        """Replace the graph, in the folder too; delete the rows that are not kept (`keep`).
+        """Replace the graph by a state (None: empty) and this folder's events from number `own` on, on disk too.
 
-        Args:
-            state: of a graph; None: an empty one.
-            own: number of this folder's events that are in it; those from it on are applied.
-            meta: rows of the table, written in the same transaction.
-
-        Raises:
-            GraphFileError: it is not the state of a graph.
-            StorageError: it could not be written.
+        Rows that are not kept (`keep`) are deleted; `meta` is written in the same transaction.
         """
         assert self.database is not None
         with self._writing, self.lock:
@@ -455,11 +431,7 @@ class EventStore:
         return removed
 
     def erase(self) -> None:
-        """Remove what was forgotten from the folder: snapshots, rows, free pages. Not under the lock.
-
-        Raises:
-            StorageError: some of it is still on disk.
-        """
+        """Remove what was forgotten from the folder: snapshots, rows, free pages. Not under the lock."""
         if self.folder is None or self.database is None:
             return
         try:
@@ -522,12 +494,7 @@ def _rotate(folder: Path, draft: Path, *, alone: bool) -> bool:
 
 
 def inspect_folder(folder: Path) -> dict[str, Any]:
-    """Describe the files of the evidence, for ``toolmem doctor``. Reads only.
-
-    Returns:
-        ``snapshot`` and ``events``, each None if there is no such file, else a dict with ``bytes`` and ``why`` (the
-        damage, "" if none), and ``upto`` or ``rows``; ``set_aside``, a list of ``{"file", "bytes"}``.
-    """
+    """Describe the files of the evidence, for ``toolmem doctor``; ``why`` is the damage, "" if none. Reads only."""
     state, log = folder / SNAPSHOT, folder / NAME
     found: dict[str, Any] = {"snapshot": None, "events": None}
     if state.exists():

@@ -126,7 +126,7 @@ class VectorItem:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One stored text, as `RowKind.item` reads it."""
+    """One stored text."""
 
     id: str
     text: str
@@ -156,7 +156,6 @@ class Label(NamedTuple):
     dimension: int
 
     def to_metadata(self) -> dict[str, str]:
-        """Return metadata for a Chroma collection."""
         return {"toolmem": json.dumps(self)}
 
     @staticmethod
@@ -169,11 +168,7 @@ class Label(NamedTuple):
             return None
 
     def check(self, embedder: Embedder, where: str, dimension: int | None = None) -> None:
-        """Compare the embedder, and the length of its vectors if that is known, with the stored vectors.
-
-        Raises:
-            EmbedderChangedError: names both and the way out.
-        """
+        """Raise EmbedderChangedError if the embedder, or the length of its vectors, is not that of the stored ones."""
         if self.embedder != embedder.name or dimension not in (None, self.dimension):
             now = embedder.name if dimension is None else f"{embedder.name} ({dimension} numbers)"
             raise EmbedderChangedError(
@@ -200,11 +195,7 @@ def _is_not_found(error: BaseException | None) -> bool:
 
 
 def _delete_collection(client: Any, name: str) -> None:
-    """Delete a collection if it exists, its rows first.
-
-    Chroma 1.5 keeps the list-valued metadata of a collection that is deleted with rows in it, and gives that metadata
-    to rows that are added later to any collection.
-    """
+    """Delete a collection if it exists; its rows first: else Chroma 1.5 gives their lists of metadata to later rows."""
     try:
         collection = client.get_collection(name, embedding_function=None)
         while ids := collection.get(limit=PAGE, include=[])["ids"]:
@@ -292,19 +283,12 @@ class VectorStore:
 
     Args:
         folder: the memory's folder. None without a client: in memory, and two such stores share nothing.
-        embedder: makes the vectors; see `resolve_embedder`.
         client: a synchronous chromadb client (``HttpClient``) instead of the embedded Chroma; it is never closed here.
-        namespace: whose texts these are.
-        read_only: never write.
         limits: for calls to a server (`Remote`).
 
     Attributes:
         given: True if the client was given: other processes may write to the same Chroma.
-        remote: the server, if there is one.
         problems: damage that was found, one sentence each, for a person.
-
-    Raises:
-        ConfigurationError: the client is asynchronous.
     """
 
     def __init__(
@@ -519,10 +503,7 @@ class VectorStore:
             self._let_go()
 
     def may_write(self) -> bool:
-        """Return True if this process is the one that writes to the folder or could become it now, else False.
-
-        The first write makes a process the writing one, until it closes the folder or ends.
-        """
+        """Return True if this process writes to the folder (until it closes it), or could begin to now, else False."""
         if self.read_only or self._closed.is_set() or self._forked():
             return False
         with self._shared.lock:
@@ -536,11 +517,7 @@ class VectorStore:
         return True
 
     def begin_write(self) -> None:
-        """Take the right to write, and keep it until `close`.
-
-        Raises:
-            StorageError: another process writes, or this store is read-only.
-        """
+        """Take the right to write, and keep it until `close`; raise StorageError if another process has it."""
         self._refuse()
         if self.read_only:
             raise StorageError(f"{self.where} is open read-only.")
@@ -758,7 +735,6 @@ class VectorStore:
             offset += size
 
     def count(self, kind: str) -> int:
-        """Return how many texts of the kind there are."""
         return self._on(kind, "count", lambda found: int(found.count()), 0)
 
     def labels(self) -> set[Label]:
@@ -843,23 +819,13 @@ class VectorStore:
 
 
 class TextVectors:
-    """Vectors of texts about tools, made once: a next process with the same tools embeds nothing.
-
-    Args:
-        vectors: where they are kept, with the embedder that makes them.
-        kind: of texts.
-    """
+    """Vectors of texts about tools, made once: a next process with the same tools embeds nothing."""
 
     def __init__(self, vectors: VectorStore, kind: str) -> None:
         self._vectors, self._kind = vectors, kind
 
     def of(self, texts: Mapping[str, str]) -> dict[str, Sequence[float]]:
-        """Return the vector of each text by name, as stored if the text is the same.
-
-        Raises:
-            StorageError: Chroma or the embedder failed; what was made before is kept.
-            EmbedderChangedError: the stored ones were made by another embedder.
-        """
+        """Return the vector of each text by name, as stored if the text is the same."""
         hashes = {name: blake2b(clean(text).encode(), digest_size=8).hexdigest() for name, text in texts.items()}
         found: dict[str, Sequence[float]] = {}
         for page in self._vectors.pages(self._kind, ["metadatas", "embeddings"], ids=list(texts)):
