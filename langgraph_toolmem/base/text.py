@@ -18,7 +18,7 @@ _PREFIX = re.compile(r"(?:[A-Za-z]+[_-]+)+")
 
 def digest(*parts: str | int) -> str:
     """Return blake2b-8 of the parts as 16 hexadecimal digits; (a, bc) and (ab, c) differ."""
-    text = "\x1f".join(f"{len(part)}:{part}" if isinstance(part, str) else str(part) for part in parts)
+    text = "\x1f".join([f"{len(part)}:{part}" if isinstance(part, str) else str(part) for part in parts])
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.values import MAX_VALUE_CHARS, canon
-from langgraph_toolmem.text.values import Text, date_of, dates_in, is_word, shape_of
+from langgraph_toolmem.text.values import Text, date_of, dates_in, is_word, read_text, shape_of
 
 
 class _Missing:
@@ -89,12 +89,6 @@ def _parsed(descriptor: str) -> tuple[str, str, str]:
     return kind, tool, rest
 
 
-@lru_cache(maxsize=16_384)
-def _parsed_place(rest: str) -> tuple[list[str], str]:
-    left, _, right = rest.rpartition("|")
-    return left.split(" "), right
-
-
 def is_template(descriptor: str) -> bool:
     """Return True if a part of the value is of another run: a date's year."""
     return descriptor.lstrip(MARKS).startswith(("ud|", "xd|"))
@@ -120,12 +114,19 @@ def _list_value(rest: str, lists: Mapping[str, list[Any]], used: Collection[str]
 def _from_text(kind: str, rest: str, text: Text, used: frozenset[str] | None) -> Any:
     if not text.words:
         return MISSING
-    if kind in "ab":
-        left, right = _parsed_place(rest)
-        return _after(left, int(right), text) if kind == "a" else _between(left, right, text)
+    if kind == "s":
+        return next((v for v in text.with_shape(rest) if not used or v not in used), MISSING)
+    return _placed(kind, rest, text.raw)
+
+
+@lru_cache(maxsize=16_384)
+def _placed(kind: str, rest: str, raw: str) -> Any:
+    text = read_text(raw)
     if kind == "d":
         return _date_in(rest, text)
-    return next((v for v in text.with_shape(rest) if not used or v not in used), MISSING)
+    place, _, right = rest.rpartition("|")
+    left = place.split(" ")
+    return _after(left, int(right), text) if kind == "a" else _between(left, right, text)
 
 
 def _after(left: list[str], count: int, text: Text) -> Any:

@@ -38,7 +38,6 @@ from langgraph_toolmem.base.errors import MessageError
 from langgraph_toolmem.base.text import canonical, digest, looks_unique
 from langgraph_toolmem.runs.messages import (
     HOW,
-    Status,
     describe,
     edited_call,
     entries_of,
@@ -54,7 +53,6 @@ from langgraph_toolmem.runs.run import (
     Chooser,
     ExecutedCall,
     Execution,
-    Review,
     Run,
     Turn,
     UserMessage,
@@ -222,16 +220,9 @@ def _read(reader: _Reader, entries: Sequence[Any], index: int) -> None:
         raise MessageError(f"messages[{index}] ({describe(message)}): {reason[:300]}. {HOW}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    tool: str
-    args: dict[str, Any]
-    call_id: str
-    key: str
-    status: Status = "unanswered"
-    output: Any = None
+class _Call(NamedTuple):
+    step: ExecutedCall
     answered: bool = False
-    review: Review = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,12 +237,12 @@ class _Draft:
     refused: Mapping[str, str] = field(default_factory=dict)  # id -> tool of calls with unreadable arguments
 
     def position(self) -> str:
-        return digest("calls", *(call.key for call in self.calls)) if self.calls else self.said
+        return digest("calls", *(call.step.key for call in self.calls)) if self.calls else self.said
 
     @property
     def stays(self) -> bool:
         """True if it called only the memory's own tools: the run is where it was before."""
-        return bool(self.calls) and all(call.tool in OWN_TOOLS for call in self.calls)
+        return bool(self.calls) and all(call.step.tool in OWN_TOOLS for call in self.calls)
 
 
 class _Reader:
@@ -335,14 +326,14 @@ class _Reader:
             self._thought = text
         key, origin = self._next_key(), self._origin(message)
         given = message.tool_calls if isinstance(message, AIMessage) else ()
-        calls = tuple(self._call(origin, each["name"], each["args"], each.get("id") or "") for each in given)
+        calls = tuple(self._call(origin, chosen_by, each["name"], each["args"], each.get("id") or "") for each in given)
         said = "" if calls else self._said("words", message, text)
         invalid = message.invalid_tool_calls if isinstance(message, AIMessage) else ()
         refused = {str(each["id"]): str(each["name"]) for each in invalid if each.get("name") and each.get("id")}
         self.events.append(_Draft(text, chosen_by, key, origin, _tokens(message), said, calls, refused))
         at = len(self.events) - 1
-        for call_id in {call.call_id for call in calls}:
-            self._pending[call_id] = tuple((at, i) for i, call in enumerate(calls) if call.call_id == call_id)
+        for call_id in {call.step.call_id for call in calls}:
+            self._pending[call_id] = tuple((at, i) for i, call in enumerate(calls) if call.step.call_id == call_id)
 
     def _answer(self, message: ToolMessage) -> None:
         call_id = message.tool_call_id
@@ -353,11 +344,11 @@ class _Reader:
                 self._pending[call_id] = tuple(rest)
             draft = self.events[at]
             assert isinstance(draft, _Draft)
-            call = self._read_answer(draft.calls[place], message)
+            call = self._read_answer(draft.calls[place].step, message)
             self._replace(at, replace(draft, calls=(*draft.calls[:place], call, *draft.calls[place + 1 :])))
         elif isinstance(last, _Draft) and call_id in last.refused:
-            call = self._call(last.origin, last.refused[call_id], {}, call_id)
-            call = replace(call, answered=True, status="rejected", output=output_of(message.content))
+            step = self._call(last.origin, last.chosen_by, last.refused[call_id], {}, call_id).step
+            call = _Call(replace(step, status="rejected", output=output_of(message.content)), True)
             refused = {name: tool for name, tool in last.refused.items() if name != call_id}
             self._replace(len(self.events) - 1, replace(last, calls=(*last.calls, call), refused=refused))
         elif self._headless:
@@ -367,7 +358,7 @@ class _Reader:
         self.events[at] = draft
         self.changed = min(self.changed, at)
 
-    def _read_answer(self, call: _Call, message: ToolMessage) -> _Call:
+    def _read_answer(self, call: ExecutedCall, message: ToolMessage) -> _Call:
         content = message.content
         tool, args, review = call.tool, call.args, call.review
         if edit := edited_call(content):
@@ -378,14 +369,15 @@ class _Reader:
         if status == "rejected" and was_refused_by_a_person(content):
             review = "rejected"
         output = None if status == "unanswered" else output_of(content)
-        return _Call(tool, args, call.call_id, call.key, status, output, True, review)
+        return _Call(replace(call, tool=tool, args=args, status=status, output=output, review=review), True)
 
-    def _call(self, origin: str, tool: str, args: dict[str, Any], call_id: str) -> _Call:
+    def _call(self, origin: str, chosen_by: Chooser, tool: str, args: dict[str, Any], call_id: str) -> _Call:
         if looks_unique(call_id):
             identity: tuple[str, ...] = (self._asked or self._scope, call_id)
         else:
             identity = (origin, call_id, tool, canonical(args))
-        return _Call(tool, args, call_id, digest(*identity, self._count(identity)))
+        key = digest(*identity, self._count(identity))
+        return _Call(ExecutedCall(tool, args, None, "unanswered", chosen_by, call_id, key))
 
     def _origin(self, message: BaseMessage) -> str:
         """Return the scope of counter-like call ids: the user message in its thread, else the message of the call."""
@@ -413,7 +405,7 @@ class _Reader:
             return said[place - 1] if place else None
         if said:
             return said[-1]
-        calls = (call.call_id for event in before if isinstance(event, _Draft) for call in event.calls)
+        calls = (call.step.call_id for event in before if isinstance(event, _Draft) for call in event.calls)
         return next((heads[call] for call in calls if call in heads), None)
 
     def _next_key(self) -> str:
@@ -510,38 +502,19 @@ _NOTHING: Final = Prefix(_Parts([], [], [], [], []), _Reader(None, ""), _Events(
 
 
 def _finish(draft: _Draft, executions: Mapping[str, Execution], watched: Container[str], *, gone_on: bool) -> Turn:
-    calls = [_corrected(call, executions.get(call.key), watched=draft.key in watched) for call in draft.calls]
-    return Turn(
-        steps=tuple(
-            ExecutedCall(
-                call.tool,
-                call.args,
-                call.output,
-                call.status,
-                draft.chosen_by,
-                call.call_id,
-                call.key,
-                call.review,
-            )
-            for call in calls
-        ),
-        text=draft.text,
-        chosen_by=draft.chosen_by,
-        key=draft.key,
-        settled=gone_on or all(call.answered for call in calls if draft.stays or call.tool not in OWN_TOOLS),
-        input_tokens=draft.tokens[0],
-        output_tokens=draft.tokens[1],
-        cached_tokens=draft.tokens[2],
-    )
+    calls = [_corrected(call, executions.get(call.step.key), watched=draft.key in watched) for call in draft.calls]
+    settled = gone_on or all(call.answered for call in calls if draft.stays or call.step.tool not in OWN_TOOLS)
+    return Turn(tuple(call.step for call in calls), draft.text, draft.chosen_by, draft.key, settled, *draft.tokens)
 
 
 def _corrected(call: _Call, seen: Execution | None, *, watched: bool) -> _Call:
     # executions take precedence over messages
+    step, answered = call
     if seen is None:
-        return replace(call, status="rejected") if watched and call.status == "failed" else call
-    if (seen.tool, canonical(seen.args)) != (call.tool, canonical(call.args)):
-        call = replace(call, tool=seen.tool, args=seen.args, review="edited")
-    return replace(call, answered=True, status=seen.status) if seen.over or call.answered else call
+        return _Call(replace(step, status="rejected"), answered) if watched and step.status == "failed" else call
+    if (seen.tool, canonical(seen.args)) != (step.tool, canonical(step.args)):
+        step = replace(step, tool=seen.tool, args=seen.args, review="edited")
+    return _Call(replace(step, status=seen.status), True) if seen.over or answered else _Call(step, answered)
 
 
 def _tokens(message: BaseMessage) -> tuple[int, int, int]:
