@@ -84,7 +84,7 @@ def names_given(what: str, given: Any) -> tuple[str, ...]:
 
 
 def check_seconds(name: str, value: Any) -> float:
-    """Return a time in seconds. Raises ConfigurationError if it is not a number above 0."""
+    """Return a time in seconds; raise ConfigurationError if it is not a number above 0."""
     if not (is_number(value) and value > 0):
         raise ConfigurationError(f"{name} is in seconds, more than 0, not {value!r}.")
     return float(value)

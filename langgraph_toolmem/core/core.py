@@ -14,9 +14,8 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.catalogue import Catalogue, Declarations, without_own
 from langgraph_toolmem.core.episodes import Episodes, EpisodesTable
-from langgraph_toolmem.core.evidence import Evidence
+from langgraph_toolmem.core.evidence import Evidence, Holdout
 from langgraph_toolmem.core.forgetting import Ages
-from langgraph_toolmem.core.holdout import Holdout
 from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.ledger import Ledger, LedgerTable
 from langgraph_toolmem.core.lifecycle import Lifecycle

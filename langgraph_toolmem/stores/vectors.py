@@ -124,8 +124,7 @@ class VectorItem:
     owners: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """One stored text."""
 
     id: str
@@ -134,13 +133,7 @@ class Hit:
 
 
 class SearchHit(NamedTuple, Generic[T]):
-    """An item that was found.
-
-    Attributes:
-        item: the item.
-        id: of its row.
-        similarity: cosine of its text and the query, -1 to 1.
-    """
+    """An item that was found, the id of its row, and the cosine of its text and the query, -1 to 1."""
 
     item: T
     id: str
@@ -154,9 +147,6 @@ class Label(NamedTuple):
     namespace: tuple[str, ...]
     embedder: str
     dimension: int
-
-    def to_metadata(self) -> dict[str, str]:
-        return {"toolmem": json.dumps(self)}
 
     @staticmethod
     def from_metadata(metadata: Mapping[str, Any] | None) -> Label | None:
@@ -179,7 +169,6 @@ class Label(NamedTuple):
 
 
 def collection_name(prefix: str, kind: str, namespace: tuple[str, ...]) -> str:
-    """Return a name that Chroma accepts, different for every kind and namespace."""
     return f"{prefix}.{re.sub('[^a-zA-Z0-9]', '-', kind)[:20] or '-'}.{digest(kind, *namespace)}.v2"
 
 
@@ -261,10 +250,7 @@ class _Shared:
         threads.at_fork(self)
 
     def forked(self) -> None:
-        """Leave lock and client to the parent process.
-
-        The client must never be freed here: Chroma would wait for threads of the parent, and the child never end.
-        """
+        # The client must never be freed here: Chroma would wait for threads of the parent, and the child never end.
         for each in (self.writer, self.client):
             if each is not None:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
@@ -360,7 +346,8 @@ class VectorStore:
     def _opened(self, doing: str) -> Iterator[Any]:
         """Yield the client, opened at first use. Nobody closes it inside; errors say where and what to do."""
         self._refuse()
-        self._refresh()
+        if self._is_stale():
+            self._let_go()
         shared, me = self._shared, threading.get_ident()
         with shared.changed:
             nested = me in shared.inside  # in a finalizer or a signal handler
@@ -456,8 +443,8 @@ class VectorStore:
 
     def _release(self) -> None:
         writer, self._shared.writer = self._shared.writer, None
-        if writer is not None:
-            with suppress(OSError):
+        with suppress(OSError):
+            if writer is not None:
                 writer.release()
 
     def _let_go(self, *, vacuum: bool = False) -> None:
@@ -490,17 +477,16 @@ class VectorStore:
                 shared.closing = False
                 shared.changed.notify_all()
 
-    def _refresh(self) -> None:
-        """Close the embedded Chroma if too many collections are open, or another process has written to it."""
+    def _is_stale(self) -> bool:
+        """Return True if too many collections are open, or another process has written to the folder."""
         shared = self._shared
         if self.folder is None or shared.client is None:
-            return
-        stale = len(shared.collections) > MAX_IN_USE
+            return False
         if shared.writer is None and time.monotonic() - shared.looked >= REFRESH_SECONDS:
             shared.looked = time.monotonic()
-            stale = stale or shared.state != _state(self.folder)
-        if stale:
-            self._let_go()
+            if shared.state != _state(self.folder):
+                return True
+        return len(shared.collections) > MAX_IN_USE
 
     def may_write(self) -> bool:
         """Return True if this process writes to the folder (until it closes it), or could begin to now, else False."""
@@ -616,10 +602,9 @@ class VectorStore:
             self._shared.rows.drop(name)
 
     def scrub(self, kind: str) -> None:
-        """Clear what was deleted of a kind from the disk too.
+        """Clear what was deleted of a kind from the disk too: Chroma keeps it in its log and in free room of its files.
 
-        Chroma keeps deleted texts in its log and in free room of its files. Nothing else may write to the kind
-        meanwhile. On a server they stay until it clears them itself (``chroma vacuum``).
+        Nothing else may write to the kind meanwhile. On a server ``chroma vacuum`` does it.
         """
         if self.empty or self.folder is None:
             return
@@ -728,7 +713,8 @@ class VectorStore:
             which: dict[str, Any] = {"limit": size, "offset": offset, "where": where and dict(where)}
             if ids is not None:
                 which = {"ids": list(ids[offset : offset + size])}
-            page = self._on(kind, "read", partial(_get, which, list(include)), None)
+            how = partial(lambda which, found: found.get(**which, include=list(include)), which)
+            page = self._on(kind, "read", how, None)
             if page is None or (ids is None and not page["ids"]):
                 return
             yield page
@@ -865,7 +851,7 @@ def _find(client: Any, name: str) -> Any | None:
 
 def _create(client: Any, name: str, label: Label) -> Any:
     hnsw = {"space": "cosine", "sync_threshold": WAITING, "batch_size": WAITING}
-    how: dict[str, Any] = {"metadata": label.to_metadata(), "configuration": {"hnsw": hnsw}}
+    how: dict[str, Any] = {"metadata": {"toolmem": json.dumps(label)}, "configuration": {"hnsw": hnsw}}
     return client.get_or_create_collection(name, embedding_function=None, **how)  # another worker may make it too
 
 
@@ -975,7 +961,3 @@ def _hits(page: Mapping[str, Any]) -> Iterator[Hit]:
 
 def _read(page: Mapping[str, Any], read: Callable[[Hit], Any]) -> dict[str, tuple[str, Any]]:
     return {hit.id: (hit.metadata.get(PART, ""), read(hit)) for hit in _hits(page)}
-
-
-def _get(which: Mapping[str, Any], include: list[str], collection: Any) -> Any:
-    return collection.get(**which, include=include)
