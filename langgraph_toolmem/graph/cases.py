@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, Final
 
 from langgraph_toolmem.base.text import digest
@@ -228,14 +228,12 @@ class CaseIndex:
     def _weigh(self, terms: tuple[str, ...]) -> dict[str, float]:
         if self._weights.requests != len(self.cases):
             self._weights = _Weights(len(self.cases))
-        weights, seen = self._weights, self._seen
-        return {term: weights[seen.get(term, 0)] for term in terms}
+        return dict(zip(terms, map(self._weights.__getitem__, map(self._seen.get, terms, repeat(0))), strict=False))
 
     def _similarity(self, own: Mapping[str, float], norm: float, terms: tuple[str, ...]) -> float:
         """Return the weighted Dice coefficient of two requests' words and word pairs, from 0 to 1."""
-        weights, seen = self._weights, self._seen
-        shared = sum([weights[seen[term]] for term in terms if term in own])
-        return 2 * shared / (norm + sum([weights[seen[term]] for term in terms]))
+        theirs = sum(map(self._weights.__getitem__, map(self._seen.__getitem__, terms)))
+        return 2 * sum([own[term] for term in terms if term in own]) / (norm + theirs)
 
     def near(self, state: RunState, *, k: int) -> list[Neighbour]:
         """Return the nearest past requests with the same calls so far as a run, most similar first."""
@@ -371,14 +369,8 @@ def _places_of(text: str) -> dict[str, list[int]]:
 
 @lru_cache(maxsize=4096)
 def _forms(old: str, new: str) -> list[tuple[str, str]]:
-    forms = [
-        (old, new),
-        (old.lower(), new.lower()),
-        (old.capitalize(), new.capitalize()),
-        (old.title(), new.title()),
-    ]
-    forms.append((old.lower().replace(" ", "_"), new.lower().replace(" ", "_")))
-    return [*forms, *zip(dates_in(old), dates_in(new), strict=False)]
+    cases = (str, str.lower, str.capitalize, str.title, lambda text: text.lower().replace(" ", "_"))
+    return [*((each(old), each(new)) for each in cases), *zip(dates_in(old), dates_in(new), strict=False)]
 
 
 def carry_over(value: Any, old: str, new: str) -> tuple[Any, bool]:
