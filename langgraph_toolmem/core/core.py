@@ -13,11 +13,11 @@ from langgraph_toolmem.base.checks import check_seconds
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.catalogue import Catalogue, Declarations, without_own
-from langgraph_toolmem.core.episodes import Episodes, EpisodesTable
+from langgraph_toolmem.core.episodes import Episodes
 from langgraph_toolmem.core.evidence import Evidence, Holdout
 from langgraph_toolmem.core.forgetting import Ages
 from langgraph_toolmem.core.jobs import Jobs
-from langgraph_toolmem.core.ledger import Ledger, LedgerTable
+from langgraph_toolmem.core.ledger import Ledger
 from langgraph_toolmem.core.lifecycle import Lifecycle
 from langgraph_toolmem.core.method import Hooks, PastRuns, Section
 from langgraph_toolmem.core.rows import RowKind, Rows
@@ -91,8 +91,8 @@ class Core(Evidence):
             home = home / f"graph-{digest(*self.graph_namespace)}"
         self.home = home
         tables: list[type[Table]] = [
-            LedgerTable,
-            EpisodesTable,
+            Ledger,
+            Episodes,
             NewestRuns,
             *(table for each in self.listeners for table in each.tables),
         ]
@@ -122,14 +122,16 @@ class Core(Evidence):
             may_work=self.vectors.may_write,
             alone=chroma is None,
         )
-        self.episodes = Episodes(self.graph)
-        self.ages = Ages(self, self.episodes, on=ages)
+        self.episodes = self.register(Episodes)
+        self.ages = self.register(Ages) if ages else None
         self.holdout = Holdout(self, holdout)
         self.executions = ExecutionLog(self.episodes.of)
         self._states, learned = Folds(), Folds()
-        self.episodes.at_forgetting(self.executions.forget, self._states.forget, learned.forget)
-        self.store.at_reload += [self.executions.forget, self._states.forget, learned.forget]
-        self.ledger = Ledger(self.graph, self.apply, self.lock)
+        forget = [self.executions.forget, self._states.forget, learned.forget]
+        self.episodes.at_forgetting += forget
+        self.store.at_reload += forget
+        self.ledger = self.register(Ledger)
+        self.ledger.apply, self.ledger.lock = self.apply, self.lock
         self.past_runs: Callable[[User], PastRuns | None] = lambda _: None
         describe = None if read_only else lambda record: self.apply(None, record)
         self.catalogue = Catalogue(self.graph, specs, declarations=declarations, describe=describe, lock=self.lock)

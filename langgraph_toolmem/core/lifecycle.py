@@ -243,7 +243,8 @@ class Lifecycle:
         for each in self._core.listeners:
             record += each.turn(learned)
         record += self._core.ledger.followed(learned.turn) + self._core.holdout.spent(learned.run, learned.turn)
-        record += self._core.ages.heard(learned)
+        if self._core.ages is not None:
+            record += self._core.ages.heard(learned)
         record += learn_turn(
             self._core.graph,
             learned.state,
