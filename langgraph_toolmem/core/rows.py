@@ -16,7 +16,6 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
@@ -478,17 +477,18 @@ class Learned(Generic[T, V]):
         if not self._rows.waits_little:
             return self._again(user, size, written)
         if self._aside.acquire(blocking=False):  # a step does not wait for so many rows: the next one has it
-            threads.start("toolmem-learn", partial(self._learn_aside, user, size, written))
+
+            def aside() -> None:
+                try:
+                    with suppress(StorageError):
+                        self._again(user, size, written)
+                finally:
+                    self._aside.release()
+
+            threads.start("toolmem-learn", aside)
         if known is None:
             raise NoAnswerError("What words weigh is being learned from the store; this time there is no hint.")
         return known[0]
-
-    def _learn_aside(self, user: User, size: int, written: int) -> None:
-        try:
-            with suppress(StorageError):
-                self._again(user, size, written)
-        finally:
-            self._aside.release()
 
     def _again(self, user: User, size: int, written: int) -> V:
         forgettings = self._forgettings

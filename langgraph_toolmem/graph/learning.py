@@ -117,7 +117,10 @@ def learn_turn(
         if step.status != "failed" or not graph.has_seen(attempt_digest(step, 1)):  # those counted as they happened
             record.append(op.Outcome(step.tool, step.status, tools[-1] if tools else None, hour))
         if step in executed:
-            record += _learn_outcome(tools, step)
+            # the paper's windows: the model's choice is evidence, the shortcut's is feedback
+            if keys := [key for length in (1, 2, 3) if (key := paper_window(tools, length))]:
+                column = COLUMNS.index(f"{step.chosen_by}_{'ok' if step.status == 'ok' else 'failed'}")
+                record.append(op.Successor(keys, step.tool, column))
             record.append(op.Repeat(step.tool, int((step.tool, canon_args(step.args)) in state.called)))
         sources: dict[str, list[str]] | None = None
         given: list[str] = []
@@ -150,13 +153,6 @@ def _count_turn(turn: Turn, hour: int | None) -> Record:
             record += [op.Count(name, amount, hour) for name, amount in used.items()]
             record += [op.Count("tokens_cached", turn.cached_tokens)] if turn.cached_tokens else []
     return record
-
-
-def _learn_outcome(tools: list[str], step: ExecutedCall) -> Record:
-    # the paper's windows: the model's choice is evidence, the shortcut's is feedback
-    keys = [key for length in (1, 2, 3) if (key := paper_window(tools, length))]
-    column = COLUMNS.index(f"{step.chosen_by}_{'ok' if step.status == 'ok' else 'failed'}")
-    return [op.Successor(keys, step.tool, column)] if keys else []
 
 
 def _learn_arguments(

@@ -249,16 +249,10 @@ def _in_text(value: str, text: Text, used: frozenset[str] | None) -> list[str]:
         if date and "|" not in value and _date_in(template := f"{day[:5]}%s{value[10:]}", text) == value:
             return [f"d|{template}"]
         return []
-    mark = _case_mark(text.span(*span), value)
+    raw = text.span(*span)
+    marks = {"": raw, "^": raw[:1].upper() + raw[1:], "~": raw.lower()}
+    mark = next((mark for mark, written in marks.items() if written == value), None)
     return [] if mark is None else [mark + spot for spot in _places(text, *span, used)]
-
-
-def _case_mark(raw: str, value: str) -> str | None:
-    if raw == value:
-        return ""
-    if raw[:1].upper() + raw[1:] == value:
-        return "^"
-    return "~" if raw.lower() == value else None
 
 
 def _places(text: Text, first: int, last: int, used: frozenset[str] | None) -> list[str]:

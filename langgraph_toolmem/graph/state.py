@@ -42,14 +42,9 @@ class Observation(NamedTuple):
     text: Text
 
 
-@lru_cache(maxsize=2048)
-def _read_text_output(output: str) -> Observation:
-    return Observation({"$": output} if len(output) <= MAX_VALUE_CHARS else {}, {}, read_text(output))
-
-
 def read_output(output: Any) -> Observation:
     if isinstance(output, str):
-        return _read_text_output(output)
+        return Observation({"$": output} if len(output) <= MAX_VALUE_CHARS else {}, {}, read_text(output))
     return Observation(*flatten(output), NO_TEXT)
 
 

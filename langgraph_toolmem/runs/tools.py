@@ -24,6 +24,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
@@ -321,17 +322,12 @@ def _effects(said: Mapping[str, Any], tags: tuple[str, ...]) -> dict[str, bool |
     own = {effect: True if _plain(effect) in tagged else _flag(places, effect) for effect in _HINTS}
     hints = {effect: _flag(places, f"{effect}_hint") for effect in _HINTS}
     known = {effect: hints[effect] if word is None else word for effect, word in own.items()}
-    if own["destructive"] is None:
-        known["destructive"] = _destroys(known["read_only"], hints)
+    hint, writes = hints["destructive"], hints["read_only"] is False or hints["idempotent"] is not None
+    if own["destructive"] is None and known["read_only"]:
+        known["destructive"] = None if hint is None else False
+    elif own["destructive"] is None:
+        known["destructive"] = True if hint is None and writes else hint
     return known
-
-
-def _destroys(read_only: bool | None, hints: Mapping[str, bool | None]) -> bool | None:
-    hint = hints["destructive"]
-    if read_only:
-        return None if hint is None else False
-    writes = hints["read_only"] is False or hints["idempotent"] is not None
-    return True if hint is None and writes else hint
 
 
 def _plain(name: str) -> str:
@@ -408,8 +404,10 @@ def changes_of(spec: ToolSpec, known: Mapping[str, Any]) -> dict[str, Any]:
     field that was declared before and is no longer is noted as empty.
     """
     said: dict[str, Any] = {field: getattr(spec, field) for field in (*_TEXTS, *EFFECTS)}
-    said["tags"] = list(spec.tags)
-    said["returns"] = spec.returns if known.get("returns") == spec.returns or _is_short(spec.returns) else None
+    said |= {"tags": list(spec.tags), "returns": None}
+    with suppress(TypeError, ValueError, RecursionError):  # no JSON: it cannot be kept
+        if known.get("returns") == spec.returns or len(json.dumps(spec.returns)) <= MAX_RETURNS:
+            said["returns"] = spec.returns
     note = {"description": spec.description, "parameters": spec.parameters}
     note |= {field: value for field, value in said.items() if value not in _NOTHING or known.get(field) not in _NOTHING}
     return note if any(field not in known or known[field] != value for field, value in note.items()) else {}
@@ -454,10 +452,3 @@ def without_choices(spec: ToolSpec) -> ToolSpec:
         for name, schema in spec.properties.items()
     }
     return replace(spec, parameters={**spec.parameters, "properties": properties})
-
-
-def _is_short(schema: Mapping[str, Any] | None) -> bool:
-    try:
-        return len(json.dumps(schema)) <= MAX_RETURNS
-    except (TypeError, ValueError, RecursionError):  # no JSON: it cannot be kept
-        return False

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 from operator import add, is_, itemgetter
@@ -190,25 +190,18 @@ def read_on(
         events = prefix.events.copy(found)
     after = prefix
     new = entries[start:last]
-    if last and before and _is_settled(reader, before) and all(isinstance(each, BaseMessage) for each in new):
+    # True if nothing before the latest model turn can change
+    settled = before and len(before.events) < len(reader.events) and reader.changed >= len(before.events)
+    if before and settled and not reader.truncated and all(isinstance(each, BaseMessage) for each in new):
         events.take(reader, len(before.events), executions, watched)
         kept = _NOTHING if prefix is None else prefix
         keys = set[str]() if prefix is None else kept.keys
-        keys.update(key for event in events.new for key in _keys_of(event))
+        for turn in events.new:
+            if isinstance(turn, Turn):
+                keys.update((turn.key, *(step.key for step in turn.steps)))
         after = Prefix(kept.parts.and_of(list(new)), before, events.copy({}), keys)
     events.take(reader, len(reader.events), executions, watched)
     return reader.run(events), after
-
-
-def _is_settled(reader: _Reader, before: _Reader) -> bool:
-    # nothing before the latest model turn can change
-    return not reader.truncated and len(before.events) < len(reader.events) and reader.changed >= len(before.events)
-
-
-def _keys_of(event: UserMessage | Turn) -> Iterator[str]:
-    if isinstance(event, Turn):
-        yield event.key
-        yield from (step.key for step in event.steps)
 
 
 def _read(reader: _Reader, entries: Sequence[Any], index: int) -> None:

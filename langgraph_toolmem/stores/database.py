@@ -327,21 +327,15 @@ def _quarantine(path: Path) -> None:
             if str(sql).startswith("CREATE TABLE"):
                 new.execute("BEGIN")
                 new.execute(sql)
-                rows += _copy_rows(old, new, name)
+                for order in ("ASC", "DESC"):  # from both ends up to the damage
+                    with suppress(sqlite3.DatabaseError):
+                        for row in old.execute(f"SELECT * FROM {name} ORDER BY rowid {order}"):
+                            new.execute(f"INSERT OR IGNORE INTO {name} VALUES ({', '.join('?' * len(row))})", row)
                 new.execute("COMMIT")
+        rows = new.total_changes
         new.execute(f"PRAGMA application_id = {MARK}")
         new.execute(f"PRAGMA user_version = {FORMAT}")
     logger.error("%s is damaged: renamed to %s; the new one has %d rows of it", path.name, aside.name, rows)
-
-
-def _copy_rows(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> int:
-    """Copy the rows from both ends up to the damage; return their number."""
-    before = new.total_changes
-    for order in ("ASC", "DESC"):
-        with suppress(sqlite3.DatabaseError):
-            for row in old.execute(f"SELECT * FROM {table} ORDER BY rowid {order}"):
-                new.execute(f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * len(row))})", row)
-    return new.total_changes - before
 
 
 def _file(path: Path) -> tuple[int, int] | None:
