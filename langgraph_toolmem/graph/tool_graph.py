@@ -61,6 +61,11 @@ class _Parts:
                 setattr(self, name, state[name])
 
 
+def _add(rows: dict[str, dict[str, Any]], tool: str, name: str, amount: float) -> None:
+    entry = rows.setdefault(tool, {})
+    entry[name] = entry.get(name, 0) + amount
+
+
 def _check(state: Any, now: Mapping[str, Any], where: str = "") -> None:
     # Cells are not looked at: checksum and opcode scan (`stores.snapshot`) protect from what is damaged or hostile.
     for name, part in now.items():
@@ -126,8 +131,8 @@ class ToolGraph(_Parts):
         self._handle(
             {
                 op.Successor: self._add_successor,
-                op.Outcome: self._add_outcome,
-                op.Repeat: self._add_repeat,
+                op.Outcome: lambda tool, status, *_: _add(self.tools, tool, status, 1),
+                op.Repeat: lambda tool, repeated: _add(self.tools, tool, "repeats", repeated),
                 op.Arguments: self._add_arguments,
                 op.ToolDescribed: lambda tool, note: self.tools.setdefault(tool, {}).update(note),
                 op.Sources: self._add_sources,
@@ -136,7 +141,7 @@ class ToolGraph(_Parts):
                 op.RequestCall: self.cases.add_call,
                 op.RequestEnd: self.cases.end,
                 op.Count: self.count,
-                op.ToolCount: self._count_tool,
+                op.ToolCount: lambda tool, counter, amount: _add(self.by_tool, tool, counter, amount),
                 op.RunSeen: self._add_run,
                 op.Verdict: self._add_verdict,
                 op.UserForgotten: lambda user, _when: self.forget_user(user),
@@ -225,14 +230,6 @@ class ToolGraph(_Parts):
         for context in contexts:
             self.successors.add(context, following, column)
 
-    def _add_outcome(self, tool: str, status: str, _after: str | None, _hour: int | None) -> None:
-        entry = self.tools.setdefault(tool, {})
-        entry[status] = entry.get(status, 0) + 1
-
-    def _add_repeat(self, tool: str, repeated: int) -> None:
-        entry = self.tools.setdefault(tool, {})
-        entry["repeats"] = entry.get("repeats", 0) + repeated
-
     def _add_arguments(self, tool: str, types: Mapping[str, str], given: list[str], user: str | None) -> None:
         # given: counts of names whose value no earlier output had; parameters_of: the only user of a name
         entry = self.tools.setdefault(tool, {})
@@ -273,10 +270,6 @@ class ToolGraph(_Parts):
             period[counter] = period.get(counter, 0) + amount
             if len(self.periods) > MAX_PERIODS:
                 del self.periods[min(self.periods, key=int)]
-
-    def _count_tool(self, tool: str, counter: str, amount: float) -> None:
-        entry = self.by_tool.setdefault(tool, {})
-        entry[counter] = entry.get(counter, 0) + amount
 
     def _add_run(self, run: str, shortcuts: int, user: str | None) -> None:
         entry = self.runs.setdefault(run, [0, None, None, None, None, 0.0, 0.0])

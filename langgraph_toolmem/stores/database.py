@@ -203,7 +203,7 @@ class Database:
             raise sqlite3.DatabaseError(found)
         self._begin_log(database)
         database.execute(f"PRAGMA synchronous = {self._synchronous}")
-        if marked and self.tables.keys() <= _names(database):
+        if marked and self.tables.keys() <= _names(database).keys():
             return
         database.execute("BEGIN IMMEDIATE")
         for name, columns in self.tables.items():
@@ -300,9 +300,9 @@ def _check(database: sqlite3.Connection, place: str) -> bool:
     return bool(mark == MARK)
 
 
-def _names(database: sqlite3.Connection) -> set[str]:
-    found = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
-    return {name for (name,) in found.fetchall()}
+def _names(database: sqlite3.Connection) -> dict[str, str]:
+    tables = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+    return dict(database.execute(tables).fetchall())
 
 
 def _is_damage(error: Exception) -> bool:
@@ -322,8 +322,7 @@ def _quarantine(path: Path) -> None:
         closing(sqlite3.connect(path, isolation_level=None)) as new,
         suppress(sqlite3.DatabaseError),
     ):
-        tables = old.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
-        for name, sql in tables.fetchall():
+        for name, sql in _names(old).items():
             if str(sql).startswith("CREATE TABLE"):
                 new.execute("BEGIN")
                 new.execute(sql)

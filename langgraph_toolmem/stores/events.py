@@ -49,6 +49,7 @@ LOADS: Final = 5
 DRAFT_SECONDS: Final = 3600.0
 CLOSED: Final = "the memory is closed: what comes now is not learned"
 _BEHIND: Final = "SELECT seq, key, body FROM events WHERE seq > ? ORDER BY seq"
+_LAST: Final = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)"
 INSERT: Final = """INSERT INTO events (key, user, run, body, origin, number) SELECT ?1, ?2, ?3, ?4, ?5, ?6
     WHERE NOT EXISTS (SELECT 1 FROM events WHERE key = ?1 OR (origin = ?5 AND number = ?6))"""
 """A conflict would use up a row number, and missing numbers mean that rows were deleted."""
@@ -292,43 +293,35 @@ class EventStore:
 
     def _store(self, row: Row) -> bool:
         """Write a row, and apply those that others wrote before it; False if one of them has its key."""
+        assert self.database is not None
+        rows = [*self._unsaved, row]
         if self._clock() < self._retry:
-            self._put_off(row)
+            self._unsaved = rows[-MAX_UNSAVED:]
             return True
         try:
-            others, last, gap, new = self._insert([*self._unsaved, row])
+            with self.database.writing() as database:
+                others = database.execute(_BEHIND, (self.upto,)).fetchall()
+                [(given,)] = database.execute(_LAST)
+                if given < self.upto:  # the file was lost: numbers are never given twice
+                    database.execute("DELETE FROM sqlite_sequence WHERE name = 'events'")
+                    database.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)", (self.upto,))
+                numbers, new = [seq for seq, *_ in others], False
+                for each in rows:
+                    done = database.execute(INSERT, (*each, "", None))
+                    new = done.rowcount == 1
+                    numbers += [done.lastrowid or 0] if new else []
         except Exception as error:  # noqa: BLE001 - whatever it is, the host goes on
             self._degrade(error)
-            self._put_off(row)
+            self._unsaved = rows[-MAX_UNSAVED:]
             return True
         self._unsaved.clear()
-        if gap:
+        last = max(numbers, default=self.upto)
+        if last != self.upto + len(numbers):
             self._reload()  # rows were deleted that were not applied here; with the others the new one is
             return new
         self._apply_rows(others)
         self.upto = last
         return new
-
-    def _insert(self, rows: Sequence[Row]) -> tuple[list[Any], int, bool, bool]:
-        """Insert rows; return unapplied rows of others, the last number, if one is missing, if the last row is new."""
-        assert self.database is not None
-        with self.database.writing() as database:
-            others = database.execute(_BEHIND, (self.upto,)).fetchall()
-            [(given,)] = database.execute("SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)")
-            if given < self.upto:  # the file was lost: numbers are never given twice
-                database.execute("DELETE FROM sqlite_sequence WHERE name = 'events'")
-                database.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)", (self.upto,))
-            numbers, new = [seq for seq, *_ in others], False
-            for row in rows:
-                done = database.execute(INSERT, (*row, "", None))
-                new = done.rowcount == 1
-                numbers += [done.lastrowid or 0] if new else []
-        last = max(numbers, default=self.upto)
-        return others, last, last != self.upto + len(numbers), new
-
-    def _put_off(self, row: Row) -> None:
-        self._unsaved.append(row)
-        del self._unsaved[:-MAX_UNSAVED]
 
     def _degrade(self, error: Exception) -> None:
         self._retry = self._clock() + RETRY_SECONDS
@@ -408,7 +401,7 @@ class EventStore:
                 found = rows.execute(mine, (own,)).fetchall()
                 for key, body in (*found, *((row.key, row.body) for row in self._unsaved)):
                     self._apply_row(key, body)
-                [(last,)] = rows.execute("SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)")
+                [(last,)] = rows.execute(_LAST)
                 upto = max(last, self.upto) + 2  # a number is missing, so other processes read the new snapshot
                 rows.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", {**meta, "upto": upto}.items())
                 rows.execute(f"DELETE FROM events WHERE NOT ({self.keep})")
@@ -458,8 +451,7 @@ class EventStore:
             with self.lock:
                 if self._unsaved and not self.read_only:
                     self._retry = float("-inf")
-                    *self._unsaved, last = self._unsaved
-                    self._store(last)
+                    self._store(self._unsaved.pop())
             if self._unsaved:
                 self.say(f"{len(self._unsaved)} events could not be stored and are lost")
             elif self.upto - self._snapshot_upto >= CLOSE_FROM:

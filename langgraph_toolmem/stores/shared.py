@@ -77,6 +77,7 @@ _HELD: Final = "ifnull((SELECT value FROM meta WHERE name = 'held'), 0)"
 KEEP: Final = f"origin = '' AND (number IS NULL OR number >= {_HELD})"
 """Own events that are not in both snapshots of the store."""
 _META: Final = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+_EMPTY: Final = (None, "", "", "[]")
 
 logger = logging.getLogger("langgraph_toolmem.shared")
 
@@ -432,7 +433,7 @@ class SharedLog:
         for at in range(start, end, PAGE) or [end]:
             last = min(at + PAGE, end)
             rows = {number: row for number, *row in self._database.ask(sql, (at, last))}
-            found = [(number, *rows.get(number, (None, "", "", "[]"))) for number in range(at, last)]
+            found = [(number, *rows.get(number, _EMPTY)) for number in range(at, last)]
             ops = [
                 self._put("log", _key(number), {"k": key, "u": user, "r": run, "b": body}, me)
                 for number, key, user, run, body in found
@@ -455,7 +456,9 @@ class SharedLog:
                 if item is None:
                     missing.setdefault(worker, number)
                 elif worker not in missing:
-                    rows.append((*_event(item.value), worker, number))
+                    key, user, run, body = (item.value.get(name) for name in "kurb")
+                    readable = isinstance(body, str) and isinstance(key, (str, type(None)))  # else nobody here wrote it
+                    rows.append((*((key, str(user), str(run), body) if readable else _EMPTY), worker, number))
         held, new = view.begins.get(view.me, 0), {**cursors, **ends, **missing}
         if new != cursors or held > self._meta("held", 0):
             with self._database.writing() as database:
@@ -700,13 +703,6 @@ def _pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 def _key(number: int) -> str:
     return f"{number:012d}"
-
-
-def _event(value: Any) -> tuple[str | None, str, str, str]:
-    """Return key, user, run and body of an event; an empty one for an item that nobody here wrote."""
-    if isinstance(value, dict) and isinstance(value.get("b"), str) and isinstance(value.get("k"), (str, type(None))):
-        return value["k"], str(value.get("u", "")), str(value.get("r", "")), value["b"]
-    return None, "", "", "[]"
 
 
 def encode_namespace(namespace: tuple[str, ...]) -> tuple[str, ...]:
