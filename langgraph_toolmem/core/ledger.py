@@ -27,19 +27,12 @@ FIGURES: Final = ("shown", "followed", "right", "runs", "helped", "hurt")
 
 
 class ItemStats(NamedTuple):
-    """The record of an item.
+    """The record of an item."""
 
-    Attributes:
-        shown: turns, or runs, before which it was shown.
-        followed: turns in which it was followed.
-        right: of these, how many went well.
-        helped, hurt: runs that count for it and ended well, or badly.
-    """
-
-    shown: int = 0
-    followed: int = 0
-    right: int = 0
-    helped: int = 0
+    shown: int = 0  # turns, or runs, before which it was shown
+    followed: int = 0  # turns
+    right: int = 0  # of these
+    helped: int = 0  # runs that count for it and ended well
     hurt: int = 0
 
 

@@ -70,14 +70,7 @@ class EndedRun(NamedTuple):
 
 
 class JudgedRun(NamedTuple):
-    """Feedback on a run.
-
-    Attributes:
-        run: digest of the run.
-        score: 0 (bad) to 1 (good).
-        comment: an explanation, if given.
-        user_id: the run's user; None if not given (`Core.place_of` may know).
-    """
+    """Feedback on a run (its digest), from 0 (bad) to 1 (good); `Core.place_of` may know a user who is not given."""
 
     run: str
     score: float
@@ -150,32 +143,17 @@ def outcome_in_words(sums: Mapping[str, int]) -> str:
 
 
 class PastRun(NamedTuple):
-    """One finished run.
-
-    Attributes:
-        id: its identity.
-        request: the user's words.
-        tools: those called with success, in order.
-        failed: True if its feedback was bad.
-        time: its end, in seconds since 1970.
-    """
+    """One finished run."""
 
     id: str
     request: str
-    tools: tuple[str, ...]
+    tools: tuple[str, ...]  # called with success
     failed: bool
-    time: float
+    time: float  # of its end, in seconds since 1970
 
 
 class PastRunChanges(NamedTuple):
-    """Changes since a version.
-
-    Attributes:
-        version: pass it the next time.
-        whole: True if `runs` replace everything known before.
-        runs: new and changed ones.
-        gone: ids of deleted ones.
-    """
+    """Changes since a version; `whole`: they replace everything known before."""
 
     version: int
     whole: bool

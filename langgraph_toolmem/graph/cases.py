@@ -52,15 +52,11 @@ class Neighbour:
     """A past request near this one, and what came next in it.
 
     Attributes:
-        similarity: 0 to 1.
-        case_id: which one.
-        text: the past request; `asked`: the words that it answered.
+        text: the past request; `asked`: the words that it answered; `request`: the request that it is near to.
         tool: the next tool; `parallel`: several calls at once; None: the model answered in words.
-        call: its arguments as JSON.
+        call: its arguments as JSON; `made`: those of the calls before it, too.
         sources: per argument, descriptors of the sources that had its value then.
-        request: the request that it is near to.
-        made: the arguments of its calls so far and of the next ones, as JSON.
-        looked: whether its latest output looked as the run's does (`RunState.signature`).
+        looked: True if its latest output looked as the run's does (`RunState.signature`).
     """
 
     similarity: float

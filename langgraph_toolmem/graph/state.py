@@ -74,29 +74,6 @@ class RunState:
         stopped: a call of the latest turn was never executed (a person or a limit stopped it, the schema refused it).
     """
 
-    __slots__ = (
-        "_observations",
-        "_said",
-        "asked",
-        "called",
-        "episode",
-        "inputs",
-        "last_is_user",
-        "latest",
-        "outputs",
-        "past_users",
-        "since_episode",
-        "since_user",
-        "statuses",
-        "steps",
-        "stopped",
-        "symbols",
-        "tools",
-        "used",
-        "user",
-        "user_key",
-    )
-
     def __init__(self, *, cut: bool = False) -> None:
         self.symbols: list[str] = [CUT if cut else START]
         self.tools: list[str] = []
@@ -121,8 +98,7 @@ class RunState:
 
     def copy(self) -> RunState:
         other = RunState.__new__(RunState)
-        for name in self.__slots__:
-            value = getattr(self, name)
+        for name, value in vars(self).items():
             setattr(other, name, value.copy() if isinstance(value, (list, dict, set)) else value)
         return other
 

@@ -39,15 +39,7 @@ class EdgeView:
 
 @dataclass(frozen=True, slots=True)
 class FlowView:
-    """An argument with the value of an input or output of an earlier call in the run.
-
-    Attributes:
-        source_tool: the earlier call's tool.
-        direction: "in" for one of its arguments, "out" for a part of its output.
-        path: the argument, or the place in the output.
-        target_tool, parameter: of the later call.
-        hits, misses: how often the source had the value, or another one.
-    """
+    """An argument with the value of an input ("in") or output ("out") of an earlier call, and how often."""
 
     source_tool: str
     direction: Literal["in", "out"]

@@ -55,15 +55,10 @@ def _json(value: Any) -> str:
 
 
 class Flat(NamedTuple):
-    """Values of an output by path.
+    """Values of an output by JSON path."""
 
-    Attributes:
-        scalars: JSON path (``$.user.id``) → scalar, for paths without a list.
-        lists: starred path (``$.orders[*].id``) → the scalars there, in order.
-    """
-
-    scalars: dict[str, Any]
-    lists: dict[str, list[Any]]
+    scalars: dict[str, Any]  # ``$.user.id`` -> scalar
+    lists: dict[str, list[Any]]  # ``$.orders[*].id`` -> the scalars there, in order
 
 
 def flatten(output: Any) -> Flat:

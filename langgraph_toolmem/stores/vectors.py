@@ -106,12 +106,10 @@ _begun_in: set[int] = set()
 
 @dataclass(frozen=True, slots=True)
 class VectorItem:
-    """One text to keep.
+    """One text to keep; the same id again replaces text and vector.
 
     Attributes:
-        id: not empty; the same id again replaces text and vector.
-        metadata: str, int, float, bool or lists of them. Merged into what is there; a value ``None`` takes
-            its key away.
+        metadata: str, int, float, bool or lists of them, merged into what is there; a value None takes its key away.
         part: texts of one part are found together, apart from those of others; always one, or "" for all of a kind.
         owners: digests of the users and runs it comes from, so that it is found when one is forgotten; None: of the
             user who is named when it is kept.
