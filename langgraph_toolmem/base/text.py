@@ -102,5 +102,4 @@ def quoted(text: str, limit: int) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Return `3 runs`, `1 run`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

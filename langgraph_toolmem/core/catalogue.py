@@ -282,7 +282,6 @@ def _spec(name: str, properties: tuple[tuple[str, str], ...], required: frozense
 
 
 def infer_spec(name: str, entry: Mapping[str, Any]) -> ToolSpec:
-    """Infer a spec from the observed calls of a tool: parameters always given are required."""
     shown = entry.get("parameters_seen", {})
     calls = entry.get("calls_read", 0)
     properties = tuple((p, next(iter(kinds)) if len(kinds) == 1 else "") for p, kinds in shown.items())

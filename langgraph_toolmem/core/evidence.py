@@ -82,7 +82,6 @@ class Evidence:
         return None
 
     def log_failure_and_continue(self, what: str, error: Exception) -> None:
-        """Log once an error that must not stop the caller."""
         nobody = isinstance(error, NamespaceError)
         level = logging.DEBUG if nobody or what in self._warned else logging.WARNING
         self._warned |= set() if nobody else {what}
@@ -122,7 +121,6 @@ class Evidence:
             return self.graph.score(run)
 
     def weight_of(self, run: str) -> float:
-        """Return the weight of a run's feedback; 0 if there is none."""
         with self.lock:
             entry = self.graph.runs.get(run)
             return 0.0 if entry is None or entry[SCORE] is None else float(entry[WEIGHT])
@@ -252,7 +250,6 @@ class Holdout:
         return [EpisodeSpent(run, row[0], 1, turn.input_tokens + turn.output_tokens)]
 
     def episodes(self) -> Iterator[Episode]:
-        """Yield the compared episodes. The caller holds the lock."""
         for name, (held, calls, tokens) in self._table.episodes.items():
             entry: list[Any] | None = self._evidence.graph.runs.get(name)
             yield Episode(bool(held), calls, tokens, None if entry is None else entry[SCORE])

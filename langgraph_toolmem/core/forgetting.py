@@ -71,7 +71,6 @@ class Ages(Table):
         return 0
 
     def heard(self, learned: LearnedTurn) -> Record:
-        """Return the record of a turn's activity."""
         hour = learned.hour
         names = [learned.run, learned.thread, learned.state.user_key]
         new = [name for name in names if name and hour - self.hours.get(name, hour - RENEWED) >= RENEWED]
@@ -147,7 +146,6 @@ class Forgetting:
         return self._all(steps, last=partial(core.forget, gone))
 
     def old(self, _: Job) -> str:
-        """Delete data older than the retention."""
         core, before = self._core, self._core.now() - (self._retention or 0.0)
         gone = Forgotten(runs=self._older(before), before=before)
         graph = [partial(core.forget, gone)] if gone.runs else []
@@ -156,7 +154,6 @@ class Forgetting:
         return ""
 
     def _older(self, before: float) -> set[str]:
-        """Return the digests without activity since a time in seconds since 1970."""
         core, ages, first = self._core, self._core.ages, int(before // HOUR)
         if ages is None:
             return set()

@@ -206,7 +206,6 @@ class JobQueue(Database):
 
     @property
     def last(self) -> int:
-        """The place of the latest job."""
         return sum(seq or 0 for (seq,) in self.ask("SELECT max(seq) FROM jobs"))
 
     def unsettled(self, kinds: Iterable[str], upto: int) -> bool:
@@ -228,7 +227,6 @@ class JobQueue(Database):
         return {name: count or 0 for name, count in zip(("pending", "failing", "given_up"), counts, strict=True)}
 
     def troubles(self) -> list[str]:
-        """Return up to five sentences on jobs that failed."""
         sql = """
             SELECT kind, given_up, error, count(*) AS number FROM jobs WHERE given_up = 1 OR attempts > 0
             GROUP BY kind, given_up, error ORDER BY number DESC LIMIT 5
@@ -434,7 +432,6 @@ class Jobs:
         return True
 
     def forked(self) -> None:
-        """Continue in a forked child: what was being written is the parent's."""
         self._doing = None
 
     # --- forgetting ---
@@ -519,7 +516,6 @@ class Jobs:
     # --- doing ---
 
     def _try(self, jobs: list[Job]) -> None:
-        """Do jobs, one by one if the batch fails."""
         try:
             self._do(jobs)
             self._failing.discard(jobs[0].kind)

@@ -237,7 +237,6 @@ class Ledger(Table):
                 self.apply(None, [Shown(method, run, turn, new, user)], user=user, run=run)
 
     def followed(self, turn: Turn) -> Record:
-        """Return the record of which items the model followed in a turn."""
         record: Record = []
         with self.lock:
             for method, (run, user, items) in self.turns.get(turn.key, {}).items():
@@ -257,13 +256,11 @@ class Ledger(Table):
             return [self.track(method, item) for item in items]
 
     def drop(self, method: str, items: Collection[str]) -> None:
-        """Delete the records of items."""
         with self.lock:
             gone = [item for item in items if self.track(method, item) != NO_TRACK]
             if gone:
                 self.apply(None, [TracksDropped(method, gone)])
 
     def figures(self, method: str) -> dict[str, int]:
-        """Return the counters of a method (FIGURES)."""
         with self.lock:
             return {name: int(number) for name, number in (self.sums.get(method) or dict.fromkeys(FIGURES, 0)).items()}

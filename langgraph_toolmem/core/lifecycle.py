@@ -96,7 +96,6 @@ class Lifecycle:
         return [given._replace(run=each) for each in parts]
 
     def end(self, episode: Run, user: User) -> None:
-        """Call the methods' hooks for an ended episode, with its feedback."""
         core, name = self._core, episode.digest
         owner = core.owner_of(name, user.digest)
         score, said = core.verdict_of(name, owner)
@@ -266,7 +265,6 @@ class Lifecycle:
         return record + self._core.ledger.followed(learned.turn)
 
     def _learn_settled(self, messages: Any, thread_id: str | None, user: User) -> int:
-        """Learn the history if no call of its last turn is pending."""
         run = self._core.executions.read(messages, thread_id)
         return 0 if run.next_key is None else self.learn(run, user)[1]
 
@@ -318,7 +316,6 @@ class Lifecycle:
         episode: str | int | None,
         user_id: str | None,
     ) -> None:
-        """See `ToolMemory.feedback`."""
         if not is_share(score) and not isinstance(score, bool):
             raise ConfigurationError(f"score is from 0 (bad) to 1 (good), not {score!r}.")
         core = self._core

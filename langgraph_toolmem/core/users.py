@@ -52,7 +52,6 @@ class Users:
         return User(user_id, user_digest(user_id), namespace)
 
     def has(self, namespace: tuple[str, ...]) -> bool:
-        """Return True if a namespace is that of some user."""
         pairs = zip(self.namespace, namespace, strict=False)
         same = all(has_user((mine,)) or mine.format() == other for mine, other in pairs)
         return same and len(self.namespace) == len(namespace)
@@ -113,5 +112,4 @@ def resolve(namespace: tuple[str, ...], user_id: str | None) -> tuple[str, ...]:
 
 
 def user_digest(user_id: str | None) -> str | None:
-    """Return the digest of a user in the evidence graph."""
     return None if user_id is None else digest("user", user_id)

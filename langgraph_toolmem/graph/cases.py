@@ -193,7 +193,6 @@ class CaseIndex:
             self._rebuild()
 
     def forget(self, gone: Forgotten) -> int:
-        """Delete requests of a user, or of runs; return their number."""
         mine = [case_id for case_id, case in self.cases.items() if gone.has(case_id, case[1])]
         for case_id in mine:
             del self.cases[case_id]
@@ -332,7 +331,6 @@ class CaseIndex:
         return tuple(call[1] for at, call in self.cases[case_id][2].items() if at <= last)
 
     def load(self, cases: dict[str, list[Any]]) -> None:
-        """Replace `cases`; the index is rebuilt."""
         self.cases = cases
         self._rebuild()
 

@@ -29,7 +29,6 @@ _OUTPUT = re.compile(r"(?:\[\]|[\^~])*(?:[ol]\||x[a-z]\|)")
 
 
 def encode_value(value: Any) -> str:
-    """Encode a value as text; ABSENT is the empty string."""
     return "" if value is ABSENT else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
 
 

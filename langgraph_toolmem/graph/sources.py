@@ -90,7 +90,6 @@ def _parsed(descriptor: str) -> tuple[str, str, str]:
 
 
 def is_template(descriptor: str) -> bool:
-    """Return True if a part of the value is of another run: a date's year."""
     return descriptor.lstrip(MARKS).startswith(("ud|", "xd|"))
 
 
@@ -295,7 +294,6 @@ _WHICH: Final = {
 
 
 def describe(descriptor: str) -> str:
-    """Return a descriptor in words."""
     if descriptor in _IN_WORDS:
         return _IN_WORDS[descriptor]
     if descriptor.startswith("[]"):

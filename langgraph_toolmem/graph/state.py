@@ -245,7 +245,6 @@ class Folds:
 
 
 def latest_turn(run: Run) -> int:
-    """Return the index of a run's latest model turn; 0 if it has none."""
     return next((i for i in range(len(run.events) - 1, 0, -1) if isinstance(run.events[i], Turn)), 0)
 
 
@@ -263,7 +262,6 @@ def windows(state: RunState) -> list[str]:
 
 
 def paper_window(tools: list[str], length: int) -> str | None:
-    """Return the context key of the last `length` tools; None if there are fewer."""
     if len(tools) < length:
         return None
     return f"p{length}{SEPARATOR}{SEPARATOR.join(tools[len(tools) - length :])}"

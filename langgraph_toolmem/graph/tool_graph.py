@@ -435,7 +435,6 @@ class ToolGraph(_Parts):
         return None if entry is None else entry[SCORE]
 
     def belongings(self, user: str) -> set[str]:
-        """Return the digests of a user's requests and runs."""
         return self.cases.of_user(user) | {run for run, entry in self.runs.items() if entry[OWNER] == user}
 
     def forget_user(self, user: str) -> int:
@@ -488,7 +487,6 @@ class ToolGraph(_Parts):
     # --- persistence ---
 
     def to_state(self) -> dict[str, Any]:
-        """Return plain containers only; see `load`."""
         return super().to_state() | {
             "cases": self.cases.cases,
             "seen": struct.pack(f"<{len(self._seen)}Q", *self._seen),

@@ -64,7 +64,6 @@ class GraphView:
 
 
 def view_of(graph: ToolGraph) -> GraphView:
-    """Copy tools, edges between consecutive calls (and from the start), and sources of arguments."""
     tools = {
         name: ToolCounts(int(entry.get("ok", 0)), int(entry.get("failed", 0)))
         for name, entry in sorted(graph.tools.items())
@@ -120,7 +119,6 @@ class RunCounted(Event):
 
 
 def counted(run: str, when: float, record: Record) -> Record:
-    """Return the operation to add to a turn's record."""
     sums: dict[str, float] = {}
     for count in record:
         if isinstance(count, Count) and count.hour is not None:

@@ -485,7 +485,6 @@ def _uri_of(source: str | Path) -> str | None:
 
 
 def without_password(source: object) -> str:
-    """Return a source without its password, to show it."""
     return re.sub(r"(?<=://)[^@/]*@", "", str(source))
 
 

@@ -34,7 +34,6 @@ HOW = (
 
 
 def entries_of(messages: Iterable[Any] | PromptValue) -> Iterable[Any]:
-    """Return the entries of a list of messages. Raises MessageError if it is none."""
     if isinstance(messages, (list, tuple)):
         return messages
     if isinstance(messages, PromptValue):
@@ -45,7 +44,6 @@ def entries_of(messages: Iterable[Any] | PromptValue) -> Iterable[Any]:
 
 
 def describe(value: Any) -> str:
-    """Describe a value for an error message."""
     if isinstance(value, Mapping):
         return f"dict with keys {', '.join(map(repr, list(value)[:8])) or 'none'}"
     return type(value).__name__
@@ -237,7 +235,6 @@ def edited_call(content: Any) -> tuple[str, dict[str, Any], Any] | None:
 
 
 def was_refused_by_a_person(content: Any) -> bool:
-    """Return True if HumanInTheLoopMiddleware's reviewer rejected the call."""
     return text_of(content).startswith("User rejected the tool call for `")
 
 

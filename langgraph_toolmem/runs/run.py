@@ -175,7 +175,6 @@ class Run:
 
     @property
     def current(self) -> Run:
-        """The latest episode."""
         start, events = len(self.events), self.events
         while start and events[start - 1].episode == events[-1].episode:
             start -= 1
@@ -192,7 +191,6 @@ class Run:
 
     @property
     def said(self) -> tuple[str, ...]:
-        """Texts of the user's messages."""
         texts = (event.text.strip() for event in self.events if isinstance(event, UserMessage))
         return tuple(text for text in texts if text)
 

@@ -88,7 +88,6 @@ class ToolSpec:
 
     @functools.cached_property
     def required(self) -> frozenset[str]:
-        """Names of the required parameters."""
         return frozenset(self._resolved(self.parameters).get("required", ()))
 
     def problem(self, args: Mapping[str, Any]) -> str | None:
@@ -131,7 +130,6 @@ class ToolSpec:
 
     @property
     def has_readable_schema(self) -> bool:
-        """True if arguments can be checked against the JSON schema, else False."""
         return not isinstance(self._validator, str)
 
     @functools.cached_property
@@ -414,7 +412,6 @@ def changes_of(spec: ToolSpec, known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spec_of(name: str, note: Mapping[str, Any]) -> ToolSpec:
-    """Return the tool that a note describes."""
     returns, tags = note.get("returns"), note.get("tags")
     rest: dict[str, Any] = {field: str(note.get(field, "")) for field in _TEXTS}
     rest |= {field: effect for field in EFFECTS if isinstance(effect := note.get(field), bool)}
@@ -446,7 +443,6 @@ def grave_marks(spec: ToolSpec) -> ToolSpec:
 
 
 def without_choices(spec: ToolSpec) -> ToolSpec:
-    """Return a tool whose schema has no choices, defaults or examples."""
     properties = {
         name: {key: value for key, value in schema.items() if key not in ("enum", "const", "default", "examples")}
         for name, schema in spec.properties.items()

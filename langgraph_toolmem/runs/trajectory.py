@@ -445,7 +445,6 @@ class _Events:
         return other
 
     def take(self, reader: _Reader, upto: int, executions: Mapping[str, Execution], watched: Container[str]) -> None:
-        """Add the reader's next events."""
         self.new = []
         last = len(reader.events) - 1
         for index in range(self.read, upto):
@@ -537,7 +536,6 @@ class History(list[Any]):
     prefix: Prefix | None = None
 
     def plus(self, messages: Iterable[Any]) -> History:
-        """Return the history with these messages after it."""
         longer = History([*self, *messages])
         longer.prefix = self.prefix
         return longer
@@ -586,7 +584,6 @@ class ExecutionLog:
         return run
 
     def forget(self) -> None:
-        """Drop all parsed prefixes."""
         with self._lock:
             self._changes += 1
             self.prefixes.clear()
@@ -609,7 +606,6 @@ class ExecutionLog:
                         _bound(self.heads)
 
     def saw(self, step: str, execution: Execution) -> None:
-        """Record the latest attempt of a call."""
         self._changes += 1
         self._drop_prefixes_with(step)
         self.executions.pop(step, None)
@@ -625,7 +621,6 @@ class ExecutionLog:
 
 
 def last_step(run: Run, call_id: str) -> tuple[Turn, ExecutedCall] | None:
-    """Return the run's last model turn and its call with this id."""
     last = next((event for event in reversed(run.events) if isinstance(event, Turn)), None)
     step = None if last is None else next((step for step in last.steps if step.call_id == call_id), None)
     return None if last is None or step is None else (last, step)

@@ -46,7 +46,6 @@ def canon(value: Any) -> str:
 
 
 def canon_args(args: Mapping[str, Any]) -> str:
-    """Return an argument dict as canonical text."""
     return _json(dict(args))
 
 

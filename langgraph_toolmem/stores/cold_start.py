@@ -42,7 +42,6 @@ class ColdStartTables(Database):
 
 
 def forget_user(folder: Path, user: str) -> int:
-    """Delete the requests of a user (digest) from the folder; return their number."""
     if held_in(folder) is None:
         return 0
     with ColdStartTables(folder) as kept:

@@ -88,7 +88,6 @@ class Database:
         return self._database is None and (self.path is None or _file(self.path) is None)
 
     def ask(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        """Return the rows that a query finds; none if nothing was ever written."""
         if self.read_only and self._database is None and self.path is not None:
             return query_readonly(self.path, sql, values) or []
         if self.empty:
@@ -112,7 +111,6 @@ class Database:
 
     @contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:
-        """Yield the connection, for one thread at a time."""
         where = "The database in memory" if self.path is None else str(self.path)
         with self.lock:
             if self._closed:
@@ -139,7 +137,6 @@ class Database:
             raise StorageError(f"{self.path} is read by another process; old pages are still on disk. Do it again.")
 
     def close(self) -> None:
-        """Close the file. Twice is harmless."""
         with self.lock:
             self._closed = True
             self._disconnect()

@@ -462,7 +462,6 @@ class EventStore:
         self.database.close()
 
     def say(self, problem: str, error: Exception | None = None) -> None:
-        """Log a problem, and keep it for the report, the first time."""
         if problem not in self.problems:
             self.problems.append(problem)
             logger.warning("%s", problem)

@@ -94,7 +94,6 @@ class Remote:
         return not self._late and time.monotonic() >= self._again
 
     def problem(self) -> str | None:
-        """Return the current or latest problem in one sentence."""
         with self._lock:
             now = time.monotonic()
             age = now - min((begun for begun, _ in self._late.values()), default=now)
@@ -156,7 +155,6 @@ class RemoteClient:
 
 
 def is_remote(client: Any) -> bool:
-    """Return True if a Chroma client speaks to a server."""
     try:
         return "fastapi" in str(client.get_settings().chroma_api_impl)
     except Exception:  # noqa: BLE001 - a client of another make

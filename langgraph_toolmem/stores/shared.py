@@ -168,7 +168,6 @@ class SharedLog:
             self.wait_sent(self._deadline if at_once else None)
 
     def waiting(self) -> list[str]:
-        """Return what is wrong now, one sentence each."""
         now, problem, name = time.monotonic(), "", f"The shared store ({type(self._store).__name__})"
         if (hangs := now - (self._calling or now)) > self._deadline:
             problem = f"{name} has not answered for {hangs:.0f} s"
@@ -199,7 +198,6 @@ class SharedLog:
         return 0
 
     def close(self) -> None:
-        """Send what waits."""
         sent = self.stop(time.monotonic() + self._deadline)
         if (thread := self.thread) is not None:
             thread.join(self._deadline)
@@ -291,7 +289,6 @@ class SharedLog:
                 self._failures, self._failure = 0, ""
 
     def _batch(self, ops: Iterable[Op]) -> list[Any]:
-        """Do one round trip, none for nothing."""
         if not (ops := list(ops)):
             return []
         self._calling = time.monotonic()
@@ -425,7 +422,6 @@ class SharedLog:
     # -- sending and fetching --
 
     def _push(self, me: str, head: int, end: int) -> None:
-        """Send own events from the head in the store on."""
         start = max(head, self._meta("held", 0))
         if head >= end:
             return

@@ -215,7 +215,6 @@ class RowCache:
             return self._changes, found
 
     def keep(self, name: str, rows: Mapping[str, tuple[str, Any]], changes: int) -> None:
-        """Keep rows, unless something was written since `known` gave that number."""
         with self._lock:
             if changes == self._changes:
                 self._rows.update(((name, key), row) for key, row in rows.items())
@@ -223,7 +222,6 @@ class RowCache:
                     self._rows.popitem(last=False)
 
     def drop(self, name: str, ids: Iterable[str] | None = None) -> None:
-        """Drop rows of a collection that were written, or all of it."""
         with self._lock:
             self._changes += 1
             for key in [(name, each) for each in ids] if ids is not None else [k for k in self._rows if k[0] == name]:
@@ -582,7 +580,6 @@ class VectorStore:
             self._write(kind, "update", ids=ids, metadatas=[_metadata(item) or {} for item in batch])
 
     def delete(self, kind: str, ids: Sequence[str]) -> None:
-        """Delete texts; ids that are not there are no error."""
         for batch in _slices(ids, BATCH):
             self._write(kind, "delete", ids=batch)
 
@@ -692,7 +689,6 @@ class VectorStore:
             yield from _hits(page)
 
     def ids(self, kind: str, where: Mapping[str, Any] | None = None) -> list[str]:
-        """Return the ids of the rows that meet a condition, or of all."""
         return [key for page in self.pages(kind, [], where=where, size=50 * BATCH) for key in page["ids"]]
 
     def pages(
@@ -734,11 +730,9 @@ class VectorStore:
         return found
 
     def kinds(self) -> list[str]:
-        """Return the kinds this namespace has texts of, sorted."""
         return sorted(label.kind for label in self.labels() if label.namespace == self.namespace)
 
     def check(self) -> None:
-        """Raise `EmbedderChangedError` if another embedder made vectors of this namespace."""
         for label in self.labels():
             if label.namespace == self.namespace:
                 label.check(self.embedder, self.where)
@@ -767,7 +761,6 @@ class VectorStore:
         return known[0]
 
     def _write(self, kind: str, method: str, dimension: int | None = None, **columns: Any) -> None:
-        """Write rows; the collection is made if the length of their vectors is given."""
         if dimension is None and self.empty:
             return
         self.begin_write()
@@ -885,7 +878,6 @@ def own(vector: Sequence[float]) -> list[float]:
 
 
 def _direction(name: str) -> NDArray[Any]:
-    """Return a vector of length 1, another one for another name."""
     import numpy as np  # imported where it is used
 
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_WIDTH // 8).digest()
@@ -938,7 +930,6 @@ def _asked(vector: Sequence[float], part: str) -> list[float]:
 
 
 def _cosine(similarity: float) -> float:
-    """Return the cosine of question and text, from that of the vectors as they are asked and stored."""
     return max(-1.0, min(1.0, similarity * _ASKED * _KEPT - _PULL))
 
 
