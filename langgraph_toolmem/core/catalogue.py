@@ -37,9 +37,7 @@ from langgraph_toolmem.text.words import stem, word_set, words
 MAX_ADOPTED: Final = 64
 """Sets of tools of hosts that are recognised as known."""
 MAX_TOOL_SETS: Final = 64
-"""Sets of tools whose schemas are cached."""
 MAX_NAMED: Final = 20
-"""Tools named in one line of the log."""
 
 
 class Declarations:

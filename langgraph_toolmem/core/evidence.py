@@ -166,7 +166,6 @@ class Evidence:
 # --- held-out episodes ---
 
 MAX_EPISODES: Final = 20_000
-"""Compared episodes; the oldest leave."""
 HELD_OUT: Final = "this episode is held out, to see what the memory is worth: the model is asked"
 
 

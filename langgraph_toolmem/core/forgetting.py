@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 MAX_AGES: Final = 200_000
 """Runs, requests and threads with a known age; one that left counts as old as the last that did."""
 RENEWED: Final = 24
-"""Hours after which an age is renewed."""
 RETENTION: Final = "retention"
-"""Kind of jobs."""
 DAY: Final = 86_400.0
 ANYBODY: Final = User(None, None, ())
 

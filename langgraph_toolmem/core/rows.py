@@ -40,11 +40,9 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 NEAR: Final = 64
-"""Rows that are looked at for a question."""
 MOST_NEAR: Final = 1_024
 """The same where most of them are retired, or say the same."""
 BATCH: Final = 1_000
-"""Rows whose records are looked up at once."""
 ROOM: Final = 10_000
 """Oldest rows among which the least useful are removed, where there are too many."""
 MAX_NAMESPACES: Final = 1_024
@@ -52,7 +50,6 @@ MAX_NAMESPACES: Final = 1_024
 REMEMBERED: Final = 10_000
 """Changes of a namespace that are remembered one by one."""
 SAMPLE: Final = 512
-"""Latest items that something is learned from."""
 GROWTH: Final = 0.1
 """Share of changed items after which it is learned again."""
 MAX_LEARNED: Final = 256

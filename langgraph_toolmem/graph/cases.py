@@ -29,14 +29,12 @@ MAX_TERMS: Final = 80
 MAX_ASKED_TERMS: Final = 20
 """Terms of the words before a request by which others are looked up."""
 ASKED_WORDS: Final = 100
-"""Latest words before a request that are compared."""
 MAX_CALLS: Final = 24
 _LONGLIST: Final = 96
 """Requests looked at, by shared words."""
 _SHORTLIST: Final = 2
 """Times k of them that went the same way are compared both ways."""
 MAX_QUERIES: Final = 16
-"""Requests whose look-up is kept."""
 OTHER_LOOK: Final = 0.3
 """Weight of a request whose latest output looked otherwise."""
 OTHER_ASKED: Final = 0.5

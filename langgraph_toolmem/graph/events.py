@@ -18,7 +18,6 @@ GOOD: Final = 0.5
 """Score of its verdict from which a run is a successful one."""
 
 Plain: TypeAlias = "list[Any]"
-"""An operation in plain containers: its kind and its fields."""
 
 
 @dataclass(slots=True)
@@ -41,7 +40,6 @@ class Event:
 
 
 Record: TypeAlias = list[Event]
-"""One observation's operations."""
 
 
 _READERS: Final[dict[type[Event], Callable[[Any], tuple[Any, ...]]]] = {}

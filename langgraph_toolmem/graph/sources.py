@@ -35,7 +35,6 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
-"""Value of a source that this run does not have."""
 
 MARKS: Final = "[]^~"
 """Prefixes that change a descriptor's value."""

@@ -43,7 +43,6 @@ TURNS_OPEN: Final = "turns_open"
 """Counter of the turns that began and whose end has not been seen; the others are in ``turns``."""
 
 Handler = Callable[..., object]
-"""Takes the fields of an operation."""
 T = TypeVar("T", bound="Table")
 
 

@@ -11,7 +11,6 @@ from langgraph_toolmem.graph.state import PARALLEL, SEPARATOR, WORDS
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, Handler, Table, ToolGraph
 
 START = "<start>"
-"""Source of an edge to the first tool of a run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,6 @@ Status = Literal["ok", "failed", "rejected", "unanswered"]
 LOOP_NOTE: Final = (
     "Note: same call, same result as before. It was not executed again. Use that result, or go on in another way."
 )
-"""The loop guard's answer to a call."""
 
 HOW = (
     "Pass a list of LangChain messages, OpenAI-style dicts with 'role' and 'content', or (role, text) pairs, "

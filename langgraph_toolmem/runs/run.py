@@ -223,7 +223,6 @@ LAST_WORDS: Final = 600
 BEFORE: Final = 240
 """Characters of the previous request that a follow-up carries along."""
 SHORT: Final = 12
-"""Longest follow-up, in words."""
 
 _MARK = re.compile(r"[#<\[{|]{1,3}\w+[#>\]}|]{1,3}")
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")

@@ -390,7 +390,6 @@ MAX_RETURNS: Final = 20_000
 _TEXTS: Final = ("toolkit", "category")
 _NOTHING: Final[tuple[Any, ...]] = (None, "", [])
 EFFECTS: Final = ("read_only", "destructive", "idempotent", "controls")
-"""Fields of a note on the effects of a tool."""
 _GRAVE: Final = dict(zip(EFFECTS, (False, True, False, True), strict=True))
 """The more restrictive value of each effect."""
 

@@ -23,7 +23,6 @@ from langgraph_toolmem.text.embedders import BUILTIN, Embedder, resolve_embedder
 
 MINUTES: Final = 5.0
 TEXT: Final = "chroma:document"
-"""Chroma's key of the text of a row."""
 PAGE: Final = 500
 _VALUES: Final = "string_value, int_value, float_value, bool_value"
 _MOST: Final = 1 << 40  # row ids

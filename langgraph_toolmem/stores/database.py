@@ -34,13 +34,11 @@ logger = logging.getLogger("langgraph_toolmem.stores.database")
 NAME: Final = "memory.db"
 FORMAT: Final = 1
 MARK: Final = int.from_bytes(b"tmem", "big")
-"""SQLite's application id."""
 POLL_SECONDS: Final = 0.02
 REMOTE: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs"})
 """File systems on which WAL does not work: its shared memory is one machine's."""
 
 Values: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
-"""Parameters of an SQL statement."""
 
 FORK_SECONDS: Final = 1.0
 

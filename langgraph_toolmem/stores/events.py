@@ -37,7 +37,6 @@ SNAPSHOT_EVERY: Final = 2_000
 BYTES_EACH: Final = 2_000
 """Bytes of a snapshot for each row that it waits for: writing it costs about as much as applying those rows."""
 CLOSE_FROM: Final = 100
-"""Rows behind the snapshot from which closing writes a new one."""
 MAX_UNSAVED: Final = 10_000
 """Observations that wait in RAM for a disk that fails; the oldest are dropped."""
 RETRY_SECONDS: Final = 5.0

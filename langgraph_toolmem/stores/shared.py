@@ -48,9 +48,7 @@ from langgraph_toolmem.stores.events import INSERT, RETRY_SECONDS, EventStore
 Values: TypeAlias = dict[str, Any]
 
 PAGE: Final = 500
-"""Items of one call."""
 PART: Final = 256 * 1024
-"""Characters of a part of a snapshot."""
 SNAPSHOT_EVERY: Final = 4_000
 """Events that no snapshot holds from which a worker writes one (up to twice as many: each its own number)..."""
 CHARACTERS_EACH: Final = 300
@@ -60,7 +58,6 @@ GATHER_SECONDS: Final = 0.05
 POLL_SECONDS: Final = 1.0
 """Steps have others' events looked for at most this often."""
 IDLE_SECONDS: Final = 30.0
-"""The thread ends after so long without work."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
 """Seconds before a store that failed is asked again: doubled from the first to the longest."""
 ATTEMPTS, MISSING_ATTEMPTS = 20, 3
