@@ -173,11 +173,7 @@ class Core(Evidence):
                 self.apply(None, new, run=run.digest)
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
-        """Read messages into a run, with calls as recorders saw them executed.
-
-        Raises:
-            MessageError: they cannot be read.
-        """
+        """Read messages into a run, with calls as recorders saw them executed; raise MessageError if they are none."""
         return self.executions.read(messages, thread_id)
 
     def state_of(self, run: Run) -> RunState:

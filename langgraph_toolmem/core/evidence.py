@@ -146,11 +146,7 @@ class Evidence:
         self.store.close()
 
     def forget(self, gone: Forgotten) -> int:
-        """Remove a user, or runs, from the graph and from disk; return how many pieces were removed.
-
-        Raises:
-            StorageError: some of it is still stored.
-        """
+        """Remove a user, or runs, from graph and disk; return how many pieces. Raise StorageError if some are left."""
         if self.read_only:
             raise StorageError("A memory opened with read_only=True cannot forget: call forget where it is written.")
         self.refresh(at_once=True)

@@ -208,25 +208,15 @@ class Hooks:
         """Handle feedback on a run, new or changed; feedback given at its end comes with `ended` instead."""
 
     def imported(self, given: Import) -> int:
-        """Import recorded runs, which were learned already; return the number of items kept.
-
-        Raises:
-            StorageError: something could not be stored.
-        """
+        """Import recorded runs, which were learned already; return the number of items kept."""
         return 0
 
     def forget(self, user: User, gone: Forgotten) -> int:
-        """Delete everything outside the evidence graph of a user, of runs, or of a time.
+        """Delete what is outside the evidence graph; return how many items. Raise StorageError if something is left.
 
         Args:
             user: the user to forget, or the owner of the runs (if known).
             gone: what to delete; for a user their runs as well, as the graph knew them.
-
-        Returns:
-            The number of deleted items.
-
-        Raises:
-            StorageError: something is left.
         """
         return 0
 
@@ -265,12 +255,7 @@ class Method(Hooks):
 
 
 def check_methods(methods: Iterable[Any]) -> list[Method]:
-    """Check the methods of a memory.
-
-    Raises:
-        ConfigurationError: one of them is no method or belongs to another memory, or two share a name.
-        MissingExtraError: a package is missing for one of them.
-    """
+    """Return the methods of a memory; raise ConfigurationError (`MissingExtraError`) if one of them cannot be used."""
     found: dict[str, Method] = {}
     for each in methods:
         if not isinstance(each, Method):

@@ -151,9 +151,6 @@ class Rows(Generic[T]):
         """Keep items, or join them with those of the same id; return what stands now of each.
 
         If it fails half-way, do it again. `vectors`: those that are known already, by id.
-
-        Raises:
-            StorageError: they cannot be stored, or the memory is read-only.
         """
         given = [(self.kind.row(item).id, item) for item in items]
         with self._writing:
@@ -458,11 +455,7 @@ class Learned(Generic[T, V]):
         self._known: OrderedDict[tuple[str, ...], tuple[V, int, int]] = OrderedDict()
 
     def of(self, user: User) -> V:
-        """Return what was learned for a user.
-
-        Raises:
-            StorageError: Chroma fails, or it is a server and a step cannot wait.
-        """
+        """Return what was learned for a user; raise StorageError if Chroma fails, or a step cannot wait."""
         size, written = self._rows.size(user), self._rows.written(user)
         with self._lock:
             known = self._known.get(user.namespace)

@@ -36,11 +36,7 @@ class Users:
         self._warned = False
 
     def of(self, user_id: str | None, *, warn: bool = True) -> User:
-        """Return a user; warn once if the namespace has no place for the id.
-
-        Raises:
-            NamespaceError: the namespace needs a user id and there is none.
-        """
+        """Return a user; warn once if the namespace has no place for the id. Raises NamespaceError if it needs one."""
         namespace = resolve(self.namespace, user_id)
         if warn and user_id is not None and not self.apart and not self._warned:
             self._warned = True

@@ -74,13 +74,8 @@ def load_runs(source: Source, *, lenient: bool = False, limit: int | None = None
     Args:
         source: the file, a checkpointer that works without ``await``, or a database of one (``sqlite:///FILE``,
             ``postgresql://…``).
-        lenient: leave malformed lines out instead of raising.
+        lenient: leave malformed lines out instead of raising `LogError`.
         limit: stop after so many runs; lines behind them are not checked.
-
-    Raises:
-        LogError: a line is malformed and `lenient` is off.
-        InputError: the file cannot be read.
-        MissingExtraError: the checkpointer's package is not installed.
     """
     skipped = list[LogError]()
 

@@ -268,11 +268,7 @@ _STOP: Final = frozenset(STOP_WORDS) | word_set("one ones same first second thir
 def request_in(said: Sequence[str], earlier: Sequence[str]) -> str:
     """Return the request of an episode: the user's messages, one a line, without thanks and the like.
 
-    A follow-up ("and the second one?") carries the previous request in brackets, cut to BEFORE characters.
-
-    Args:
-        said: the user's messages in the episode.
-        earlier: those before it in the thread.
+    A follow-up ("and the second one?") carries the request before it (`earlier`) in brackets.
     """
     asked = [text for text in said if not asks_nothing(text)] or list(said)
     if asked and leans(asked[0]) and (before := _asked_before(earlier)):

@@ -373,11 +373,9 @@ class SharedLog:
         return found[0][0] if found else other
 
     def _identify(self, view: View) -> bool:
-        """Return True if this worker is who it was. Else it is a new one, under another name.
-
-        So is one that never looked, a copy of a folder, one that was restored from a backup (the store has events that
-        it has not), and one that was taken off the list. What was sent under the old name is another worker's now.
-        """
+        """Return True if this worker is who it was. Else it is a new one: one that never looked, a copy of a folder,
+        one that was restored from a backup (the store has events that it has not) or was taken off the list. What was
+        sent under the old name is another worker's now."""
         me, numbered, head = self._meta("worker", ""), self._meta("numbered", 0), view.heads.get(view.me, (0, 0.0))[0]
         if me != view.me:
             return False
@@ -467,11 +465,8 @@ class SharedLog:
     # -- snapshots --
 
     def _follow(self, view: View) -> bool:
-        """Begin in an empty store; restart from the newest snapshot where its events cannot be fetched one by one.
-
-        Returns:
-            False if that snapshot was replaced meanwhile.
-        """
+        """Begin in an empty store; restart from the newest snapshot where its events cannot be fetched one by one;
+        return False if that one was replaced meanwhile."""
         known, era, folder = self._meta("cursors"), self._meta("era", ""), self._events.folder
         if known is None and not view.newest and view.heads.keys() <= {view.me} and folder is not None:
             with self._database.writing() as rows:
@@ -559,13 +554,8 @@ class SharedLog:
     def write_snapshot(self, view: View, gone: Forgotten | None = None, dead: Sequence[str] = ()) -> bool:
         """Store the graph; delete the events that the snapshot before it holds, and what nobody needs.
 
-        Args:
-            view: the latest.
-            gone: is not in the graph; a new era begins.
-            dead: workers to take off the list; a new era begins, as nobody would know that he lacks their events.
-
-        Returns:
-            False if another worker wrote one meanwhile, or this one took too long; it is deleted.
+        With `gone` (not in the graph) or `dead` workers (taken off the list: nobody would know that he lacks their
+        events) a new era begins. Return False if another worker wrote one meanwhile, or this one took too long.
         """
         with self._events.lock:
             if self._events.waits:

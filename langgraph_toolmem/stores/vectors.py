@@ -857,11 +857,8 @@ def _state(folder: Path) -> object:
 
 
 def _blank_unused_rows(folder: Path) -> None:
-    """Overwrite the room for later rows in the files of indexes. Chroma is closed.
-
-    hnswlib writes this room uncleared: it holds pieces of the process's memory, forgotten texts among them (measured:
-    in 12 of 60 new indexes).
-    """
+    """Overwrite the room for later rows in the files of indexes; Chroma is closed. hnswlib leaves pieces of the
+    process's memory there, forgotten texts among them (measured: in 12 of 60 new indexes)."""
     for header in folder.glob("*/header.bin"):
         data = header.read_bytes()
         _, _, capacity, rows, width = _HEADER.unpack(data.ljust(_HEADER.size, b"\0")[: _HEADER.size])
@@ -904,10 +901,8 @@ def _kept(vectors: Sequence[Sequence[float]], ids: Sequence[str], parts: Sequenc
 def _missed(
     collection: Any, found: Sequence[str], k: int, where: Mapping[str, Any] | None, asked: Sequence[float]
 ) -> list[tuple[float, str]]:
-    """Return distance and id of rows that the approximate index left out though there was room.
-
-    Seen for rows that moved from part to part; in a large collection one row more or less is not looked for.
-    """
+    """Return distance and id of rows that the approximate index left out though there was room (without this, one of 37
+    rows that moved from part to part was missing); in a large collection one row more or less is not looked for."""
     count = collection.count()
     if count > SMALL or (where is None and count == len(found)):
         return []
