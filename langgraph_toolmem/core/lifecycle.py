@@ -205,7 +205,7 @@ class Lifecycle:
             last = latest_turn(run)
             at_hand = self._core.catalogue.specs if specs is None else specs
             new, thought, scratch = 0, _thought_before(run, start), dict[str, Any]()
-            thread = contributor(run.thread_id or run.scope, user.digest)
+            thread, hour = contributor(run.thread_id or run.scope, user.digest), core.hour()
             for index in range(start, len(run.events)):
                 event = run.events[index]
                 if index == last > start:
@@ -213,17 +213,9 @@ class Lifecycle:
                 # An answer at the head of a cut history: what it answered, and whether it was seen, cannot be told.
                 headless = index == 0 and run.truncated and isinstance(event, Turn) and not event.steps
                 if isinstance(event, Turn) and (event.settled or last_turn_too) and not headless:
+                    name = event.episode or run.digest
                     learned = LearnedTurn(
-                        state,
-                        event,
-                        event.episode or run.digest,
-                        thread,
-                        thought,
-                        user.digest,
-                        at_hand,
-                        core.hour(),
-                        options,
-                        scratch,
+                        state, event, name, thread, thought, user.digest, at_hand, hour, options, scratch
                     )
                     key = turn_digest(event)
                     if not core.graph.has_seen(key):
