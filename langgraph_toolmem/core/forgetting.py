@@ -42,10 +42,7 @@ class Ages(Table):
     """``hours``: last activity, digest -> hour since 1970; ``began``: the hour of everything else."""
 
     name = "ages"
-    parts = (
-        "hours",
-        "began",
-    )
+    parts = ("hours", "began")
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)

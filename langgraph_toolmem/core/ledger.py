@@ -92,12 +92,7 @@ class Ledger(Table):
     """
 
     name = "ledger"
-    parts = (
-        "turns",
-        "runs",
-        "sums",
-        "records",
-    )
+    parts = ("turns", "runs", "sums", "records")
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
