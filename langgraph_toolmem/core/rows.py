@@ -260,7 +260,6 @@ class Rows(Generic[T]):
         k: int | None = NEAR,
         part: str = "",
         fits: Callable[[T], bool] | None = None,
-        enough: int | None = None,
     ) -> list[SearchHit[T]]:
         """Return the `k` items whose texts are most similar to `query`, best first; retired ones are left out.
 
@@ -269,15 +268,14 @@ class Rows(Generic[T]):
             user: whose items.
             k: how many; None: all, which takes long where there are many.
             part: of the texts (`VectorItem.part`).
-            fits: others are left out.
-            enough: where fewer are found, up to `MOST_NEAR` rows are looked at; `k` or a quarter of it if None.
+            fits: others are left out; where fewer than a quarter of `k` fit, up to `MOST_NEAR` rows are looked at.
         """
         if self._vectors.empty:
             return []
         place, name = self._place(user), self.kind.name
         vector = self.embedder.embed_query(query) if isinstance(query, str) else query
         count = place.store.count(name) if k is None else k
-        least = max(1, count // 4) if enough is None else enough
+        least = max(1, count // 4)
         while True:
             rows = place.store.query(name, vector, k=count, part=part, read=self._read_row)
             tracked = self._tracked([(each.id, each.item) for each in rows], user)

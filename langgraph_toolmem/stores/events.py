@@ -149,7 +149,7 @@ class EventStore:
         for left in range(LOADS, 0, -1):
             self._load_snapshot()
             try:
-                rows = self._rows_behind()
+                rows = self.database.ask(_BEHIND, (self.upto,))
             except StorageError as error:
                 if error.__cause__ is None:  # another program's, or a newer release's
                     raise
@@ -192,10 +192,6 @@ class EventStore:
             except OSError as failed:
                 self.say(f"{path.name} could not be renamed: {failed.strerror or failed}")
 
-    def _rows_behind(self) -> list[Any]:
-        assert self.database is not None
-        return self.database.ask(_BEHIND, (self.upto,))
-
     def _apply_rows(self, rows: Sequence[Any]) -> None:
         for seq, key, body in rows:
             self._apply_row(key, body)
@@ -215,7 +211,7 @@ class EventStore:
             return
         try:
             if self._is_news():
-                rows = self._rows_behind()
+                rows = self.database.ask(_BEHIND, (self.upto,))
                 if rows and rows[-1][0] != self.upto + len(rows):
                     self._reload()
                 else:
