@@ -61,17 +61,14 @@ def options_named(what: T) -> T:
 
 
 def is_number(value: Any) -> bool:
-    """Return True for a finite number that is no bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def is_share(value: Any) -> bool:
-    """Return True for a number from 0 to 1."""
     return is_number(value) and 0 <= value <= 1
 
 
 def is_count(value: Any, least: int) -> bool:
-    """Return True for a whole number >= `least`."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
@@ -84,7 +81,7 @@ def names_given(what: str, given: Any) -> tuple[str, ...]:
 
 
 def check_seconds(name: str, value: Any) -> float:
-    """Return a time in seconds. Raises ConfigurationError if it is not a number above 0."""
+    """Return a time in seconds; raise ConfigurationError if it is not a number above 0."""
     if not (is_number(value) and value > 0):
         raise ConfigurationError(f"{name} is in seconds, more than 0, not {value!r}.")
     return float(value)

@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import Final
 
 ENOUGH: Final = 20
-"""Smallest number of cases for a percentage."""
 
 
 def percentage(part: float, whole: float, places: int = 0) -> str:

@@ -12,12 +12,7 @@ if TYPE_CHECKING:
 
 
 def resolve_model(text: str, *, name: str, others: tuple[str, ...] = ()) -> BaseChatModel:
-    """Return the chat model of ``"provider:model"``; errors show `name`, the argument or option, and `others`.
-
-    Raises:
-        ConfigurationError: it names none, or the model cannot be made.
-        MissingExtraError: a package is missing.
-    """
+    """Return the chat model of ``"provider:model"``; errors show `name`, the argument or option, and `others`."""
     if not re.fullmatch(r"[\w-]+:\S.*", text):
         raise ConfigurationError(f"{name} {text!r} is none of: {', '.join([*others, 'provider:model'])}")
     try:

@@ -18,7 +18,7 @@ _PREFIX = re.compile(r"(?:[A-Za-z]+[_-]+)+")
 
 def digest(*parts: str | int) -> str:
     """Return blake2b-8 of the parts as 16 hexadecimal digits; (a, bc) and (ab, c) differ."""
-    text = "\x1f".join(f"{len(part)}:{part}" if isinstance(part, str) else str(part) for part in parts)
+    text = "\x1f".join([f"{len(part)}:{part}" if isinstance(part, str) else str(part) for part in parts])
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
@@ -102,5 +102,4 @@ def quoted(text: str, limit: int) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Return `3 runs`, `1 run`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -94,11 +94,7 @@ def start(name: str, do: Callable[[], object]) -> threading.Thread:
 
 @contextmanager
 def native() -> Iterator[None]:
-    """Mark code that returns from a native library: the exit awaits it.
-
-    Raises:
-        StorageError: the interpreter ends, and this is not its main thread.
-    """
+    """Mark code that returns from a native library: the exit awaits it, or (StorageError) has begun already."""
     me = threading.current_thread()
     _inside[me] += 1  # before the check: the exit sees this thread, or this thread sees the exit
     try:

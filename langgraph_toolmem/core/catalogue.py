@@ -37,9 +37,7 @@ from langgraph_toolmem.text.words import stem, word_set, words
 MAX_ADOPTED: Final = 64
 """Sets of tools of hosts that are recognised as known."""
 MAX_TOOL_SETS: Final = 64
-"""Sets of tools whose schemas are cached."""
 MAX_NAMED: Final = 20
-"""Tools named in one line of the log."""
 
 
 class Declarations:
@@ -83,20 +81,16 @@ class Declarations:
 
 
 def named(names: Collection[str]) -> str:
-    """Join names for one line of the log, cut after `MAX_NAMED`."""
     shown = sorted(names)
     return ", ".join(shown[:MAX_NAMED]) + (", …" if len(shown) > MAX_NAMED else "")
 
 
 class Catalogue:
-    """The tools of a memory. Safe to use from several threads, under the memory's lock.
+    """The tools of a memory. Safe to use from several threads.
 
     Args:
-        graph: notes on tools of earlier processes, and the calls seen.
         given: the tools as given to the memory; None if nobody gave any.
-        declarations: the tools that the developer declared to only read.
-        describe: stores notes on tools; None in a memory that only reads.
-        lock: the memory's.
+        describe: stores notes on tools in the graph; None in a memory that only reads.
     """
 
     def __init__(
@@ -286,7 +280,6 @@ def _spec(name: str, properties: tuple[tuple[str, str], ...], required: frozense
 
 
 def infer_spec(name: str, entry: Mapping[str, Any]) -> ToolSpec:
-    """Infer a spec from the observed calls of a tool: parameters always given are required."""
     shown = entry.get("parameters_seen", {})
     calls = entry.get("calls_read", 0)
     properties = tuple((p, next(iter(kinds)) if len(kinds) == 1 else "") for p, kinds in shown.items())
@@ -333,12 +326,7 @@ def _tells_of_change(text: str) -> bool:
 
 
 def undeclared_line(names: Collection[str], reading: Iterable[str]) -> str:
-    """Return the sentence of the log and the report on undeclared tools; "" if there are none.
-
-    Args:
-        names: the tools that are never called without the model, because nobody declared them.
-        reading: those of them that seem to only read.
-    """
+    """Return the sentence on undeclared tools, and those of them that seem to only read; "" if there are none."""
     if not names:
         return ""
     are = "1 tool is" if len(names) == 1 else f"{len(names)} tools are"

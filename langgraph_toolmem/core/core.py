@@ -13,12 +13,11 @@ from langgraph_toolmem.base.checks import check_seconds
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.catalogue import Catalogue, Declarations, without_own
-from langgraph_toolmem.core.episodes import Episodes, EpisodesTable
-from langgraph_toolmem.core.evidence import Evidence
+from langgraph_toolmem.core.episodes import Episodes
+from langgraph_toolmem.core.evidence import Evidence, Holdout
 from langgraph_toolmem.core.forgetting import Ages
-from langgraph_toolmem.core.holdout import Holdout
 from langgraph_toolmem.core.jobs import Jobs
-from langgraph_toolmem.core.ledger import Ledger, LedgerTable
+from langgraph_toolmem.core.ledger import Ledger
 from langgraph_toolmem.core.lifecycle import Lifecycle
 from langgraph_toolmem.core.method import Hooks, PastRuns, Section
 from langgraph_toolmem.core.rows import RowKind, Rows
@@ -51,15 +50,7 @@ class Core(Evidence):
     Attributes:
         folder: of the memory; None: nothing is on disk.
         home: of the evidence graph and its derivatives; the folder, or one in it; None likewise.
-        catalogue: the tools.
-        vectors: Chroma.
-        jobs: work in the background.
-        episodes: the episodes of each thread.
-        ages: the last activity of each, where there is a retention.
-        holdout: the draw of episodes that run without hints and shortcuts.
-        ledger: items shown to the model, and their outcome.
         past_runs: returns the finished runs of a user; a method that keeps them sets it.
-        lifecycle: learns from runs and calls the methods' hooks.
         listeners: the methods, in their order.
     """
 
@@ -98,8 +89,8 @@ class Core(Evidence):
             home = home / f"graph-{digest(*self.graph_namespace)}"
         self.home = home
         tables: list[type[Table]] = [
-            LedgerTable,
-            EpisodesTable,
+            Ledger,
+            Episodes,
             NewestRuns,
             *(table for each in self.listeners for table in each.tables),
         ]
@@ -129,14 +120,16 @@ class Core(Evidence):
             may_work=self.vectors.may_write,
             alone=chroma is None,
         )
-        self.episodes = Episodes(self.graph)
-        self.ages = Ages(self, self.episodes, on=ages)
+        self.episodes = self.register(Episodes)
+        self.ages = self.register(Ages) if ages else None
         self.holdout = Holdout(self, holdout)
         self.executions = ExecutionLog(self.episodes.of)
         self._states, learned = Folds(), Folds()
-        self.episodes.at_forgetting(self.executions.forget, self._states.forget, learned.forget)
-        self.store.at_reload += [self.executions.forget, self._states.forget, learned.forget]
-        self.ledger = Ledger(self.graph, self.apply, self.lock)
+        forget = [self.executions.forget, self._states.forget, learned.forget]
+        self.episodes.at_forgetting += forget
+        self.store.at_reload += forget
+        self.ledger = self.register(Ledger)
+        self.ledger.apply, self.ledger.lock = self.apply, self.lock
         self.past_runs: Callable[[User], PastRuns | None] = lambda _: None
         describe = None if read_only else lambda record: self.apply(None, record)
         self.catalogue = Catalogue(self.graph, specs, declarations=declarations, describe=describe, lock=self.lock)
@@ -173,11 +166,7 @@ class Core(Evidence):
                 self.apply(None, new, run=run.digest)
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
-        """Read messages into a run, with calls as recorders saw them executed.
-
-        Raises:
-            MessageError: they cannot be read.
-        """
+        """Read messages into a run, with calls as recorders saw them executed; raise MessageError if they are none."""
         return self.executions.read(messages, thread_id)
 
     def state_of(self, run: Run) -> RunState:
@@ -193,12 +182,7 @@ class Core(Evidence):
         return any(found)
 
     def rows(self, kind: RowKind[T], method: str | None = None) -> Rows[T]:
-        """Return the rows of a kind; nothing is made or read before they are used.
-
-        Args:
-            kind: of the items.
-            method: name of their method in the ledger; the kind's name if None.
-        """
+        """Return the rows of a kind, under a method's name in the ledger (the kind's by default); nothing is read."""
         name = method or kind.name
         return Rows(kind, self.vectors, self.ledger, method=name, users=self.users, now=self.now)
 

@@ -44,12 +44,11 @@ def contributor(thread_id: str, user: str | None) -> str:
     return digest("run", thread_id, user) if user else digest("run", thread_id)
 
 
-class EpisodesTable(Table):
-    """The episodes of threads.
+class Episodes(Table):
+    """``threads``: thread -> [{message: [episode, number]}, {episode that is over: 1}, the latest last].
 
-    Attributes:
-        threads: thread -> [{message: [episode, number]}, {episode that is over: 1}, the latest last].
-        at_forgetting: called when a user or runs are forgotten, here or by another worker.
+    Without the graph's lock an answer may be a moment old. `at_forgetting` is called when a user or runs are forgotten,
+    here or by another worker.
     """
 
     name = "episodes"
@@ -97,20 +96,9 @@ class EpisodesTable(Table):
                 self.threads[thread] = [left, {episode: 1 for episode in over if episode not in own}]
         return 0
 
-
-class Episodes:
-    """Reads and extends the table; without the graph's lock an answer may be a moment old."""
-
-    def __init__(self, graph: ToolGraph) -> None:
-        self._table = graph.register(EpisodesTable)
-
-    def at_forgetting(self, *what: Callable[[], None]) -> None:
-        """Call these functions whenever a user or runs are forgotten."""
-        self._table.at_forgetting += what
-
     def of(self, thread_id: str | None) -> dict[str, str]:
         """Return the known user messages of a thread (their keys), each with its episode, in order."""
-        found = None if thread_id is None else self._table.threads.get(digest("run", thread_id))
+        found = None if thread_id is None else self.threads.get(digest("run", thread_id))
         return {} if found is None else {message: episode for message, (episode, _) in list(found[0].items())}
 
     def new(self, run: Run, start: int = 0) -> Record:
@@ -118,7 +106,7 @@ class Episodes:
         if run.thread_id is None:
             return []
         thread = digest("run", run.thread_id)
-        known = self._table.threads.get(thread, [{}, {}])[0]
+        known = self.threads.get(thread, [{}, {}])[0]
         latest = 0 if not run.truncated else max((number for _, number in known.values()), default=0)
         episode, record = "", Record()
         while start and not (isinstance(event := run.events[start - 1], UserMessage) and event.key in known):
@@ -138,40 +126,31 @@ class Episodes:
         if run.thread_id is None:
             return []
         thread = digest("run", run.thread_id)
-        ended = self._table.threads.get(thread, [{}, {}])[1]
+        ended = self.threads.get(thread, [{}, {}])[1]
         latest = next(reversed(ended), None)
         return [] if latest == run.digest else [EpisodeOver(thread, run.digest)]
 
-    def over_now(self) -> frozenset[str]:
-        return frozenset(episode for _, over in self._table.threads.values() for episode in over)
-
     def runs(self, thread_id: str) -> set[str]:
-        messages, over = self._table.threads.get(digest("run", thread_id)) or ({}, {})
+        messages, over = self.threads.get(digest("run", thread_id)) or ({}, {})
         return {episode for episode, _ in messages.values()} | over.keys()
 
     def names(self, thread_id: str | None = None, others: Collection[str] = ()) -> set[str]:
         """Return the digests of the episodes and requests of a thread, or of all, without the episodes of others."""
         of = None if thread_id is None else digest("run", thread_id)
-        found = self._table.threads if of is None else {of: self._table.threads.get(of, [{}, {}])}
+        found = self.threads if of is None else {of: self.threads.get(of, [{}, {}])}
         names = {episode for _, over in found.values() for episode in over if episode not in others}
         for messages, _ in found.values():
             names |= {name for key, (run, _) in messages.items() if run not in others for name in (key, run)}
         return names
 
     def named(self, thread_id: str, episode: str | int | None, others: Collection[str] = ()) -> str:
-        """Return the digest of an episode.
-
-        Args:
-            thread_id: the thread.
-            episode: its number, counted from 1 (in a forked thread the latest of that number), or the id of one of its
-                user messages; None: the latest that was finished.
-            others: episodes to leave out.
+        """Return the digest of an episode: its number from 1, or the id of a message in it; None: the latest finished.
 
         Raises:
-            InputError: the thread is not known, or has no such episode.
+            InputError: the thread is not known, or has no such episode that is not one of `others`.
         """
         thread = digest("run", thread_id)
-        known = self._table.threads.get(thread)
+        known = self.threads.get(thread)
         if known is None or not (known[0] or known[1]):
             raise InputError(
                 f"No thread {thread_id!r} was learned in this memory: is it the thread id that the agent ran with?"

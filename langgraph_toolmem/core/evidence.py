@@ -1,15 +1,23 @@
-"""The evidence of a memory: one lock, one graph, and one way to add records."""
+"""The evidence of a memory: one lock, one graph, and one way to add records; and held-out episodes.
+
+Held-out episodes run without hints and shortcuts, so that the report can measure the memory's effect. The memory learns
+and predicts in them as in all others.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from langgraph_toolmem.base.errors import NamespaceError, StorageError, log_failure
+from langgraph_toolmem.base.checks import is_share
+from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, log_failure
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.users import Users
-from langgraph_toolmem.graph.events import HOUR, Count, Forgotten, Record
-from langgraph_toolmem.graph.tool_graph import AUTHOR, COMMENT, SCORE, WEIGHT, Table
+from langgraph_toolmem.graph.events import HOUR, Count, Event, Forgotten, Record
+from langgraph_toolmem.graph.tool_graph import AUTHOR, COMMENT, SCORE, WEIGHT, Handler, Table, ToolGraph
+from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.stores.events import EventStore
 
 if TYPE_CHECKING:
@@ -23,15 +31,8 @@ logger = logging.getLogger("langgraph_toolmem.memory")
 class Evidence:
     """The evidence graph with its lock, its persistence and its users. Safe to use from several threads.
 
-    Args:
-        store: the event log, with the graph; it has the lock.
-        users: the namespaces of users.
-        now: returns seconds since 1970.
-        read_only: write nothing.
-
     Attributes:
-        lock: guards the graph.
-        graph: the graph; to be read under the lock.
+        graph: to be read under `lock`.
         forgettings: number of `forget` calls in this process.
         closed: True if nothing may be opened any more.
     """
@@ -57,11 +58,7 @@ class Evidence:
         return new
 
     def refresh(self, *, at_once: bool = False) -> None:
-        """Apply what other processes and workers learned. Not under the lock.
-
-        Args:
-            at_once: ask a shared store now, and wait for it.
-        """
+        """Apply what other processes and workers learned; `at_once` waits for a shared store. Not under the lock."""
         if self.shared_log is not None:
             self.shared_log.look(at_once=at_once)
         with self.lock:
@@ -73,38 +70,28 @@ class Evidence:
             self.shared_log.acknowledge()
 
     def hour(self) -> int:
-        """Return the current time in hours since 1970."""
         return int(self.now() // HOUR)
 
     def log_and_continue(self, what: str, do: Callable[[], object]) -> Exception | None:
         """Call a function whose errors must not stop the caller; log each failure once, and return the error."""
         try:
             do()
-        except NamespaceError as error:
-            logger.debug("%s: no user is named", what)
-            return error
         except Exception as error:  # noqa: BLE001 - whatever it is, learning and the host go on
-            level = logging.DEBUG if what in self._warned else logging.WARNING
-            self._warned.add(what)
-            log_failure(logger, level, what, error=error)
+            self.log_failure_and_continue(what, error)
             return error
         return None
 
     def log_failure_and_continue(self, what: str, error: Exception) -> None:
-        """Log once an error that must not stop the caller."""
-
-        def again() -> None:
-            raise error
-
-        self.log_and_continue(what, again)
+        nobody = isinstance(error, NamespaceError)
+        level = logging.DEBUG if nobody or what in self._warned else logging.WARNING
+        self._warned |= set() if nobody else {what}
+        log_failure(logger, level, what, error=error)
 
     def refuse_if_closed(self) -> None:
-        """Raise StorageError if the memory is closed."""
         if self.closed:
             raise StorageError("The memory is closed. Make a new one to go on.")
 
     def refuse_if_read_only(self) -> None:
-        """Raise StorageError if the memory was opened with read_only=True."""
         if self.read_only:
             raise StorageError("A memory opened with read_only=True keeps nothing: do this where it is written.")
 
@@ -134,7 +121,6 @@ class Evidence:
             return self.graph.score(run)
 
     def weight_of(self, run: str) -> float:
-        """Return the weight of a run's feedback; 0 if there is none."""
         with self.lock:
             entry = self.graph.runs.get(run)
             return 0.0 if entry is None or entry[SCORE] is None else float(entry[WEIGHT])
@@ -160,11 +146,7 @@ class Evidence:
         self.store.close()
 
     def forget(self, gone: Forgotten) -> int:
-        """Remove a user, or runs, from the graph and from disk; return how many pieces were removed.
-
-        Raises:
-            StorageError: some of it is still stored.
-        """
+        """Remove a user, or runs, from graph and disk; return how many pieces. Raise StorageError if some are left."""
         if self.read_only:
             raise StorageError("A memory opened with read_only=True cannot forget: call forget where it is written.")
         self.refresh(at_once=True)
@@ -175,3 +157,94 @@ class Evidence:
                 self.shared_log.withdraw(gone)
         self.store.erase()
         return removed + (0 if self.shared_log is None else self.shared_log.forget(gone))
+
+
+# --- held-out episodes ---
+
+MAX_EPISODES: Final = 20_000
+HELD_OUT: Final = "this episode is held out, to see what the memory is worth: the model is asked"
+
+
+@dataclass(slots=True)
+class EpisodeSpent(Event):
+    """A model call of an episode with the memory (held: 0) or held out (1), and its tokens; calls is 0 as it begins."""
+
+    kind = "episode_spent"
+    run: str
+    held: int
+    calls: int
+    tokens: int
+
+
+class HoldoutTable(Table):
+    """``episodes`` in which the memory was asked, or would have been: -> [held out (1 or 0), model calls, tokens]."""
+
+    name = "holdout"
+    parts = ("episodes",)
+
+    def __init__(self, graph: ToolGraph) -> None:
+        super().__init__(graph)
+        self.episodes: dict[str, list[int]] = {}
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {EpisodeSpent: self._spend}
+
+    def _spend(self, run: str, held: int, calls: int, tokens: int) -> None:
+        row = self.episodes.setdefault(run, [held, 0, 0])
+        row[1] += calls
+        row[2] += tokens
+        if len(self.episodes) > MAX_EPISODES:
+            del self.episodes[next(iter(self.episodes))]
+
+    def forget(self, gone: Forgotten) -> int:
+        for run in gone.runs:
+            self.episodes.pop(run, None)
+        return 0
+
+
+class Episode(NamedTuple):
+    """An episode: True if it was held out, its model calls and tokens (in and out), and its score, if any."""
+
+    held: bool
+    calls: int
+    tokens: int
+    good: float | None
+
+
+class Holdout:
+    """A draw of a share of the episodes by their identity: every process draws the same."""
+
+    def __init__(self, evidence: Evidence, share: float) -> None:
+        if not is_share(share) or share == 1:
+            raise ConfigurationError(f"holdout is a share of the episodes, from 0 to below 1, not {share!r}.")
+        self._evidence, self._share = evidence, share
+        self._table = evidence.register(HoldoutTable)
+
+    @property
+    def on(self) -> bool:
+        return self._share > 0
+
+    def draws(self, run: str) -> bool:
+        return int(digest("holdout", 0, run)[:8], 16) < self._share * 0x100000000
+
+    def begins(self, run: Run) -> bool:
+        """Return True if the last episode of a history is held out; record once that the memory was asked."""
+        name, evidence = run.digest, self._evidence
+        with evidence.lock:
+            known = self._table.episodes.get(name)
+            held = self.draws(name) if known is None else bool(known[0])
+            if known is None and not evidence.read_only:
+                evidence.apply(digest("held", name), [EpisodeSpent(name, int(held), 0, 0)], run=name)
+        return held
+
+    def spent(self, run: str, turn: Turn) -> Record:
+        """Return the record of a model turn's calls and tokens. The caller holds the lock."""
+        row = self._table.episodes.get(run)
+        if row is None or turn.chosen_by != "model":
+            return []
+        return [EpisodeSpent(run, row[0], 1, turn.input_tokens + turn.output_tokens)]
+
+    def episodes(self) -> Iterator[Episode]:
+        for name, (held, calls, tokens) in self._table.episodes.items():
+            entry: list[Any] | None = self._evidence.graph.runs.get(name)
+            yield Episode(bool(held), calls, tokens, None if entry is None else entry[SCORE])

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from langgraph_toolmem.base.checks import is_number
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError
-from langgraph_toolmem.core.episodes import Episodes, contributor
-from langgraph_toolmem.core.evidence import Evidence
+from langgraph_toolmem.core.episodes import contributor
 from langgraph_toolmem.core.jobs import Job
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.core.users import User, user_digest
@@ -25,9 +24,7 @@ if TYPE_CHECKING:
 MAX_AGES: Final = 200_000
 """Runs, requests and threads with a known age; one that left counts as old as the last that did."""
 RENEWED: Final = 24
-"""Hours after which an age is renewed."""
 RETENTION: Final = "retention"
-"""Kind of jobs."""
 DAY: Final = 86_400.0
 ANYBODY: Final = User(None, None, ())
 
@@ -41,19 +38,11 @@ class LastSeen(Event):
     hour: int
 
 
-class AgesTable(Table):
-    """Last activity.
-
-    Attributes:
-        hours: digest -> hour since 1970.
-        began: the hour of everything else; None if no age was ever kept.
-    """
+class Ages(Table):
+    """``hours``: last activity, digest -> hour since 1970; ``began``: the hour of everything else."""
 
     name = "ages"
-    parts = (
-        "hours",
-        "began",
-    )
+    parts = ("hours", "began")
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
@@ -76,45 +65,15 @@ class AgesTable(Table):
             self.hours.pop(name, None)
         return 0
 
-
-class Ages:
-    """The ages of runs, requests and threads, kept if `on`."""
-
-    def __init__(self, evidence: Evidence, episodes: Episodes, *, on: bool) -> None:
-        self._evidence, self._episodes = evidence, episodes
-        self._table = evidence.register(AgesTable) if on else None
-
     def heard(self, learned: LearnedTurn) -> Record:
-        """Return the record of a turn's activity."""
-        if self._table is None:
-            return []
-        known, hour = self._table.hours, learned.hour
+        hour = learned.hour
         names = [learned.run, learned.thread, learned.state.user_key]
-        new = [name for name in names if name and hour - known.get(name, hour - RENEWED) >= RENEWED]
+        new = [name for name in names if name and hour - self.hours.get(name, hour - RENEWED) >= RENEWED]
         return [LastSeen(new, hour)] if new else []
-
-    def older(self, before: float) -> set[str]:
-        """Return the digests without activity since a time in seconds since 1970."""
-        evidence, table = self._evidence, self._table
-        if table is None:
-            return set()
-        with evidence.lock:
-            if table.began is None:
-                evidence.apply(None, [LastSeen([], evidence.hour())])
-            began, first = table.began or 0, int(before // HOUR)
-            graph = evidence.graph
-            witnesses = (graph.value_contributors, graph.pattern_contributors)
-            threads = (cell[0] for each in witnesses for row in each.rows.values() for cell in row.values())
-            names = {*graph.cases.cases, *graph.runs, *self._episodes.names(), *table.hours}.union(*threads)
-            return {name for name in names if table.hours.get(name, began) < first}
 
 
 def seconds_of(retention: timedelta | float | None) -> float | None:
-    """Return a retention in seconds.
-
-    Raises:
-        ConfigurationError: it is none.
-    """
+    """Return a retention in seconds; raise ConfigurationError if it is none."""
     seconds = retention.total_seconds() if isinstance(retention, timedelta) else retention
     if seconds is not None and (not is_number(seconds) or seconds <= 0):
         raise ConfigurationError(f"retention is a timedelta or a number of seconds above 0, not {retention!r}.")
@@ -178,13 +137,25 @@ class Forgetting:
         return self._all(steps, last=partial(core.forget, gone))
 
     def old(self, _: Job) -> str:
-        """Delete data older than the retention."""
         core, before = self._core, self._core.now() - (self._retention or 0.0)
-        gone = Forgotten(runs=core.ages.older(before), before=before)
+        gone = Forgotten(runs=self._older(before), before=before)
         graph = [partial(core.forget, gone)] if gone.runs else []
         aged = Forgotten(before=before)  # rows and decisions have times of their own
         self._all([partial(core.jobs.forget, gone), *graph, *self._rows(ANYBODY, aged)])
         return ""
+
+    def _older(self, before: float) -> set[str]:
+        core, ages, first = self._core, self._core.ages, int(before // HOUR)
+        if ages is None:
+            return set()
+        with core.lock:
+            if ages.began is None:
+                core.apply(None, [LastSeen([], core.hour())])
+            graph, began = core.graph, ages.began or 0
+            witnesses = (graph.value_contributors, graph.pattern_contributors)
+            threads = (cell[0] for each in witnesses for row in each.rows.values() for cell in row.values())
+            names = {*graph.cases.cases, *graph.runs, *core.episodes.names(), *ages.hours}.union(*threads)
+            return {name for name in names if ages.hours.get(name, began) < first}
 
     def _rows(self, user: User, gone: Forgotten) -> list[Callable[[], int]]:
         return [partial(each.forget, user, gone) for each in self._core.listeners]

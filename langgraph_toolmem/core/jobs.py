@@ -1,16 +1,12 @@
-"""Background work that outlives the process: methods say how jobs of a kind are done, and put jobs.
+"""Background work that outlives the process: methods register how jobs of a kind are done, and put jobs.
 
-`Jobs.put` writes a job to the `JobQueue`, tables of ``memory.db``, and returns. One thread per process does the jobs.
-It gathers them for a moment, so that jobs of one kind are done in batches: one transaction, one call of the handler,
-one embedding call. Jobs of a *slow* kind ask a model: one at a time in a thread of their own, next to the others. The
-model's answer is kept in the queue before it is used, and the job is given up after `SLOW_TRIES` failures.
+`Jobs.put` writes a job to the `JobQueue`, tables of ``memory.db``, and returns. One thread per process does the jobs,
+those of one kind in batches. Jobs of a *slow* kind ask a model: one at a time in a thread of their own. The model's
+answer is kept in the queue before it is used, and the job is given up after `SLOW_TRIES` failures.
 
-Several threads and processes may use the queue at once. A job is taken for a short time, its lease. When the lease is
-over, because its process was killed, the job can be taken again. `Job.takes` counts how often a job was taken: whoever
-reports on a job shows that number, and an outdated one changes nothing.
-
-Only a process that `may_work` does jobs; the others leave theirs in the queue. What fails is tried again, later and
-later. A quick job is given up only if it cannot be read.
+A job is taken for a short time, its lease; after that, because its process was killed, it can be taken again. `takes`
+counts how often: whoever reports on a job shows that number, and an outdated one changes nothing. Only a process that
+`may_work` does jobs. What fails is tried again, later and later. A quick job is given up only if it cannot be read.
 """
 
 from __future__ import annotations
@@ -90,10 +86,7 @@ class Job(NamedTuple):
 
 
 class JobQueue(Database):
-    """Jobs on disk, or in RAM without a folder; `now` is in seconds since 1970.
-
-    Every method raises `StorageError` if the file cannot be used.
-    """
+    """Jobs on disk, or in RAM without a folder; every method raises `StorageError` if the file cannot be used."""
 
     tables: ClassVar = {
         "jobs": """
@@ -195,7 +188,7 @@ class JobQueue(Database):
             return [job for job in jobs if database.execute(sql, (job.id, job.takes)).rowcount == 0]
 
     def retry(self, job: Job, after: float, error: str = "", *, give_up: bool = False) -> None:
-        """Put back a job that failed, for so many seconds; `error` is no text of a user. Given up, it is only kept."""
+        """Put back a job that failed; `error` is no text of a user. A job that is given up is only kept."""
         sql = f"UPDATE jobs SET lease = 0, attempts = attempts + 1, due = ?, error = ?, given_up = ? WHERE {_HELD}"
         last = "SELECT seq FROM jobs WHERE given_up = 1 ORDER BY seq DESC LIMIT 1 OFFSET ?"
         with self.writing() as database:
@@ -213,7 +206,6 @@ class JobQueue(Database):
 
     @property
     def last(self) -> int:
-        """The place of the latest job."""
         return sum(seq or 0 for (seq,) in self.ask("SELECT max(seq) FROM jobs"))
 
     def unsettled(self, kinds: Iterable[str], upto: int) -> bool:
@@ -235,7 +227,6 @@ class JobQueue(Database):
         return {name: count or 0 for name, count in zip(("pending", "failing", "given_up"), counts, strict=True)}
 
     def troubles(self) -> list[str]:
-        """Return up to five sentences on jobs that failed."""
         sql = """
             SELECT kind, given_up, error, count(*) AS number FROM jobs WHERE given_up = 1 OR attempts > 0
             GROUP BY kind, given_up, error ORDER BY number DESC LIMIT 5
@@ -260,21 +251,14 @@ class JobQueue(Database):
             database.execute("DELETE FROM places WHERE rowid <= (SELECT max(rowid) FROM places) - ?", (MAX_PLACES,))
 
     def place_of(self, run: str) -> tuple[tuple[str, ...] | None, str]:
-        """Return the namespace of a run's rows, None if it is not known, and the digest of its user, or "".
-
-        Nothing is known if the file cannot be read.
-        """
+        """Return namespace (None) and user's digest ("") of a run, if they are known and can be read."""
         with suppress(StorageError):
             for namespace, user in self.ask("SELECT namespace, user FROM places WHERE run = ?", (run,)):
                 return tuple(json.loads(namespace)), user
         return None, ""
 
     def forget(self, user: str, *, runs: Collection[str] = (), before: float | None = None) -> int:
-        """Delete jobs about a user or runs, or given up and due `before`, from the disk too; return how many.
-
-        Raises:
-            StorageError: another process reads the file all the time; do it again.
-        """
+        """Delete jobs about a user or runs, or given up and due `before`, from the disk too; return how many."""
         asked = {"user": user, "runs": json.dumps(list(runs)), "before": before}
         with self.writing() as database:
             deleted = database.execute(f"DELETE FROM jobs WHERE {_ABOUT} OR given_up = 1 AND due < :before", asked)
@@ -307,10 +291,6 @@ class Jobs:
         may_work: returns True if this process may write what the jobs write.
         alone: only one process at a time may; so what another one leased is free.
         remote: what the jobs write to, if it may not answer: a model call waits for it no longer than its patience.
-
-    Attributes:
-        queue: the jobs on disk.
-        at_look: called at each `look`.
     """
 
     def __init__(
@@ -375,15 +355,11 @@ class Jobs:
         key: str | None = None,
         after: float = 0.0,
     ) -> None:
-        """Put a job, which is on disk when this returns; inside `together` at its end.
+        """Put a `Job`, which is on disk when this returns; inside `together` at its end.
 
         Args:
-            kind: see `handle`; `payload`: JSON values.
-            run: digest of the run it is about; `user`: digest of the user whose run it is.
-            namespace: of the run's rows; kept for `JobQueue.place_of`.
             line: jobs of one line are done in their order; those of one kind, namespace and run if None, "" for none.
             key: a job whose key waits already is not put again; each one is a job of its own if None.
-            after: seconds from now before which it is not done.
 
         Raises:
             StorageError: the queue cannot be written.
@@ -439,14 +415,7 @@ class Jobs:
         return self._wait(settled, timeout)
 
     def flush(self, *, timeout: float | None = FLUSH_SECONDS) -> bool:
-        """Wait until nothing is left to do, also by another process; failed jobs are waited for.
-
-        Args:
-            timeout: seconds; None for no limit.
-
-        Returns:
-            True if all is done, else False. What was given up counts as done.
-        """
+        """Wait until nothing is left to do, also by another process; return True if all is done or was given up."""
         if self.queue.read_only or (self.queue.empty and self._doing is None):
             return True
         mine = threading.get_ident()
@@ -463,7 +432,6 @@ class Jobs:
         return True
 
     def forked(self) -> None:
-        """Continue in a forked child: what was being written is the parent's."""
         self._doing = None
 
     # --- forgetting ---
@@ -548,7 +516,6 @@ class Jobs:
     # --- doing ---
 
     def _try(self, jobs: list[Job]) -> None:
-        """Do jobs, one by one if the batch fails."""
         try:
             self._do(jobs)
             self._failing.discard(jobs[0].kind)
@@ -631,7 +598,6 @@ class Jobs:
             thread.join(CLOSE_SECONDS)
 
     def stop(self, end: float) -> None:
-        """At exit the background ends after the jobs that are being done; what is left stays in the queue."""
         del end
         with self._changed:
             self._stopped = True

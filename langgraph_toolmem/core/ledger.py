@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from threading import RLock
 from typing import Any, Final, NamedTuple
 
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.events import GOOD, Event, Forgotten, Record, Verdict
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
@@ -27,19 +27,12 @@ FIGURES: Final = ("shown", "followed", "right", "runs", "helped", "hurt")
 
 
 class ItemStats(NamedTuple):
-    """The record of an item.
+    """The record of an item."""
 
-    Attributes:
-        shown: turns, or runs, before which it was shown.
-        followed: turns in which it was followed.
-        right: of these, how many went well.
-        helped, hurt: runs that count for it and ended well, or badly.
-    """
-
-    shown: int = 0
-    followed: int = 0
-    right: int = 0
-    helped: int = 0
+    shown: int = 0  # turns, or runs, before which it was shown
+    followed: int = 0  # turns
+    right: int = 0  # of these
+    helped: int = 0  # runs that count for it and ended well
     hurt: int = 0
 
 
@@ -86,31 +79,29 @@ class TracksDropped(Event):
     items: list[str]
 
 
-class LedgerTable(Table):
-    """The ledger's part of the evidence graph.
+class Ledger(Table):
+    """Records of shown items and their outcome. Its public methods are safe to use from several threads.
 
     Attributes:
         turns: turn -> method -> [run, user or "", {id: tool or None}], until the turn is learned.
         runs: run -> [user or "", {method: {id: counted feedback: None, its weight if good, minus its weight if bad}}].
-        figures: method -> FIGURES: model turns with shown items, those in which an item was followed, in which that
+        sums: method -> FIGURES: model turns with shown items, those in which an item was followed, in which that
             went well; runs whose feedback counts for items, good and bad ones.
         records: method -> item -> the numbers of its `ItemStats`; ALL: their sums.
+        apply, lock: `Evidence.apply` and the graph's lock, from the core.
     """
 
     name = "ledger"
-    parts = (
-        "turns",
-        "runs",
-        "figures",
-        "records",
-    )
+    parts = ("turns", "runs", "sums", "records")
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.turns: dict[str, dict[str, list[Any]]] = {}
         self.runs: dict[str, list[Any]] = {}
-        self.figures: dict[str, dict[str, float]] = {}
+        self.sums: dict[str, dict[str, float]] = {}
         self.records: dict[str, dict[str, list[float]]] = {}
+        self.apply: Callable[..., bool] = lambda *_, **__: False
+        self.lock: Any = threads.rlock()
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         return {
@@ -125,16 +116,13 @@ class LedgerTable(Table):
         found = self.records.get(method, {}).get(item)
         return NO_TRACK if found is None else ItemStats(*(max(0, int(count + 1e-6)) for count in found))
 
-    def figures_of(self, method: str) -> dict[str, float]:
-        return self.figures.get(method) or dict.fromkeys(FIGURES, 0)
-
     def shown_in(self, run: str, method: str) -> dict[str, float | None]:
         """Return the items of a method for which the feedback on a run counts; see `runs`."""
         found: dict[str, float | None] = self.runs[run][1].get(method, {}) if run in self.runs else {}
         return found
 
     def _count(self, method: str, figure: str, amount: int = 1) -> None:
-        self.figures.setdefault(method, dict.fromkeys(FIGURES, 0))[figure] += amount
+        self.sums.setdefault(method, dict.fromkeys(FIGURES, 0))[figure] += amount
 
     def _add(self, method: str, item: str, place: int, amount: float = 1) -> None:
         records = self.records.setdefault(method, {ALL: [0] * len(ItemStats._fields)})
@@ -218,20 +206,12 @@ class LedgerTable(Table):
         self.turns = {turn: waiting for turn, waiting in self.turns.items() if waiting}
         return 0
 
-
-class Ledger:
-    """Records shown items and their outcome in the graph by `apply`. Safe to use from several threads."""
-
-    def __init__(self, graph: ToolGraph, apply: Callable[..., bool], lock: RLock) -> None:
-        self._graph = graph
-        self._table = graph.register(LedgerTable)
-        self._apply = apply
-        self._lock = lock
+    # --- for the core and the methods ---
 
     def items(self, turn: str, method: str) -> dict[str, str | None]:
         """Return a method's items for a turn that is not learned yet: id -> the suggested tool, or None."""
-        with self._lock:
-            waiting = self._table.turns.get(turn, {}).get(method)
+        with self.lock:
+            waiting = self.turns.get(turn, {}).get(method)
             return {} if waiting is None else dict(waiting[2])
 
     def shown(
@@ -243,50 +223,39 @@ class Ledger:
         turn: str | None = None,
         user_id: str | None = None,
     ) -> None:
-        """Record that the model sees these items; a repetition for the same turn, or run, counts once.
-
-        Args:
-            method: their method.
-            items: id -> the suggested tool; None if the feedback on the run counts for the item at once.
-            run: digest of the run.
-            turn: key of the coming model turn; None if they are shown for the whole run.
-            user_id: the run's user.
-        """
-        with self._lock:
-            known: Iterable[str] = self._table.shown_in(run, method) if turn is None else self.items(turn, method)
+        """Record that the model sees these items (see `Shown`); a repetition for the same turn, or run, counts once."""
+        with self.lock:
+            known: Iterable[str] = self.shown_in(run, method) if turn is None else self.items(turn, method)
             new = {key: tool for key, tool in items.items() if key not in known}
             if new:
-                user = user_digest(user_id) or self._graph.owner(run)
-                self._apply(None, [Shown(method, run, turn, new, user)], user=user, run=run)
+                user = user_digest(user_id) or self.graph.owner(run)
+                self.apply(None, [Shown(method, run, turn, new, user)], user=user, run=run)
 
     def followed(self, turn: Turn) -> Record:
-        """Return the record of which items the model followed in a turn."""
         record: Record = []
-        with self._lock:
-            for method, (run, user, items) in self._table.turns.get(turn.key, {}).items():
+        with self.lock:
+            for method, (run, user, items) in self.turns.get(turn.key, {}).items():
                 steps = [step for step in turn.steps if step.tool in items.values()]
                 called = {step.tool for step in steps}
                 right = int(any(step.status == "ok" and not step.review for step in steps))
                 ids = [key for key, tool in items.items() if tool in called]
-                record.append(Followed(method, run, turn.key, ids, right, user or self._graph.owner(run)))
+                record.append(Followed(method, run, turn.key, ids, right, user or self.graph.owner(run)))
         return record
 
     def tracked(self, method: str) -> bool:
-        return bool(self._table.records.get(method))
+        return bool(self.records.get(method))
 
     def tracks(self, method: str, items: Iterable[str]) -> list[ItemStats]:
         """Return the records of items; for ALL the sums over the items of the method."""
-        with self._lock:
-            return [self._table.track(method, item) for item in items]
+        with self.lock:
+            return [self.track(method, item) for item in items]
 
     def drop(self, method: str, items: Collection[str]) -> None:
-        """Delete the records of items."""
-        with self._lock:
-            gone = [item for item in items if self._table.track(method, item) != NO_TRACK]
+        with self.lock:
+            gone = [item for item in items if self.track(method, item) != NO_TRACK]
             if gone:
-                self._apply(None, [TracksDropped(method, gone)])
+                self.apply(None, [TracksDropped(method, gone)])
 
     def figures(self, method: str) -> dict[str, int]:
-        """Return the counters of a method; see `LedgerTable.figures`."""
-        with self._lock:
-            return {name: int(number) for name, number in self._table.figures_of(method).items()}
+        with self.lock:
+            return {name: int(number) for name, number in (self.sums.get(method) or dict.fromkeys(FIGURES, 0)).items()}

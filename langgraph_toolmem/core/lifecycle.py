@@ -38,12 +38,7 @@ MAX_COMMENT: Final = 500
 
 
 class Lifecycle:
-    """Learns from runs and feedback, and calls the methods' hooks.
-
-    Args:
-        core: of the memory.
-        folds: state of each thread up to its last learned turn.
-    """
+    """Learns from runs and feedback, and calls the methods' hooks."""
 
     def __init__(self, core: Core, folds: Folds) -> None:
         self._core, self._folds = core, folds
@@ -101,7 +96,6 @@ class Lifecycle:
         return [given._replace(run=each) for each in parts]
 
     def end(self, episode: Run, user: User) -> None:
-        """Call the methods' hooks for an ended episode, with its feedback."""
         core, name = self._core, episode.digest
         owner = core.owner_of(name, user.digest)
         score, said = core.verdict_of(name, owner)
@@ -211,7 +205,7 @@ class Lifecycle:
             last = latest_turn(run)
             at_hand = self._core.catalogue.specs if specs is None else specs
             new, thought, scratch = 0, _thought_before(run, start), dict[str, Any]()
-            thread = contributor(run.thread_id or run.scope, user.digest)
+            thread, hour = contributor(run.thread_id or run.scope, user.digest), core.hour()
             for index in range(start, len(run.events)):
                 event = run.events[index]
                 if index == last > start:
@@ -219,15 +213,16 @@ class Lifecycle:
                 # An answer at the head of a cut history: what it answered, and whether it was seen, cannot be told.
                 headless = index == 0 and run.truncated and isinstance(event, Turn) and not event.steps
                 if isinstance(event, Turn) and (event.settled or last_turn_too) and not headless:
+                    name = event.episode or run.digest
                     learned = LearnedTurn(
                         state,
                         event,
-                        event.episode or run.digest,
+                        name,
                         thread,
                         thought,
                         user.digest,
                         at_hand,
-                        core.hour(),
+                        hour,
                         options,
                         scratch,
                         thread_id=run.thread_id or "",
@@ -249,7 +244,8 @@ class Lifecycle:
         for each in self._core.listeners:
             record += each.turn(learned)
         record += self._core.ledger.followed(learned.turn) + self._core.holdout.spent(learned.run, learned.turn)
-        record += self._core.ages.heard(learned)
+        if self._core.ages is not None:
+            record += self._core.ages.heard(learned)
         record += learn_turn(
             self._core.graph,
             learned.state,
@@ -271,7 +267,6 @@ class Lifecycle:
         return record + self._core.ledger.followed(learned.turn)
 
     def _learn_settled(self, messages: Any, thread_id: str | None, user: User) -> int:
-        """Learn the history if no call of its last turn is pending."""
         run = self._core.executions.read(messages, thread_id)
         return 0 if run.next_key is None else self.learn(run, user)[1]
 
@@ -323,7 +318,6 @@ class Lifecycle:
         episode: str | int | None,
         user_id: str | None,
     ) -> None:
-        """See `ToolMemory.feedback`."""
         if not is_share(score) and not isinstance(score, bool):
             raise ConfigurationError(f"score is from 0 (bad) to 1 (good), not {score!r}.")
         core = self._core

@@ -72,14 +72,7 @@ class EndedRun(NamedTuple):
 
 
 class JudgedRun(NamedTuple):
-    """Feedback on a run.
-
-    Attributes:
-        run: digest of the run.
-        score: 0 (bad) to 1 (good).
-        comment: an explanation, if given.
-        user_id: the run's user; None if not given (`Core.place_of` may know).
-    """
+    """Feedback on a run (its digest), from 0 (bad) to 1 (good); `Core.place_of` may know a user who is not given."""
 
     run: str
     score: float
@@ -152,32 +145,17 @@ def outcome_in_words(sums: Mapping[str, int]) -> str:
 
 
 class PastRun(NamedTuple):
-    """One finished run.
-
-    Attributes:
-        id: its identity.
-        request: the user's words.
-        tools: those called with success, in order.
-        failed: True if its feedback was bad.
-        time: its end, in seconds since 1970.
-    """
+    """One finished run."""
 
     id: str
     request: str
-    tools: tuple[str, ...]
+    tools: tuple[str, ...]  # called with success
     failed: bool
-    time: float
+    time: float  # of its end, in seconds since 1970
 
 
 class PastRunChanges(NamedTuple):
-    """Changes since a version.
-
-    Attributes:
-        version: pass it the next time.
-        whole: True if `runs` replace everything known before.
-        runs: new and changed ones.
-        gone: ids of deleted ones.
-    """
+    """Changes since a version; `whole`: they replace everything known before."""
 
     version: int
     whole: bool
@@ -232,25 +210,15 @@ class Hooks:
         """Handle feedback on a run, new or changed; feedback given at its end comes with `ended` instead."""
 
     def imported(self, given: Import) -> int:
-        """Import recorded runs, which were learned already; return the number of items kept.
-
-        Raises:
-            StorageError: something could not be stored.
-        """
+        """Import recorded runs, which were learned already; return the number of items kept."""
         return 0
 
     def forget(self, user: User, gone: Forgotten) -> int:
-        """Delete everything outside the evidence graph of a user, of runs, or of a time.
+        """Delete what is outside the evidence graph; return how many items. Raise StorageError if something is left.
 
         Args:
             user: the user to forget, or the owner of the runs (if known).
             gone: what to delete; for a user their runs as well, as the graph knew them.
-
-        Returns:
-            The number of deleted items.
-
-        Raises:
-            StorageError: something is left.
         """
         return 0
 
@@ -289,12 +257,7 @@ class Method(Hooks):
 
 
 def check_methods(methods: Iterable[Any]) -> list[Method]:
-    """Check the methods of a memory.
-
-    Raises:
-        ConfigurationError: one of them is no method or belongs to another memory, or two share a name.
-        MissingExtraError: a package is missing for one of them.
-    """
+    """Return the methods of a memory; raise ConfigurationError (`MissingExtraError`) if one of them cannot be used."""
     found: dict[str, Method] = {}
     for each in methods:
         if not isinstance(each, Method):

@@ -16,7 +16,6 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
@@ -41,11 +40,9 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 NEAR: Final = 64
-"""Rows that are looked at for a question."""
 MOST_NEAR: Final = 1_024
 """The same where most of them are retired, or say the same."""
 BATCH: Final = 1_000
-"""Rows whose records are looked up at once."""
 ROOM: Final = 10_000
 """Oldest rows among which the least useful are removed, where there are too many."""
 MAX_NAMESPACES: Final = 1_024
@@ -53,7 +50,6 @@ MAX_NAMESPACES: Final = 1_024
 REMEMBERED: Final = 10_000
 """Changes of a namespace that are remembered one by one."""
 SAMPLE: Final = 512
-"""Latest items that something is learned from."""
 GROWTH: Final = 0.1
 """Share of changed items after which it is learned again."""
 MAX_LEARNED: Final = 256
@@ -76,15 +72,11 @@ class RowKind(ABC, Generic[T]):
 
     @abstractmethod
     def row(self, item: T) -> VectorItem:
-        """The row of an item: its id, the text that is compared, and the rest of it as JSON values."""
+        """Return the row of an item: its id, the text that is compared, and the rest of it as JSON values."""
 
     @abstractmethod
     def item(self, row: Hit) -> T:
-        """The item of a row.
-
-        Raises:
-            InputError, KeyError, TypeError, ValueError: the row is damaged.
-        """
+        """Return the item of a row; raise InputError, KeyError, TypeError or ValueError if the row is damaged."""
 
     def joined(self, old: T, new: T) -> T | None:
         """Join an item with a new one of the same id; None keeps the old one, as the new is another user's."""
@@ -100,13 +92,7 @@ class RowKind(ABC, Generic[T]):
         return item if getattr(item, "time", before) >= before else None
 
     def tracked(self, item: T, track: ItemStats, others: ItemStats) -> T:
-        """The item with its record.
-
-        Args:
-            item: as it is stored.
-            track: the item's record.
-            others: the record of all other items of the method.
-        """
+        """Return an item with its record, given that of all other items of the method."""
         return item
 
     def retired(self, item: T) -> bool:
@@ -134,14 +120,6 @@ class Rows(Generic[T]):
     """The items of one kind, of all users. Blocking: at a model call, `near` is called in a step.
 
     Every method raises `StorageError` where Chroma or the embedder fails; nothing is changed then.
-
-    Args:
-        kind: of the items.
-        vectors: Chroma.
-        ledger: has the records.
-        method: whose items they are in the ledger.
-        users: whose namespaces there are.
-        now: seconds since 1970.
     """
 
     def __init__(
@@ -173,9 +151,6 @@ class Rows(Generic[T]):
         """Keep items, or join them with those of the same id; return what stands now of each.
 
         If it fails half-way, do it again. `vectors`: those that are known already, by id.
-
-        Raises:
-            StorageError: they cannot be stored, or the memory is read-only.
         """
         given = [(self.kind.row(item).id, item) for item in items]
         with self._writing:
@@ -212,15 +187,8 @@ class Rows(Generic[T]):
                 place.store.scrub(self.kind.name)
 
     def forget(self, user: User, gone: Forgotten | None = None) -> int:
-        """Remove a user's items, from the disk too; return how many were removed or changed.
-
-        Args:
-            user: whose items.
-            gone: only those of some runs, or those of all users that are older than a time (`RowKind.since`).
-
-        Raises:
-            StorageError: something is left.
-        """
+        """Remove a user's items, those of some runs, or all that are older than a time (`RowKind.since`), from the disk
+        too; return how many were removed or changed."""
         if self._vectors.empty:
             return 0
         if gone is not None and gone.before is not None:
@@ -256,12 +224,7 @@ class Rows(Generic[T]):
         return removed
 
     def forget_of(self, owner: str, user: User) -> int:
-        """Remove what comes from a user or a run (digest), and make sure that it is gone; return from how many items.
-
-        Raises:
-            InputError: nobody is named.
-            StorageError: something is left.
-        """
+        """Remove what comes from a user or a run (digest), verify that it is gone; return from how many items."""
         if not owner:
             raise InputError(f"Whose {self.kind.name} are to be forgotten? Nobody is named.")
         where = {OWNERS: {"$contains": owner}}
@@ -297,7 +260,6 @@ class Rows(Generic[T]):
         k: int | None = NEAR,
         part: str = "",
         fits: Callable[[T], bool] | None = None,
-        enough: int | None = None,
     ) -> list[SearchHit[T]]:
         """Return the `k` items whose texts are most similar to `query`, best first; retired ones are left out.
 
@@ -306,15 +268,14 @@ class Rows(Generic[T]):
             user: whose items.
             k: how many; None: all, which takes long where there are many.
             part: of the texts (`VectorItem.part`).
-            fits: others are left out.
-            enough: where fewer are found, up to `MOST_NEAR` rows are looked at; `k` or a quarter of it if None.
+            fits: others are left out; where fewer than a quarter of `k` fit, up to `MOST_NEAR` rows are looked at.
         """
         if self._vectors.empty:
             return []
         place, name = self._place(user), self.kind.name
         vector = self.embedder.embed_query(query) if isinstance(query, str) else query
         count = place.store.count(name) if k is None else k
-        least = max(1, count // 4) if enough is None else enough
+        least = max(1, count // 4)
         while True:
             rows = place.store.query(name, vector, k=count, part=part, read=self._read_row)
             tracked = self._tracked([(each.id, each.item) for each in rows], user)
@@ -492,11 +453,7 @@ class Learned(Generic[T, V]):
         self._known: OrderedDict[tuple[str, ...], tuple[V, int, int]] = OrderedDict()
 
     def of(self, user: User) -> V:
-        """Return what was learned for a user.
-
-        Raises:
-            StorageError: Chroma fails, or it is a server and a step cannot wait.
-        """
+        """Return what was learned for a user; raise StorageError if Chroma fails, or a step cannot wait."""
         size, written = self._rows.size(user), self._rows.written(user)
         with self._lock:
             known = self._known.get(user.namespace)
@@ -508,17 +465,18 @@ class Learned(Generic[T, V]):
         if not self._rows.waits_little:
             return self._again(user, size, written)
         if self._aside.acquire(blocking=False):  # a step does not wait for so many rows: the next one has it
-            threads.start("toolmem-learn", partial(self._learn_aside, user, size, written))
+
+            def aside() -> None:
+                try:
+                    with suppress(StorageError):
+                        self._again(user, size, written)
+                finally:
+                    self._aside.release()
+
+            threads.start("toolmem-learn", aside)
         if known is None:
             raise NoAnswerError("What words weigh is being learned from the store; this time there is no hint.")
         return known[0]
-
-    def _learn_aside(self, user: User, size: int, written: int) -> None:
-        try:
-            with suppress(StorageError):
-                self._again(user, size, written)
-        finally:
-            self._aside.release()
 
     def _again(self, user: User, size: int, written: int) -> V:
         forgettings = self._forgettings

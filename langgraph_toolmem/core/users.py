@@ -36,11 +36,7 @@ class Users:
         self._warned = False
 
     def of(self, user_id: str | None, *, warn: bool = True) -> User:
-        """Return a user; warn once if the namespace has no place for the id.
-
-        Raises:
-            NamespaceError: the namespace needs a user id and there is none.
-        """
+        """Return a user; warn once if the namespace has no place for the id. Raises NamespaceError if it needs one."""
         namespace = resolve(self.namespace, user_id)
         if warn and user_id is not None and not self.apart and not self._warned:
             self._warned = True
@@ -52,7 +48,6 @@ class Users:
         return User(user_id, user_digest(user_id), namespace)
 
     def has(self, namespace: tuple[str, ...]) -> bool:
-        """Return True if a namespace is that of some user."""
         pairs = zip(self.namespace, namespace, strict=False)
         same = all(has_user((mine,)) or mine.format() == other for mine, other in pairs)
         return same and len(self.namespace) == len(namespace)
@@ -113,5 +108,4 @@ def resolve(namespace: tuple[str, ...], user_id: str | None) -> tuple[str, ...]:
 
 
 def user_digest(user_id: str | None) -> str | None:
-    """Return the digest of a user in the evidence graph."""
     return None if user_id is None else digest("user", user_id)

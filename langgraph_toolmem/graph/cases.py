@@ -1,8 +1,7 @@
 """Past requests and the calls that followed them; the nearest ones, and their values carried over.
 
-The nearest cases are found through an inverted index over words and word pairs with bounded postings, so
-the cost of a look-up does not grow with the number of past runs. A value of an old call is carried over by
-aligning the old request's wording with the new one and making the same replacements in the value.
+The nearest cases are found through an inverted index over words and word pairs with bounded postings. A value of an old
+call is carried over by aligning the old request's wording with the new one and making the same replacements in it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, Final
 
 from langgraph_toolmem.base.text import digest
@@ -30,14 +29,12 @@ MAX_TERMS: Final = 80
 MAX_ASKED_TERMS: Final = 20
 """Terms of the words before a request by which others are looked up."""
 ASKED_WORDS: Final = 100
-"""Latest words before a request that are compared."""
 MAX_CALLS: Final = 24
 _LONGLIST: Final = 96
 """Requests looked at, by shared words."""
 _SHORTLIST: Final = 2
 """Times k of them that went the same way are compared both ways."""
 MAX_QUERIES: Final = 16
-"""Requests whose look-up is kept."""
 OTHER_LOOK: Final = 0.3
 """Weight of a request whose latest output looked otherwise."""
 OTHER_ASKED: Final = 0.5
@@ -53,15 +50,11 @@ class Neighbour:
     """A past request near this one, and what came next in it.
 
     Attributes:
-        similarity: 0 to 1.
-        case_id: which one.
-        text: the past request; `asked`: the words that it answered.
+        text: the past request; `asked`: the words that it answered; `request`: the request that it is near to.
         tool: the next tool; `parallel`: several calls at once; None: the model answered in words.
-        call: its arguments as JSON.
+        call: its arguments as JSON; `made`: those of the calls before it, too.
         sources: per argument, descriptors of the sources that had its value then.
-        request: the request that it is near to.
-        made: the arguments of its calls so far and of the next ones, as JSON.
-        looked: whether its latest output looked as the run's does (`RunState.signature`).
+        looked: True if its latest output looked as the run's does (`RunState.signature`).
     """
 
     similarity: float
@@ -112,13 +105,7 @@ class _Weights(dict[int, float]):
 
 
 class _Query:
-    """One request's look-up, kept until the next request is indexed: its further turns ask the same.
-
-    Attributes:
-        own: weights of the request's terms; `before`: of the words that it answers.
-        ranked: the _LONGLIST requests that share most terms, best first.
-        similarities: request -> similarity, of those that were compared.
-    """
+    """One request's look-up, kept until the next request is indexed: its further turns ask the same."""
 
     def __init__(self, own: Mapping[str, float], before: Mapping[str, float], ranked: list[str]) -> None:
         self.own, self.before, self.ranked = own, before, ranked
@@ -204,7 +191,6 @@ class CaseIndex:
             self._rebuild()
 
     def forget(self, gone: Forgotten) -> int:
-        """Delete requests of a user, or of runs; return their number."""
         mine = [case_id for case_id, case in self.cases.items() if gone.has(case_id, case[1])]
         for case_id in mine:
             del self.cases[case_id]
@@ -235,14 +221,12 @@ class CaseIndex:
     def _weigh(self, terms: tuple[str, ...]) -> dict[str, float]:
         if self._weights.requests != len(self.cases):
             self._weights = _Weights(len(self.cases))
-        weights, seen = self._weights, self._seen
-        return {term: weights[seen.get(term, 0)] for term in terms}
+        return dict(zip(terms, map(self._weights.__getitem__, map(self._seen.get, terms, repeat(0))), strict=False))
 
     def _similarity(self, own: Mapping[str, float], norm: float, terms: tuple[str, ...]) -> float:
         """Return the weighted Dice coefficient of two requests' words and word pairs, from 0 to 1."""
-        weights, seen = self._weights, self._seen
-        shared = sum([weights[seen[term]] for term in terms if term in own])
-        return 2 * shared / (norm + sum([weights[seen[term]] for term in terms]))
+        theirs = sum(map(self._weights.__getitem__, map(self._seen.__getitem__, terms)))
+        return 2 * sum([own[term] for term in terms if term in own]) / (norm + theirs)
 
     def near(self, state: RunState, *, k: int) -> list[Neighbour]:
         """Return the nearest past requests with the same calls so far as a run, most similar first."""
@@ -345,7 +329,6 @@ class CaseIndex:
         return tuple(call[1] for at, call in self.cases[case_id][2].items() if at <= last)
 
     def load(self, cases: dict[str, list[Any]]) -> None:
-        """Replace `cases`; the index is rebuilt."""
         self.cases = cases
         self._rebuild()
 
@@ -378,14 +361,8 @@ def _places_of(text: str) -> dict[str, list[int]]:
 
 @lru_cache(maxsize=4096)
 def _forms(old: str, new: str) -> list[tuple[str, str]]:
-    forms = [
-        (old, new),
-        (old.lower(), new.lower()),
-        (old.capitalize(), new.capitalize()),
-        (old.title(), new.title()),
-    ]
-    forms.append((old.lower().replace(" ", "_"), new.lower().replace(" ", "_")))
-    return [*forms, *zip(dates_in(old), dates_in(new), strict=False)]
+    cases = (str, str.lower, str.capitalize, str.title, lambda text: text.lower().replace(" ", "_"))
+    return [*((each(old), each(new)) for each in cases), *zip(dates_in(old), dates_in(new), strict=False)]
 
 
 def carry_over(value: Any, old: str, new: str) -> tuple[Any, bool]:

@@ -18,7 +18,6 @@ GOOD: Final = 0.5
 """Score of its verdict from which a run is a successful one."""
 
 Plain: TypeAlias = "list[Any]"
-"""An operation in plain containers: its kind and its fields."""
 
 
 @dataclass(slots=True)
@@ -41,7 +40,6 @@ class Event:
 
 
 Record: TypeAlias = list[Event]
-"""One observation's operations."""
 
 
 _READERS: Final[dict[type[Event], Callable[[Any], tuple[Any, ...]]]] = {}
@@ -257,11 +255,8 @@ class RunSeen(Event):
 
 @dataclass(slots=True)
 class Verdict(Event):
-    """A verdict on a run, from 0 (bad) to 1 (good), the user who gave it, how much it counts, up to 1, and when it was
-    given, in seconds since 1970.
-
-    Of several on one run the same one stands in whatever order they arrive (`precedence`).
-    """
+    """A verdict on a run, from 0 (bad) to 1 (good), the user who gave it, its weight up to 1, and its time. Of several
+    on one run the same one stands in whatever order they arrive (`precedence`)."""
 
     kind = "verdict"
     run: str
@@ -275,11 +270,7 @@ class Verdict(Event):
 def precedence(
     score: float, comment: str | None, user: str | None, weight: float, when: float
 ) -> tuple[float, float, str, float, str]:
-    """Return the rank of a verdict: the highest one on a run stands.
-
-    One that counts more is above a share of a verdict on a whole thread; then the later one is. Author, score and
-    comment break ties.
-    """
+    """Return the rank of a verdict, of which the highest on a run stands: by weight, then by time."""
     return weight, when, user or "", score, comment or ""
 
 

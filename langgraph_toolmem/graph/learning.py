@@ -23,13 +23,11 @@ from langgraph_toolmem.text.values import dates_in, masked
 MAX_CASE_TEXT: Final = 2000
 MAX_CASE_SOURCES: Final = 12
 MAX_OUTPUTS: Final = 8
-"""Latest outputs that are searched for a value."""
 _OUTPUT = re.compile(r"(?:\[\]|[\^~])*(?:[ol]\||x[a-z]\|)")
 """Start of a descriptor of a part of an output (`graph.sources`)."""
 
 
 def encode_value(value: Any) -> str:
-    """Encode a value as text; ABSENT is the empty string."""
     return "" if value is ABSENT else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
 
 
@@ -52,10 +50,7 @@ def json_type(value: Any) -> str:
 
 
 def pattern_of(value: Any, state: RunState) -> str:
-    """Mask the words of this run's user in a value.
-
-    Empty if the value is made of the user's own words. A pattern of several runs is no secret of one.
-    """
+    """Mask the words of this run's user in a value; "" if it is made of them."""
     if value is ABSENT:
         return ""
     text = canon(value)
@@ -92,19 +87,7 @@ def learn_turn(
     user: str | None,
     hour: int | None = None,
 ) -> Record:
-    """Return the operations that teach one turn.
-
-    Args:
-        graph: read for the known sources.
-        state: the run before the turn.
-        turn: a settled turn.
-        specs: the known tools, for parameters that a call omits.
-        neighbours: the nearest past requests at this point, for the record of carried values.
-        run: digest of the run.
-        thread: digest of its thread, one contributor of values.
-        user: digest of the user, if known.
-        hour: current time in hours since 1970; without it nothing is counted by hour or day.
-    """
+    """Return the operations that teach one settled turn after a state of the run; see `core.method.LearnedTurn`."""
     record = _count_turn(turn, hour)
     executed = [step for step in turn.steps if step.status != "rejected"]
     if turn.chosen_by == "model":
@@ -132,7 +115,10 @@ def learn_turn(
         if step.status != "failed" or not graph.has_seen(attempt_digest(step, 1)):  # those counted as they happened
             record.append(op.Outcome(step.tool, step.status, tools[-1] if tools else None, hour))
         if step in executed:
-            record += _learn_outcome(tools, step)
+            # the paper's windows: the model's choice is evidence, the shortcut's is feedback
+            if keys := [key for length in (1, 2, 3) if (key := paper_window(tools, length))]:
+                column = COLUMNS.index(f"{step.chosen_by}_{'ok' if step.status == 'ok' else 'failed'}")
+                record.append(op.Successor(keys, step.tool, column))
             record.append(op.Repeat(step.tool, int((step.tool, canon_args(step.args)) in state.called)))
         sources: dict[str, list[str]] | None = None
         given: list[str] = []
@@ -165,13 +151,6 @@ def _count_turn(turn: Turn, hour: int | None) -> Record:
             record += [op.Count(name, amount, hour) for name, amount in used.items()]
             record += [op.Count("tokens_cached", turn.cached_tokens)] if turn.cached_tokens else []
     return record
-
-
-def _learn_outcome(tools: list[str], step: ExecutedCall) -> Record:
-    # the paper's windows: the model's choice is evidence, the shortcut's is feedback
-    keys = [key for length in (1, 2, 3) if (key := paper_window(tools, length))]
-    column = COLUMNS.index(f"{step.chosen_by}_{'ok' if step.status == 'ok' else 'failed'}")
-    return [op.Successor(keys, step.tool, column)] if keys else []
 
 
 def _learn_arguments(

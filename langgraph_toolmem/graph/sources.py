@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.values import MAX_VALUE_CHARS, canon
-from langgraph_toolmem.text.values import Text, date_of, dates_in, is_word, shape_of
+from langgraph_toolmem.text.values import Text, date_of, dates_in, is_word, read_text, shape_of
 
 
 class _Missing:
@@ -35,7 +35,6 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
-"""Value of a source that this run does not have."""
 
 MARKS: Final = "[]^~"
 """Prefixes that change a descriptor's value."""
@@ -89,14 +88,7 @@ def _parsed(descriptor: str) -> tuple[str, str, str]:
     return kind, tool, rest
 
 
-@lru_cache(maxsize=16_384)
-def _parsed_place(rest: str) -> tuple[list[str], str]:
-    left, _, right = rest.rpartition("|")
-    return left.split(" "), right
-
-
 def is_template(descriptor: str) -> bool:
-    """Return True if a part of the value is of another run: a date's year."""
     return descriptor.lstrip(MARKS).startswith(("ud|", "xd|"))
 
 
@@ -120,12 +112,19 @@ def _list_value(rest: str, lists: Mapping[str, list[Any]], used: Collection[str]
 def _from_text(kind: str, rest: str, text: Text, used: frozenset[str] | None) -> Any:
     if not text.words:
         return MISSING
-    if kind in "ab":
-        left, right = _parsed_place(rest)
-        return _after(left, int(right), text) if kind == "a" else _between(left, right, text)
+    if kind == "s":
+        return next((v for v in text.with_shape(rest) if not used or v not in used), MISSING)
+    return _placed(kind, rest, text.raw)
+
+
+@lru_cache(maxsize=16_384)
+def _placed(kind: str, rest: str, raw: str) -> Any:
+    text = read_text(raw)
     if kind == "d":
         return _date_in(rest, text)
-    return next((v for v in text.with_shape(rest) if not used or v not in used), MISSING)
+    place, _, right = rest.rpartition("|")
+    left = place.split(" ")
+    return _after(left, int(right), text) if kind == "a" else _between(left, right, text)
 
 
 def _after(left: list[str], count: int, text: Text) -> Any:
@@ -248,16 +247,10 @@ def _in_text(value: str, text: Text, used: frozenset[str] | None) -> list[str]:
         if date and "|" not in value and _date_in(template := f"{day[:5]}%s{value[10:]}", text) == value:
             return [f"d|{template}"]
         return []
-    mark = _case_mark(text.span(*span), value)
+    raw = text.span(*span)
+    marks = {"": raw, "^": raw[:1].upper() + raw[1:], "~": raw.lower()}
+    mark = next((mark for mark, written in marks.items() if written == value), None)
     return [] if mark is None else [mark + spot for spot in _places(text, *span, used)]
-
-
-def _case_mark(raw: str, value: str) -> str | None:
-    if raw == value:
-        return ""
-    if raw[:1].upper() + raw[1:] == value:
-        return "^"
-    return "~" if raw.lower() == value else None
 
 
 def _places(text: Text, first: int, last: int, used: frozenset[str] | None) -> list[str]:
@@ -300,7 +293,6 @@ _WHICH: Final = {
 
 
 def describe(descriptor: str) -> str:
-    """Return a descriptor in words."""
     if descriptor in _IN_WORDS:
         return _IN_WORDS[descriptor]
     if descriptor.startswith("[]"):

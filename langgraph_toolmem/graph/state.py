@@ -42,14 +42,9 @@ class Observation(NamedTuple):
     text: Text
 
 
-@lru_cache(maxsize=2048)
-def _read_text_output(output: str) -> Observation:
-    return Observation({"$": output} if len(output) <= MAX_VALUE_CHARS else {}, {}, read_text(output))
-
-
 def read_output(output: Any) -> Observation:
     if isinstance(output, str):
-        return _read_text_output(output)
+        return Observation({"$": output} if len(output) <= MAX_VALUE_CHARS else {}, {}, read_text(output))
     return Observation(*flatten(output), NO_TEXT)
 
 
@@ -79,29 +74,6 @@ class RunState:
         stopped: a call of the latest turn was never executed (a person or a limit stopped it, the schema refused it).
     """
 
-    __slots__ = (
-        "_observations",
-        "_said",
-        "asked",
-        "called",
-        "episode",
-        "inputs",
-        "last_is_user",
-        "latest",
-        "outputs",
-        "past_users",
-        "since_episode",
-        "since_user",
-        "statuses",
-        "steps",
-        "stopped",
-        "symbols",
-        "tools",
-        "used",
-        "user",
-        "user_key",
-    )
-
     def __init__(self, *, cut: bool = False) -> None:
         self.symbols: list[str] = [CUT if cut else START]
         self.tools: list[str] = []
@@ -126,8 +98,7 @@ class RunState:
 
     def copy(self) -> RunState:
         other = RunState.__new__(RunState)
-        for name in self.__slots__:
-            value = getattr(self, name)
+        for name, value in vars(self).items():
             setattr(other, name, value.copy() if isinstance(value, (list, dict, set)) else value)
         return other
 
@@ -274,7 +245,6 @@ class Folds:
 
 
 def latest_turn(run: Run) -> int:
-    """Return the index of a run's latest model turn; 0 if it has none."""
     return next((i for i in range(len(run.events) - 1, 0, -1) if isinstance(run.events[i], Turn)), 0)
 
 
@@ -292,7 +262,6 @@ def windows(state: RunState) -> list[str]:
 
 
 def paper_window(tools: list[str], length: int) -> str | None:
-    """Return the context key of the last `length` tools; None if there are fewer."""
     if len(tools) < length:
         return None
     return f"p{length}{SEPARATOR}{SEPARATOR.join(tools[len(tools) - length :])}"

@@ -2,10 +2,14 @@
 
 The graph itself holds what all methods share: tools, what followed what, where arguments came from, past requests,
 counters, runs and their verdicts. What one method keeps beside that is a `Table`, registered under a name of its own.
+
+Counts are in bounded tables of plain containers, with constant time per look-up. They commute as long as no bound is
+reached; at a bound the rows with the least evidence leave first, older before newer.
 """
 
 from __future__ import annotations
 
+import heapq
 import struct
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -17,7 +21,6 @@ from langgraph_toolmem.graph import events as op
 from langgraph_toolmem.graph.cases import CaseIndex
 from langgraph_toolmem.graph.events import Event, Forgotten, Plain, Record, reader, without
 from langgraph_toolmem.graph.state import slot_key
-from langgraph_toolmem.graph.tables import ContributorTable, CountTable
 
 COLUMNS: Final = ("model_ok", "model_failed", "shortcut_ok", "shortcut_failed")
 HIT, MISS = 0, 1
@@ -40,8 +43,126 @@ TURNS_OPEN: Final = "turns_open"
 """Counter of the turns that began and whose end has not been seen; the others are in ``turns``."""
 
 Handler = Callable[..., object]
-"""Takes the fields of an operation."""
 T = TypeVar("T", bound="Table")
+
+
+MAX_SUCCESSORS: Final = 12
+"""Successors kept per context; a new one replaces the rarest."""
+
+
+class CountTable:
+    """``key -> {item -> [count, …]}`` with a cap on keys (at a tenth more, those with the smallest total leave) and on
+    items per key."""
+
+    __slots__ = ("max_items", "max_rows", "rows", "width")
+
+    def __init__(self, max_rows: int, *, width: int = 1, max_items: int = MAX_SUCCESSORS) -> None:
+        self.max_rows, self.width, self.max_items = max_rows, width, max_items
+        self.rows: dict[str, dict[str, list[float]]] = {}
+
+    def add(self, key: str, item: str, column: int = 0, amount: float = 1) -> None:
+        row = self.rows.get(key)
+        if row is None:
+            if len(self.rows) >= self.max_rows * 1.1:
+                self._shrink()
+            row = self.rows[key] = {}
+        cell = row.get(item)
+        if cell is None:
+            if len(row) >= self.max_items:
+                del row[min(row, key=lambda i: sum(row[i]))]
+            cell = row[item] = [0] * self.width
+        cell[column] += amount
+
+    def row(self, key: str) -> dict[str, list[float]]:
+        return self.rows.get(key) or {}
+
+    def _shrink(self) -> None:
+        excess = len(self.rows) - self.max_rows
+        totals = ((sum(map(sum, row.values())), i, key) for i, (key, row) in enumerate(self.rows.items()))
+        for _, _, key in heapq.nsmallest(excess, totals):
+            del self.rows[key]
+
+
+class ContributorTable:
+    """``key -> item -> contributors``: up to `enough` different runs and users each.
+
+    The smallest digests stay, so that the result does not depend on the order of arrival.
+    """
+
+    __slots__ = ("enough", "max_items", "max_rows", "rows")
+
+    def __init__(self, max_rows: int, *, max_items: int = 64, enough: int = 3) -> None:
+        self.max_rows, self.max_items, self.enough = max_rows, max_items, enough
+        self.rows: dict[str, dict[str, list[list[str]]]] = {}
+
+    def add(self, key: str, item: str, run: str, user: str | None) -> None:
+        row = self.rows.get(key)
+        if row is None:
+            if len(self.rows) >= self.max_rows:
+                del self.rows[next(iter(self.rows))]
+            row = self.rows[key] = {}
+        cell = row.get(item)
+        if cell is None:
+            if len(row) >= self.max_items:
+                del row[min(row, key=lambda i: len(row[i][0]))]
+            cell = row[item] = [[], []]
+        self._note(cell[0], run)
+        if user is not None:
+            self._note(cell[1], user)
+
+    def _note(self, seen: list[str], who: str) -> None:
+        if who not in seen:
+            seen.append(who)
+            seen.sort()
+            del seen[self.enough :]
+
+    def is_public(self, key: str, item: str, user: str | None) -> bool:
+        """Return True if an item may be used in anybody's run: it has enough runs, of enough users if known."""
+        cell = self.rows.get(key, {}).get(item)
+        if cell is None or len(cell[0]) < self.enough:
+            return False
+        users = cell[1]
+        return not users or len(users) >= self.enough or users == [user]
+
+    def forget(self, gone: Forgotten) -> int:
+        """Delete a user, or runs, as contributors; return the number of items that lost one."""
+        return len(self._lose(gone))
+
+    def _lose(self, gone: Forgotten) -> list[tuple[str, str]]:
+        place, names = (1, {gone.user}) if gone.user else (0, gone.runs)
+        lost = []
+        for key, row in self.rows.items():
+            for item in list(row):
+                seen = row[item][place]
+                left = [who for who in seen if who not in names]
+                if len(left) < len(seen):
+                    lost.append((key, item))
+                    seen[:] = left
+                    if not left:
+                        del row[item]
+        return lost
+
+    def forget_items(
+        self, gone: Forgotten, table: CountTable, *, witnessed: Callable[[str], bool] = lambda _: True
+    ) -> int:
+        """Delete contributors as `forget` does, and the items of `table` that have none left.
+
+        `witnessed`: True for items that have contributors. In a full row, where some had to leave, such an item without
+        one may be anybody's: it is deleted as well and counts as removed.
+        """
+        full = {key for key, row in self.rows.items() if len(row) >= self.max_items}
+        before = self._lose(gone)
+        removed = len(before)
+        out = {(key, item) for key, item in before if item not in self.rows.get(key, {})}
+        for narrow, row in table.rows.items() if out or full else ():
+            key = narrow.partition("\x1e")[0]
+            known = self.rows.get(key, {})
+            for item in list(row):
+                lost = key in full and item not in known and witnessed(item)
+                if lost or (key, item) in out:
+                    del row[item]
+                    removed += lost
+        return removed
 
 
 class _Parts:
@@ -50,17 +171,20 @@ class _Parts:
     parts: ClassVar[tuple[str, ...]] = ()
 
     def to_state(self) -> dict[str, Any]:
-        """Return the parts as plain containers."""
         return {name: getattr(part := getattr(self, name), "rows", part) for name in self.parts}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Replace the parts; the inverse of `to_state`."""
         for name in self.parts:
             part = getattr(self, name)
             if isinstance(part, (CountTable, ContributorTable)):
                 part.rows = state[name]
             else:
                 setattr(self, name, state[name])
+
+
+def _add(rows: dict[str, dict[str, Any]], tool: str, name: str, amount: float) -> None:
+    entry = rows.setdefault(tool, {})
+    entry[name] = entry.get(name, 0) + amount
 
 
 def _check(state: Any, now: Mapping[str, Any], where: str = "") -> None:
@@ -77,7 +201,6 @@ class Table(_Parts):
     Attributes:
         name: its place in the snapshot.
         parts: names of the attributes that are its state: plain containers, or tables of counts.
-        graph: where it is registered.
     """
 
     name: ClassVar[str]
@@ -98,11 +221,8 @@ class ToolGraph(_Parts):
     """Tools, successor statistics, argument sources, past requests, counters and runs; and tables of others.
 
     What belongs to a table that is not registered is kept: its state as it was read, its operations in their order
-    (MAX_WAITING of them), until somebody registers it.
-
-    Bounds: MAX_CONTEXTS successor contexts, MAX_SLOTS rows of argument sources and of values (32 and 12 items
-    each), 20,000 past requests, MAX_RUNS runs, MAX_PERIODS hours, MAX_SEEN keys of observations. At a bound the rows
-    with the least evidence leave (requests, runs, hours and keys: the oldest).
+    (MAX_WAITING of them), until somebody registers it. At a bound the rows with the least evidence leave (requests,
+    runs, hours and keys: the oldest).
     """
 
     parts = (
@@ -132,8 +252,8 @@ class ToolGraph(_Parts):
         self._handle(
             {
                 op.Successor: self._add_successor,
-                op.Outcome: self._add_outcome,
-                op.Repeat: self._add_repeat,
+                op.Outcome: lambda tool, status, *_: _add(self.tools, tool, status, 1),
+                op.Repeat: lambda tool, repeated: _add(self.tools, tool, "repeats", repeated),
                 op.Arguments: self._add_arguments,
                 op.ToolDescribed: lambda tool, note: self.tools.setdefault(tool, {}).update(note),
                 op.Sources: self._add_sources,
@@ -142,7 +262,7 @@ class ToolGraph(_Parts):
                 op.RequestCall: self.cases.add_call,
                 op.RequestEnd: self.cases.end,
                 op.Count: self.count,
-                op.ToolCount: self._count_tool,
+                op.ToolCount: lambda tool, counter, amount: _add(self.by_tool, tool, counter, amount),
                 op.RunSeen: self._add_run,
                 op.Verdict: self._add_verdict,
                 op.UserForgotten: lambda user, _when: self.forget_user(user),
@@ -157,9 +277,7 @@ class ToolGraph(_Parts):
     def register(self, kind: type[T]) -> T:
         """Return the table of a kind: the one that is there, else a new one with what was kept for it.
 
-        Raises:
-            ValueError: another table or operation has the name already.
-            GraphFileError: what was kept for it has not its shape; it is registered and empty then.
+        Raises GraphFileError if what was kept for it has not its shape; it is registered and empty then.
         """
         known = self._tables.get(kind.name)
         if isinstance(known, kind):
@@ -233,14 +351,6 @@ class ToolGraph(_Parts):
         for context in contexts:
             self.successors.add(context, following, column)
 
-    def _add_outcome(self, tool: str, status: str, _after: str | None, _hour: int | None) -> None:
-        entry = self.tools.setdefault(tool, {})
-        entry[status] = entry.get(status, 0) + 1
-
-    def _add_repeat(self, tool: str, repeated: int) -> None:
-        entry = self.tools.setdefault(tool, {})
-        entry["repeats"] = entry.get("repeats", 0) + repeated
-
     def _add_arguments(self, tool: str, types: Mapping[str, str], given: list[str], user: str | None) -> None:
         # given: counts of names whose value no earlier output had; parameters_of: the only user of a name
         entry = self.tools.setdefault(tool, {})
@@ -281,10 +391,6 @@ class ToolGraph(_Parts):
             period[counter] = period.get(counter, 0) + amount
             if len(self.periods) > MAX_PERIODS:
                 del self.periods[min(self.periods, key=int)]
-
-    def _count_tool(self, tool: str, counter: str, amount: float) -> None:
-        entry = self.by_tool.setdefault(tool, {})
-        entry[counter] = entry.get(counter, 0) + amount
 
     def _add_run(self, run: str, shortcuts: int, user: str | None) -> None:
         entry = self.runs.setdefault(run, [0, None, None, None, None, 0.0, 0.0])
@@ -328,7 +434,6 @@ class ToolGraph(_Parts):
         return None if entry is None else entry[SCORE]
 
     def belongings(self, user: str) -> set[str]:
-        """Return the digests of a user's requests and runs."""
         return self.cases.of_user(user) | {run for run, entry in self.runs.items() if entry[OWNER] == user}
 
     def forget_user(self, user: str) -> int:
@@ -381,7 +486,6 @@ class ToolGraph(_Parts):
     # --- persistence ---
 
     def to_state(self) -> dict[str, Any]:
-        """Return plain containers only; see `load`."""
         return super().to_state() | {
             "cases": self.cases.cases,
             "seen": struct.pack(f"<{len(self._seen)}Q", *self._seen),
@@ -390,11 +494,7 @@ class ToolGraph(_Parts):
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Replace everything but tables that are not in the state; the inverse of `to_state`.
-
-        Raises:
-            GraphFileError: something is missing or of another type; the message says what.
-        """
+        """Replace everything but tables that are not in the state; raise GraphFileError if it has not that shape."""
         _check(state, ToolGraph().to_state())
         super().load(state)
         self.cases.load(state["cases"])

@@ -11,7 +11,6 @@ from langgraph_toolmem.graph.state import PARALLEL, SEPARATOR, WORDS
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, Handler, Table, ToolGraph
 
 START = "<start>"
-"""Source of an edge to the first tool of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +27,7 @@ class ToolCounts:
 
 @dataclass(frozen=True, slots=True)
 class EdgeView:
-    """`target` was called right after `source` (`START`: first in a run).
-
-    Attributes:
-        source, target: names of tools.
-        count: how often the model chose it.
-        ok, failed: how the calls ended.
-    """
+    """`target` was called right after `source` (`START`: first in a run), `count` times by the model's choice."""
 
     source: str
     target: str
@@ -45,15 +38,7 @@ class EdgeView:
 
 @dataclass(frozen=True, slots=True)
 class FlowView:
-    """An argument with the value of an input or output of an earlier call in the run.
-
-    Attributes:
-        source_tool: the earlier call's tool.
-        direction: "in" for one of its arguments, "out" for a part of its output.
-        path: the argument, or the place in the output.
-        target_tool, parameter: of the later call.
-        hits, misses: how often the source had the value, or another one.
-    """
+    """An argument with the value of an input ("in") or output ("out") of an earlier call, and how often."""
 
     source_tool: str
     direction: Literal["in", "out"]
@@ -78,7 +63,6 @@ class GraphView:
 
 
 def view_of(graph: ToolGraph) -> GraphView:
-    """Copy tools, edges between consecutive calls (and from the start), and sources of arguments."""
     tools = {
         name: ToolCounts(int(entry.get("ok", 0)), int(entry.get("failed", 0)))
         for name, entry in sorted(graph.tools.items())
@@ -134,7 +118,6 @@ class RunCounted(Event):
 
 
 def counted(run: str, when: float, record: Record) -> Record:
-    """Return the operation to add to a turn's record."""
     sums: dict[str, float] = {}
     for count in record:
         if isinstance(count, Count) and count.hour is not None:
@@ -143,11 +126,7 @@ def counted(run: str, when: float, record: Record) -> Record:
 
 
 class NewestRuns(Table):
-    """Counters of the newest runs: the time axis while there are few hours.
-
-    Attributes:
-        runs: run -> [time of its first turn in seconds since 1970, counters]; at most MAX_NEWEST.
-    """
+    """Counters of the newest ``runs``, each with the time of its first turn: the time axis of few hours."""
 
     name = "newest_runs"
     parts = ("runs",)

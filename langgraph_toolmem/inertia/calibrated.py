@@ -11,8 +11,7 @@ from langgraph_toolmem.core.method import TextTable
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.sources import describe
 from langgraph_toolmem.graph.state import CUT, PARALLEL, SEPARATOR, START, USER, WORDS, RunState
-from langgraph_toolmem.graph.tables import CountTable
-from langgraph_toolmem.graph.tool_graph import ToolGraph
+from langgraph_toolmem.graph.tool_graph import CountTable, ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.candidates import Candidate, candidates
 from langgraph_toolmem.inertia.cases import ASKED, Cases

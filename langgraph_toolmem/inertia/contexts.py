@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.events import Event, Forgotten
 from langgraph_toolmem.graph.state import START, WORDS, RunState, parallel
-from langgraph_toolmem.graph.tables import ContributorTable, CountTable
-from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
+from langgraph_toolmem.graph.tool_graph import ContributorTable, CountTable, Handler, Table, ToolGraph
 from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.values import canon_args
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.events import Event
 from langgraph_toolmem.graph.state import WORDS, RunState
-from langgraph_toolmem.graph.tables import CountTable
-from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
+from langgraph_toolmem.graph.tool_graph import CountTable, Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.candidates import Candidate
 from langgraph_toolmem.runs.values import ABSENT, canon
 

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.graph.events import Event, Forgotten
 from langgraph_toolmem.graph.state import SEPARATOR
-from langgraph_toolmem.graph.tables import CountTable
-from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, TURNS_OPEN, Handler, Table, ToolGraph
+from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, TURNS_OPEN, CountTable, Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX
 
 MAX_RULES: Final = 40_000

@@ -20,8 +20,7 @@ from typing import Any, Final
 from langgraph_toolmem.base.errors import log_failure
 from langgraph_toolmem.graph.sources import MISSING, describe, evaluate
 from langgraph_toolmem.graph.state import SEPARATOR, RunState, paper_window, slot_key
-from langgraph_toolmem.graph.tables import CountTable
-from langgraph_toolmem.graph.tool_graph import HIT, MISS, ToolGraph
+from langgraph_toolmem.graph.tool_graph import HIT, MISS, CountTable, ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.guards import may_write, refusal
 from langgraph_toolmem.inertia.policy import EnvironmentAdapter, PaperPolicy

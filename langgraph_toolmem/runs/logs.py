@@ -48,17 +48,7 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class LoggedRun:
-    """One line of a log.
-
-    Attributes:
-        line: 1-based line number.
-        thread_id: `thread_id` or `id` of the line, otherwise a digest of its content and number.
-        messages: as written; `parse_run` accepts them.
-        success: outcome of the run, if known, like the following.
-        user_id: its user.
-        task: the task in words.
-        times: seconds since the start, one per message.
-    """
+    """One line of a log; `thread_id` may be a digest of its content and number; `times` in seconds, per message."""
 
     line: int
     thread_id: str
@@ -71,13 +61,7 @@ class LoggedRun:
 
 @dataclass(frozen=True, slots=True)
 class RunLog:
-    """A whole log, checked to its last line.
-
-    Attributes:
-        runs: the readable runs in the file's order.
-        skipped: one error per line that was left out (lenient reading only).
-        shared_ids: number of runs whose id an earlier run of the file has too.
-    """
+    """A whole log: its readable runs, errors of lines that were left out, and how many runs repeat an earlier id."""
 
     runs: tuple[LoggedRun, ...]
     skipped: tuple[LogError, ...]
@@ -90,13 +74,8 @@ def load_runs(source: Source, *, lenient: bool = False, limit: int | None = None
     Args:
         source: the file, a checkpointer that works without ``await``, or a database of one (``sqlite:///FILE``,
             ``postgresql://…``).
-        lenient: leave malformed lines out instead of raising.
+        lenient: leave malformed lines out instead of raising `LogError`.
         limit: stop after so many runs; lines behind them are not checked.
-
-    Raises:
-        LogError: a line is malformed and `lenient` is off.
-        InputError: the file cannot be read.
-        MissingExtraError: the checkpointer's package is not installed.
     """
     skipped = list[LogError]()
 
@@ -501,7 +480,6 @@ def _uri_of(source: str | Path) -> str | None:
 
 
 def without_password(source: object) -> str:
-    """Return a source without its password, to show it."""
     return re.sub(r"(?<=://)[^@/]*@", "", str(source))
 
 

@@ -25,7 +25,6 @@ Status = Literal["ok", "failed", "rejected", "unanswered"]
 LOOP_NOTE: Final = (
     "Note: same call, same result as before. It was not executed again. Use that result, or go on in another way."
 )
-"""The loop guard's answer to a call."""
 
 HOW = (
     "Pass a list of LangChain messages, OpenAI-style dicts with 'role' and 'content', or (role, text) pairs, "
@@ -34,7 +33,6 @@ HOW = (
 
 
 def entries_of(messages: Iterable[Any] | PromptValue) -> Iterable[Any]:
-    """Return the entries of a list of messages. Raises MessageError if it is none."""
     if isinstance(messages, (list, tuple)):
         return messages
     if isinstance(messages, PromptValue):
@@ -45,7 +43,6 @@ def entries_of(messages: Iterable[Any] | PromptValue) -> Iterable[Any]:
 
 
 def describe(value: Any) -> str:
-    """Describe a value for an error message."""
     if isinstance(value, Mapping):
         return f"dict with keys {', '.join(map(repr, list(value)[:8])) or 'none'}"
     return type(value).__name__
@@ -206,7 +203,9 @@ def output_of_text(text: str) -> Any:
 def status_of(content: Any, *, error: bool) -> Status:
     """Return the status of a call, by the known texts and by ``status="error"`` of the message."""
     text = text_of(content)
-    if text.startswith(_KNOWN_STARTS) and (found := _KNOWN_ANSWER.match(_ends(text))):
+    if text.startswith(_KNOWN_STARTS) and len(text) > _KNOWN_CHARS:
+        text = text[: _KNOWN_CHARS // 2] + text[-_KNOWN_CHARS // 2 :]
+    if text.startswith(_KNOWN_STARTS) and (found := _KNOWN_ANSWER.match(text)):
         return _KNOWN_STATUS[(found.lastindex or 1) - 1]
     return "failed" if error else "ok"
 
@@ -217,12 +216,10 @@ _EDIT_ANSWER = "\n\nTool response:"
 
 
 def edited_call(content: Any) -> tuple[str, dict[str, Any], Any] | None:
-    """Return the call that a person put in place of the model's, from HumanInTheLoopMiddleware's notice.
-
-    Returns:
-        Tool, arguments and the answer without the notice; None if there is no such notice.
-    """
-    head = content if isinstance(content, str) else _text_of_part(content[0]) if _has_parts(content) else None
+    """Return tool, arguments and answer of a call that a person put in place of the model's, from
+    HumanInTheLoopMiddleware's notice; None if there is none."""
+    parts = content if isinstance(content, Sequence) and not isinstance(content, str) else [content]
+    head = _text_of_part(parts[0]) if parts else None
     if head is None or not head.startswith("Note: ") or (found := _EDITED.match(head)) is None:
         return None
     tool, mark, rest = head[found.end() :].partition(_WITH_ARGUMENTS)
@@ -237,16 +234,7 @@ def edited_call(content: Any) -> tuple[str, dict[str, Any], Any] | None:
 
 
 def was_refused_by_a_person(content: Any) -> bool:
-    """Return True if HumanInTheLoopMiddleware's reviewer rejected the call."""
     return text_of(content).startswith("User rejected the tool call for `")
-
-
-def _has_parts(content: Any) -> bool:
-    return isinstance(content, Sequence) and not isinstance(content, str) and len(content) > 0
-
-
-def _ends(text: str) -> str:
-    return text if len(text) <= _KNOWN_CHARS else text[: _KNOWN_CHARS // 2] + text[-_KNOWN_CHARS // 2 :]
 
 
 def _text_of_part(part: Any) -> str | None:
@@ -269,28 +257,19 @@ def _parse(text: str) -> Any:
     body = text.strip()
     if not body:
         return text
-    if body[0] not in "{[":
-        return _scalar(body, text)
+    if body in ("true", "false"):
+        return body == "true"
+    if body[0] not in "{[-0123456789":
+        return text
     try:
         return json.loads(body, parse_float=_finite, parse_constant=_refuse)
     except (ValueError, RecursionError):
         pass
-    if len(body) > _LITERAL_LIMIT or _LITERAL.fullmatch(body) is None:
+    if body[0] not in "{[" or len(body) > _LITERAL_LIMIT or _LITERAL.fullmatch(body) is None:
         return text
     try:
         return _json_types(ast.literal_eval(body))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return text
-
-
-def _scalar(body: str, text: str) -> Any:
-    if body in ("true", "false"):
-        return body == "true"
-    if body[0] not in "-0123456789":
-        return text
-    try:
-        return json.loads(body, parse_float=_finite, parse_constant=_refuse)
-    except ValueError:
         return text
 
 

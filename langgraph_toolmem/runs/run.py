@@ -175,7 +175,6 @@ class Run:
 
     @property
     def current(self) -> Run:
-        """The latest episode."""
         start, events = len(self.events), self.events
         while start and events[start - 1].episode == events[-1].episode:
             start -= 1
@@ -192,7 +191,6 @@ class Run:
 
     @property
     def said(self) -> tuple[str, ...]:
-        """Texts of the user's messages."""
         texts = (event.text.strip() for event in self.events if isinstance(event, UserMessage))
         return tuple(text for text in texts if text)
 
@@ -225,7 +223,6 @@ LAST_WORDS: Final = 600
 BEFORE: Final = 240
 """Characters of the previous request that a follow-up carries along."""
 SHORT: Final = 12
-"""Longest follow-up, in words."""
 
 _MARK = re.compile(r"[#<\[{|]{1,3}\w+[#>\]}|]{1,3}")
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
@@ -271,11 +268,7 @@ _STOP: Final = frozenset(STOP_WORDS) | word_set("one ones same first second thir
 def request_in(said: Sequence[str], earlier: Sequence[str]) -> str:
     """Return the request of an episode: the user's messages, one a line, without thanks and the like.
 
-    A follow-up ("and the second one?") carries the previous request in brackets, cut to BEFORE characters.
-
-    Args:
-        said: the user's messages in the episode.
-        earlier: those before it in the thread.
+    A follow-up ("and the second one?") carries the request before it (`earlier`) in brackets.
     """
     asked = [text for text in said if not asks_nothing(text)] or list(said)
     if asked and leans(asked[0]) and (before := _asked_before(earlier)):

@@ -90,7 +90,6 @@ class ToolSpec:
 
     @functools.cached_property
     def required(self) -> frozenset[str]:
-        """Names of the required parameters."""
         return frozenset(self._resolved(self.parameters).get("required", ()))
 
     def problem(self, args: Mapping[str, Any]) -> str | None:
@@ -133,7 +132,6 @@ class ToolSpec:
 
     @property
     def has_readable_schema(self) -> bool:
-        """True if arguments can be checked against the JSON schema, else False."""
         return not isinstance(self._validator, str)
 
     @functools.cached_property
@@ -179,11 +177,7 @@ ToolLike: TypeAlias = BaseTool | Callable[..., Any] | Mapping[str, Any] | BaseMo
 
 
 def read_tools(tools: Iterable[ToolLike]) -> dict[str, ToolSpec]:
-    """Read tools into specs by name, in order.
-
-    Raises:
-        ConfigurationError: A tool cannot be read or a name appears twice; the message names tool and index.
-    """
+    """Read tools into specs by name; raise ConfigurationError for one that cannot be read, or a name that repeats."""
     if isinstance(tools, (str, bytes, Mapping, BaseTool)) or not isinstance(tools, Iterable):
         raise ConfigurationError(
             f"tools is {type(tools).__name__}, not a list. Pass a list of LangChain tools, functions or tool dicts."
@@ -327,17 +321,12 @@ def _effects(said: Mapping[str, Any], tags: tuple[str, ...]) -> dict[str, bool |
     own = {effect: True if _plain(effect) in tagged else _flag(places, effect) for effect in _HINTS}
     hints = {effect: _flag(places, f"{effect}_hint") for effect in _HINTS}
     known = {effect: hints[effect] if word is None else word for effect, word in own.items()}
-    if own["destructive"] is None:
-        known["destructive"] = _destroys(known["read_only"], hints)
+    hint, writes = hints["destructive"], hints["read_only"] is False or hints["idempotent"] is not None
+    if own["destructive"] is None and known["read_only"]:
+        known["destructive"] = None if hint is None else False
+    elif own["destructive"] is None:
+        known["destructive"] = True if hint is None and writes else hint
     return known
-
-
-def _destroys(read_only: bool | None, hints: Mapping[str, bool | None]) -> bool | None:
-    hint = hints["destructive"]
-    if read_only:
-        return None if hint is None else False
-    writes = hints["read_only"] is False or hints["idempotent"] is not None
-    return True if hint is None and writes else hint
 
 
 def _plain(name: str) -> str:
@@ -397,12 +386,11 @@ def _no_network(uri: str) -> NoReturn:
 
 # --- notes: what a memory keeps of a tool, to search and plan without it ---
 
-MAX_RETURNS: Final = 20000
+MAX_RETURNS: Final = 20_000
 """Characters of JSON above which the schema of a result is kept in brief: there may be thousands of tools."""
 _TEXTS: Final = ("toolkit", "category", "route")
 _NOTHING: Final[tuple[Any, ...]] = (None, "", [])
 EFFECTS: Final = ("read_only", "destructive", "idempotent", "controls")
-"""Fields of a note on the effects of a tool."""
 _GRAVE: Final = dict(zip(EFFECTS, (False, True, False, True), strict=True))
 """The more restrictive value of each effect."""
 
@@ -414,18 +402,19 @@ def changes_of(spec: ToolSpec, known: Mapping[str, Any]) -> dict[str, Any]:
     field that was declared before and is no longer is noted as empty.
     """
     said: dict[str, Any] = {field: getattr(spec, field) for field in (*_TEXTS, *EFFECTS)}
-    said["tags"] = list(spec.tags)
-    if spec.returns is not None and known.get("returns") != spec.returns and not _is_short(spec.returns):
-        said["returns"] = compact(spec.returns) or None
-    else:
-        said["returns"] = spec.returns
+    said |= {"tags": list(spec.tags), "returns": spec.returns}
+    if spec.returns is not None and known.get("returns") != spec.returns:
+        try:
+            short = len(json.dumps(spec.returns)) <= MAX_RETURNS
+        except (TypeError, ValueError, RecursionError):  # no JSON: it cannot be kept as it is
+            short = False
+        said["returns"] = spec.returns if short else compact(spec.returns) or None
     note = {"description": spec.description, "parameters": spec.parameters}
     note |= {field: value for field, value in said.items() if value not in _NOTHING or known.get(field) not in _NOTHING}
     return note if any(field not in known or known[field] != value for field, value in note.items()) else {}
 
 
 def spec_of(name: str, note: Mapping[str, Any]) -> ToolSpec:
-    """Return the tool that a note describes."""
     returns, tags = note.get("returns"), note.get("tags")
     rest: dict[str, Any] = {field: str(note.get(field, "")) for field in _TEXTS}
     rest |= {field: effect for field in EFFECTS if isinstance(effect := note.get(field), bool)}
@@ -457,16 +446,8 @@ def grave_marks(spec: ToolSpec) -> ToolSpec:
 
 
 def without_choices(spec: ToolSpec) -> ToolSpec:
-    """Return a tool whose schema has no choices, defaults or examples."""
     properties = {
         name: {key: value for key, value in schema.items() if key not in ("enum", "const", "default", "examples")}
         for name, schema in spec.properties.items()
     }
     return replace(spec, parameters={**spec.parameters, "properties": properties})
-
-
-def _is_short(schema: Mapping[str, Any] | None) -> bool:
-    try:
-        return len(json.dumps(schema)) <= MAX_RETURNS
-    except (TypeError, ValueError, RecursionError):  # no JSON: it cannot be kept
-        return False

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 from operator import add, is_, itemgetter
@@ -38,7 +38,6 @@ from langgraph_toolmem.base.errors import MessageError
 from langgraph_toolmem.base.text import canonical, digest, looks_unique
 from langgraph_toolmem.runs.messages import (
     HOW,
-    Status,
     describe,
     edited_call,
     entries_of,
@@ -54,7 +53,6 @@ from langgraph_toolmem.runs.run import (
     Chooser,
     ExecutedCall,
     Execution,
-    Review,
     Run,
     Turn,
     UserMessage,
@@ -89,13 +87,10 @@ def parse_run(
         messages: What ``convert_to_messages`` takes. ``RemoveMessage`` entries are dropped; answers to no
             call are ignored; a call whose arguments are broken JSON counts (as rejected, with no arguments)
             only if it was answered.
-        thread_id: Identity of the run, if known. It makes keys of counter-like call ids (``call_0``) unique
-            per run; without it the id of the assistant message is used, or else the first user text.
+        thread_id: Makes keys of counter-like call ids (``call_0``) unique per run.
         executions: What recorders saw, by the keys of steps.
-        watched: Keys of turns that a recorder watched from the beginning: there, a call that was answered with
-            an error and of which no execution is known was never executed.
-        known: User messages of the thread that were read before (their keys) with their episodes, in order: what a
-            history without its head belongs to.
+        watched: Turns that a recorder watched: a failed call without an execution was never executed there.
+        known: User messages of the thread that were read before, with their episodes, in order.
         heads: The user message before a call, and its episode, by the call's id: where nobody names the thread.
 
     Raises:
@@ -108,11 +103,7 @@ def parse_run(
 class Prefix:
     """A thread's messages before its latest model turn, read: later readings of the thread begin with it.
 
-    Attributes:
-        parts: the messages; one of which content or tool calls were replaced since is read anew.
-        reader: after the last of them. Never changed.
-        events: what came of them. Never changed.
-        keys: identities of the turns and steps in it.
+    `reader` and `events` are never changed; `keys` are identities of the turns and steps in it.
     """
 
     parts: _Parts
@@ -171,10 +162,7 @@ def read_on(
     *,
     compared: bool = False,
 ) -> tuple[Run, Prefix | None]:
-    """Read a history of which a prefix may have been read before; see `parse_run` for the rest.
-
-    Args:
-        compared: True if the history is known to begin with the prefix.
+    """Read a history of which a prefix may have been read before (`compared`: it is known to begin with it).
 
     Returns:
         The run, equal to one read from the beginning, and the prefix that the next reading may begin with; None if
@@ -202,25 +190,18 @@ def read_on(
         events = prefix.events.copy(found)
     after = prefix
     new = entries[start:last]
-    if last and before and _is_settled(reader, before) and all(isinstance(each, BaseMessage) for each in new):
+    # True if nothing before the latest model turn can change
+    settled = before and len(before.events) < len(reader.events) and reader.changed >= len(before.events)
+    if before and settled and not reader.truncated and all(isinstance(each, BaseMessage) for each in new):
         events.take(reader, len(before.events), executions, watched)
         kept = _NOTHING if prefix is None else prefix
         keys = set[str]() if prefix is None else kept.keys
-        keys.update(key for event in events.new for key in _keys_of(event))
+        for turn in events.new:
+            if isinstance(turn, Turn):
+                keys.update((turn.key, *(step.key for step in turn.steps)))
         after = Prefix(kept.parts.and_of(list(new)), before, events.copy({}), keys)
     events.take(reader, len(reader.events), executions, watched)
     return reader.run(events), after
-
-
-def _is_settled(reader: _Reader, before: _Reader) -> bool:
-    # nothing before the latest model turn can change
-    return not reader.truncated and len(before.events) < len(reader.events) and reader.changed >= len(before.events)
-
-
-def _keys_of(event: UserMessage | Turn) -> Iterator[str]:
-    if isinstance(event, Turn):
-        yield event.key
-        yield from (step.key for step in event.steps)
 
 
 def _read(reader: _Reader, entries: Sequence[Any], index: int) -> None:
@@ -232,16 +213,9 @@ def _read(reader: _Reader, entries: Sequence[Any], index: int) -> None:
         raise MessageError(f"messages[{index}] ({describe(message)}): {reason[:300]}. {HOW}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    tool: str
-    args: dict[str, Any]
-    call_id: str
-    key: str
-    status: Status = "unanswered"
-    output: Any = None
+class _Call(NamedTuple):
+    step: ExecutedCall
     answered: bool = False
-    review: Review = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,20 +230,18 @@ class _Draft:
     refused: Mapping[str, str] = field(default_factory=dict)  # id -> tool of calls with unreadable arguments
 
     def position(self) -> str:
-        return digest("calls", *(call.key for call in self.calls)) if self.calls else self.said
+        return digest("calls", *(call.step.key for call in self.calls)) if self.calls else self.said
 
     @property
     def stays(self) -> bool:
         """True if it called only the memory's own tools: the run is where it was before."""
-        return bool(self.calls) and all(call.tool in OWN_TOOLS for call in self.calls)
+        return bool(self.calls) and all(call.step.tool in OWN_TOOLS for call in self.calls)
 
 
 class _Reader:
     """State while a list is read once, front to back. A prefix of the list gives a prefix of the keys.
 
-    Attributes:
-        events: so far; drafts are replaced, not changed, when their answers come.
-        changed: the first event that was replaced.
+    Drafts in `events` are replaced, not changed, when their answers come; `changed` is the first that was.
     """
 
     def __init__(self, thread_id: str | None, head: str) -> None:
@@ -347,14 +319,14 @@ class _Reader:
             self._thought = text
         key, origin = self._next_key(), self._origin(message)
         given = message.tool_calls if isinstance(message, AIMessage) else ()
-        calls = tuple(self._call(origin, each["name"], each["args"], each.get("id") or "") for each in given)
+        calls = tuple(self._call(origin, chosen_by, each["name"], each["args"], each.get("id") or "") for each in given)
         said = "" if calls else self._said("words", message, text)
         invalid = message.invalid_tool_calls if isinstance(message, AIMessage) else ()
         refused = {str(each["id"]): str(each["name"]) for each in invalid if each.get("name") and each.get("id")}
         self.events.append(_Draft(text, chosen_by, key, origin, _tokens(message), said, calls, refused))
         at = len(self.events) - 1
-        for call_id in {call.call_id for call in calls}:
-            self._pending[call_id] = tuple((at, i) for i, call in enumerate(calls) if call.call_id == call_id)
+        for call_id in {call.step.call_id for call in calls}:
+            self._pending[call_id] = tuple((at, i) for i, call in enumerate(calls) if call.step.call_id == call_id)
 
     def _answer(self, message: ToolMessage) -> None:
         call_id = message.tool_call_id
@@ -365,11 +337,11 @@ class _Reader:
                 self._pending[call_id] = tuple(rest)
             draft = self.events[at]
             assert isinstance(draft, _Draft)
-            call = self._read_answer(draft.calls[place], message)
+            call = self._read_answer(draft.calls[place].step, message)
             self._replace(at, replace(draft, calls=(*draft.calls[:place], call, *draft.calls[place + 1 :])))
         elif isinstance(last, _Draft) and call_id in last.refused:
-            call = self._call(last.origin, last.refused[call_id], {}, call_id)
-            call = replace(call, answered=True, status="rejected", output=output_of(message.content))
+            step = self._call(last.origin, last.chosen_by, last.refused[call_id], {}, call_id).step
+            call = _Call(replace(step, status="rejected", output=output_of(message.content)), True)
             refused = {name: tool for name, tool in last.refused.items() if name != call_id}
             self._replace(len(self.events) - 1, replace(last, calls=(*last.calls, call), refused=refused))
         elif self._headless:
@@ -379,7 +351,7 @@ class _Reader:
         self.events[at] = draft
         self.changed = min(self.changed, at)
 
-    def _read_answer(self, call: _Call, message: ToolMessage) -> _Call:
+    def _read_answer(self, call: ExecutedCall, message: ToolMessage) -> _Call:
         content = message.content
         tool, args, review = call.tool, call.args, call.review
         if edit := edited_call(content):
@@ -390,14 +362,15 @@ class _Reader:
         if status == "rejected" and was_refused_by_a_person(content):
             review = "rejected"
         output = None if status == "unanswered" else output_of(content)
-        return _Call(tool, args, call.call_id, call.key, status, output, True, review)
+        return _Call(replace(call, tool=tool, args=args, status=status, output=output, review=review), True)
 
-    def _call(self, origin: str, tool: str, args: dict[str, Any], call_id: str) -> _Call:
+    def _call(self, origin: str, chosen_by: Chooser, tool: str, args: dict[str, Any], call_id: str) -> _Call:
         if looks_unique(call_id):
             identity: tuple[str, ...] = (self._asked or self._scope, call_id)
         else:
             identity = (origin, call_id, tool, canonical(args))
-        return _Call(tool, args, call_id, digest(*identity, self._count(identity)))
+        key = digest(*identity, self._count(identity))
+        return _Call(ExecutedCall(tool, args, None, "unanswered", chosen_by, call_id, key))
 
     def _origin(self, message: BaseMessage) -> str:
         """Return the scope of counter-like call ids: the user message in its thread, else the message of the call."""
@@ -425,7 +398,7 @@ class _Reader:
             return said[place - 1] if place else None
         if said:
             return said[-1]
-        calls = (call.call_id for event in before if isinstance(event, _Draft) for call in event.calls)
+        calls = (call.step.call_id for event in before if isinstance(event, _Draft) for call in event.calls)
         return next((heads[call] for call in calls if call in heads), None)
 
     def _next_key(self) -> str:
@@ -445,10 +418,6 @@ class _Reader:
 class _Events:
     """The events of a run, made one after the other: calls as they were seen executed, calls of the memory's own tools
     aside (they are no steps: what they say and cost goes with the next turn), each with its episode.
-
-    Args:
-        known: user messages that were read before (their keys) and their episodes.
-        before: key of the user message before the first event, where the head is missing; "" if it is unknown.
 
     Attributes:
         read: how many of the reader's events are in it.
@@ -476,7 +445,6 @@ class _Events:
         return other
 
     def take(self, reader: _Reader, upto: int, executions: Mapping[str, Execution], watched: Container[str]) -> None:
-        """Add the reader's next events."""
         self.new = []
         last = len(reader.events) - 1
         for index in range(self.read, upto):
@@ -526,38 +494,19 @@ _NOTHING: Final = Prefix(_Parts([], [], [], [], []), _Reader(None, ""), _Events(
 
 
 def _finish(draft: _Draft, executions: Mapping[str, Execution], watched: Container[str], *, gone_on: bool) -> Turn:
-    calls = [_corrected(call, executions.get(call.key), watched=draft.key in watched) for call in draft.calls]
-    return Turn(
-        steps=tuple(
-            ExecutedCall(
-                call.tool,
-                call.args,
-                call.output,
-                call.status,
-                draft.chosen_by,
-                call.call_id,
-                call.key,
-                call.review,
-            )
-            for call in calls
-        ),
-        text=draft.text,
-        chosen_by=draft.chosen_by,
-        key=draft.key,
-        settled=gone_on or all(call.answered for call in calls if draft.stays or call.tool not in OWN_TOOLS),
-        input_tokens=draft.tokens[0],
-        output_tokens=draft.tokens[1],
-        cached_tokens=draft.tokens[2],
-    )
+    calls = [_corrected(call, executions.get(call.step.key), watched=draft.key in watched) for call in draft.calls]
+    settled = gone_on or all(call.answered for call in calls if draft.stays or call.step.tool not in OWN_TOOLS)
+    return Turn(tuple(call.step for call in calls), draft.text, draft.chosen_by, draft.key, settled, *draft.tokens)
 
 
 def _corrected(call: _Call, seen: Execution | None, *, watched: bool) -> _Call:
     # executions take precedence over messages
+    step, answered = call
     if seen is None:
-        return replace(call, status="rejected") if watched and call.status == "failed" else call
-    if (seen.tool, canonical(seen.args)) != (call.tool, canonical(call.args)):
-        call = replace(call, tool=seen.tool, args=seen.args, review="edited")
-    return replace(call, answered=True, status=seen.status) if seen.over or call.answered else call
+        return _Call(replace(step, status="rejected"), answered) if watched and step.status == "failed" else call
+    if (seen.tool, canonical(seen.args)) != (step.tool, canonical(step.args)):
+        step = replace(step, tool=seen.tool, args=seen.args, review="edited")
+    return _Call(replace(step, status=seen.status), True) if seen.over or answered else _Call(step, answered)
 
 
 def _tokens(message: BaseMessage) -> tuple[int, int, int]:
@@ -587,22 +536,18 @@ class History(list[Any]):
     prefix: Prefix | None = None
 
     def plus(self, messages: Iterable[Any]) -> History:
-        """Return the history with these messages after it."""
         longer = History([*self, *messages])
         longer.prefix = self.prefix
         return longer
 
 
 class ExecutionLog:
-    """Parses messages with the calls as they were executed. In RAM: turns are learned as soon as they settle.
-
-    Args:
-        known: gives the user messages of a thread that were read before, with their episodes (`parse_run`).
+    """Parses messages with the calls as they were executed; in RAM, as turns are learned once they settle.
 
     Attributes:
         executions: by the key of their step.
         turns: keys of the turns that a recorder watches.
-        heads: the user message before a call and its episode, by the call's id.
+        heads: see `parse_run`, like ``known``.
         prefixes: the parsed prefix of each thread.
     """
 
@@ -616,13 +561,7 @@ class ExecutionLog:
         self._lock = threads.lock()
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
-        """Parse messages into a run, with calls as recorders saw them. Only what is new in a thread is parsed.
-
-        A `History` that was read before is read again only if an execution was seen since.
-
-        Raises:
-            MessageError: they cannot be read.
-        """
+        """Parse messages into a run, with calls as recorders saw them. Only what is new in a thread is parsed."""
         history = messages if isinstance(messages, History) else History(entries_of(messages))
         reading = self, self._changes, thread_id
         if history.reading == reading:
@@ -645,7 +584,6 @@ class ExecutionLog:
         return run
 
     def forget(self) -> None:
-        """Drop all parsed prefixes."""
         with self._lock:
             self._changes += 1
             self.prefixes.clear()
@@ -668,7 +606,6 @@ class ExecutionLog:
                         _bound(self.heads)
 
     def saw(self, step: str, execution: Execution) -> None:
-        """Record the latest attempt of a call."""
         self._changes += 1
         self._drop_prefixes_with(step)
         self.executions.pop(step, None)
@@ -684,7 +621,6 @@ class ExecutionLog:
 
 
 def last_step(run: Run, call_id: str) -> tuple[Turn, ExecutedCall] | None:
-    """Return the run's last model turn and its call with this id."""
     last = next((event for event in reversed(run.events) if isinstance(event, Turn)), None)
     step = None if last is None else next((step for step in last.steps if step.call_id == call_id), None)
     return None if last is None or step is None else (last, step)

@@ -46,7 +46,6 @@ def canon(value: Any) -> str:
 
 
 def canon_args(args: Mapping[str, Any]) -> str:
-    """Return an argument dict as canonical text."""
     return _json(dict(args))
 
 
@@ -55,15 +54,10 @@ def _json(value: Any) -> str:
 
 
 class Flat(NamedTuple):
-    """Values of an output by path.
+    """Values of an output by JSON path."""
 
-    Attributes:
-        scalars: JSON path (``$.user.id``) → scalar, for paths without a list.
-        lists: starred path (``$.orders[*].id``) → the scalars there, in order.
-    """
-
-    scalars: dict[str, Any]
-    lists: dict[str, list[Any]]
+    scalars: dict[str, Any]  # ``$.user.id`` -> scalar
+    lists: dict[str, list[Any]]  # ``$.orders[*].id`` -> the scalars there, in order
 
 
 def flatten(output: Any) -> Flat:

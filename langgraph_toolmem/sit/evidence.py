@@ -17,8 +17,7 @@ from langgraph_toolmem.base.intervals import percentage
 from langgraph_toolmem.core.method import Section, TextTable, shown_in_words
 from langgraph_toolmem.graph.events import GOOD, Event, Forgotten, Verdict
 from langgraph_toolmem.graph.state import START
-from langgraph_toolmem.graph.tables import CountTable
-from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
+from langgraph_toolmem.graph.tool_graph import CountTable, Handler, Table, ToolGraph
 
 MAX_WALKS: Final = 10_000
 """Walks that can still change; the oldest leave, and what they added stays as it is."""

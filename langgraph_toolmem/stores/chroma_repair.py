@@ -23,7 +23,6 @@ from langgraph_toolmem.text.embedders import BUILTIN, Embedder, resolve_embedder
 
 MINUTES: Final = 5.0
 TEXT: Final = "chroma:document"
-"""Chroma's key of the text of a row."""
 PAGE: Final = 500
 _VALUES: Final = "string_value, int_value, float_value, bool_value"
 _MOST: Final = 1 << 40  # row ids
@@ -54,10 +53,8 @@ def inspect(memory: Path) -> list[str] | None:
     except subprocess.TimeoutExpired as error:
         out, status, err = str(error.stdout or b"", "utf-8", "replace"), 1, f"no answer in {MINUTES:.0f} minutes"
     results = dict(line.split("\t", 1) for line in out.splitlines() if "\t" in line)
-    found = {name: why for name, why in results.items() if why != "ok"}
-    for name, why in found.items():
-        if why == "?":
-            found[name] = f"opening it ended the process (status {status}); those after it were not opened"
+    ended = f"opening it ended the process (status {status}); those after it were not opened"
+    found = {name: ended if why == "?" else why for name, why in results.items() if why != "ok"}
     if status and not found:
         found[DATABASE] = f"it cannot be opened: {(err.strip().splitlines() or ['no error'])[-1]}"
     return [f"{name} in {folder} is damaged: {why}" for name, why in found.items()]
@@ -95,9 +92,6 @@ def rebuild(
 
     The old folder is renamed to ``chroma.corrupt-N``; it is deleted at the end if `keep` is False. A crash before
     that leaves the old folder as it was.
-
-    Raises:
-        StorageError: another process writes, or an embedding or a write failed.
     """
     folder, made, done = memory / "chroma", memory / "chroma-new", 0
     held = VectorStore(memory, embedder=embedder, namespace=())
@@ -141,10 +135,9 @@ def _collections(file: Path) -> Iterator[tuple[Label, list[tuple[str, str, dict[
         segments = dict(_rows(database, "segments", "id, collection"))
         metadata: dict[int, dict[str, Any]] = defaultdict(dict)
         for number, key, *values in _rows(database, "embedding_metadata", f"id, key, {_VALUES}"):
-            metadata[number][key] = _value(values[:3]) if values[3] is None else bool(values[3])
+            metadata[number][key] = _value(values)
         for number, key, *values in _rows(database, "embedding_metadata_array", f"id, key, {_VALUES}"):
-            value = _value(values[:3]) if values[3] is None else bool(values[3])
-            metadata[number].setdefault(key, []).append(value)
+            metadata[number].setdefault(key, []).append(_value(values))
         found: dict[str, list[tuple[str, str, dict[str, Any], str]]] = defaultdict(list)
         for number, segment, key in _rows(database, "embeddings", "id, segment_id, embedding_id"):
             if TEXT in (rest := metadata.get(number, {})):
@@ -159,6 +152,8 @@ def _opened(file: Path) -> sqlite3.Connection:
 
 
 def _value(values: list[Any]) -> Any:
+    if len(values) == 4 and values[3] is not None:
+        return bool(values[3])
     return next((each for each in values if each is not None), None)
 
 

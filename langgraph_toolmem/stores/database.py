@@ -34,13 +34,11 @@ logger = logging.getLogger("langgraph_toolmem.stores.database")
 NAME: Final = "memory.db"
 FORMAT: Final = 1
 MARK: Final = int.from_bytes(b"tmem", "big")
-"""SQLite's application id."""
 POLL_SECONDS: Final = 0.02
 REMOTE: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs"})
 """File systems on which WAL does not work: its shared memory is one machine's."""
 
 Values: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
-"""Parameters of an SQL statement."""
 
 FORK_SECONDS: Final = 1.0
 
@@ -52,20 +50,11 @@ _held: list[Any] = []
 class Database:
     """The tables of one owner in ``memory.db``, or in RAM; opened when they are first used.
 
-    Safe to use from several threads, and in a forked process. Every method blocks for the disk, and raises
-    `StorageError` if the file cannot be used.
-
-    Args:
-        folder: made with the first use. None: in RAM.
-        read_only: write nothing; reading makes no file.
-        synchronous: SQLite's "NORMAL", "FULL" or "OFF".
-        busy: seconds to wait for another process's transaction.
-
-    Attributes:
-        tables: name of each table to its columns and constraints, as SQL.
+    Safe to use from several threads, and in a forked process. Every method blocks for the disk, up to `busy` seconds
+    for another process's transaction, and raises `StorageError` if the file cannot be used.
     """
 
-    tables: ClassVar[Mapping[str, str]] = {}
+    tables: ClassVar[Mapping[str, str]] = {}  # name -> columns and constraints, as SQL
 
     def __init__(
         self,
@@ -97,7 +86,6 @@ class Database:
         return self._database is None and (self.path is None or _file(self.path) is None)
 
     def ask(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        """Return the rows that a query finds; none if nothing was ever written."""
         if self.read_only and self._database is None and self.path is not None:
             return query_readonly(self.path, sql, values) or []
         if self.empty:
@@ -107,7 +95,6 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Run the block in one transaction."""
         with self.opened() as database:
             try:
                 if database.in_transaction:  # an interrupt ended the last one before its end
@@ -122,7 +109,6 @@ class Database:
 
     @contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:
-        """Yield the connection, for one thread at a time."""
         where = "The database in memory" if self.path is None else str(self.path)
         with self.lock:
             if self._closed:
@@ -139,30 +125,16 @@ class Database:
                 ) from error
 
     def scrub(self) -> None:
-        """Remove deleted rows of these tables from the file and from its log.
-
-        Raises:
-            StorageError: another process reads the file at this moment; call again.
-        """
-        with self.writing() as database:
-            for name, columns in self.tables.items():
-                # Pages keep copies of rows that were moved. Those of a table that is dropped are overwritten.
-                database.execute(f"CREATE TABLE again ({columns})")
-                database.execute(f"INSERT INTO again SELECT * FROM {name}")
-                if "AUTOINCREMENT" in columns:  # numbers of deleted rows are never given again
-                    database.execute("DELETE FROM sqlite_sequence WHERE name = 'again'")
-                    database.execute(
-                        "INSERT INTO sqlite_sequence SELECT 'again', seq FROM sqlite_sequence WHERE name = ?", (name,)
-                    )
-                database.execute(f"DROP TABLE {name}")
-                database.execute(f"ALTER TABLE again RENAME TO {name}")
+        """Remove deleted rows from the file and its log; raise StorageError while another process reads the file."""
         with self.opened() as database:
+            if database.in_transaction:  # see `writing`
+                database.execute("ROLLBACK")
+            database.execute("VACUUM")  # pages keep copies of rows that were moved
             busy = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         if busy:
             raise StorageError(f"{self.path} is read by another process; old pages are still on disk. Do it again.")
 
     def close(self) -> None:
-        """Close the file. Twice is harmless."""
         with self.lock:
             self._closed = True
             self._disconnect()
@@ -187,7 +159,6 @@ class Database:
     def _open(self) -> sqlite3.Connection:
         if self.path is None:
             return self._connect(":memory:")
-        refuse_remote(self.path.parent)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         seen = _file(self.path)
         try:
@@ -217,7 +188,7 @@ class Database:
             raise sqlite3.DatabaseError(found)
         self._begin_log(database)
         database.execute(f"PRAGMA synchronous = {self._synchronous}")
-        if marked and self.tables.keys() <= _names(database):
+        if marked and self.tables.keys() <= _names(database).keys():
             return
         database.execute("BEGIN IMMEDIATE")
         for name, columns in self.tables.items():
@@ -256,7 +227,6 @@ if hasattr(os, "register_at_fork"):  # in the child `base.threads` makes all loc
 
 
 def held_in(folder: Path | None) -> Path | None:
-    """Return the database of a folder; None if there is none."""
     path = None if folder is None else folder / NAME
     return None if path is None or _file(path) is None else path
 
@@ -315,9 +285,9 @@ def _check(database: sqlite3.Connection, place: str) -> bool:
     return bool(mark == MARK)
 
 
-def _names(database: sqlite3.Connection) -> set[str]:
-    found = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
-    return {name for (name,) in found.fetchall()}
+def _names(database: sqlite3.Connection) -> dict[str, str]:
+    tables = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+    return dict(database.execute(tables).fetchall())
 
 
 def _is_damage(error: Exception) -> bool:
@@ -337,26 +307,19 @@ def _quarantine(path: Path) -> None:
         closing(sqlite3.connect(path, isolation_level=None)) as new,
         suppress(sqlite3.DatabaseError),
     ):
-        tables = old.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
-        for name, sql in tables.fetchall():
+        for name, sql in _names(old).items():
             if str(sql).startswith("CREATE TABLE"):
                 new.execute("BEGIN")
                 new.execute(sql)
-                rows += _copy_rows(old, new, name)
+                for order in ("ASC", "DESC"):  # from both ends up to the damage
+                    with suppress(sqlite3.DatabaseError):
+                        for row in old.execute(f"SELECT * FROM {name} ORDER BY rowid {order}"):
+                            new.execute(f"INSERT OR IGNORE INTO {name} VALUES ({', '.join('?' * len(row))})", row)
                 new.execute("COMMIT")
+        rows = new.total_changes
         new.execute(f"PRAGMA application_id = {MARK}")
         new.execute(f"PRAGMA user_version = {FORMAT}")
     logger.error("%s is damaged: renamed to %s; the new one has %d rows of it", path.name, aside.name, rows)
-
-
-def _copy_rows(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> int:
-    """Copy the rows from both ends up to the damage; return their number."""
-    before = new.total_changes
-    for order in ("ASC", "DESC"):
-        with suppress(sqlite3.DatabaseError):
-            for row in old.execute(f"SELECT * FROM {table} ORDER BY rowid {order}"):
-                new.execute(f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * len(row))})", row)
-    return new.total_changes - before
 
 
 def _file(path: Path) -> tuple[int, int] | None:

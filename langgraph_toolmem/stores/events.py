@@ -37,7 +37,6 @@ SNAPSHOT_EVERY: Final = 2_000
 BYTES_EACH: Final = 2_000
 """Bytes of a snapshot for each row that it waits for: writing it costs about as much as applying those rows."""
 CLOSE_FROM: Final = 100
-"""Rows behind the snapshot from which closing writes a new one."""
 MAX_UNSAVED: Final = 10_000
 """Observations that wait in RAM for a disk that fails; the oldest are dropped."""
 RETRY_SECONDS: Final = 5.0
@@ -49,6 +48,7 @@ LOADS: Final = 5
 DRAFT_SECONDS: Final = 3600.0
 CLOSED: Final = "the memory is closed: what comes now is not learned"
 _BEHIND: Final = "SELECT seq, key, body FROM events WHERE seq > ? ORDER BY seq"
+_LAST: Final = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)"
 INSERT: Final = """INSERT INTO events (key, user, run, body, origin, number) SELECT ?1, ?2, ?3, ?4, ?5, ?6
     WHERE NOT EXISTS (SELECT 1 FROM events WHERE key = ?1 OR (origin = ?5 AND number = ?6))"""
 """A conflict would use up a row number, and missing numbers mean that rows were deleted."""
@@ -82,16 +82,10 @@ class EventStore:
     """The graph in RAM and its event log. Callers hold `lock` around every method but `snapshot`, `erase`, `close`.
 
     Args:
-        folder: of ``memory.db`` and ``graph.pickle``. None: nothing on disk.
-        lock: guards the graph.
         tables: registered in the graph before anything is read; `register` takes others later.
-        fsync: see `ToolMemory`.
-        read_only: write nothing.
         shared: keep the log without a folder too, in RAM, for a shared store.
-        clock: seconds, for pauses.
 
     Attributes:
-        graph: the graph.
         problems: one sentence on each failure.
         at_reload: functions to call after the graph was read anew.
         upto: all rows up to this one are in the graph.
@@ -155,7 +149,7 @@ class EventStore:
         for left in range(LOADS, 0, -1):
             self._load_snapshot()
             try:
-                rows = self._rows_behind()
+                rows = self.database.ask(_BEHIND, (self.upto,))
             except StorageError as error:
                 if error.__cause__ is None:  # another program's, or a newer release's
                     raise
@@ -198,10 +192,6 @@ class EventStore:
             except OSError as failed:
                 self.say(f"{path.name} could not be renamed: {failed.strerror or failed}")
 
-    def _rows_behind(self) -> list[Any]:
-        assert self.database is not None
-        return self.database.ask(_BEHIND, (self.upto,))
-
     def _apply_rows(self, rows: Sequence[Any]) -> None:
         for seq, key, body in rows:
             self._apply_row(key, body)
@@ -221,7 +211,7 @@ class EventStore:
             return
         try:
             if self._is_news():
-                rows = self._rows_behind()
+                rows = self.database.ask(_BEHIND, (self.upto,))
                 if rows and rows[-1][0] != self.upto + len(rows):
                     self._reload()
                 else:
@@ -274,13 +264,8 @@ class EventStore:
     def append(self, key: str | None, record: Record, *, user: str = "", run: str = "") -> bool:
         """Store an observation and apply it. When this returns, it survives the end of the process.
 
-        Args:
-            key: of its turn (16 hex digits); None: applied each time.
-            record: its events.
-            user, run: digests of the user and the run it comes from, "" if unknown.
-
         Returns:
-            True if it was applied, False if its key was seen before or the memory is closed.
+            True if it was applied, False if its key was seen before or the memory is closed. None is no key.
         """
         if self.closed:
             self.say(CLOSED)
@@ -303,43 +288,35 @@ class EventStore:
 
     def _store(self, row: Row) -> bool:
         """Write a row, and apply those that others wrote before it; False if one of them has its key."""
+        assert self.database is not None
+        rows = [*self._unsaved, row]
         if self._clock() < self._retry:
-            self._put_off(row)
+            self._unsaved = rows[-MAX_UNSAVED:]
             return True
         try:
-            others, last, gap, new = self._insert([*self._unsaved, row])
+            with self.database.writing() as database:
+                others = database.execute(_BEHIND, (self.upto,)).fetchall()
+                [(given,)] = database.execute(_LAST)
+                if given < self.upto:  # the file was lost: numbers are never given twice
+                    database.execute("DELETE FROM sqlite_sequence WHERE name = 'events'")
+                    database.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)", (self.upto,))
+                numbers, new = [seq for seq, *_ in others], False
+                for each in rows:
+                    done = database.execute(INSERT, (*each, "", None))
+                    new = done.rowcount == 1
+                    numbers += [done.lastrowid or 0] if new else []
         except Exception as error:  # noqa: BLE001 - whatever it is, the host goes on
             self._degrade(error)
-            self._put_off(row)
+            self._unsaved = rows[-MAX_UNSAVED:]
             return True
         self._unsaved.clear()
-        if gap:
+        last = max(numbers, default=self.upto)
+        if last != self.upto + len(numbers):
             self._reload()  # rows were deleted that were not applied here; with the others the new one is
             return new
         self._apply_rows(others)
         self.upto = last
         return new
-
-    def _insert(self, rows: Sequence[Row]) -> tuple[list[Any], int, bool, bool]:
-        """Insert rows; return unapplied rows of others, the last number, if one is missing, if the last row is new."""
-        assert self.database is not None
-        with self.database.writing() as database:
-            others = database.execute(_BEHIND, (self.upto,)).fetchall()
-            [(given,)] = database.execute("SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)")
-            if given < self.upto:  # the file was lost: numbers are never given twice
-                database.execute("DELETE FROM sqlite_sequence WHERE name = 'events'")
-                database.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)", (self.upto,))
-            numbers, new = [seq for seq, *_ in others], False
-            for row in rows:
-                done = database.execute(INSERT, (*row, "", None))
-                new = done.rowcount == 1
-                numbers += [done.lastrowid or 0] if new else []
-        last = max(numbers, default=self.upto)
-        return others, last, last != self.upto + len(numbers), new
-
-    def _put_off(self, row: Row) -> None:
-        self._unsaved.append(row)
-        del self._unsaved[:-MAX_UNSAVED]
 
     def _degrade(self, error: Exception) -> None:
         self._retry = self._clock() + RETRY_SECONDS
@@ -351,12 +328,10 @@ class EventStore:
 
     @property
     def waits(self) -> int:
-        """The number of events that wait in RAM for the disk."""
         return len(self._unsaved)
 
     @property
     def snapshot_due(self) -> bool:
-        """True if so many rows are behind the snapshot that a new one pays."""
         return self.upto - self._snapshot_upto >= max(SNAPSHOT_EVERY, self._snapshot_bytes // BYTES_EACH)
 
     def _snapshot_aside(self) -> None:
@@ -373,12 +348,8 @@ class EventStore:
     def snapshot(self, *, alone: bool = False) -> None:
         """Write ``graph.pickle`` and delete the rows that the snapshot before it holds. Not under the lock.
 
-        Args:
-            alone: keep no other snapshot, and no row but the last: they may hold what was forgotten. Other processes
-                notice the missing rows, and read the graph anew.
-
-        Raises:
-            StorageError: it could not be written.
+        `alone`: keep no other snapshot, and no row but the last: they may hold what was forgotten. Other processes
+        notice the missing rows, and read the graph anew.
         """
         folder, database = self.folder, self.database
         if folder is None or database is None or self.read_only:
@@ -410,16 +381,9 @@ class EventStore:
             self._snapshot_upto, self._snapshot_bytes = upto, len(data)
 
     def restart(self, state: dict[str, Any] | None, own: int, meta: dict[str, Any]) -> None:
-        """Replace the graph, in the folder too; delete the rows that are not kept (`keep`).
+        """Replace the graph by a state (None: empty) and this folder's events from number `own` on, on disk too.
 
-        Args:
-            state: of a graph; None: an empty one.
-            own: number of this folder's events that are in it; those from it on are applied.
-            meta: rows of the table, written in the same transaction.
-
-        Raises:
-            GraphFileError: it is not the state of a graph.
-            StorageError: it could not be written.
+        Rows that are not kept (`keep`) are deleted; `meta` is written in the same transaction.
         """
         assert self.database is not None
         with self._writing, self.lock:
@@ -432,7 +396,7 @@ class EventStore:
                 found = rows.execute(mine, (own,)).fetchall()
                 for key, body in (*found, *((row.key, row.body) for row in self._unsaved)):
                     self._apply_row(key, body)
-                [(last,)] = rows.execute("SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)")
+                [(last,)] = rows.execute(_LAST)
                 upto = max(last, self.upto) + 2  # a number is missing, so other processes read the new snapshot
                 rows.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", {**meta, "upto": upto}.items())
                 rows.execute(f"DELETE FROM events WHERE NOT ({self.keep})")
@@ -455,11 +419,7 @@ class EventStore:
         return removed
 
     def erase(self) -> None:
-        """Remove what was forgotten from the folder: snapshots, rows, free pages. Not under the lock.
-
-        Raises:
-            StorageError: some of it is still on disk.
-        """
+        """Remove what was forgotten from the folder: snapshots, rows, free pages. Not under the lock."""
         if self.folder is None or self.database is None:
             return
         try:
@@ -486,8 +446,7 @@ class EventStore:
             with self.lock:
                 if self._unsaved and not self.read_only:
                     self._retry = float("-inf")
-                    *self._unsaved, last = self._unsaved
-                    self._store(last)
+                    self._store(self._unsaved.pop())
             if self._unsaved:
                 self.say(f"{len(self._unsaved)} events could not be stored and are lost")
             elif self.upto - self._snapshot_upto >= CLOSE_FROM:
@@ -498,7 +457,6 @@ class EventStore:
         self.database.close()
 
     def say(self, problem: str, error: Exception | None = None) -> None:
-        """Log a problem, and keep it for the report, the first time."""
         if problem not in self.problems:
             self.problems.append(problem)
             logger.warning("%s", problem)
@@ -522,12 +480,7 @@ def _rotate(folder: Path, draft: Path, *, alone: bool) -> bool:
 
 
 def inspect_folder(folder: Path) -> dict[str, Any]:
-    """Describe the files of the evidence, for ``toolmem doctor``. Reads only.
-
-    Returns:
-        ``snapshot`` and ``events``, each None if there is no such file, else a dict with ``bytes`` and ``why`` (the
-        damage, "" if none), and ``upto`` or ``rows``; ``set_aside``, a list of ``{"file", "bytes"}``.
-    """
+    """Describe the files of the evidence, for ``toolmem doctor``; ``why`` is the damage, "" if none. Reads only."""
     state, log = folder / SNAPSHOT, folder / NAME
     found: dict[str, Any] = {"snapshot": None, "events": None}
     if state.exists():

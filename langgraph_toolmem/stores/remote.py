@@ -1,9 +1,8 @@
 """Calls to a Chroma server: each in a thread, with a deadline, a circuit breaker, and little of a step's time.
 
-A server that is stopped (SIGSTOP, a full disk, a network that swallows packets) accepts a call and never answers. Such
-a call is left alone after its deadline: who made it gets a `StorageError`, and goes on. While it hangs no further step
-waits, no write is begun (it would have to come after the one that hangs), and only now and then somebody tries again.
-The moment it returns, all is as before.
+A server that is stopped accepts a call and never answers. Such a call is left alone after its deadline. While it hangs
+no further step waits, no write is begun (it would have to come after the one that hangs), and only now and then
+somebody tries again. The moment it returns, all is as before.
 """
 
 from __future__ import annotations
@@ -51,19 +50,12 @@ class Remote:
         threads.at_fork(self)
 
     def forked(self) -> None:
-        """Forget the calls that are under way in the parent process."""
         self._late = {}
 
     def call(self, do: Callable[[], T], *, writes: bool = False, rows: int = 0) -> T:
-        """Return the result of `do`, or raise its error.
+        """Return the result of `do`, or raise its error; NoAnswerError if there is none in time, and it goes on.
 
-        Args:
-            do: goes on by itself when its time is over.
-            writes: it changes something: not begun while an earlier change hangs.
-            rows: how many it is about.
-
-        Raises:
-            NoAnswerError: there is no answer in time.
+        `rows`: how many it is about, for the deadline.
         """
         most = self.deadline * max(1.0, rows / ROWS)
         waits = this_step()
@@ -84,10 +76,7 @@ class Remote:
         return future.result()
 
     def wait_for(self, done: Callable[[], bool], changed: threading.Condition) -> bool:
-        """Wait in a step until `done`, asked under `changed`, with what is left of its patience; return True if done.
-
-        A step does not wait while a call hangs.
-        """
+        """Wait in a step until `done`, asked under `changed`, with what is left of its patience."""
         waits, begun = this_step() or StepBudget(), time.monotonic()
         with changed:
             while not (found := done()) and self.well:
@@ -102,11 +91,9 @@ class Remote:
 
     @property
     def well(self) -> bool:
-        """Return True if every request was answered."""
         return not self._late and time.monotonic() >= self._again
 
     def problem(self) -> str | None:
-        """Return the current or latest problem in one sentence; None if there is none."""
         with self._lock:
             now = time.monotonic()
             age = now - min((begun for begun, _ in self._late.values()), default=now)
@@ -168,7 +155,6 @@ class RemoteClient:
 
 
 def is_remote(client: Any) -> bool:
-    """Return True if a Chroma client speaks to a server."""
     try:
         return "fastapi" in str(client.get_settings().chroma_api_impl)
     except Exception:  # noqa: BLE001 - a client of another make

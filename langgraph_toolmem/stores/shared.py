@@ -10,13 +10,15 @@ transactions, so each item has one writer, or all who write it write the same:
 ``(*root, "forgotten")``      a user or runs, by the snapshot that was the first without them
 
 Who learns appends to ``memory.db`` and waits for nothing. A thread does rounds: it looks, sends the rows from this
-worker's ``n`` on, looks again until the store has them, and brings others' rows into the same table. Events commute, so
-any worker's graph can be the snapshot. Two snapshots stay, and the logs go as far back as the older one. A worker that
-lacks older events takes the newest snapshot in place of its graph, and adds its own rows that are not in it.
+worker's ``n`` on, looks again until the store has them, and brings others' rows into the same table. A worker without a
+folder is alone with its ``n``: between two looks, a second apart, it only sends. Events commute, so any worker's graph
+can be the snapshot. Two snapshots stay, and the logs go as far back as the older one. A worker that lacks older events
+takes the newest snapshot in place of its graph, and adds its own rows that are not in it.
 
-A snapshot is announced before its parts are written. Its writer then looks again, and confirms it unless another one
-stands against it: of two writers, at least one sees the other. Forgetting is a snapshot of a new *era*: it stands
-alone, and everybody restarts from it. Each worker blanks its own later events of the user by the note.
+A snapshot is announced before its parts are written, and the announcement renewed with them: a lease. Its writer then
+looks again, and confirms it unless another one stands against it: of two writers, at least one sees the other.
+Forgetting is a snapshot of a new *era*: it stands alone, and everybody restarts from it. Each worker blanks its own
+later events of the user by the note.
 """
 
 from __future__ import annotations
@@ -25,13 +27,12 @@ import base64
 import json
 import logging
 import socket
-import sqlite3
 import threading
 import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import count, islice
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -47,9 +48,7 @@ from langgraph_toolmem.stores.events import INSERT, RETRY_SECONDS, EventStore
 Values: TypeAlias = dict[str, Any]
 
 PAGE: Final = 500
-"""Items of one call."""
 PART: Final = 256 * 1024
-"""Characters of a part of a snapshot."""
 SNAPSHOT_EVERY: Final = 4_000
 """Events that no snapshot holds from which a worker writes one (up to twice as many: each its own number)..."""
 CHARACTERS_EACH: Final = 300
@@ -57,15 +56,14 @@ CHARACTERS_EACH: Final = 300
 GATHER_SECONDS: Final = 0.05
 """Events wait so long for others, to be sent with them."""
 POLL_SECONDS: Final = 1.0
-"""Steps look for others' events at most this often."""
+"""Steps have others' events looked for at most this often."""
 IDLE_SECONDS: Final = 30.0
-"""The thread ends after so long without work."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
 """Seconds before a store that failed is asked again: doubled from the first to the longest."""
 ATTEMPTS, MISSING_ATTEMPTS = 20, 3
 """Looks of one round while others write, and for events that are missing, which the next round asks for again."""
-STRAY_SECONDS: Final = 300.0
-"""A snapshot that is not confirmed after so long has a writer that was killed."""
+LEASE_SECONDS: Final = 30.0
+"""A snapshot whose announcement is unconfirmed and older than this has a writer that was killed, or gives up."""
 DEAD_SECONDS: Final = 7200.0
 """A worker that sent nothing for so long may be taken off the list."""
 FORGOTTEN_SECONDS: Final = 90 * 86400.0
@@ -76,6 +74,7 @@ _HELD: Final = "ifnull((SELECT value FROM meta WHERE name = 'held'), 0)"
 KEEP: Final = f"origin = '' AND (number IS NULL OR number >= {_HELD})"
 """Own events that are not in both snapshots of the store."""
 _META: Final = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+_EMPTY: Final = (None, "", "", "[]")
 
 logger = logging.getLogger("langgraph_toolmem.shared")
 
@@ -109,10 +108,6 @@ class SharedLog:
     """Sends what this worker learned, and brings what others did. Safe to use from several threads.
 
     Args:
-        store: any ``BaseStore``; nothing is indexed in it.
-        namespace: where in the store; labels may hold any text.
-        events: the event log of this worker.
-        now: seconds since 1970.
         deadline: seconds to wait for the store where somebody asked for it.
         patience: seconds that a step waits.
     """
@@ -134,8 +129,8 @@ class SharedLog:
         events.keep = KEEP
         self._changed = threads.condition()
         self.thread: threading.Thread | None = None
-        self._due = self._began = float("-inf")  # the next round, and the last one
-        self.closed = self.erase = False
+        self._due = self._looked = float("-inf")  # the next round, and the latest that looked
+        self.closed = self.erase = self._only_send = False
         self._asked, self._done = 1, 0  # tickets: each asks for a round that begins after it
         self._to_forget: list[Forgotten] = []
         self._calling: float | None = None  # since when a call is under way
@@ -151,7 +146,7 @@ class SharedLog:
 
     def learned(self) -> None:
         """Have new events sent soon; without a folder a step waits for that at its end."""
-        self._ask(GATHER_SECONDS)
+        self._ask(GATHER_SECONDS, look=False)
         if self._events.folder is None and (waits := this_step()) is not None:
             waits.last[self.acknowledge] = None
 
@@ -161,17 +156,15 @@ class SharedLog:
             self.wait_sent(None)
 
     def look(self, *, at_once: bool = False) -> None:
-        """Have others' events fetched, and wait a moment for that. Not under the lock.
+        """Have others' events fetched if that is due, and wait a moment; `at_once`: now, and up to the deadline.
 
-        Args:
-            at_once: wait up to the deadline; else at most once a second, and no longer than a step may.
+        Not under the lock.
         """
-        if at_once or time.monotonic() - self._began >= POLL_SECONDS:
+        if at_once or time.monotonic() - self._looked >= POLL_SECONDS:
             self._ask()
             self.wait_sent(self._deadline if at_once else None)
 
     def waiting(self) -> list[str]:
-        """Return what is wrong now, one sentence each."""
         now, problem, name = time.monotonic(), "", f"The shared store ({type(self._store).__name__})"
         if (hangs := now - (self._calling or now)) > self._deadline:
             problem = f"{name} has not answered for {hangs:.0f} s"
@@ -188,8 +181,7 @@ class SharedLog:
     def forget(self, gone: Forgotten) -> int:
         """Remove from the store what the graph of this worker has forgotten. Not under the lock.
 
-        Raises:
-            StorageError: the store did not do it in time; it is tried again as long as this process runs.
+        If the store does not do it in time (StorageError), it is tried again as long as this process runs.
         """
         with self._changed:
             self._to_forget.append(gone)
@@ -203,7 +195,6 @@ class SharedLog:
         return 0
 
     def close(self) -> None:
-        """Send what waits."""
         sent = self.stop(time.monotonic() + self._deadline)
         if (thread := self.thread) is not None:
             thread.join(self._deadline)
@@ -221,14 +212,15 @@ class SharedLog:
     def forked(self) -> None:
         """Go on in a forked child: the thread is the parent's. Without a folder the child is another worker."""
         self.thread, self._calling, self._id = None, None, uuid.uuid4().hex
-        self._to_forget, self._done, self._began = [], self._asked, float("-inf")
+        self._to_forget, self._done, self._looked = [], self._asked, float("-inf")
         threads.at_exit(self)
 
     # -- waiting --
 
-    def _ask(self, after: float = 0.0) -> None:
+    def _ask(self, after: float = 0.0, *, look: bool = True) -> None:
         with self._changed:
             self._asked += 1
+            self._only_send = self._only_send and not look
         self._wake(after)
 
     def wait_sent(self, seconds: float | None) -> bool:
@@ -239,9 +231,7 @@ class SharedLog:
     def wait(self, done: Callable[[], bool], seconds: float | None) -> bool:
         """Wake the thread and wait for it; return True if it is done, False if the store failed or took too long.
 
-        Args:
-            done: True if it is.
-            seconds: for one call of the store; None: for all, what is left of a step's patience.
+        `seconds`: for one call of the store; None: for all, what is left of a step's patience.
         """
         waits, begun, failures = this_step(), time.monotonic(), self._failures
         most = seconds if seconds is not None else self._patience - (waits.waited if waits is not None else 0.0)
@@ -285,7 +275,7 @@ class SharedLog:
             try:
                 self._exchange()
             except Exception as error:  # noqa: BLE001 - any store and any driver, each with errors of its own
-                self._failure = type(error).__name__
+                self._failure, self._looked = type(error).__name__, float("-inf")
                 self._say(f"the store failed ({self._failure}); it will be tried again", error)
                 with self._changed:
                     pause = min(FIRST_PAUSE * 2.0 ** min(self._failures, 20), LONGEST_PAUSE)
@@ -296,7 +286,6 @@ class SharedLog:
                 self._failures, self._failure = 0, ""
 
     def _batch(self, ops: Iterable[Op]) -> list[Any]:
-        """Do one round trip, none for nothing."""
         if not (ops := list(ops)):
             return []
         self._calling = time.monotonic()
@@ -308,7 +297,22 @@ class SharedLog:
     def _exchange(self) -> None:
         """Do one round: send what waits, fetch what others wrote, and write the snapshot that is due."""
         with self._changed:
-            asked, self._began = self._asked, time.monotonic()
+            asked, now, only_send = self._asked, time.monotonic(), self._only_send and self._events.folder is None
+            self._only_send = True  # until somebody asks for more
+        if only_send and now - self._looked < POLL_SECONDS:
+            with self._numbered() as goal:
+                head = self._meta("sent", 0)
+            self._push(self._meta("worker"), head, goal)
+        else:
+            self._exchange_all()
+            self._looked = now
+        with self._changed:
+            self._done = asked
+            self._changed.notify_all()
+        if self._looked == now:
+            self._tidy()
+
+    def _exchange_all(self) -> None:
         goal: int | None = None
         for attempt in range(ATTEMPTS + len(self._to_forget)):
             view = self._look()
@@ -318,21 +322,16 @@ class SharedLog:
             if not self._follow(view):  # first, so that nothing is sent that others have forgotten
                 continue
             if goal is None:
-                with self._database.writing() as rows:
-                    goal = self._number(rows)
+                with self._numbered() as goal:
+                    pass
             if (head := view.heads.get(view.me, (0, 0.0))[0]) < goal:
                 self._push(view.me, head, goal)
                 if self._events.folder is not None:
                     continue  # another process of the folder may have written an older head meanwhile
                 view.heads[view.me] = goal, self._now()
             if (self._fetch(view) or attempt > MISSING_ATTEMPTS) and self._snapshots(view):
-                break
-        else:
-            raise StorageError("other workers write to the shared store all the time")
-        with self._changed:
-            self._done = asked
-            self._changed.notify_all()
-        self._tidy()
+                return
+        raise StorageError("other workers write to the shared store all the time")
 
     def _tidy(self) -> None:
         """Keep the local log short, and without what was forgotten."""
@@ -374,11 +373,9 @@ class SharedLog:
         return found[0][0] if found else other
 
     def _identify(self, view: View) -> bool:
-        """Return True if this worker is who it was. Else it is a new one, under another name.
-
-        So is one that never looked, a copy of a folder, one that was restored from a backup (the store has events that
-        it has not), and one that was taken off the list. What was sent under the old name is another worker's now.
-        """
+        """Return True if this worker is who it was. Else it is a new one: one that never looked, a copy of a folder,
+        one that was restored from a backup (the store has events that it has not) or was taken off the list. What was
+        sent under the old name is another worker's now."""
         me, numbered, head = self._meta("worker", ""), self._meta("numbered", 0), view.heads.get(view.me, (0, 0.0))[0]
         if me != view.me:
             return False
@@ -406,25 +403,28 @@ class SharedLog:
         path = self._database.path
         return "" if path is None else f"{socket.gethostname()}|{path.stat().st_ino}"
 
-    def _number(self, rows: sqlite3.Connection) -> int:
-        """Number the events that have none; return how many this worker has. A number is final."""
-        end = int(self._meta("numbered", 0))
-        new = rows.execute("SELECT seq FROM events WHERE origin = '' AND number IS NULL ORDER BY seq").fetchall()
-        numbers = [(number, seq) for number, (seq,) in enumerate(new, end)]
-        rows.executemany("UPDATE events SET number = ? WHERE seq = ?", numbers)
-        rows.execute(_META, ("numbered", end + len(numbers)))
-        return end + len(numbers)
+    @contextmanager
+    def _numbered(self) -> Iterator[int]:
+        """Number the events that have none, in a transaction; yield how many this worker has. A number is final."""
+        with self._database.writing() as rows:
+            end = int(self._meta("numbered", 0))
+            new = rows.execute("SELECT seq FROM events WHERE origin = '' AND number IS NULL ORDER BY seq").fetchall()
+            numbers = [(number, seq) for number, (seq,) in enumerate(new, end)]
+            rows.executemany("UPDATE events SET number = ? WHERE seq = ?", numbers)
+            rows.execute(_META, ("numbered", end + len(numbers)))
+            yield end + len(numbers)
 
     # -- sending and fetching --
 
     def _push(self, me: str, head: int, end: int) -> None:
-        """Send own events from the head in the store on."""
         start = max(head, self._meta("held", 0))
+        if head >= end:
+            return
         sql = "SELECT number, key, user, run, body FROM events WHERE origin = '' AND number >= ? AND number < ?"
         for at in range(start, end, PAGE) or [end]:
             last = min(at + PAGE, end)
             rows = {number: row for number, *row in self._database.ask(sql, (at, last))}
-            found = [(number, *rows.get(number, (None, "", "", "[]"))) for number in range(at, last)]
+            found = [(number, *rows.get(number, _EMPTY)) for number in range(at, last)]
             ops = [
                 self._put("log", _key(number), {"k": key, "u": user, "r": run, "b": body}, me)
                 for number, key, user, run, body in found
@@ -447,7 +447,9 @@ class SharedLog:
                 if item is None:
                     missing.setdefault(worker, number)
                 elif worker not in missing:
-                    rows.append((*_event(item.value), worker, number))
+                    key, user, run, body = (item.value.get(name) for name in "kurb")
+                    readable = isinstance(body, str) and isinstance(key, (str, type(None)))  # else nobody here wrote it
+                    rows.append((*((key, str(user), str(run), body) if readable else _EMPTY), worker, number))
         held, new = view.begins.get(view.me, 0), {**cursors, **ends, **missing}
         if new != cursors or held > self._meta("held", 0):
             with self._database.writing() as database:
@@ -463,11 +465,8 @@ class SharedLog:
     # -- snapshots --
 
     def _follow(self, view: View) -> bool:
-        """Begin in an empty store; restart from the newest snapshot where its events cannot be fetched one by one.
-
-        Returns:
-            False if that snapshot was replaced meanwhile.
-        """
+        """Begin in an empty store; restart from the newest snapshot where its events cannot be fetched one by one;
+        return False if that one was replaced meanwhile."""
         known, era, folder = self._meta("cursors"), self._meta("era", ""), self._events.folder
         if known is None and not view.newest and view.heads.keys() <= {view.me} and folder is not None:
             with self._database.writing() as rows:
@@ -555,19 +554,13 @@ class SharedLog:
     def write_snapshot(self, view: View, gone: Forgotten | None = None, dead: Sequence[str] = ()) -> bool:
         """Store the graph; delete the events that the snapshot before it holds, and what nobody needs.
 
-        Args:
-            view: the latest.
-            gone: is not in the graph; a new era begins.
-            dead: workers to take off the list; a new era begins, as nobody would know that he lacks their events.
-
-        Returns:
-            False if another worker wrote one meanwhile; this one is deleted.
+        With `gone` (not in the graph) or `dead` workers (taken off the list: nobody would know that he lacks their
+        events) a new era begins. Return False if another worker wrote one meanwhile, or this one took too long.
         """
         with self._events.lock:
             if self._events.waits:
                 raise StorageError("events wait to be stored first")
-            with self._database.writing() as rows:
-                end = self._number(rows)
+            with self._numbered() as end:
                 self._events.news = True
                 self._events.refresh()
                 known, base = json.loads(self._meta("cursors")), self._meta("era", "")
@@ -587,9 +580,12 @@ class SharedLog:
             ops.append(self._put("forgotten", name, note))
         self._batch(ops)
         for some in _pages(enumerate(parts), 4):
-            self._batch(self._put("snapshot", _key(number), {"p": part}, name) for number, part in some)
+            if not self._is_over(mine):
+                mine = mine._replace(at=self._now())
+                items = (self._put("snapshot", _key(number), {"p": part}, name) for number, part in some)
+                self._batch([self._announce(mine), *items])
         view = self._look()
-        if not self._stands(mine, base, view):
+        if self._is_over(mine) or not self._stands(mine, base, view):
             self._batch([*self._deleted(mine), self._put("forgotten", name, None)])
             return False
         mine = mine._replace(done=True)
@@ -629,7 +625,10 @@ class SharedLog:
         return any(each.id == mine.id for each in view.snapshots)
 
     def _is_stray(self, each: Snapshot) -> bool:
-        return not each.done and (each.by == self._id or each.at < self._now() - STRAY_SECONDS)
+        return not each.done and (each.by == self._id or self._is_over(each))
+
+    def _is_over(self, each: Snapshot) -> bool:
+        return each.at < self._now() - LEASE_SECONDS
 
     def _announce(self, each: Snapshot) -> PutOp:
         return self._put("index", each.id, {key: value for key, value in each._asdict().items() if key != "id"})
@@ -687,13 +686,6 @@ def _pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 def _key(number: int) -> str:
     return f"{number:012d}"
-
-
-def _event(value: Any) -> tuple[str | None, str, str, str]:
-    """Return key, user, run and body of an event; an empty one for an item that nobody here wrote."""
-    if isinstance(value, dict) and isinstance(value.get("b"), str) and isinstance(value.get("k"), (str, type(None))):
-        return value["k"], str(value.get("u", "")), str(value.get("r", "")), value["b"]
-    return None, "", "", "[]"
 
 
 def encode_namespace(namespace: tuple[str, ...]) -> tuple[str, ...]:

@@ -23,7 +23,6 @@ from langgraph_toolmem.base.errors import GraphFileError
 
 FORMAT: Final = 7
 MAX_BYTES: Final = 1 << 30
-"""Larger files are refused unread."""
 FREE, MULTIPLE = 1 << 20, 32
 """Bytes of RAM that any file may ask for, and for each of its own bytes; snapshots ask for about 5."""
 

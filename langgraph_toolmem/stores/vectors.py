@@ -106,12 +106,10 @@ _begun_in: set[int] = set()
 
 @dataclass(frozen=True, slots=True)
 class VectorItem:
-    """One text to keep.
+    """One text to keep; the same id again replaces text and vector.
 
     Attributes:
-        id: not empty; the same id again replaces text and vector.
-        metadata: str, int, float, bool or lists of them. Merged into what is there; a value ``None`` takes
-            its key away.
+        metadata: str, int, float, bool or lists of them, merged into what is there; a value None takes its key away.
         part: texts of one part are found together, apart from those of others; always one, or "" for all of a kind.
         owners: digests of the users and runs it comes from, so that it is found when one is forgotten; None: of the
             user who is named when it is kept.
@@ -124,9 +122,8 @@ class VectorItem:
     owners: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One stored text, as `RowKind.item` reads it."""
+class Hit(NamedTuple):
+    """One stored text."""
 
     id: str
     text: str
@@ -134,13 +131,7 @@ class Hit:
 
 
 class SearchHit(NamedTuple, Generic[T]):
-    """An item that was found.
-
-    Attributes:
-        item: the item.
-        id: of its row.
-        similarity: cosine of its text and the query, -1 to 1.
-    """
+    """An item that was found, the id of its row, and the cosine of its text and the query, -1 to 1."""
 
     item: T
     id: str
@@ -155,10 +146,6 @@ class Label(NamedTuple):
     embedder: str
     dimension: int
 
-    def to_metadata(self) -> dict[str, str]:
-        """Return metadata for a Chroma collection."""
-        return {"toolmem": json.dumps(self)}
-
     @staticmethod
     def from_metadata(metadata: Mapping[str, Any] | None) -> Label | None:
         """Return the label in a collection's metadata; None if this package did not make the collection."""
@@ -169,11 +156,7 @@ class Label(NamedTuple):
             return None
 
     def check(self, embedder: Embedder, where: str, dimension: int | None = None) -> None:
-        """Compare the embedder, and the length of its vectors if that is known, with the stored vectors.
-
-        Raises:
-            EmbedderChangedError: names both and the way out.
-        """
+        """Raise EmbedderChangedError if the embedder, or the length of its vectors, is not that of the stored ones."""
         if self.embedder != embedder.name or dimension not in (None, self.dimension):
             now = embedder.name if dimension is None else f"{embedder.name} ({dimension} numbers)"
             raise EmbedderChangedError(
@@ -184,7 +167,6 @@ class Label(NamedTuple):
 
 
 def collection_name(prefix: str, kind: str, namespace: tuple[str, ...]) -> str:
-    """Return a name that Chroma accepts, different for every kind and namespace."""
     return f"{prefix}.{re.sub('[^a-zA-Z0-9]', '-', kind)[:20] or '-'}.{digest(kind, *namespace)}.v2"
 
 
@@ -200,11 +182,7 @@ def _is_not_found(error: BaseException | None) -> bool:
 
 
 def _delete_collection(client: Any, name: str) -> None:
-    """Delete a collection if it exists, its rows first.
-
-    Chroma 1.5 keeps the list-valued metadata of a collection that is deleted with rows in it, and gives that metadata
-    to rows that are added later to any collection.
-    """
+    """Delete a collection if it exists; its rows first: else Chroma 1.5 gives their lists of metadata to later rows."""
     try:
         collection = client.get_collection(name, embedding_function=None)
         while ids := collection.get(limit=PAGE, include=[])["ids"]:
@@ -237,7 +215,6 @@ class RowCache:
             return self._changes, found
 
     def keep(self, name: str, rows: Mapping[str, tuple[str, Any]], changes: int) -> None:
-        """Keep rows, unless something was written since `known` gave that number."""
         with self._lock:
             if changes == self._changes:
                 self._rows.update(((name, key), row) for key, row in rows.items())
@@ -245,7 +222,6 @@ class RowCache:
                     self._rows.popitem(last=False)
 
     def drop(self, name: str, ids: Iterable[str] | None = None) -> None:
-        """Drop rows of a collection that were written, or all of it."""
         with self._lock:
             self._changes += 1
             for key in [(name, each) for each in ids] if ids is not None else [k for k in self._rows if k[0] == name]:
@@ -270,10 +246,7 @@ class _Shared:
         threads.at_fork(self)
 
     def forked(self) -> None:
-        """Leave lock and client to the parent process.
-
-        The client must never be freed here: Chroma would wait for threads of the parent, and the child never end.
-        """
+        # The client must never be freed here: Chroma would wait for threads of the parent, and the child never end.
         for each in (self.writer, self.client):
             if each is not None:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
@@ -292,19 +265,12 @@ class VectorStore:
 
     Args:
         folder: the memory's folder. None without a client: in memory, and two such stores share nothing.
-        embedder: makes the vectors; see `resolve_embedder`.
         client: a synchronous chromadb client (``HttpClient``) instead of the embedded Chroma; it is never closed here.
-        namespace: whose texts these are.
-        read_only: never write.
         limits: for calls to a server (`Remote`).
 
     Attributes:
         given: True if the client was given: other processes may write to the same Chroma.
-        remote: the server, if there is one.
         problems: damage that was found, one sentence each, for a person.
-
-    Raises:
-        ConfigurationError: the client is asynchronous.
     """
 
     def __init__(
@@ -376,7 +342,8 @@ class VectorStore:
     def _opened(self, doing: str) -> Iterator[Any]:
         """Yield the client, opened at first use. Nobody closes it inside; errors say where and what to do."""
         self._refuse()
-        self._refresh()
+        if self._is_stale():
+            self._let_go()
         shared, me = self._shared, threading.get_ident()
         with shared.changed:
             nested = me in shared.inside  # in a finalizer or a signal handler
@@ -472,8 +439,8 @@ class VectorStore:
 
     def _release(self) -> None:
         writer, self._shared.writer = self._shared.writer, None
-        if writer is not None:
-            with suppress(OSError):
+        with suppress(OSError):
+            if writer is not None:
                 writer.release()
 
     def _let_go(self, *, vacuum: bool = False) -> None:
@@ -506,23 +473,19 @@ class VectorStore:
                 shared.closing = False
                 shared.changed.notify_all()
 
-    def _refresh(self) -> None:
-        """Close the embedded Chroma if too many collections are open, or another process has written to it."""
+    def _is_stale(self) -> bool:
+        """Return True if too many collections are open, or another process has written to the folder."""
         shared = self._shared
         if self.folder is None or shared.client is None:
-            return
-        stale = len(shared.collections) > MAX_IN_USE
+            return False
         if shared.writer is None and time.monotonic() - shared.looked >= REFRESH_SECONDS:
             shared.looked = time.monotonic()
-            stale = stale or shared.state != _state(self.folder)
-        if stale:
-            self._let_go()
+            if shared.state != _state(self.folder):
+                return True
+        return len(shared.collections) > MAX_IN_USE
 
     def may_write(self) -> bool:
-        """Return True if this process is the one that writes to the folder or could become it now, else False.
-
-        The first write makes a process the writing one, until it closes the folder or ends.
-        """
+        """Return True if this process writes to the folder (until it closes it), or could begin to now, else False."""
         if self.read_only or self._closed.is_set() or self._forked():
             return False
         with self._shared.lock:
@@ -536,11 +499,7 @@ class VectorStore:
         return True
 
     def begin_write(self) -> None:
-        """Take the right to write, and keep it until `close`.
-
-        Raises:
-            StorageError: another process writes, or this store is read-only.
-        """
+        """Take the right to write, and keep it until `close`; raise StorageError if another process has it."""
         self._refuse()
         if self.read_only:
             raise StorageError(f"{self.where} is open read-only.")
@@ -621,7 +580,6 @@ class VectorStore:
             self._write(kind, "update", ids=ids, metadatas=[_metadata(item) or {} for item in batch])
 
     def delete(self, kind: str, ids: Sequence[str]) -> None:
-        """Delete texts; ids that are not there are no error."""
         for batch in _slices(ids, BATCH):
             self._write(kind, "delete", ids=batch)
 
@@ -639,10 +597,9 @@ class VectorStore:
             self._shared.rows.drop(name)
 
     def scrub(self, kind: str) -> None:
-        """Clear what was deleted of a kind from the disk too.
+        """Clear what was deleted of a kind from the disk too: Chroma keeps it in its log and in free room of its files.
 
-        Chroma keeps deleted texts in its log and in free room of its files. Nothing else may write to the kind
-        meanwhile. On a server they stay until it clears them itself (``chroma vacuum``).
+        Nothing else may write to the kind meanwhile. On a server ``chroma vacuum`` does it.
         """
         if self.empty or self.folder is None:
             return
@@ -732,7 +689,6 @@ class VectorStore:
             yield from _hits(page)
 
     def ids(self, kind: str, where: Mapping[str, Any] | None = None) -> list[str]:
-        """Return the ids of the rows that meet a condition, or of all."""
         return [key for page in self.pages(kind, [], where=where, size=50 * BATCH) for key in page["ids"]]
 
     def pages(
@@ -751,14 +707,14 @@ class VectorStore:
             which: dict[str, Any] = {"limit": size, "offset": offset, "where": where and dict(where)}
             if ids is not None:
                 which = {"ids": list(ids[offset : offset + size])}
-            page = self._on(kind, "read", partial(_get, which, list(include)), None)
+            how = partial(lambda which, found: found.get(**which, include=list(include)), which)
+            page = self._on(kind, "read", how, None)
             if page is None or (ids is None and not page["ids"]):
                 return
             yield page
             offset += size
 
     def count(self, kind: str) -> int:
-        """Return how many texts of the kind there are."""
         return self._on(kind, "count", lambda found: int(found.count()), 0)
 
     def labels(self) -> set[Label]:
@@ -774,11 +730,9 @@ class VectorStore:
         return found
 
     def kinds(self) -> list[str]:
-        """Return the kinds this namespace has texts of, sorted."""
         return sorted(label.kind for label in self.labels() if label.namespace == self.namespace)
 
     def check(self) -> None:
-        """Raise `EmbedderChangedError` if another embedder made vectors of this namespace."""
         for label in self.labels():
             if label.namespace == self.namespace:
                 label.check(self.embedder, self.where)
@@ -807,7 +761,6 @@ class VectorStore:
         return known[0]
 
     def _write(self, kind: str, method: str, dimension: int | None = None, **columns: Any) -> None:
-        """Write rows; the collection is made if the length of their vectors is given."""
         if dimension is None and self.empty:
             return
         self.begin_write()
@@ -843,23 +796,13 @@ class VectorStore:
 
 
 class TextVectors:
-    """Vectors of texts about tools, made once: a next process with the same tools embeds nothing.
-
-    Args:
-        vectors: where they are kept, with the embedder that makes them.
-        kind: of texts.
-    """
+    """Vectors of texts about tools, made once: a next process with the same tools embeds nothing."""
 
     def __init__(self, vectors: VectorStore, kind: str) -> None:
         self._vectors, self._kind = vectors, kind
 
     def of(self, texts: Mapping[str, str]) -> dict[str, Sequence[float]]:
-        """Return the vector of each text by name, as stored if the text is the same.
-
-        Raises:
-            StorageError: Chroma or the embedder failed; what was made before is kept.
-            EmbedderChangedError: the stored ones were made by another embedder.
-        """
+        """Return the vector of each text by name, as stored if the text is the same."""
         hashes = {name: blake2b(clean(text).encode(), digest_size=8).hexdigest() for name, text in texts.items()}
         found: dict[str, Sequence[float]] = {}
         for page in self._vectors.pages(self._kind, ["metadatas", "embeddings"], ids=list(texts)):
@@ -899,7 +842,7 @@ def _find(client: Any, name: str) -> Any | None:
 
 def _create(client: Any, name: str, label: Label) -> Any:
     hnsw = {"space": "cosine", "sync_threshold": WAITING, "batch_size": WAITING}
-    how: dict[str, Any] = {"metadata": label.to_metadata(), "configuration": {"hnsw": hnsw}}
+    how: dict[str, Any] = {"metadata": {"toolmem": json.dumps(label)}, "configuration": {"hnsw": hnsw}}
     return client.get_or_create_collection(name, embedding_function=None, **how)  # another worker may make it too
 
 
@@ -914,11 +857,8 @@ def _state(folder: Path) -> object:
 
 
 def _blank_unused_rows(folder: Path) -> None:
-    """Overwrite the room for later rows in the files of indexes. Chroma is closed.
-
-    hnswlib writes this room uncleared: it holds pieces of the process's memory, forgotten texts among them (measured:
-    in 12 of 60 new indexes).
-    """
+    """Overwrite the room for later rows in the files of indexes; Chroma is closed. hnswlib leaves pieces of the
+    process's memory there, forgotten texts among them (measured: in 12 of 60 new indexes)."""
     for header in folder.glob("*/header.bin"):
         data = header.read_bytes()
         _, _, capacity, rows, width = _HEADER.unpack(data.ljust(_HEADER.size, b"\0")[: _HEADER.size])
@@ -935,7 +875,6 @@ def own(vector: Sequence[float]) -> list[float]:
 
 
 def _direction(name: str) -> NDArray[Any]:
-    """Return a vector of length 1, another one for another name."""
     import numpy as np  # imported where it is used
 
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_WIDTH // 8).digest()
@@ -962,10 +901,8 @@ def _kept(vectors: Sequence[Sequence[float]], ids: Sequence[str], parts: Sequenc
 def _missed(
     collection: Any, found: Sequence[str], k: int, where: Mapping[str, Any] | None, asked: Sequence[float]
 ) -> list[tuple[float, str]]:
-    """Return distance and id of rows that the approximate index left out though there was room.
-
-    Seen for rows that moved from part to part; in a large collection one row more or less is not looked for.
-    """
+    """Return distance and id of rows that the approximate index left out though there was room (without this, one of 37
+    rows that moved from part to part was missing); in a large collection one row more or less is not looked for."""
     count = collection.count()
     if count > SMALL or (where is None and count == len(found)):
         return []
@@ -988,7 +925,6 @@ def _asked(vector: Sequence[float], part: str) -> list[float]:
 
 
 def _cosine(similarity: float) -> float:
-    """Return the cosine of question and text, from that of the vectors as they are asked and stored."""
     return max(-1.0, min(1.0, similarity * _ASKED * _KEPT - _PULL))
 
 
@@ -1009,7 +945,3 @@ def _hits(page: Mapping[str, Any]) -> Iterator[Hit]:
 
 def _read(page: Mapping[str, Any], read: Callable[[Hit], Any]) -> dict[str, tuple[str, Any]]:
     return {hit.id: (hit.metadata.get(PART, ""), read(hit)) for hit in _hits(page)}
-
-
-def _get(which: Mapping[str, Any], include: list[str], collection: Any) -> Any:
-    return collection.get(**which, include=include)

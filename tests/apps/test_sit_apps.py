@@ -113,7 +113,7 @@ async def test_the_hosts_error_is_the_hosts_and_the_resumed_turn_is_offered_once
     assert len(tries) == 1
     app.model.script = follower()
     await app.ask(None)
-    assert ledger(memory).figures["sit"]["shown"] == 3
+    assert ledger(memory).sums["sit"]["shown"] == 3
     assert ledger(memory).turns == {}
 
 
@@ -130,7 +130,7 @@ async def test_what_a_person_decides_is_the_record(
     gate = HumanInTheLoopMiddleware(interrupt_on={"reset_password": True})
     app = agent_of(memory, desk, follower(), suggest=True, inside=[gate])
     assert "__interrupt__" in await app.ask(ZOE)
-    before = dict(ledger(memory).figures_of("sit"))
+    before = dict(ledger(memory).figures("sit"))
     more: dict[str, Any] = {
         "approve": {},
         "edit": {"edited_action": {"name": "restart_router", "args": {"name": "Zoe"}}},
@@ -139,7 +139,7 @@ async def test_what_a_person_decides_is_the_record(
     if decision != "approve":
         app.model.script = lambda messages, tools: AIMessage("Then I stop.")
     await app.ask(Command(resume={"decisions": [{"type": decision, **more[decision]}]}))
-    gained = [ledger(memory).figures["sit"][name] - before[name] for name in ("shown", "followed", "right")]
+    gained = [ledger(memory).sums["sit"][name] - before[name] for name in ("shown", "followed", "right")]
     assert desk.done[1:] == ([] if done is None else [done])
     assert gained == booked
     assert ledger(memory).turns == {}
@@ -185,7 +185,7 @@ async def test_the_summary_tool_leads_to_the_cure() -> None:
             assert memory.report().turns - turns == 3  # the turn of a summary is one with that of the next call
             memory.finish(state["messages"], thread_id=name, success=True)
         assert f"Pages do not load. The logs say: {FINDINGS['password']}." in [each.text for each in stored(memory)]
-        assert ledger(memory).figures["sit"]["right"] >= 2
+        assert ledger(memory).sums["sit"]["right"] >= 2
         assert (ledger(memory).turns, inertia(memory).open_turns) == ({}, {})
         assert SUMMARY_TOOL not in {*memory.report().tools, *memory.view().tools}
 
@@ -203,7 +203,7 @@ def test_any_summary_is_answered(memory: ToolMemory, text: str) -> None:
         assert re.search(r"- reset_password: .*nearest: 0\.\d\d", answer.text)
         assert "3 of 10 times" in answer.text
     assert len(answer.text) < 3_000
-    assert ledger(memory).figures["sit"]["shown"] == 1
+    assert ledger(memory).sums["sit"]["shown"] == 1
 
 
 async def test_a_summary_among_other_calls_of_a_turn(memory: ToolMemory) -> None:

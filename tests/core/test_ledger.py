@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import threading
 
 import pytest
 from histories import FAILED, call, calls, run_of, user, words
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.core import ledger
-from langgraph_toolmem.core.ledger import FIGURES, Followed, ItemStats, Ledger, LedgerTable, Shown
+from langgraph_toolmem.core.ledger import FIGURES, Followed, ItemStats, Ledger, Shown
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.events import RunSeen, Verdict
 from langgraph_toolmem.graph.tool_graph import ToolGraph
@@ -24,8 +23,8 @@ class Kept:
 
     def __init__(self) -> None:
         self.graph = ToolGraph()
-        self.ledger = Ledger(self.graph, lambda key, record, **_: self.graph.apply(key, record), threading.RLock())
-        self.table = self.graph.register(LedgerTable)
+        self.ledger = self.table = self.graph.register(Ledger)
+        self.ledger.apply = lambda key, record, **_: self.graph.apply(key, record)
         self.times = itertools.count(1.0)
 
     def follow(self, turn: Turn) -> None:
@@ -40,7 +39,7 @@ class Kept:
         return tuple(sum(column) for column in zip(*tracks, strict=True)) or (0,) * 5
 
     def figures(self, method: str = "sit") -> tuple[float, ...]:
-        return tuple(self.table.figures_of(method)[name] for name in FIGURES)
+        return tuple(self.table.figures(method)[name] for name in FIGURES)
 
 
 @pytest.fixture

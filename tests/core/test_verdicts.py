@@ -15,7 +15,7 @@ from kept import sit
 from langgraph.store.memory import InMemoryStore
 
 from langgraph_toolmem import SIT, Atoms, Entries, ToolMemory
-from langgraph_toolmem.core.ledger import LedgerTable, Shown
+from langgraph_toolmem.core.ledger import Ledger, Shown
 from langgraph_toolmem.graph.events import Event, RunSeen, Verdict
 from langgraph_toolmem.graph.tool_graph import AUTHOR, SCORE, WEIGHT, ToolGraph
 from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen
@@ -43,7 +43,7 @@ SEEN: list[Event] = [
 
 
 def state_after(operations: list[Event]) -> dict[str, Any]:
-    graph = ToolGraph([SITEvidence, LedgerTable])
+    graph = ToolGraph([SITEvidence, Ledger])
     for each in operations:
         graph.apply(None, [copy.deepcopy(each)])
     return graph.to_state()

@@ -589,6 +589,84 @@ def test_runs_are_forgotten_elsewhere_too(worker: Make) -> None:
     assert SECRET not in everything(store)
 
 
+# -- round trips --
+
+
+class Counting(InMemoryStore):
+    calls = 0
+
+    def batch(self, ops: Any) -> list[Result]:
+        self.calls += 1
+        return super().batch(ops)
+
+
+def test_a_step_costs_one_round_trip_between_two_looks(worker: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_log, "POLL_SECONDS", 60.0)
+    store = Counting()
+    one, two = worker(store), worker(store)
+    for number in range(20):
+        if number == 10:
+            assert one.turns() == two.turns() == (10, 10)
+            two.forget(Forgotten(ANN, frozenset(two.graph.belongings(ANN))))  # `one` sends on before it looks
+            assert two.sent()
+        before = store.calls
+        with step(StepBudget()):
+            one.refresh()
+            one.learn(number, ANN, SECRET)
+        assert store.calls - before <= (1 if number else 5), number
+    assert settled(one, two, worker(store))[2] == []
+    assert SECRET not in everything(store)
+
+
+@pytest.mark.parametrize("at", range(2, 9))
+def test_a_killed_writer_of_a_snapshot_blocks_nobody_for_longer_than_its_lease(
+    at: int, worker: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_log, "PART", 64)  # many parts
+    store, clock = FlakyStore(), [1e9]
+    one, two = (worker(store, now=lambda: clock[0]) for _ in range(2))
+    for number, each in enumerate((one, two)):
+        each.learn(number)
+        assert each.sent()
+    assert one.turns() == two.turns() == (2, 2)
+    store.left = at
+    with pytest.raises(StorageError):
+        one.forget(Forgotten(ANN))
+    one.kill()
+    store.left = 1 << 30
+    clock[0] += shared_log.LEASE_SECONDS + 1
+    two.forget(Forgotten(BEN, frozenset(two.graph.belongings(BEN))))
+    assert two.turns() == worker(store, now=lambda: clock[0]).turns() == (2, 2)
+    assert len({each.namespace for each in items(store, "snapshot")}) == 1
+
+
+class Stopped(InMemoryStore):
+    """Its caller stands still for a while before the first part of a snapshot is written."""
+
+    def __init__(self, clock: list[float]) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def batch(self, ops: Any) -> list[Result]:
+        done = list(ops)
+        if any(getattr(each, "namespace", ())[-2:-1] == ("snapshot",) for each in done):
+            self.clock[0] += shared_log.LEASE_SECONDS + 1
+        return super().batch(done)
+
+
+def test_a_writer_that_was_stopped_for_longer_than_its_lease_gives_up(worker: Make) -> None:
+    clock = [1e9]
+    store = Stopped(clock)
+    one = worker(store, now=lambda: clock[0])
+    one.learn(1)
+    assert one.turns() == (1, 1)
+    with pytest.raises(StorageError):
+        one.forget(Forgotten(ANN))
+    one.kill()
+    assert not any(each.value["done"] for each in items(store, "index"))
+    assert clock[0] > 1e9
+
+
 # -- a store that fails --
 
 

@@ -23,7 +23,7 @@ from langgraph_toolmem.sit import evidence as sit
 from langgraph_toolmem.stores.events import EventStore
 from langgraph_toolmem.stores.snapshot import dumps, loads
 
-TABLES = (inertia.InertiaEvidence, sit.SITEvidence, navigator.NavigatorEvidence, ledger.LedgerTable, view.NewestRuns)
+TABLES = (inertia.InertiaEvidence, sit.SITEvidence, navigator.NavigatorEvidence, ledger.Ledger, view.NewestRuns)
 ANN, RUN = "a" * 16, "b" * 16
 SECRET = "Zebedee"
 OPERATIONS: dict[str, Event] = {

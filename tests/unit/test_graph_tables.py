@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.graph.events import Forgotten
-from langgraph_toolmem.graph.tables import ContributorTable, CountTable
+from langgraph_toolmem.graph.tool_graph import ContributorTable, CountTable
 
 
 def test_counts_by_column():

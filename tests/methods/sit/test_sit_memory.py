@@ -620,7 +620,7 @@ def offered_then(
 
 
 def record(memory: ToolMemory) -> tuple[float, ...]:
-    return tuple(ledger(memory).figures_of("sit")[name] for name in ("shown", "followed", "right"))
+    return tuple(ledger(memory).figures("sit")[name] for name in ("shown", "followed", "right"))
 
 
 def books(memory: ToolMemory, user_id: str | None = None) -> list[tuple[int, int, int]]:
