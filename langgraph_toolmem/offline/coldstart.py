@@ -725,7 +725,7 @@ class Bootstrap:
         self._failures = 0
         self._stopped = ""
         self._forgotten = threading.Event()
-        memory.core.episodes.at_forgetting(self._forgotten.set)
+        memory.core.episodes.at_forgetting.append(self._forgotten.set)
 
     def run(self, on_step: Callable[[Progress], object] | None = None) -> Progress:
         """As `arun`, where no event loop runs; the agent's `invoke` is taken if it has one."""
