@@ -126,10 +126,19 @@ class Database:
 
     def scrub(self) -> None:
         """Remove deleted rows from the file and its log; raise StorageError while another process reads the file."""
+        with self.writing() as database:
+            for name, columns in self.tables.items():
+                # Pages keep copies of rows that were moved. Those of a table that is dropped are overwritten.
+                database.execute(f"CREATE TABLE again ({columns})")
+                database.execute(f"INSERT INTO again SELECT * FROM {name}")
+                if "AUTOINCREMENT" in columns:  # numbers of deleted rows are never given again
+                    database.execute("DELETE FROM sqlite_sequence WHERE name = 'again'")
+                    database.execute(
+                        "INSERT INTO sqlite_sequence SELECT 'again', seq FROM sqlite_sequence WHERE name = ?", (name,)
+                    )
+                database.execute(f"DROP TABLE {name}")
+                database.execute(f"ALTER TABLE again RENAME TO {name}")
         with self.opened() as database:
-            if database.in_transaction:  # see `writing`
-                database.execute("ROLLBACK")
-            database.execute("VACUUM")  # pages keep copies of rows that were moved
             busy = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         if busy:
             raise StorageError(f"{self.path} is read by another process; old pages are still on disk. Do it again.")
