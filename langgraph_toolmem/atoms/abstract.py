@@ -52,7 +52,7 @@ you."""
 
 
 class Typed(BaseModel):
-    """What one argument is."""
+    """The type of one argument."""
 
     path: str = Field(description="Path of the argument as listed, such as city or items[].id.")
     type: str = Field(description="Type in capital letters if it is a value of this request, empty if it stays.")

@@ -1,4 +1,4 @@
-"""Whether an atom has to do with what is asked for, whatever the state says.
+"""Relevance of an atom to the request, whatever the state says.
 
 Before the first call of a user turn all runs are in the same state: nothing was done yet. By its state alone the first
 step of any task would then fit a question about the weather.

@@ -1,4 +1,4 @@
-"""How atoms come to be kept: extracted as a run ends, stored and worded in the background."""
+"""Keeping of atoms: they are extracted as a run ends, stored and worded in the background."""
 
 from __future__ import annotations
 

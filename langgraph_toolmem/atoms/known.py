@@ -1,4 +1,4 @@
-"""What a run knows so far: the tracker K of typed slots and their values, without a model.
+"""The tracker K of typed slots and their values in a run so far, without a model.
 
 Values come from what the user said, from the arguments of calls and from the answers of tools; each is known under
 one or more types (Λ). "order #W17" is an ID by its looks, and an ORDER_ID because the word stands beside it.

@@ -49,7 +49,7 @@ class Masked:
 
 
 class Habits:
-    """Which values the parameters of tools were given in recorded runs.
+    """Values that the parameters of tools were given in recorded runs.
 
     Attributes:
         names: words of mail addresses that may be persons' names, in lower case: who is written to in one run is named

@@ -1,4 +1,4 @@
-"""What a planner's model reads of a run: bounded texts under titles."""
+"""A run as a planner's model reads it: bounded texts under titles."""
 
 from __future__ import annotations
 

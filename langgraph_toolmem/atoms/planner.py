@@ -89,7 +89,7 @@ FORM: Final = "\n".join(
 
 
 class PlannerOutcome(NamedTuple):
-    """What came of asking.
+    """The outcome of one question to a model.
 
     Attributes:
         step: None if there was no usable answer.

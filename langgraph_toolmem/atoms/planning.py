@@ -66,7 +66,7 @@ LEFT_ALONE: Final = "not asked: it gave no usable answer before in this turn"
 
 
 class Question(NamedTuple):
-    """What atoms are looked up by.
+    """A question to the atoms.
 
     Attributes:
         state: where the run stands, without values.
@@ -352,7 +352,7 @@ def _of_model(look: _Look, step: PlannedStep, told: dict[str, Any]) -> tuple[Que
 
 
 class _Claimed(Known):
-    """What is known, with further types that a planner says are."""
+    """Known types, with further ones that a planner names."""
 
     __slots__ = ("claims",)
 

@@ -28,7 +28,7 @@ IGNORED_AFTER: Final = 20
 
 
 class AtomRecord(NamedTuple):
-    """How often an atom was retrieved, its tool called next, and such a run judged good or bad."""
+    """Counts of an atom: retrieved, its tool called next, and such runs judged good or bad."""
 
     retrieved: int = 0
     followed: int = 0

@@ -1,4 +1,4 @@
-"""Which of the tools at hand an atom's tool is: by its name, else by what it does and takes.
+"""Resolution of an atom's tool to one at hand: by its name, else by description and parameters.
 
 An atom outlives the names of the tools it was learned with. Of another name it is the tool whose description and
 parameters are most like its own, if they are alike enough; how alike is told.

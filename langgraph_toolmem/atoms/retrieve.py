@@ -1,4 +1,4 @@
-"""Which atoms fit a state and a goal.
+"""Search for atoms that fit a state and a goal.
 
     score(e) = (1 − β) · cos(q, e) + β · |Λ ∩ S_e| / (|S_e| + ε)
 

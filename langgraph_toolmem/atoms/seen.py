@@ -1,4 +1,4 @@
-"""What never varies, read from the evidence graph: habits for a run that comes by itself."""
+"""Values that never vary, read from the evidence graph, for a run that comes by itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the planner looks atoms up and shows them: the arguments of its node and middleware as one value."""
+"""Settings of planning: the arguments of its node and middleware as one value."""
 
 from __future__ import annotations
 

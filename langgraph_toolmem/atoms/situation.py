@@ -1,4 +1,4 @@
-"""Where a run stands, in words that hold for other runs too, without a model.
+"""State and open sub-goals of a run in words that hold for other runs too, without a model.
 
 The state is what is known (types), what was done since the user spoke (by the descriptions of the tools, not by their
 names), and what came back. The sub-goals are the parts of the request that no call so far was about, values replaced
@@ -66,7 +66,7 @@ class Situation(NamedTuple):
 
 
 class Abouts:
-    """What tools do, in a few words of their own descriptions."""
+    """Short forms of tools' descriptions."""
 
     def __init__(self, specs: Mapping[str, ToolSpec]) -> None:
         self._specs = specs

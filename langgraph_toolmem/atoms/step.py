@@ -1,4 +1,4 @@
-"""What atoms do at a model call: single steps that worked elsewhere are shown."""
+"""The step of atoms at a model call: single steps that worked elsewhere are shown."""
 
 from __future__ import annotations
 

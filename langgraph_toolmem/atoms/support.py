@@ -1,4 +1,4 @@
-"""What an atom stands on: one support for each run, or each search, that it comes from.
+"""Supports of an atom: one for each run, or each search, that it comes from.
 
 An atom of the memory is the sum of its good supports (`total`). So a run whose verdict changes, and a user who is
 forgotten, take their wordings and counts with them and leave those of others.
@@ -35,7 +35,7 @@ _NESTED: Final = (Mapping, list, tuple)
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """What one run gave to an atom.
+    """One run's contribution to an atom.
 
     Attributes:
         part: the atom as that run alone shows it.

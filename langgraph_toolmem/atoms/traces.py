@@ -1,4 +1,4 @@
-"""What a step of planning tells: its stream event, and why a hint was not shown."""
+"""The stream event of a planning step, and the reason why a hint was not shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the words beside a value say it is: "order #W17", "my user id is 'U5'".
+"""Types of values by the words beside them: "order #W17", "my user id is 'U5'".
 
 The values themselves are those of `text.values`.
 """

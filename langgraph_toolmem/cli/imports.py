@@ -25,7 +25,7 @@ BATCH = 200
 
 @dataclass(frozen=True)
 class Wanted:
-    """What an import keeps beside the calls and the states before them."""
+    """Parts of an import beside calls and the states before them."""
 
     entries: bool = True
     atoms: bool = True

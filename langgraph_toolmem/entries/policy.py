@@ -1,4 +1,4 @@
-"""How many past runs are recalled: the settings, and the paper's rule."""
+"""The number of recalled past runs: the settings, and the paper's rule."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_PEAK: Final = 5
 @options_named
 @dataclass(frozen=True)
 class RecallPolicy:
-    """How many past runs are recalled.
+    """Settings of the number of recalled runs.
 
     Attributes:
         kind: ``calibrated``: those that are relevant with a probability of at least `least`, often none. ``paper``:

@@ -1,4 +1,4 @@
-"""What a user likes and avoids, and which of the offered tools are left out for it. No model is asked.
+"""A user's preferences, and the offered tools that are left out for them. No model is asked.
 
 A rating is the feedback on a run, one per run for each tool it executed. If a critique says whose call was wrong, only
 that tool is rated badly. A preference needs at least two ratings in the same direction on similar requests, and two
@@ -41,7 +41,7 @@ DomainOf = Callable[[str], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """What a user likes or avoids.
+    """One preference of a user.
 
     Attributes:
         kind: "tool", or "domain": a group of tools.
@@ -107,7 +107,7 @@ def tool_prefix(tool: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Guidance:
-    """Which of the offered tools stay.
+    """The offered tools that stay, and those that go.
 
     Attributes:
         left_out: tools to be taken out, each with the reason in one line.

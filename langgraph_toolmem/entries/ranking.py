@@ -1,4 +1,4 @@
-"""Which past requests a new one is like, and how probably each is relevant.
+"""Ranking of past requests by the probability that they are relevant for a new one.
 
 Templated requests share their structure and differ in their values, and a name is as rare as a verb. The two are told
 apart by how they behave: of an entry and its nearest neighbours, the words that the neighbours have too are structure,
@@ -68,7 +68,7 @@ class Match(NamedTuple):
 
 
 class Incidence(NamedTuple):
-    """Which text has which term, as (row, column) pairs of a matrix, row by row.
+    """Terms of texts as (row, column) pairs of a matrix, row by row.
 
     Sums over them are made without BLAS, which would make work for all cores, and wait for them on a busy machine.
     """
@@ -102,7 +102,7 @@ class Incidence(NamedTuple):
 
 
 class Weights:
-    """What terms weigh: rarity times looks times stability, learned from a sample of past requests.
+    """Weights of terms: rarity times looks times stability, learned from a sample of past requests.
 
     With N(e) the NEAREST requests to e whose similarity s is at least LEAST:
 

@@ -44,7 +44,7 @@ class RecalledEntry:
 
 
 class Recollection(NamedTuple):
-    """What is recalled for a request; often nothing.
+    """The runs recalled for a request; often none.
 
     Attributes:
         entries: those that somebody judged first, then the most relevant.

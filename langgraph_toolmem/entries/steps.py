@@ -1,4 +1,4 @@
-"""What entries do at a model call: past runs are shown, disliked tools are taken out, and the end of a run is kept."""
+"""The steps of entries at a model call: past runs are shown, disliked tools taken out, the end of a run kept."""
 
 from __future__ import annotations
 

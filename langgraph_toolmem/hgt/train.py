@@ -46,7 +46,7 @@ Embed = Callable[[list[str]], Sequence[Sequence[float]]]
 
 @dataclass(frozen=True)
 class Training:
-    """How a model is trained; width, heads and layers are the paper's, nothing else is known from it.
+    """Settings of training; width, heads and layers are the paper's, nothing else is known from it.
 
     Attributes:
         width, heads, layers: of the attention.

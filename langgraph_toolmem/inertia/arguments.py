@@ -187,7 +187,7 @@ def _filled(
 
 
 class _Forms:
-    """What the values of a slot have looked like: a word where ids have stood is hardly meant."""
+    """Forms that the values of a slot had: a word where ids have stood is hardly meant."""
 
     def __init__(self, values: Mapping[str, list[float]]) -> None:
         seen = [_form_of_text(text) for text in values if text]

@@ -1,4 +1,4 @@
-"""How often a shortcut may be wrong, and what is left of that: a bucket of misses that fills with the model's turns.
+"""The budget of wrong shortcuts: a bucket of misses that fills with the model's turns.
 
 Per kind of call (reading, changing) a bucket takes in INFLOW of the allowed misses per turn and holds CAPACITY; one
 miss takes out one, and an empty one allows none. So in *any* window of n turns there are less than CAPACITY + 1

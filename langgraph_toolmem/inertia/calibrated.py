@@ -31,7 +31,7 @@ PROVEN: Final = 2
 
 
 class Tables(NamedTuple):
-    """What inertia keeps in the evidence."""
+    """The tables of inertia in the evidence graph."""
 
     rules: CountTable
     contexts: CallContexts

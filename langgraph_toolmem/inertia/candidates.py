@@ -1,4 +1,4 @@
-"""Which calls may come next, each with the evidence for it."""
+"""Candidates for the next call, each with the evidence for it."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def candidates(
 
 @dataclass(frozen=True)
 class _Base:
-    """What all candidates of one decision share."""
+    """Values that all candidates of one decision share."""
 
     state: RunState
     neighbours: Sequence[Neighbour]

@@ -118,7 +118,7 @@ class OutputSeen(Event):
 
 @dataclass(slots=True)
 class Facts:
-    """What the outputs of a request hold.
+    """Values in the outputs of a request.
 
     Attributes:
         facts: each a mark ("=" for a string that counts only where its place is categorical, "." for all others), the
@@ -193,7 +193,7 @@ class _Pair:
 
 @dataclass(slots=True)
 class _Summary:
-    """What follows from the cases of a pair.
+    """A conclusion from the cases of a pair.
 
     Attributes:
         version: of the places' kinds that it was made with.

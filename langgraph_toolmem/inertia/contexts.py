@@ -63,7 +63,7 @@ class FollowingCall(NamedTuple):
 
 
 class CallContexts(Table):
-    """Which whole calls follow which.
+    """Counts of whole calls that follow each other.
 
     Attributes:
         followed: context -> digest of the call -> [how often]; MAX_CONTEXTS contexts.

@@ -1,4 +1,4 @@
-"""What becomes of predictions, as operations of the evidence graph: turns that begin, hits and misses, calls made."""
+"""Records of predictions for the evidence graph: turns that begin, hits and misses, calls made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What inertia keeps in the evidence graph: the record of its rules, and the model turns that began."""
+"""Inertia's tables in the evidence graph: the record of its rules, and the model turns that began."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ _NO_SPACE: Final = re.compile(f"[{_UNSPACED}]")
 
 
 class Unlike(NamedTuple):
-    """How unlike a request is to past ones that led to a tool; each from 0 (the same) to 1.
+    """Distances of a request from past ones that led to a tool; each from 0 (the same) to 1.
 
     Attributes:
         request: Dice distance of its wording to the nearest one's.
@@ -87,7 +87,7 @@ class RequestCompared(Event):
 
 
 class NoveltyRecord(Table):
-    """How unlike to the ones before the requests were, before which predictions were right.
+    """Distances of requests whose predictions were right from the requests before them.
 
     Attributes:
         spread: tool ("" for all) -> [model turn, *Unlike] of the latest KEPT.
@@ -150,7 +150,7 @@ class NoveltyRecord(Table):
 
 
 class Novelty:
-    """How unlike a request is to the nearest past requests that went on with this or that.
+    """Distance of a request from the nearest past requests, by their next tools.
 
     Args:
         state: the run before the model's turn.

@@ -19,7 +19,7 @@ P = TypeVar("P", bound="InertiaPolicy")
 
 @runtime_checkable
 class EnvironmentAdapter(Protocol):
-    """What the environment knows that no message says: current location, logged-in user …"""
+    """Values of the environment that no message says: current location, logged-in user …"""
 
     def parameters(self, tool: str, steps: Sequence[ExecutedCall]) -> Mapping[str, Any]:
         """Values for the tool's parameters, given the run's calls and outputs so far."""
@@ -32,7 +32,7 @@ Environment: TypeAlias = EnvironmentAdapter | Callable[[str, Sequence[ExecutedCa
 @options_named
 @dataclass(frozen=True)
 class Bound:
-    """How sure the memory must be of a call, and how often it may be wrong.
+    """The required certainty of a call, and the allowed share of wrong ones.
 
     Attributes:
         min_precision: the probability (0 to 1), judged by the record, that tool and all arguments are exactly what

@@ -1,4 +1,4 @@
-"""What a predictor answers: a proposal, or a refusal with its reason."""
+"""Answers of a predictor: a proposal, or a refusal with its reason."""
 
 from __future__ import annotations
 

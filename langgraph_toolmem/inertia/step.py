@@ -1,4 +1,4 @@
-"""What inertia does at a model call: it makes the call where past calls are clear enough, or steps aside."""
+"""The step of inertia at a model call: it makes the call where past calls are clear enough, or steps aside."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class LoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
 
 
 class _Unpacked:
-    """What an agent asks of each middleware, and a list of them does not have."""
+    """Attributes that an agent asks of each middleware, and a list of them does not have."""
 
     def __get__(self, _instance: object, _owner: object) -> Any:
         raise ConfigurationError(

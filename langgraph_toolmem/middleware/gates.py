@@ -1,4 +1,4 @@
-"""What of the host's middleware stands between the model's call of a tool and its execution."""
+"""The host's middleware between the model's call of a tool and its execution."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ _GPT: Final = re.compile(r"^gpt-(?:5\.(?:[4-9]|[1-9]\d)|[6-9]|[1-9]\d)(?!\d)")
 
 @dataclass(frozen=True)
 class ToolSearch:
-    """How an agent's tools are found.
+    """Settings of the search for an agent's tools.
 
     Attributes:
         k: tools that a search reveals; a chain may bring more. With no more tools than this, all are offered.

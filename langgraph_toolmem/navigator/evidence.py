@@ -1,4 +1,4 @@
-"""What the navigator reads of a memory's evidence graph and what it writes there; the only place that knows how."""
+"""Reading and writing of a memory's evidence graph for the navigator; the only place that knows how."""
 
 from __future__ import annotations
 

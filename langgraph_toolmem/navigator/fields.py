@@ -1,4 +1,4 @@
-"""What tools' results look like, as the evidence graph keeps it: paths and JSON types, never values.
+"""Fields of tools' results, as the evidence graph keeps them: paths and JSON types, never values.
 
 A row is ``{path: [types, whose]}``; `whose` is the digest of the one user whose runs showed the path, or "" if several
 users' did or nobody knows. Names of fields may be personal all the same, where somebody keys a table by people's names.

@@ -1,4 +1,4 @@
-"""What runs have shown, as plain counts that the navigator reads: nothing here knows how they are kept.
+"""Counts of past runs that the navigator reads: nothing here knows how they are kept.
 
 Counts are of successful uses; w(i→j) = N(i→j) / N(j) (NaviAgent, arXiv 2506.19500, section 2). It is the share of
 j's uses that i preceded or fed, not the probability of going from i to j.

@@ -58,7 +58,7 @@ Source = Mapping[str, Any] | str | Path
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a parameter goes.
+    """The place of a parameter in a request.
 
     Attributes:
         label: its name in the document.

@@ -1,4 +1,4 @@
-"""What the navigator does at a model call: tools that similar requests called are revealed before anybody searches."""
+"""The navigator's step at a model call: tools that similar requests called are revealed before anybody searches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the navigator keeps in the evidence graph: recent uses, decisions about tools, their outputs.
+"""The navigator's table in the evidence graph: recent uses, decisions about tools, their outputs.
 
 A decision (which tools are left out, how links weigh) carries its time, and the latest one
 counts, so that the order in which several workers' records arrive does not matter. What a decision is made of (counts
@@ -28,7 +28,7 @@ DAY: Final = HOURS * HOUR
 
 @dataclass(slots=True)
 class OutputsSeen(Event):
-    """What a result showed that was not known of the tool's results yet: path -> JSON types (`navigator.fields`)."""
+    """New fields in a tool's result: path -> JSON types (`navigator.fields`)."""
 
     kind = "outputs_seen"
     tool: str
@@ -56,7 +56,7 @@ class PutBack(Event):
 
 @dataclass(slots=True)
 class LinksShifted(Event):
-    """What links count more or less than they were used, {target: {source: uses}}, in place of what was said before."""
+    """Shifts of links' counts, {target: {source: uses}}, in place of earlier ones."""
 
     kind = "links_shifted"
     shifts: dict[str, dict[str, float]]

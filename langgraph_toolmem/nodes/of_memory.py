@@ -1,4 +1,4 @@
-"""What nodes and middleware need of a memory: its methods, or a clear word on what is missing."""
+"""Access of nodes and middleware to a memory's methods, with a clear error for a missing one."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class RefusedError(ToolMemoryError):
 
 
 class Spending:
-    """What one session has spent. Every model call is counted before it is made. Safe for threads."""
+    """The cost of one session. Every model call is counted before it is made. Safe for threads."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget, self._lock = budget, threading.Lock()
@@ -439,7 +439,7 @@ class InventedQueries(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What one call asks for.
+    """The content of one question.
 
     Attributes:
         kind: "one": each needs one tool; "several": each needs two or more.
@@ -594,7 +594,7 @@ Say "no" if one of these is wrong. If what was asked for could not be done, and 
 
 
 class Judgement(BaseModel):
-    """Whether an assistant did what it was asked."""
+    """A verdict: did an assistant do what it was asked?"""
 
     why: str = Field(description="The reason, in one short sentence, as the person who asked would say it.")
     done: Literal["yes", "no", "unsure"] = Field(description="Whether the request was carried out rightly.")
@@ -630,7 +630,7 @@ def judge(
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a cold start is.
+    """Progress of a cold start.
 
     Attributes:
         wanted: requests it is to run.

@@ -35,7 +35,7 @@ _Context = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class InertiaTest:
-    """What `InertiaMeter` found.
+    """The result of an `InertiaMeter`.
 
     Attributes:
         runs: number of runs, also those without a tool call.

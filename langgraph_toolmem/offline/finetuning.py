@@ -46,7 +46,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class SFTExport:
-    """What was written.
+    """Counts of an export.
 
     Attributes:
         turns, runs: lines in the file, and runs that they are from.

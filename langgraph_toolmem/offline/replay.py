@@ -1,4 +1,4 @@
-"""What a memory would have saved, from logs alone: predict before each model turn, then reveal it."""
+"""Replay of logs: predict before each model turn, then reveal it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ToolTally:
 
 @dataclass
 class ReplayReport:
-    """What a replay found. A *wrong* call is one the model would not have made at that point.
+    """The result of a replay. A *wrong* call is one the model would not have made at that point.
 
     Attributes:
         runs, turns, calls, words: how much was replayed: runs, model turns, tool calls, turns in words.

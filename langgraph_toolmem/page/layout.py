@@ -1,4 +1,4 @@
-"""Where the tools stand in the picture: how deep in a run, and beside which others.
+"""Places of tools in the picture: how deep in a run, and beside which others.
 
 Depth is the length of the likeliest way from the start of a run. With p(v | u) the share of the calls after u
 that went to v, a step costs 1 - log2 p(v | u), and depth(v) is the cheapest sum over all ways. The order across
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """Where a tool stands: `depth` along the flow (START is 0), `rank` across it (0, 1, 2 …)."""
+    """The place of a tool: `depth` along the flow (START is 0), `rank` across it (0, 1, 2 …)."""
 
     depth: float
     rank: int

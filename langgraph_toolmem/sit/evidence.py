@@ -1,4 +1,4 @@
-"""Which tool came after which in whole runs, weighed by how the runs ended: SIT's table in the evidence graph.
+"""Transitions between tools in whole runs, weighed by their verdicts: SIT's table in the evidence graph.
 
 A run's walk is the set of its transitions. It counts for each of its edges as good or bad once the run has a
 verdict, and as open until then. Successful runs weigh more the shorter they are: an edge gets N + c·Σ 1/n, with N

@@ -1,4 +1,4 @@
-"""How states are remembered and next tools suggested."""
+"""Settings of states and suggestions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tool next? What similar states went on with, what usually follows, what the request asks for.
+"""Suggestions of the next tool by similar states, by usual order, and by the request.
 
 Three kinds of evidence for a candidate tool t, each of which can be missing:
 
@@ -167,7 +167,7 @@ def _allowed(available: Collection[str] | None) -> Callable[[str], bool]:
 
 @dataclass(slots=True)
 class _Candidate:
-    """What speaks for one tool."""
+    """Evidence for one tool."""
 
     votes: float = 0.0
     voters: int = 0
@@ -256,7 +256,7 @@ class _Found:
 
 
 class _Trust:
-    """How many transitions a summary counts for, by the verdicts on their runs."""
+    """Weights of summaries by the verdicts on their runs."""
 
     def __init__(self, edges: Edges, policy: SITPolicy, standing: Standing) -> None:
         self._out_of, self._unlabelled, self._standing = lru_cache(edges.out_of), policy.unlabelled, standing

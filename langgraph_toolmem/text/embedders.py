@@ -1,4 +1,4 @@
-"""Which embedder a memory uses: from what a developer may pass to one small object with a stable name.
+"""Embedders: from what a developer may pass to one small object with a stable name.
 
 `resolve_embedder` takes ``None`` (the built-in lexical embedder), a LangChain ``Embeddings``, or a text:
 ``"sentence-transformers:<name or folder>"`` or ``"provider:model"``. Nothing is imported, downloaded or asked

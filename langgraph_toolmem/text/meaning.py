@@ -1,4 +1,4 @@
-"""What a parameter means: the words that say so, taken from its name, its place, its description and its tool.
+"""Meanings of parameters: words taken from a name, its place, its description and its tool.
 
 ``city``, ``city_name`` and ``name`` ("Name of a city") mean the same; ``id`` of ``create_ticket``'s output and
 ``ticket_id`` do too. Roles are kept apart from the meaning: ``origin_city`` and ``destination_city`` are both a city,
@@ -155,7 +155,7 @@ _MANNER: Final = re.compile(r"\w+(?:ly|ed)")
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What one value means.
+    """The meaning of one value.
 
     Attributes:
         words: the words that say it, singular; never empty.

@@ -32,7 +32,7 @@ _MERGED: Final = ("allOf", "anyOf", "oneOf")
 
 
 class Described(Protocol):
-    """What is read of a tool here; `langgraph_toolmem.runs.tools.ToolSpec` is one."""
+    """The part of a tool that is read here; `langgraph_toolmem.runs.tools.ToolSpec` has it."""
 
     @property
     def name(self) -> str:

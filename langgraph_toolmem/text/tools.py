@@ -1,4 +1,4 @@
-"""What is searched of a tool: its words, field by field, and a quick coarse index over them.
+"""Searchable words of tools, field by field, and a quick coarse index over them.
 
 Names and parameters are identifiers. ``getUserName`` is split where the case changes; ``searchwebrequest`` has no
 such place and is split into words that other tools use (``search web request``), if there are any.
@@ -66,7 +66,7 @@ class Fields(NamedTuple):
 
 
 class Wording:
-    """How the tools of a catalogue are worded: which words there are, so that glued ones can be split."""
+    """The words of a catalogue of tools, by which glued ones can be split."""
 
     def __init__(self) -> None:
         self._uses: Counter[str] = Counter()

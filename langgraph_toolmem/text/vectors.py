@@ -16,7 +16,7 @@ Vectors = Mapping[str, Sequence[float]]
 
 
 class VectorSource(Protocol):
-    """Where the vectors of texts come from: an embedder, or one with a memory of what it was asked before."""
+    """A source of vectors of texts: an embedder, or one that keeps what it embedded."""
 
     def of(self, texts: Mapping[str, str]) -> Vectors:
         """By name, the vector of each text. Raises StorageError or ConfigurationError if there are none."""

@@ -78,7 +78,7 @@ class Call:
 
 
 class StepOutput(NamedTuple):
-    """What a step has to say at a model call.
+    """The output of a step at a model call.
 
     Attributes:
         text: for the model to read, as a hint, if it has no `lines`.

@@ -1,4 +1,4 @@
-"""What the memory keeps in a graph's state, under private keys: hints for the model, tools taken out, plans.
+"""The memory's values in a graph's state, under private keys: hints for the model, tools taken out, plans.
 
 A node writes its hint under its role; `memory_prompt` reads what is meant for the call that comes now. A hint is
 for one model call, or for every call until the user speaks again. One that was made for an earlier point or turn of
@@ -67,7 +67,7 @@ class LeftOutState(TypedDict):
 
 
 class Planning(TypedDict, total=False):
-    """What a planner keeps of a thread: values in plain JSON, bounded.
+    """A planner's record of a thread: values in plain JSON, bounded.
 
     `slots`: what is known, types to values. `read`: the event of the run that was read last. `goals`: what was open
     last, without values. `turn`, `open`: the user turn, and what was open and failed in it. `said`: the sub-goal that a

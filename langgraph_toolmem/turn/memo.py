@@ -1,4 +1,4 @@
-"""What a step found, so that every model call of its scope gets the same."""
+"""Results of steps, kept so that every model call of their scope gets the same."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Kept:
-    """What a step found.
+    """A kept result of a step.
 
     Attributes:
         found: as `Step.compute` gave it.

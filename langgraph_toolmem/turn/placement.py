@@ -1,4 +1,4 @@
-"""Where a hint stands in a request, so that it costs no prompt cache: at the tail, each provider in its own way.
+"""Placement of hints at the tail of a request, so that they cost no prompt cache; each provider in its own way.
 
 A provider's cache holds the beginning of a prompt that was sent before. A hint in the system message changes that
 beginning with every call; behind the last message it changes nothing that is cached. It is put there when the model is
@@ -24,7 +24,7 @@ CACHE: Final = "cache_control"
 
 @dataclass(frozen=True)
 class Placement:
-    """Where models of a kind get a hint.
+    """The place of hints for one kind of model.
 
     Attributes:
         name: short.

@@ -1,4 +1,4 @@
-"""Where a run stands: the point after its messages, and the user turn it is in."""
+"""Points of a run: the one after its messages, and the user turn it is in."""
 
 from __future__ import annotations
 

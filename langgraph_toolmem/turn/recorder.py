@@ -1,4 +1,4 @@
-"""What a recorder does around the execution of one tool call; shared by the `Recorder` node and the middleware."""
+"""Recording around the execution of one tool call; shared by the `Recorder` node and the middleware."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model is shown: the one place where what the steps have to say becomes one text.
+"""The text that the model is shown: the one place where the outputs of all steps are joined.
 
 What past runs said is data: each text of theirs stands in quotes on one printable line (`base.text.quoted`), under a
 frame that says so. All steps share one budget, the surest first; what two of them say of one tool is said once. What
@@ -34,7 +34,7 @@ class Line(NamedTuple):
 
 
 class Block(NamedTuple):
-    """What one step has to say.
+    """The text of one step.
 
     Attributes:
         role: of the step.

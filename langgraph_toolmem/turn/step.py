@@ -29,7 +29,7 @@ Keeps = Mapping[str, tuple[Any, Callable[..., Any]]]
 
 
 class Step(ABC, Generic[M]):
-    """What a method does at a model call. Override `compute`, and what else is needed.
+    """A method's step at a model call. Override `compute`, and what else is needed.
 
     Attributes:
         role: name of its node, its hint and its events.

@@ -1,4 +1,4 @@
-"""Docstrings of functions say what they do, in the imperative."""
+"""Docstrings begin with what something is or does, never with a question word."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from places import ROOT
 RIDDLES = ("What ", "Whether ", "How ", "Which ", "Where ", "Who ")
 
 
-def test_no_docstring_of_a_function_begins_with_a_question_word() -> None:
+def test_no_docstring_begins_with_a_question_word() -> None:
     found = []
     for path in sorted((ROOT / "langgraph_toolmem").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
                 text = ast.get_docstring(node) or ""
                 if text.startswith(RIDDLES):
-                    found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {text.splitlines()[0]}")
+                    found.append(f"{path.relative_to(ROOT)}: {text.splitlines()[0]}")
     assert not found, "\n".join(found)
 
 

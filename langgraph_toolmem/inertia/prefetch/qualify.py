@@ -1,4 +1,4 @@
-"""Which tools may be prefetched, and which of the predicted calls are."""
+"""Qualification for prefetch: tools that may be, and predicted calls that are."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share,
 @options_named
 @dataclass(frozen=True)
 class Prefetch:
-    """Which look-ups run while the model is thinking.
+    """Settings of look-ups that run while the model is thinking.
 
     Only tools that are declared to read are prefetched (``ToolMemory(reads=...)``, tag or metadata ``read_only``, MCP's
     ``readOnlyHint``), and only those that take nothing from the host (state, store, runtime, call id). A tag

@@ -33,7 +33,7 @@ _CUT_SHORT: Final = "FinishReasonError"
 
 @dataclass(frozen=True, slots=True)
 class DeciderOutcome:
-    """What came of asking.
+    """The outcome of one question to a model.
 
     Attributes:
         decision: None if neither output could be read.

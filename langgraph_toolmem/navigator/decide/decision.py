@@ -1,4 +1,4 @@
-"""What a decider answers, and how it is read.
+"""Answers of the decider, and their reading.
 
 The schema holds texts and whole numbers only and no optional fields, so that providers that enforce a schema strictly
 take it: parameters are the text of a JSON object. Reading is lenient where nothing is lost by it.

@@ -1,4 +1,4 @@
-"""What a decision hook gets: each decision with its prompt, and later the results of its calls. Plain values."""
+"""Events for a decision hook: each decision with its prompt, later the results of its calls. Plain values."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ AsyncGuard = Callable[[Any, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
 
 
 class RoundRecorder(Protocol):
-    """What sees the executions that guards let through."""
+    """A record of the executions that guards let through."""
 
     def wrap_tool_call(self, request: Any, execute: Callable[[Any], Any]) -> Any:
         """Has a call executed."""

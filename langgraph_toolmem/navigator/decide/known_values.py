@@ -1,4 +1,4 @@
-"""What the messages of a run already say: values that a plan need not look for."""
+"""Values in the messages of a run that a plan need not look for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the decider is asked: rules, and the situation in sections. The wording is our own."""
+"""The decider's prompt: rules, and the situation in sections. The wording is our own."""
 
 from __future__ import annotations
 

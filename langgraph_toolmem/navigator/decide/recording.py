@@ -1,4 +1,4 @@
-"""What the decider was asked and what it decided, kept for fine-tuning. Opt-in: prompts hold what users said.
+"""Prompts and decisions of the decider, kept for fine-tuning. Opt-in: prompts hold what users said.
 
 ``memory.navigator.decisions`` is the memory's `DecisionLog`; the subgraph fills it::
 

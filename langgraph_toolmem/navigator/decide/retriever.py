@@ -1,4 +1,4 @@
-"""What the decider asks the navigator: tools for a description, and another way after a failure. Fails open."""
+"""Questions to the navigator: tools for a description, and another way after a failure. Fails open."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FEW_TOOLS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """What holds at a moment of a run.
+    """Facts at a moment of a run.
 
     Attributes:
         allowed: names of the tools that may be called.

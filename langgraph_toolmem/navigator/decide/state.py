@@ -1,4 +1,4 @@
-"""What a run of the navigator keeps: plain values only, so that every checkpointer and stream takes them."""
+"""State of a run of the navigator: plain values only, so that every checkpointer and stream takes them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Search(TypedDict):
 
 
 class Pending(TypedDict):
-    """What the last decision asks for."""
+    """Requests of the last decision."""
 
     calls: list[DecidedCall]
     searches: list[Search]
@@ -61,7 +61,7 @@ class Pair(TypedDict):
 
 
 class Route(TypedDict):
-    """What was done about a failed tool.
+    """The way around a failed tool.
 
     Attributes:
         failed: the tool.
@@ -114,7 +114,7 @@ class NaviRecord(TypedDict):
 
 
 class Retrieved(TypedDict):
-    """What one search found."""
+    """The result of one search."""
 
     recall: str
     chains: list[dict[str, Any]]

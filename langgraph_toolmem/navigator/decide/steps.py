@@ -70,7 +70,7 @@ class NaviStep(Runnable[Any, Any]):
 
 
 class NaviSteps:
-    """What the nodes of the subgraph do. See `create_navi_subgraph` for the arguments."""
+    """The bodies of the subgraph's nodes. See `create_navi_subgraph` for the arguments."""
 
     def __init__(
         self,

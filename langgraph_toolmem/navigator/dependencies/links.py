@@ -1,4 +1,4 @@
-"""How likely a link between two tools works: the seam where learned probabilities take the place of structure.
+"""Weights of links between tools: the seam where learned probabilities take the place of structure.
 
 Structure and record give each link a weight (`RecordScorer`), a mean of the two in which structure counts as much as
 `PRIOR` uses [O]:
@@ -57,7 +57,7 @@ class Link(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What structure and record say of a link.
+    """A link's weight by structure and record.
 
     Attributes:
         weight: w, 0 to 1.

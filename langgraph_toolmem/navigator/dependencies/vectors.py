@@ -1,4 +1,4 @@
-"""Which parameters mean the same in other words, by an embedder.
+"""Parameters that mean the same in other words, by an embedder.
 
 A vector is made of a parameter's label and description, once for each text. Those of declared parameters are kept with
 the memory; names of fields that only runs have shown may be personal, so their vectors stay in RAM. All that is new is

@@ -1,4 +1,4 @@
-"""What somebody decides about the dependency graph of a memory; it is kept in the evidence graph."""
+"""Decisions about the dependency graph of a memory; they are kept in the evidence graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the graph changes with time: tools join, leave, and weights follow recent use (NaviAgent, section 5) [P].
+"""Evolution of the graph: tools join, leave, and weights follow recent use (NaviAgent, section 5) [P].
 
 Joining is `ToolDependencyGraph.update`: a new tool's values join the clusters they fit, with zero counts.
 """

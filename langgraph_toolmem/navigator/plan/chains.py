@@ -1,4 +1,4 @@
-"""What a plan consists of: chains of calls from what is known to a target, and the part of the graph they lie in.
+"""Parts of a plan: chains of calls from what is known to a target, and the part of the graph they lie in.
 
 A search gives a draft of choices (`problem`); `chain_of` makes an ordered chain of it.
 """
@@ -17,7 +17,7 @@ from langgraph_toolmem.text.meaning import Port
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Where one input of a step gets its value.
+    """The source of one input of a step.
 
     Attributes:
         input: path of the input.
@@ -146,7 +146,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Subgraph:
-    """What is left of the dependency graph: the nodes and edges of the chains."""
+    """The rest of the dependency graph: the nodes and edges of the chains."""
 
     nodes: tuple[Node, ...] = ()
     edges: tuple[Edge, ...] = ()

@@ -38,7 +38,7 @@ from langgraph_toolmem.text.words import words
 
 
 class Choice(NamedTuple):
-    """What gives an input its value.
+    """One source of an input's value.
 
     Attributes:
         kind: "known", "done" (output of a call made before), "step" or "user".

@@ -39,7 +39,7 @@ class Equivalent:
 
 @dataclass(frozen=True, slots=True)
 class Recombination:
-    """What to do after a failure.
+    """A way to go on after a failure.
 
     Attributes:
         way: "equivalent": a tool takes the place of the failed one; "upstream": another route to the same target;

@@ -10,7 +10,7 @@ from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share
 
 @dataclass(frozen=True)
 class PlanSettings:
-    """How chains are searched. No value is known from the paper; all are our own choice [O].
+    """Settings of the search for chains. No value is known from the paper; all are our own choice [O].
 
     Attributes:
         alpha: a producer whose score is under α·e^(−κ·depth) is left out, unless it gives several of what is needed

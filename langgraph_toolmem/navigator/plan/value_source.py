@@ -1,4 +1,4 @@
-"""Who gives a parameter its value: the user, or another call [O].
+"""The giver of a parameter's value: the user, or another call [O].
 
 The record tells first: a value that came out of earlier outputs in most of at least `ENOUGH` recorded uses is
 *produced*, one that did in few of them is the user's. Without a record, choices from a list and truth values are the
@@ -22,7 +22,7 @@ _MOSTLY, _SELDOM = 0.5, 0.2
 
 @dataclass(frozen=True, slots=True)
 class ValueSource:
-    """Where a parameter's value comes from, and why that is believed."""
+    """The giver of a parameter's value, and the reason."""
 
     kind: Source
     reason: str

@@ -1,4 +1,4 @@
-"""Which tools a request needs: a ranking of the whole catalogue, by words and by meaning.
+"""Search for the tools that a request needs: a ranking of the whole catalogue, by words and by meaning.
 
 ``search``         the catalogue, and the search in it
 ``request``        a request as whole, sentences and clauses

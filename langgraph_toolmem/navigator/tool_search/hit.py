@@ -1,4 +1,4 @@
-"""What a search for tools finds."""
+"""Hits of a search for tools."""
 
 from __future__ import annotations
 

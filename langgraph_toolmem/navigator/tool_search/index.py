@@ -34,7 +34,7 @@ _TEXT, _FLAGS, _DESCRIBED = 0, 1, 4
 
 
 class IndexAnswer(NamedTuple):
-    """What a request finds; N tools, K toolkits, P pieces.
+    """The answer to a request; N tools, K toolkits, P pieces.
 
     Attributes:
         texts: (P, N) BM25 of each piece and each tool's text.

@@ -1,4 +1,4 @@
-"""What recorded runs say about which tools are used together: before a given tool, and for a similar request.
+"""Tools used together in recorded runs: before a given tool, and for a similar request.
 
 An episode is what followed one user message: the tools that were called, in order. Nothing here is believed on thin
 evidence. How often a tool came before another is a share that starts at how often it is used at all, and similar

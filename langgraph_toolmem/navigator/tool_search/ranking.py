@@ -1,4 +1,4 @@
-"""How well each tool answers a request: a weighted sum of signals, of the tool itself and of its toolkit.
+"""Scores of tools for a request: a weighted sum of signals, of the tool itself and of its toolkit.
 
 Every piece of the request (sentence or clause) gives each tool a closeness from 0 to 1, where 1 is that piece's best
 tool: by words, or by words and meaning together,

@@ -43,7 +43,7 @@ best first: another tool, or clearly different arguments. {MATERIAL}"""
 
 
 class PlanAnswer(BaseModel):
-    """How a request is carried out."""
+    """A plan for a request."""
 
     analysis: str = Field(description="What is wanted, and what is known.")
     strategy: str = Field(description="How it can be reached.")
@@ -61,7 +61,7 @@ class ProposedCall(BaseModel):
 
 
 class ActAnswer(BaseModel):
-    """What to do next."""
+    """The next step."""
 
     thought: str = Field(description="What is known now, in one sentence.")
     completed: bool = Field(description="Whether the sub-goal is completed.")
@@ -71,7 +71,7 @@ class ActAnswer(BaseModel):
 
 
 class ReflectAnswer(BaseModel):
-    """What to do after a call that failed."""
+    """The next step after a call that failed."""
 
     context: str = Field(description="What was tried, and what came of it.")
     critique: str = Field(description="What was wrong with it.")

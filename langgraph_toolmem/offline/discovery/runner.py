@@ -90,7 +90,7 @@ class Found:
 
 @dataclass(frozen=True)
 class DiscoveryReport:
-    """How far a discovery is, and what it came to.
+    """Progress and results of a discovery.
 
     Attributes:
         tasks: how many there are.

@@ -65,7 +65,7 @@ class Goal:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where a search is: s = ⟨history, what is known, sub-goal⟩.
+    """A state of a search: s = ⟨history, what is known, sub-goal⟩.
 
     Attributes:
         task: what is to be done.
@@ -179,7 +179,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Reflection:
-    """What is made of a call that failed: it says what was tried, what was wrong with it, and what else there is.
+    """Lessons of a call that failed: what was tried, what was wrong with it, and what else there is.
 
     Attributes:
         context: what was tried, and what came of it.
@@ -193,7 +193,7 @@ class Reflection:
 
 
 class Policy(Protocol):
-    """What guides a search. It may be asked again about a state it was asked about before."""
+    """A guide of a search. It may be asked again about a state that it was asked about before."""
 
     def plan(self, state: State) -> Goal:
         """The sub-goal to work on in this state, with the tools that have to do with it."""
@@ -221,7 +221,7 @@ _SAME: Final = 1e-9
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How a task is searched.
+    """Settings of the search of a task.
 
     Attributes:
         iterations: paths walked, at most.

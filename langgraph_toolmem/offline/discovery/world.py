@@ -65,7 +65,7 @@ class EnvironmentCall:
 
 @dataclass(frozen=True)
 class Observation:
-    """What came back.
+    """The answer to a call.
 
     Attributes:
         output: JSON values or a text; anything else is made such.
