@@ -31,6 +31,9 @@ class Event:
     kind: ClassVar[str]
     """Its name in files and logs."""
 
+    def values(self) -> tuple[Any, ...]:
+        return reader(type(self))(self)
+
     def plain(self) -> Plain:
         """Return its kind and fields; the inverse of `ToolGraph.operation`."""
         return [self.kind, *reader(type(self))(self)]
