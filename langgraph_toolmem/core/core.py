@@ -24,7 +24,6 @@ from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User, Users, check_namespace, keep_namespace
 from langgraph_toolmem.graph.state import Folds, RunState
 from langgraph_toolmem.graph.tool_graph import Table
-from langgraph_toolmem.graph.view import NewestRuns
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
 from langgraph_toolmem.runs.trajectory import ExecutionLog
@@ -91,7 +90,6 @@ class Core(Evidence):
         tables: list[type[Table]] = [
             Ledger,
             Episodes,
-            NewestRuns,
             *(table for each in self.listeners for table in each.tables),
         ]
         where = None if store is not None and read_only else home  # else it would look at a log that lags behind

@@ -20,7 +20,6 @@ from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.graph.events import Outcome, Record, Verdict, precedence
 from langgraph_toolmem.graph.learning import attempt_digest, learn_turn, turn_digest
 from langgraph_toolmem.graph.state import Folds, RunState, latest_turn
-from langgraph_toolmem.graph.view import counted
 from langgraph_toolmem.runs.messages import entries_of
 from langgraph_toolmem.runs.run import Execution, Run, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -257,7 +256,7 @@ class Lifecycle:
             user=learned.user,
             hour=learned.hour,
         )
-        return record + counted(learned.run, self._core.now(), record)
+        return record
 
     def _again(self, learned: LearnedTurn) -> Record:
         """Return the record of a turn that was learned before: a fork took the same turn again."""

@@ -1,14 +1,12 @@
-"""The evidence graph as the report and its page read it: a plain copy, and the counters of the newest runs."""
+"""The evidence graph as the report and its page read it: a plain copy."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Literal
 
-from langgraph_toolmem.graph.events import Count, Event, Forgotten, Record
 from langgraph_toolmem.graph.state import PARALLEL, SEPARATOR, WORDS
-from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, Handler, Table, ToolGraph
+from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, ToolGraph
 
 START = "<start>"
 
@@ -100,53 +98,3 @@ def _flows(graph: ToolGraph) -> list[FlowView]:
             )
     flows.sort(key=lambda f: (-f.hits, f.misses, f.source_tool, f.target_tool, f.parameter, f.path))
     return flows
-
-
-# --- the newest runs ---
-
-MAX_NEWEST: Final = 100
-
-
-@dataclass(slots=True)
-class RunCounted(Event):
-    """Amounts that a turn of a run, at a time in seconds since 1970, added to the hourly counters."""
-
-    kind = "run_counted"
-    run: str
-    when: float
-    counted: dict[str, float]
-
-
-def counted(run: str, when: float, record: Record) -> Record:
-    sums: dict[str, float] = {}
-    for count in record:
-        if isinstance(count, Count) and count.hour is not None:
-            sums[count.counter] = sums.get(count.counter, 0) + count.amount
-    return [RunCounted(run, when, sums)] if sums else []
-
-
-class NewestRuns(Table):
-    """Counters of the newest ``runs``, each with the time of its first turn: the time axis of few hours."""
-
-    name = "newest_runs"
-    parts = ("runs",)
-
-    def __init__(self, graph: ToolGraph) -> None:
-        super().__init__(graph)
-        self.runs: dict[str, list[Any]] = {}
-
-    def handlers(self) -> Mapping[type[Event], Handler]:
-        return {RunCounted: self._count}
-
-    def _count(self, run: str, when: float, counted: dict[str, float]) -> None:
-        entry = self.runs.setdefault(run, [when, {}])
-        entry[0] = min(entry[0], when)
-        for name, amount in counted.items():
-            entry[1][name] = entry[1].get(name, 0) + amount
-        if len(self.runs) > MAX_NEWEST:
-            del self.runs[min(self.runs, key=lambda name: (self.runs[name][0], name))]
-
-    def forget(self, gone: Forgotten) -> int:
-        for run in gone.runs:
-            self.runs.pop(run, None)
-        return 0

@@ -235,6 +235,7 @@ class Budget(Table):
             "learning": None if acted or not left else [int(turns), int(turns) + left],
             "audits": _checked(*record[:2]),
             "audits_by_kind": {kind: _checked(*row[:2]) for kind, row in self.record.items()},
+            "checks_by_kind": {kind: _checked(row[0] + row[2], row[1] + row[3]) for kind, row in self.record.items()},
             "shadow_checks": _checked(*record[2:4]),
             "calls_made": int(record[4]),
             "budget_open": self.room(policy, changes=False) > 0,

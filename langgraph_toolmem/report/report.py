@@ -17,7 +17,6 @@ from langgraph_toolmem.core.evidence import Episode
 from langgraph_toolmem.core.method import Section
 from langgraph_toolmem.graph.events import GOOD, HOUR
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.graph.view import NewestRuns
 
 _SKIPPED: Final = ("acted_ok", "acted_failed", "acted_stopped")
 """Counters of turns that the shortcut took."""
@@ -27,8 +26,8 @@ MAX_CHANGES: Final = 5
 """Changes that the printed report shows; the page has more."""
 FEW: Final = 20
 """Checks below which no share is told."""
-WRONG: Final = 0.05
-"""Share of wrong checks from which they are worth a look."""
+RIGHT: Final = 0.95
+"""Share of right checks below which the wrong ones are worth a look."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class TokenPrice:
 
 @dataclass(frozen=True)
 class Period:
-    """One hour (UTC) in which something happened, or one run.
+    """One hour (UTC) in which something happened.
 
     Attributes:
         start: its first second, in seconds since 1970.
@@ -216,7 +215,6 @@ class Report:
         judged_with_shortcut, good_with_shortcut: the same among runs in which the shortcut acted.
         tools: per tool.
         periods: the hours in which something happened, oldest first.
-        newest_runs: the same for each of the newest runs (100), by the start of their first turn.
         sections: each method's part, by its name; ``report["sit"]`` has its figures.
         holdout: episodes with the memory against those held out; None without ``holdout=``.
         jobs: background work.
@@ -244,7 +242,6 @@ class Report:
     good_with_shortcut: int = 0
     tools: Mapping[str, ToolReport] = field(default_factory=dict)
     periods: tuple[Period, ...] = ()
-    newest_runs: tuple[Period, ...] = ()
     sections: Mapping[str, Section] = field(default_factory=dict)
     holdout: HoldoutReport | None = None
     jobs: JobsReport = field(default_factory=JobsReport)
@@ -298,11 +295,9 @@ class Report:
         of, saved = self.right + self.wrong, f"Saved {self.skipped:,} of {self.turns:,} model calls"
         if not of:
             return f"{saved}; nothing was checked yet: too early to trust it."
-        least, trust = "", "too early to trust it"
-        if of >= FEW:
-            least = f", at least {math.floor(100 * lower_limit(self.right, of))} %"
-            trust = "look at what was wrong" if self.wrong > WRONG * of else "as right as it promises to be"
-        return f"{saved}; {self.right:,} of {of:,} checks right{least}; {trust}."
+        least = f", at least {math.floor(100 * lower_limit(self.right, of))} %" if of >= FEW else ""
+        kinds = self["inertia"].get("checks_by_kind") or {"it": {"checks": of, "right": self.right}}
+        return f"{saved}; {self.right:,} of {of:,} checks right{least}; {_trust(kinds)}."
 
     def setup(self) -> list[str]:
         """Return in lines how the memory is set up: mode, policy, and what tools are declared to do."""
@@ -355,6 +350,16 @@ class Report:
         return lines
 
 
+def _trust(kinds: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return which kinds of calls, such as reads and writes, can be trusted by their checks."""
+    found: dict[str, list[str]] = {"look at what was wrong with": [], "too early to trust": [], "trust": []}
+    for kind, record in kinds.items():
+        of, right = record["checks"], record["right"]
+        word = "too early to trust" if of < FEW else "trust" if right >= RIGHT * of else "look at what was wrong with"
+        found[word].append(kind)
+    return "; ".join(f"{word} {' and '.join(those)}" for word, those in found.items() if those)
+
+
 def make_report(
     graph: ToolGraph,
     sections: Mapping[str, Section],
@@ -400,7 +405,6 @@ def make_report(
         good_with_shortcut=sum(acted and good for acted, good in verdicts),
         tools={name: _tool(graph, name) for name in sorted({*graph.tools, *graph.by_tool}) if _known(graph, name)},
         periods=_periods((int(hour) * HOUR, counters) for hour, counters in graph.periods.items()),
-        newest_runs=_periods(graph.register(NewestRuns).runs.values()),
         sections=sections,
         holdout=holdout,
         jobs=JobsReport(**jobs),

@@ -128,8 +128,11 @@ def test_the_same_input_gives_the_same_page_and_it_names_no_address() -> None:
 def test_the_first_line_is_a_judgement_and_no_share_is_told_of_few_checks() -> None:
     assert "Saved 17 of 60 model calls; 7 of 8 checks right; too early to trust it." in render_page(RECORD, DESK)
     many = replace(RECORD, right=199, wrong=1)
-    assert many.headline().startswith("Saved 17 of 60 model calls; 199 of 200 checks right, at least 97 %; as right")
-    assert replace(RECORD, right=30, wrong=10).headline().endswith("look at what was wrong.")
+    assert many.headline() == "Saved 17 of 60 model calls; 199 of 200 checks right, at least 97 %; trust it."
+    kinds = {"reads": {"checks": 180, "right": 180}, "writes": {"checks": 12, "right": 12}}
+    apart = replace(many, sections=kinds_of_predictions(checks_by_kind=kinds))
+    assert apart.headline().endswith("; too early to trust writes; trust reads.")
+    assert replace(RECORD, right=30, wrong=10).headline().endswith("look at what was wrong with it.")
     assert Report().headline() == "Nothing was seen yet."
 
 

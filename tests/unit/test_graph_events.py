@@ -14,16 +14,17 @@ from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.base.threads import rlock
 from langgraph_toolmem.core import ledger
 from langgraph_toolmem.graph import events as core
-from langgraph_toolmem.graph import tool_graph, view
+from langgraph_toolmem.graph import tool_graph
 from langgraph_toolmem.graph.events import Event, Unknown
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
+from langgraph_toolmem.inertia import changes
 from langgraph_toolmem.inertia import evidence as inertia
 from langgraph_toolmem.navigator import evidence as navigator
 from langgraph_toolmem.sit import evidence as sit
 from langgraph_toolmem.stores.events import EventStore
 from langgraph_toolmem.stores.snapshot import dumps, loads
 
-TABLES = (inertia.InertiaEvidence, sit.SITEvidence, navigator.NavigatorEvidence, ledger.Ledger, view.NewestRuns)
+TABLES = (inertia.InertiaEvidence, sit.SITEvidence, navigator.NavigatorEvidence, ledger.Ledger, changes.Changes)
 ANN, RUN = "a" * 16, "b" * 16
 SECRET = "Zebedee"
 OPERATIONS: dict[str, Event] = {
@@ -43,7 +44,7 @@ OPERATIONS: dict[str, Event] = {
         core.ToolCount("b", "right"),
         core.RunSeen(RUN, 1, ANN),
         core.Verdict(RUN, 1.0, f"for {SECRET}", ANN),
-        view.RunCounted(RUN, 10.5, {"turns": 1, "right": 1}),
+        changes.ChangeMade("c9", RUN, ANN, 500_000, "t", "b", SECRET, "ok", SECRET),
         inertia.RulesJudged(["A1"], 1),
         inertia.TurnOpened("t1", ["w0"], [["A1"]], [["b", SECRET, ["A1"], "rule", 0.5]], True, ANN, 500_000),
         inertia.TurnClosed("t0"),
@@ -72,7 +73,7 @@ def full() -> ToolGraph:
 
 def kinds() -> set[str]:
     """The operations that are defined."""
-    modules = (core, inertia, sit, navigator, ledger, view)
+    modules = (core, inertia, sit, navigator, ledger, changes)
     found = {each for module in modules for each in vars(module).values() if isinstance(each, type)}
     return {each.kind for each in found if issubclass(each, Event) and each not in (Event, Unknown)}
 
@@ -272,41 +273,3 @@ def test_a_part_that_is_missing_is_named() -> None:
     del state["tables"]["ledger"]["turns"]
     with pytest.raises(GraphFileError, match=r"ledger\.turns has not the shape"):
         ToolGraph(TABLES).load(state)
-
-
-# --- the newest runs ---
-
-
-def test_a_run_is_counted_in_whatever_order_its_turns_come() -> None:
-    turns = [
-        view.RunCounted("r1", 20.0, {"turns": 1, "acted_ok": 1}),
-        view.RunCounted("r1", 10.5, {"turns": 1}),
-        view.RunCounted("r2", 15.0, {"turns": 1, "wrong": 1}),
-    ]
-    for order in (turns, turns[::-1]):
-        graph = ToolGraph([view.NewestRuns])
-        graph.apply(None, copy.deepcopy(order))
-        assert graph.register(view.NewestRuns).runs == {
-            "r1": [10.5, {"turns": 2, "acted_ok": 1}],
-            "r2": [15.0, {"turns": 1, "wrong": 1}],
-        }
-
-
-def test_of_many_runs_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view, "MAX_NEWEST", 2)
-    graph = ToolGraph([view.NewestRuns])
-    graph.apply(None, [view.RunCounted(f"r{when}", when, {"turns": 1}) for when in (3, 1, 2)])
-    assert set(graph.register(view.NewestRuns).runs) == {"r3", "r2"}
-
-
-def test_a_turn_counts_what_is_counted_by_the_hour() -> None:
-    record = [core.Count("turns", 1, 7), core.Count("right", 1, 7), core.Count("turns", 1, 7), core.Count("calls", 3)]
-    assert view.counted("r", 10.0, record) == [view.RunCounted("r", 10.0, {"turns": 2, "right": 1})]
-    assert view.counted("r", 10.0, [core.Count("calls", 3)]) == []
-
-
-def test_a_run_that_is_forgotten_is_not_told() -> None:
-    graph = full()
-    assert RUN in graph.register(view.NewestRuns).runs
-    graph.forget_user(ANN)
-    assert graph.register(view.NewestRuns).runs == {}

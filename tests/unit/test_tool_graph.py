@@ -17,7 +17,7 @@ from langgraph_toolmem.base.threads import rlock
 from langgraph_toolmem.graph import tool_graph
 from langgraph_toolmem.graph.events import Count, RunSeen, Verdict
 from langgraph_toolmem.graph.tool_graph import OPEN, ToolGraph
-from langgraph_toolmem.graph.view import NewestRuns, view_of
+from langgraph_toolmem.graph.view import view_of
 from langgraph_toolmem.inertia import evidence as inertia
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed, TurnOpened
 from langgraph_toolmem.stores.events import EventStore
@@ -120,7 +120,7 @@ def test_a_graph_read_from_storage_decides_alike():
 
 
 def test_the_log_gives_the_live_graph(tmp_path: Path):
-    tables = (*Inertia.tables, NewestRuns)
+    tables = Inertia.tables
     live = EventStore(tmp_path, lock=rlock(), tables=tables)
     for key, record in learned([history(user("Look up Ann"), call("find", {"name": "Ann"}), words())]).records:
         live.append(key, record)
