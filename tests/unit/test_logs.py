@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from places import DATA
 
@@ -183,8 +183,10 @@ def test_an_empty_file_has_no_runs(write):
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode), st.integers(0, 200))
 def test_any_bytes_are_runs_or_log_errors(tmp_path_factory, noise, at):
     text = LINE.encode()
+    text = text[:at] + noise + text[at:]
+    assume(not text.startswith(b"\x1f\x8b"))  # what looks like gzip is one, or an error of the whole file
     path = tmp_path_factory.mktemp("log") / "runs.jsonl"
-    path.write_bytes(text[:at] + noise + text[at:])
+    path.write_bytes(text)
 
     log = load_runs(path, lenient=True)
     if log.skipped:
