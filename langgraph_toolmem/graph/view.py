@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from langgraph_toolmem.base.errors import MissingExtraError
 from langgraph_toolmem.graph.state import PARALLEL, SEPARATOR, WORDS
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, ToolGraph
+
+if TYPE_CHECKING:
+    import networkx
 
 START = "<start>"
 
@@ -58,6 +62,31 @@ class GraphView:
     @property
     def calls(self) -> int:
         return sum(counts.calls for counts in self.tools.values())
+
+    def to_networkx(self) -> networkx.MultiDiGraph:
+        """Return the graph for networkx: tools with ``ok`` and ``failed``, and two kinds of edges by their key.
+
+        ``"next"`` edges lead from a tool to the one called right after it, with ``count``, ``ok`` and ``failed``;
+        ``"data ..."`` edges from the tool that a value came from, with ``path``, ``parameter``, ``direction``, ``hits``,
+        and ``misses``.
+
+        Raises:
+            MissingExtraError: networkx is not installed (extra `graph`).
+        """
+        try:
+            import networkx
+        except ImportError as error:
+            raise MissingExtraError("to_networkx()", "graph") from error
+        found = networkx.MultiDiGraph()
+        for name, counts in self.tools.items():
+            found.add_node(name, ok=counts.ok, failed=counts.failed)
+        for edge in self.edges:
+            found.add_edge(edge.source, edge.target, "next", count=edge.count, ok=edge.ok, failed=edge.failed)
+        for flow in self.dataflow:
+            how = {"path": flow.path, "parameter": flow.parameter, "direction": flow.direction}
+            key = f"data {flow.direction} {flow.path} {flow.parameter}"
+            found.add_edge(flow.source_tool, flow.target_tool, key, **how, hits=flow.hits, misses=flow.misses)
+        return found
 
 
 def view_of(graph: ToolGraph) -> GraphView:
