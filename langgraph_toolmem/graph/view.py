@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from langgraph_toolmem.base.errors import MissingExtraError
 from langgraph_toolmem.graph.state import PARALLEL, SEPARATOR, WORDS
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, ToolGraph
-
-if TYPE_CHECKING:
-    import networkx
 
 START = "<start>"
 
@@ -63,12 +60,12 @@ class GraphView:
     def calls(self) -> int:
         return sum(counts.calls for counts in self.tools.values())
 
-    def to_networkx(self) -> networkx.MultiDiGraph:
-        """Return the graph for networkx: tools with ``ok`` and ``failed``, and two kinds of edges by their key.
+    def to_networkx(self) -> Any:
+        """Return a `networkx.MultiDiGraph`: tools with ``ok`` and ``failed``, and two kinds of edges by their keys.
 
-        ``"next"`` edges lead from a tool to the one called right after it, with ``count``, ``ok`` and ``failed``;
-        ``"data ..."`` edges from the tool that a value came from, with ``path``, ``parameter``, ``direction``, ``hits``,
-        and ``misses``.
+        ``"next"`` leads from a tool to the one called right after it, with ``count``, ``ok`` and ``failed``;
+        ``"data ..."`` from the tool that a value came from, with ``path``, ``parameter``, ``direction``, ``hits`` and
+        ``misses``.
 
         Raises:
             MissingExtraError: networkx is not installed (extra `graph`).
@@ -77,7 +74,7 @@ class GraphView:
             import networkx
         except ImportError as error:
             raise MissingExtraError("to_networkx()", "graph") from error
-        found = networkx.MultiDiGraph()
+        found: Any = networkx.MultiDiGraph()
         for name, counts in self.tools.items():
             found.add_node(name, ok=counts.ok, failed=counts.failed)
         for edge in self.edges:
