@@ -39,8 +39,8 @@ def demo(
     from langgraph_toolmem.page import render_page
     from langgraph_toolmem.runs.tools import read_tools, side_effects
 
-    runs, office = _office("runs"), _office("office").Office(0)
-    requests = _office("tasks").make_tasks(tasks, seed)
+    scene = _office()
+    office, requests = scene.Office(), scene.make_tasks(tasks, seed)
     changing = frozenset(name for name, spec in read_tools(office.tools()).items() if side_effects(spec) != "reads")
     folder = Path(tempfile.mkdtemp(prefix="toolmem-demo-")) if out is None else out
     folder.mkdir(parents=True, exist_ok=True)
@@ -50,35 +50,35 @@ def demo(
     lines: list[str] = []
     asked: dict[str, Counter[str]] = {}
 
+    def changes_of(messages: list[BaseMessage]) -> Counter[str]:
+        calls = [call for each in messages if isinstance(each, AIMessage) for call in each.tool_calls]
+        changes = [[call["name"], call["args"]] for call in calls if call["name"] in changing]
+        return Counter(json.dumps(change, sort_keys=True) for change in changes)
+
     with progress("requests", len(ways) * tasks, show=True) as update:
         number = count(1)
         for way, policy in ways.items():
-            made: dict[str, Counter[str]] = {}
-
-            def keep(task: Any, messages: list[BaseMessage], policy: Any = policy, made: Any = made) -> None:
-                calls = [call for each in messages if isinstance(each, AIMessage) for call in each.tool_calls]
-                changes = [[call["name"], call["args"]] for call in calls if call["name"] in changing]
-                made[task.id] = Counter(json.dumps(change, sort_keys=True) for change in changes)
-                if policy is None:
-                    lines.append(json.dumps({"thread_id": task.id, "messages": convert_to_openai_messages(messages)}))
-
+            where = folder / ("memory" if policy is not named else "memory-writes")
             work: dict[str, Any] = {"tasks": requests, "office": office, "done": lambda _: update(next(number))}
-            work["kept"] = keep
             if policy is None:
-                outcomes = runs.run_tasks(runs.scripted_model(), **work)
-                asked = made
+                outcomes = scene.run_tasks(scene.scripted_model(), **work)
             else:
-                where = folder / ("memory" if policy is not named else "memory-writes")
                 how: dict[str, Any] = {"tools": office.tools(), "methods": [Inertia(policy)]}
                 with ToolMemory(where, namespace=("toolmem", "{user_id}"), **how) as memory:
-                    outcomes = runs.run_tasks(runs.scripted_model(), memory=memory, **work)
+                    outcomes = scene.run_tasks(scene.scripted_model(), memory=memory, **work)
                     if policy is not named:
                         report, view = memory.report(), memory.view()
-            total = runs.totals(outcomes)
+            made = {each.task.id: changes_of(each.messages) for each in outcomes}
+            if policy is None:
+                asked = made
+                for each in outcomes:
+                    line = {"thread_id": each.task.id, "messages": convert_to_openai_messages(each.messages)}
+                    lines.append(json.dumps(line))
             unasked = sum((made[task] - asked[task]).total() for task in asked)
-            seconds = SECONDS_PER_CALL * total.llm_calls + total.seconds
-            right = f"{total.right} of {tasks}"
-            rows.append((way, f"{total.llm_calls:,}", f"{total.shortcuts:,}", str(unasked), f"{seconds:,.0f} s", right))
+            calls = sum(each.llm_calls for each in outcomes)
+            seconds = SECONDS_PER_CALL * calls + sum(each.seconds for each in outcomes)
+            saved, right = (sum(getattr(each, name) for each in outcomes) for name in ("shortcuts", "right"))
+            rows.append((way, f"{calls:,}", f"{saved:,}", str(unasked), f"{seconds:,.0f} s", f"{right} of {tasks}"))
     (log := folder / "runs.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     columns = ("memory", "model calls", "saved", "unasked", "time", "done right")
@@ -94,9 +94,9 @@ def demo(
     say("Your turn: toolmem replay your.jsonl")
 
 
-def _office(part: str) -> Any:
-    """A module of the office: it lies in the wheel, and in a checkout among the examples."""
+def _office() -> Any:
+    """Return the office's module: it lies in the wheel, and in a checkout among the examples."""
     try:
-        return importlib.import_module(f"langgraph_toolmem.office.{part}")
+        return importlib.import_module("langgraph_toolmem.office")
     except ModuleNotFoundError:
-        return importlib.import_module(f"examples.office.{part}")
+        return importlib.import_module("examples.office")

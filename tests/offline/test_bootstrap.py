@@ -13,10 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from examples import bootstrap_office
-from examples.bootstrap_office import TASKS, assistant
-from examples.bootstrap_office import make as make_office
-from examples.office.agent import build_graph
+from examples.office import Office, build_graph, make_tasks, reply
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, ToolMemoryError
 from langgraph_toolmem.core.users import User, user_digest
@@ -24,17 +21,32 @@ from langgraph_toolmem.offline.coldstart import BOOTSTRAP, Bootstrap, Budget, Sa
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
 from langgraph_toolmem.testing.server import make_chat_model
 
-REQUESTS = [
-    "Tell me who looks after Sable Fashion.",
-    "Move my Design sync from 2024-06-03 to 2024-06-06 and let the attendees know.",
-    "Let Iris Optics know that the audit went well; email their contact and keep a note about it.",
-    "Turn the latest email from Liam Dubois into a task for Umar Garcia.",
-    "Farid Petrov takes over every active customer from Priya Ueda.",
-    'Please set up "Demo rehearsal" with Priya Ueda, 45 minutes, on 2024-06-11.',
-    "Forward the latest email from Umar Garcia to Quentin Weber.",
-    "I cannot meet Farid Petrov on 2024-06-07, please cancel.",
-]
+TASKS = {task.request: task for task in make_tasks(300)}
+BROKEN = "cancel_meeting"
+"""Kind of task that the office's agent is said to get wrong."""
+REQUESTS = [next(text for text, task in TASKS.items() if task.kind == kind) for kind in (
+    "read_latest", "task_from_email", "answer_latest", "cancel_meeting", "write_to", "forward_latest"
+)]  # fmt: skip
+REQUESTS += [task.request for task in make_tasks(60, seed=9) if task.request not in TASKS][:2]
 TOOLS = [{"name": name, "description": name, "parameters": {"type": "object", "properties": {}}} for name in ("a", "b")]
+
+
+def assistant(messages: Sequence[BaseMessage], _: Any) -> AIMessage:
+    said = reply(messages)
+    calls = [{**call, "id": f"{len(messages)} {n}"} for n, call in enumerate(said.tool_calls)]
+    return said.model_copy(update={"tool_calls": calls})
+
+
+def make_office() -> Sandbox:
+    office = Office()
+
+    def verdict(query: str, _: list[BaseMessage]) -> bool | None:
+        if (task := TASKS.get(query)) is None:
+            return None
+        return task.checker(office) and task.kind != BROKEN
+
+    graph = build_graph(ScriptedChatModel(script=assistant), office.tools()).compile()
+    return Sandbox(graph, tools=office.tools(), reset=office.reset, verdict=verdict)
 
 
 class Inventor:
@@ -108,16 +120,14 @@ async def test_requests_are_invented_run_in_the_sandbox_and_become_entries(tmp_p
             made.run()  # in a running loop
         done = await made.arun(steps.append)
         found = {entry.query: entry for entry in entries(memory)}
-        recalled = memory.entries.recall(
-            "Move my Design sync from 2024-06-04 to 2024-06-10 and let the attendees know."
-        )
+        recalled = memory.entries.recall(REQUESTS[1])
         turns = memory.report().turns
-    expected = {text: TASKS[text].kind != "write_contact" for text in REQUESTS if text in TASKS}
+    expected = {text: TASKS[text].kind != BROKEN for text in REQUESTS if text in TASKS}
     assert set(found) == set(REQUESTS)
     assert {text: found[text].good for text in expected} == expected
     assert len(expected) > 1
     assert all(entry.made_by == BOOTSTRAP and entry.calls for entry in found.values())
-    assert [call.tool for call in found[REQUESTS[1]].calls][:3] == ["list_events", "find_free_slot", "move_event"]
+    assert [call.tool for call in found[REQUESTS[1]].calls][:3] == ["find_person", "list_emails", "read_email"]
     assert REQUESTS[1] in [entry.query for entry in recalled]
     assert (done.run, done.entries, done.failed, done.stopped) == (8, 8, 0, "")
     assert done.good + done.wrong + done.unjudged == 8
@@ -341,7 +351,7 @@ def test_one_run_cannot_spend_it_all(inventor):
 
     def endless(messages: Sequence[BaseMessage], _: Any) -> AIMessage:
         turns.append(1)
-        if REQUESTS[0] not in messages[1].text:
+        if not any(message.text == REQUESTS[0] for message in messages):
             return AIMessage("Done.")
         call = {"name": "find_person", "args": {"name": str(len(turns))}, "id": f"call_{len(turns)}"}
         return AIMessage("", tool_calls=[{**call, "type": "tool_call"}])
@@ -438,11 +448,6 @@ def test_tools_are_found_in_the_agents_tool_nodes():
         made = Bootstrap(memory, Sandbox(office.agent), ScriptedChatModel(script=[]))
         assert office.tools is not None
         assert set(made.tools) == {tool.name for tool in office.tools}  # type: ignore[union-attr]
-
-
-def test_the_example_fills_an_empty_memory(capsys):
-    bootstrap_office.main()
-    assert "35 went well, 5 went wrong" in capsys.readouterr().out
 
 
 def test_a_judge_that_always_fails_ends_it_and_its_runs_are_kept_unjudged(inventor):

@@ -27,7 +27,8 @@ LOOKED_UP = [("find_customer", {"name": "Zoe"}), ("latest_order", {"customer_id"
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StudioServer]:
-    folder = project(tmp_path_factory.mktemp("studio"), MORE, *(TESTS / f"studio_{name}.py" for name in PARTS))
+    files = [TESTS / "navi_script.py", *(TESTS / f"studio_{name}.py" for name in PARTS)]
+    folder = project(tmp_path_factory.mktemp("studio"), MORE, *files)
     with langgraph_dev(folder) as running:
         yield running
     assert running.process.returncode == 0, running.log()[-4000:]

@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from examples.many_tools import generated
-from examples.office.office import ALTERNATIVES, Office
-from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.navigator.decide.fallbacks import MOST, Fallbacks
+from langgraph_toolmem.navigator.decide.fallbacks import Fallbacks
 from langgraph_toolmem.runs.tools import read_tools
 
 
@@ -86,15 +83,3 @@ def test_only_a_tool_with_the_same_side_effects_stands_in(one: Any, other: Any, 
     about = "The quaint zeppelins of the harbour."
     specs = read_tools([tool(name, about, hints=hints) for name, hints in (one, other)])
     assert Fallbacks(specs, nothing).of(one[0], specs) == ([other[0]] if akin else [])
-
-
-@pytest.mark.parametrize("others", [0, 300])
-def test_the_offices_alternatives_are_found_cold(others: int) -> None:
-    tools = [*Office(0).tools(), *generated()[:others]]
-    specs = read_tools(tools)
-    with ToolMemory.ephemeral(tools=tools) as memory:
-        alternatives = Fallbacks(specs, lambda text, most: [hit.name for hit in memory.navigator.search(text, k=most)])
-        for failed, (expected,) in ALTERNATIVES.items():
-            found = alternatives.of(failed, specs)
-            assert expected in found
-            assert len(found) <= MOST
