@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 
 COEFFICIENTS: Final = (10.11, -3.13, 3.38)
 INTERCEPT: Final = -5.34
-"""Of `Match.probability`, fitted on recorded runs: ``python -m benchmarks.recall --fit``."""
+"""Of `Match.probability`, fitted once on recorded runs."""
 PULL: Final = 8.0
 """A vote of a request that is less similar by d counts e^(-PULL d) as much."""
 NEAREST: Final = 4

@@ -10,8 +10,7 @@ description the request has. Tools of one toolkit are used together, so how well
 pieces counts too: for each piece its best tool, averaged over the pieces.
 
 The weights were fitted by maximum likelihood of the needed tools (softmax over all tools) on one half of the
-requests of a public catalogue, split by toolkit; ``benchmarks/tool_search.py --fit`` does it again and reports the
-other half.
+requests of a public catalogue, split by toolkit; ``python -m benchmarks.tool_search`` reports the other half.
 """
 
 from __future__ import annotations
