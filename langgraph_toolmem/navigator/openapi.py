@@ -48,6 +48,7 @@ _SWAGGER_KEYS: Final = ("type", "format", "items", "enum", "default", "minimum",
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _UNSAFE_KEY: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _SLOT: Final = re.compile(r"\{([^{}]+)\}")
+_PLACES: Final = frozenset({"path", "query", "header", "cookie", "formData"})
 _RESERVED: Final = frozenset({"config", "run_manager", "self", "runtime"})
 """Names that LangChain keeps for itself among the arguments of a tool."""
 _CREDENTIALS: Final = frozenset({"token", "accesstoken", "apikey", "authorization", "secret", "password"})
@@ -170,7 +171,7 @@ def _operation(
         if place == "body":
             media = "application/json"
             bodies.append((_mapping(parameter.get("schema")), parameter.get("required") is not False))
-        elif not isinstance(label, str) or (place == "header" and label.lower() in _SEPARATE):
+        elif not isinstance(label, str) or place not in _PLACES or (place == "header" and label.lower() in _SEPARATE):
             continue
         elif (str(place), label) in document.credentials or _is_credential(parameter):
             credentials.append((str(place), label))
@@ -454,7 +455,8 @@ def openapi_tools(
         documents: parsed documents, or paths of JSON or YAML files.
         base_url: address in front of every path; the first server of each document if None.
         auth: a token, sent as ``Authorization: Bearer``, and wherever an operation takes one as a parameter; values by
-            name of the header, parameter or cookie, such as ``{"X-API-Key": key}``; or an `httpx.Auth`.
+            name of the header, parameter or cookie, such as ``{"X-API-Key": key}``; or an `httpx.Auth`. It goes to the
+            servers of all the documents: call once for each that has credentials of its own.
         client, async_client: clients of one's own; their time-outs count.
         timeout: seconds that one answer may take.
 

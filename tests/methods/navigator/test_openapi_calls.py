@@ -160,6 +160,11 @@ def test_the_tools_are_those_that_are_planned_with():
         assert tool.properties.keys() == spec.properties.keys()
 
 
+def test_a_parameter_in_no_known_place_is_left_out():
+    odd = {"paths": {"/a": {"get": {"parameters": [{"name": "x"}, {"name": "y", "in": "elsewhere"}]}}}}
+    assert read_openapi(odd)[0].properties == {}
+
+
 def test_no_server_is_an_error():
     with pytest.raises(ConfigurationError, match=r"names no server address.*base_url"):
         openapi_tools({"paths": {"/a": {"get": {}}}, "servers": [{"url": "/v1"}]})
