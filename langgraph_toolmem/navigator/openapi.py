@@ -370,7 +370,7 @@ class _Document:
             if isinstance(inner, Mapping):
                 reference = inner.get("$ref")
                 if not isinstance(reference, str):
-                    return {str(key): copied(part) for key, part in inner.items()}
+                    return _modern({str(key): copied(part) for key, part in inner.items()})
                 rest = {str(key): copied(part) for key, part in inner.items() if key != "$ref"}
                 if not isinstance(lookup(self.root, reference), Mapping):
                     return rest
@@ -388,6 +388,21 @@ class _Document:
             self._taken.add(name)
             self._names[reference] = name
         return self._names[reference]
+
+
+def _modern(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema of OpenAPI 3.0 as JSON Schema: ``nullable``, and bounds that a truth value makes exclusive."""
+    if schema.get("nullable") is True and isinstance(schema.get("type"), str):
+        schema = {**schema, "type": [schema["type"], "null"]}
+        if isinstance(schema.get("enum"), list) and None not in schema["enum"]:
+            schema["enum"] = [*schema["enum"], None]
+    for bound in ("Minimum", "Maximum"):
+        if isinstance(exclusive := schema.get(f"exclusive{bound}"), bool):
+            limit = schema.pop(bound.lower() if exclusive else f"exclusive{bound}", None)
+            schema[f"exclusive{bound}"] = limit
+            if not exclusive or limit is None:
+                del schema[f"exclusive{bound}"]
+    return schema
 
 
 def _followed(root: Mapping[str, Any], value: Any) -> Mapping[str, Any]:

@@ -145,6 +145,19 @@ def test_deprecated_operations_are_left_out_names_are_legal_and_bodies_without_a
     assert effects["deleteOrder"] == (False, True)
 
 
+def test_schemas_of_3_0_are_json_schema():
+    bounds = {"type": "integer", "nullable": True, "minimum": 0, "exclusiveMinimum": True, "exclusiveMaximum": False}
+    choice = {"type": "string", "nullable": True, "enum": ["a"]}
+    named = {"type": "object", "properties": {"nullable": {"type": "boolean"}}}
+    given = {"n": bounds, "c": choice, "o": named}
+    parameters = [{"name": name, "in": "query", "schema": schema} for name, schema in given.items()]
+    (spec,) = read_openapi({"paths": {"/a": {"get": {"parameters": parameters}}}})
+    assert spec.has_readable_schema
+    assert spec.problem({"n": None, "c": None, "o": {"nullable": True}}) is None
+    assert spec.problem({"n": 1}) is None
+    assert spec.problem({"n": 0}) is not None
+
+
 def test_two_documents_with_one_name_get_their_titles_in_front():
     other = copy.deepcopy(SHOP)
     other["info"]["title"] = "Old shop"
