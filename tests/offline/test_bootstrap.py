@@ -363,7 +363,7 @@ def test_one_run_cannot_spend_it_all(inventor):
     with ToolMemory.ephemeral() as memory:
         made = bootstrap(memory, office, model, budget=budget)
         done = made.run()
-    assert (done.failed, done.empty, len(turns)) == (1, 1, 7)
+    assert (done.failed, done.wrong, len(turns)) == (1, 1, 7)  # nothing was done, and the verdict knows it
     assert done.errors == ("broken off after 6 model calls",)
 
 
