@@ -1,7 +1,7 @@
 """LangGraph nodes over a `ToolMemory`. Thin: what they do is in the steps of the methods."""
 
 from langgraph_toolmem.inertia.step import shortcut_message
-from langgraph_toolmem.navigator.decide.state import NaviLimits, NaviRecord, NaviState
+from langgraph_toolmem.navigator.decide.state import NaviRecord, NaviState
 from langgraph_toolmem.nodes.guard import LoopGuard, loop_guard_condition
 from langgraph_toolmem.nodes.hints import (
     MemoryRecall,
@@ -30,7 +30,6 @@ __all__ = [
     "LoopGuard",
     "MemoryRecall",
     "MemoryState",
-    "NaviLimits",
     "NaviRecord",
     "NaviState",
     "PlanningState",

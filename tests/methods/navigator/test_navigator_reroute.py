@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.evolve.evolution import propagate, prunable, prune_score
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.planner import plan
-from langgraph_toolmem.navigator.plan.reroute import equivalents, recombine
+from langgraph_toolmem.navigator.plan.reroute import equivalents, recombine, same_effects
 from langgraph_toolmem.runs.tools import ToolSpec
 
 TEXT = {"type": "string"}
@@ -38,15 +39,34 @@ FLIGHTS = [
 
 def test_equivalents_give_the_same_from_the_same():
     graph = ToolDependencyGraph(FLIGHTS)
-    found = equivalents(graph, "search_airport", needed=["airport_code"])
-
-    assert [(e.tool, e.needs) for e in found] == [("lookup_airport", ()), ("read_itinerary", ("email",))]
-    assert found[0].score > found[1].score
-    assert [e.tool for e in equivalents(graph, "search_airport", needed=["airport_name"])] == [], (
-        "writing is no reading"
-    )
-    assert [e.tool for e in equivalents(graph, "find_flights")] == ["list_departures"]
+    assert equivalents(graph, "search_airport", needed=["airport_code"]) == ["lookup_airport", "read_itinerary"]
+    assert equivalents(graph, "search_airport", needed=["airport_name"]) == [], "writing is no reading"
+    assert equivalents(graph, "find_flights") == ["list_departures"]
     assert equivalents(graph, "find_flights", avoid=["list_departures"]) == []
+
+
+READS, WRITES, DESTROYS = (True, False), (False, False), (None, True)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (("get_x",), ("list_x",), True),
+        (("get_x",), ("send_x",), False),  # of undeclared tools the verbs have to agree
+        (("get_x",), ("zorb_x",), True),
+        (("get_x", READS), ("send_x", READS), True),  # a declaration goes before a verb
+        (("get_x", READS), ("list_x",), False),
+        (("get_x",), ("list_x", READS), False),
+        (("send_x", WRITES), ("mail_x",), True),
+        (("drop_x", DESTROYS), ("erase_x",), False),
+        (("drop_x", DESTROYS), ("erase_x", DESTROYS), True),
+    ],
+)
+def test_only_a_tool_with_the_same_side_effects_stands_in(one: Any, other: Any, same: bool):
+    def spec(name: str, declared: tuple[bool | None, bool] = (None, False)) -> ToolSpec:
+        return replace(tool(name), read_only=declared[0], destructive=declared[1])
+
+    assert same_effects(spec(*one), spec(*other)) is same
 
 
 def test_an_equivalent_takes_the_place_of_what_failed_and_nothing_is_done_again():
