@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from langgraph_toolmem.base import threads
-from langgraph_toolmem.base.checks import check_seconds
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.catalogue import Catalogue, Declarations, without_own
@@ -28,7 +27,6 @@ from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
 from langgraph_toolmem.runs.trajectory import ExecutionLog
 from langgraph_toolmem.stores.events import EventStore, Fsync
-from langgraph_toolmem.stores.remote import DEADLINE
 from langgraph_toolmem.stores.shared import SharedLog
 from langgraph_toolmem.stores.vectors import VectorStore
 from langgraph_toolmem.text.embedders import resolve_embedder
@@ -69,10 +67,8 @@ class Core(Evidence):
         read_only: bool,
         now: Callable[[], float],
         holdout: float,
-        step_timeout: float,
         ages: bool,
     ) -> None:
-        limits = {"deadline": DEADLINE, "patience": check_seconds("step_timeout", step_timeout)}
         users = Users(check_namespace(namespace, name="namespace", user_allowed=True))
         self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
         specs = None if tools is None else without_own(read_tools(tools))
@@ -97,7 +93,7 @@ class Core(Evidence):
         log = EventStore(where, lock=threads.rlock(), tables=tables, fsync=fsync, read_only=read_only, shared=shared)
         super().__init__(log, users, now=now, read_only=read_only)
         if store is not None:
-            self.shared_log = SharedLog(store, self.graph_namespace, self.store, now=now, **limits)
+            self.shared_log = SharedLog(store, self.graph_namespace, self.store, now=now)
         if self.folder is not None and not read_only and users.namespace != DEFAULT_NAMESPACE:
             self.log_and_continue(
                 "the namespace is not kept in the folder", partial(keep_namespace, self.folder, users.namespace)
@@ -108,7 +104,6 @@ class Core(Evidence):
             embedder=embedder,
             client=chroma,
             namespace=self.graph_namespace,
-            **limits,
         )
         self.jobs = Jobs(
             self.folder,
@@ -203,10 +198,10 @@ class Core(Evidence):
 
     def owner_of(self, run: str, user: str | None = None) -> str:
         """Return the digest of a run's user, `user` if given, so that `forget` finds the run; "" if it is unknown."""
-        return user or self.jobs.queue.place_of(run)[1] or self.known_owner(run)
+        return user or self.jobs.queue.namespace_of(run)[1] or self.known_owner(run)
 
-    def place_of(self, run: str, user_id: str | None) -> tuple[str, ...] | None:
+    def namespace_of(self, run: str, user_id: str | None) -> tuple[str, ...] | None:
         """Return the namespace of a run; without a user id the one noted when the run was finished here, or None."""
         if user_id or not self.users.apart:
             return self.users.of(user_id).namespace
-        return self.jobs.queue.place_of(run)[0]
+        return self.jobs.queue.namespace_of(run)[0]

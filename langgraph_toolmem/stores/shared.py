@@ -44,6 +44,7 @@ from langgraph_toolmem.base.threads import this_step
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.stores import snapshot
 from langgraph_toolmem.stores.events import INSERT, RETRY_SECONDS, EventStore
+from langgraph_toolmem.stores.remote import DEADLINE, PATIENCE
 
 Values: TypeAlias = dict[str, Any]
 
@@ -119,8 +120,8 @@ class SharedLog:
         events: EventStore,
         *,
         now: Callable[[], float],
-        deadline: float,
-        patience: float,
+        deadline: float = DEADLINE,
+        patience: float = PATIENCE,
     ) -> None:
         assert events.database is not None
         self._store, self._root, self._events, self._now = store, encode_namespace(namespace), events, now

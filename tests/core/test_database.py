@@ -152,7 +152,7 @@ def test_damage_that_is_found_in_use_is_set_aside_at_the_next(tmp_path: Path) ->
         for page in range(1, (tmp_path / NAME).stat().st_size // 4096):
             spoil(tmp_path / NAME, page)
         with pytest.raises(StorageError, match="malformed"):
-            jobs.revive()
+            jobs.requeue()
         put(jobs, "1", {})
         assert ids(jobs) == ["1"]
         assert pending(another) == 0

@@ -276,7 +276,7 @@ def test_a_critic_that_fails_is_asked_later_and_at_last_given_up(
     assert [each.critique for each in office.kept()] == [""]
     assert office.jobs.flush(timeout=1)
     critic.errors.clear()
-    assert office.queue.revive() == 1
+    assert office.queue.requeue() == 1
     work(office.jobs)
     assert office.kept()[0].critique
 
@@ -400,7 +400,7 @@ class Numbers:
 
     def put(self, *numbers: int) -> None:
         for number in numbers:
-            self.jobs.put("n", {"n": number}, line="")
+            self.jobs.put("n", {"n": number}, ordering_key="")
 
     def close(self) -> None:
         self.jobs.close()
