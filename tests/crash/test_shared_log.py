@@ -27,7 +27,7 @@ from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.threads import StepBudget, step
-from langgraph_toolmem.core.evidence import Evidence
+from langgraph_toolmem.core.core import Evidence
 from langgraph_toolmem.core.users import Users
 from langgraph_toolmem.graph.events import Count, Forgotten, Request, RunSeen
 from langgraph_toolmem.stores import shared as shared_log
