@@ -17,14 +17,12 @@ from langchain_core.embeddings import Embeddings
 from plugs import APART, NOW, files, memory_of
 
 from examples.own_method.lessons import Lesson, LessonRows
-from langgraph_toolmem import EmbedderChangedError, InputError, StorageError, ToolMemory
+from langgraph_toolmem import InputError, StorageError, ToolMemory
 from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.core.rows import Learned
 from langgraph_toolmem.extend import Hit, RowKind, SearchHit, VectorItem
 from langgraph_toolmem.stores import vectors
-from langgraph_toolmem.stores.chroma_repair import rebuild
 from langgraph_toolmem.stores.vectors import VectorStore
-from langgraph_toolmem.text.embedders import resolve_embedder
 from langgraph_toolmem.text.similarity import LexicalEmbedder
 
 
@@ -112,17 +110,6 @@ def test_a_user_is_forgotten_and_the_others_are_not(
     if on_disk:
         left = [word for word in (b"zanzibar", b"quixotic") if any(word in each for each in files(tmp_path).values())]
         assert left == [b"quixotic"]
-
-
-def test_kinds_are_kept_apart() -> None:
-    with memory_of(None) as memory:
-        user = memory.core.users.of("ann")
-        lessons, places = memory.core.rows(LessonRows()), memory.core.rows(PlaceRows())
-        lessons.put([Lesson("a", ORDER, "late")], user)
-        places.put([Place("a", MAIL, 1)], user)
-        assert (lessons.count(user), places.count(user)) == (1, 1)
-        assert lessons.forget(user) == 1
-        assert places.get(["a"], user) == [Place("a", MAIL, 1)]
 
 
 @each_kind
@@ -380,21 +367,6 @@ def test_what_cannot_be_written_changes_nothing_and_forgetting_that_fails_is_tol
         monkeypatch.setattr(VectorStore, "delete", lambda *_: None)
         with pytest.raises(StorageError, match="could not be deleted"):
             rows.forget_of("ann", user)
-
-
-def test_another_embedder_is_told_and_rows_survive_embedding_anew(tmp_path: Path) -> None:
-    folder, items = tmp_path / "memory", [Note("a", ORDER, "hall"), Note("b", ORDER, "cellar")]
-    with memory_of(folder) as memory:
-        memory.core.rows(NoteRows()).put(items, memory.core.users.of(None))
-    with memory_of(folder, embeddings=LexicalEmbedder(64)) as memory:
-        rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
-        with pytest.raises(EmbedderChangedError):
-            rows.near(ORDER, user, part="hall")
-    rebuild(folder, resolve_embedder(LexicalEmbedder(64)), keep=False)
-    with memory_of(folder, embeddings=LexicalEmbedder(64)) as memory:
-        rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
-        assert [each.item for each in rows.near(ORDER, user, part="cellar")] == [items[1]]
-        assert list(rows.all(user)) == items
 
 
 @pytest.mark.slow

@@ -87,50 +87,6 @@ def test_what_was_taken_before_is_taken_alone(queue: JobQueue, clock: Clock) -> 
     assert [ids(take(queue, most=6)) for _ in range(5)] == [["0"], ["1"], ["2"], ["3", "4", "5"], []]
 
 
-def test_jobs_of_one_line_wait_for_each_other(queue: JobQueue) -> None:
-    for key in ("a1", "a2", "b1"):
-        put(queue, key, ordering_key=key[0])
-    queue.retry(taken(queue), 30)
-    assert taken(queue).id == "b1"
-    assert take(queue) == []
-    assert queue.next_due(["k"]) == 30  # not now: what is due waits for its line
-
-
-def test_a_lease_ends_and_an_outdated_one_changes_nothing(queue: JobQueue, clock: Clock) -> None:
-    put(queue, "1")
-    [late] = take(queue, lease=60)
-    clock.seconds += 59
-    assert take(queue) == []
-    assert queue.next_due(["k"]) == 1
-    clock.seconds += 1
-    again = taken(queue)
-    assert again.takes == 2
-    assert not queue.save(late, "x")
-    queue.retry(late, 0)
-    assert queue.done([late]) == [late]
-    assert queue.save(again, "y")
-    queue.retry(again, 0)
-    third = taken(queue)
-    assert (third.answer, third.attempts) == ("y", 1)
-
-
-def test_what_fails_too_often_is_given_up_kept_and_can_be_revived(queue: JobQueue) -> None:
-    put(queue, "1", {"a": 1})
-    queue.retry(taken(queue), 0)
-    assert queue.report() == {"pending": 1, "failing": 1, "given_up": 0}
-    queue.retry(taken(queue), 0, "TimeoutError", give_up=True)
-    assert take(queue) == []
-    assert queue.report() == {"pending": 0, "failing": 0, "given_up": 1}
-    assert queue.troubles() == ["1 k jobs were given up (TimeoutError)"]
-    assert given_up(queue) == [("1", 2, "TimeoutError")]
-    assert queue.requeue() == 1
-    assert (taken(queue).attempts, given_up(queue)) == (0, [])
-    put(queue, "2")
-    queue.retry(taken(queue), 0, give_up=True)
-    assert put(queue, "2", {"new": 1})
-    assert taken(queue).payload == {"new": 1}
-
-
 def test_what_never_ends_or_is_damaged_is_given_up(
     queue: JobQueue, clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,26 +116,6 @@ def test_closed_queues_say_so_and_jobs_survive(tmp_path: Path, clock: Clock) -> 
         queue.free()
         job = taken(queue)
         assert (job.payload, job.answer, job.takes) == ({"a": 1}, "answer", 2)
-
-
-def on_disk(folder: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
-
-
-def test_what_is_forgotten_is_gone_from_the_disk(tmp_path: Path, clock: Clock) -> None:
-    with JobQueue(tmp_path, now=clock) as queue:
-        for number in range(200):
-            put(queue, f"{number}", {"text": f"private-{number % 2} " * 50}, user=f"u{number % 2}")
-        queue.save(taken(queue), "private-0 answered")
-        queue.done([taken(queue)])
-        assert b"private-0" in on_disk(tmp_path)
-        assert queue.forget("u0") == 100
-        assert b"private-0" not in on_disk(tmp_path)
-        assert b"private-1" in on_disk(tmp_path)
-        assert pending(queue) == 99
-        assert queue.forget("u1") == 99
-        assert b"private-1" not in on_disk(tmp_path)  # of the one that was done, too
-        assert queue.forget("u1") == 0
 
 
 # --- several processes ---

@@ -132,24 +132,6 @@ def test_assistant_dict_without_content(content: str | None) -> None:
     assert turn.steps[0].args == {}
 
 
-def test_marks_and_status_of_dicts_survive() -> None:
-    run = parse_run(
-        [
-            ("user", "x"),
-            {
-                "role": "assistant",
-                "content": "",
-                "additional_kwargs": {"toolmem": {"rule": 1}},
-                "tool_calls": [openai_call("call_1", "f", "{}")],
-            },
-            {"role": "tool", "tool_call_id": "call_1", "content": "no such file", "status": "error"},
-        ]
-    )
-    (turn,) = turns(run)
-    assert turn.chosen_by == turn.steps[0].chosen_by == "shortcut"
-    assert turn.steps[0].status == "failed"
-
-
 def test_the_thought_is_the_models_latest_text_of_this_user_turn() -> None:
     mark = {"toolmem": {}}
     head: list[BaseMessage] = [HumanMessage("a"), ai(call("f", "c1"), text="old"), answer("c1")]
@@ -310,7 +292,7 @@ def test_answers_to_nothing_and_second_answers_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["{bad", "[1]", '"x"', "{'a': 1}"])
-def test_a_call_with_broken_arguments_counts_only_if_answered(arguments: str) -> None:
+def test_a_call_with_broken_arguments_is_left_out(arguments: str) -> None:
     history: list[Any] = [
         ("user", "x"),
         {
@@ -323,14 +305,7 @@ def test_a_call_with_broken_arguments_counts_only_if_answered(arguments: str) ->
     run = parse_run(history)
     assert [step.tool for step in steps(run)] == ["g"]
     assert run.awaiting_model
-    ok, refused = steps(parse_run([*history, answer("c1", "arguments are no JSON")]))
-    assert (refused.tool, refused.status, refused.args) == ("f", "rejected", {})
-    assert ok == steps(run)[0]
-
-
-def test_calls_without_an_id_are_answered_by_an_answer_without_an_id() -> None:
-    (step,) = steps(parse_run([("user", "x"), ai(call("f", None)), answer("", "7")]))
-    assert (step.call_id, step.output) == ("", 7)
+    assert steps(parse_run([*history, answer("c1", "arguments are no JSON")])) == steps(run)
 
 
 # --- the known texts, from the components that write them
@@ -379,12 +354,6 @@ def test_what_tool_node_answers() -> None:
         assert found[3].output == 2.0
 
 
-def test_refused_arguments_with_the_default_error_handling() -> None:
-    messages = executed([call("half", "c1", number="many")])
-    assert [step.status for step in steps(parse_run(messages))] == ["rejected"]
-    assert [step.status for step in steps(parse_run(without_status(messages)))] == ["rejected"]
-
-
 def test_a_tool_that_handles_its_validation_errors() -> None:
     strict = half.model_copy(update={"handle_validation_error": True})
     message = strict.invoke(call("half", "c1", number="many"))
@@ -431,14 +400,6 @@ def test_what_a_call_limit_blocks(behaviour: Any, limited: str | None) -> None:
     messages = agent_run(both, [limit])
     for history in (messages, without_status(messages)):
         assert [step.status for step in steps(parse_run(history))] == ["ok", "rejected"]
-
-
-def test_a_batch_stopped_by_a_call_limit() -> None:
-    limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior="end")
-    batch = [ai(call("half", "c1", number=2), call("whole", "c2", number=4))]
-    messages = agent_run(batch, [limit])
-    for history in (messages, without_status(messages)):
-        assert [step.status for step in steps(parse_run(history))] == ["rejected", "rejected"]
 
 
 def test_two_to_do_lists_at_once() -> None:
@@ -527,8 +488,6 @@ def test_other_roles_do_not_crash() -> None:
     run = parse_run(
         [
             ("developer", "s"),
-            ChatMessage("hi", role="user"),
-            ChatMessage("hello", role="assistant"),
             ChatMessage("?", role="critic"),
             FunctionMessage("1", name="f"),
             RemoveMessage(id="x"),
@@ -536,7 +495,7 @@ def test_other_roles_do_not_crash() -> None:
             "bye",
         ]
     )
-    assert [event.text for event in run.events] == ["hi", "hello", "bye"]
+    assert [event.text for event in run.events] == ["bye"]
 
 
 # --- errors
@@ -598,11 +557,6 @@ def test_which_ids_look_unique(identifier: str, expected: bool) -> None:
     assert looks_unique(identifier) is expected
 
 
-def test_random_ids_are_recognised() -> None:
-    ids = [unique(number) for number in range(1, 300)]
-    assert sum(map(looks_unique, ids)) > 290
-
-
 def test_the_scope_of_counted_ids() -> None:
     def key(text: str = "x", message_id: str | None = None, **run: Any) -> str:
         return steps(parse_run([HumanMessage(text), ai(call("f", "call_0"), id=message_id), answer("call_0")], **run))[
@@ -634,14 +588,6 @@ def test_a_unique_call_id_is_one_call_within_its_user_message() -> None:
     assert steps(within)[0].key != steps(read("x", "s"))[0].key
     assert steps(read("x", None))[0].key == steps(read("x", None))[0].key
     assert len(steps(alone)[0].key) == 16
-
-
-def test_a_fork_shares_the_prefix_only() -> None:
-    prefix = [HumanMessage("x"), ai(call("f", "call_0", a=1)), answer("call_0")]
-    left, right = parse_run([*prefix, ai(call("f", "call_1"))]), parse_run([*prefix, ai(call("g", "call_1"))])
-    assert turns(left)[1].key == turns(right)[1].key
-    assert steps(left)[0].key == steps(right)[0].key
-    assert steps(left)[1].key != steps(right)[1].key
 
 
 def test_two_answers_in_words_take_two_positions() -> None:
@@ -722,18 +668,6 @@ def test_the_key_of_a_turn_is_known_before_it(history: list[Any], thread_id: str
             assert before.next_key == added.key
 
 
-@settings(max_examples=60, deadline=None)
-@given(histories)
-def test_statuses_and_outputs_are_consistent(history: list[Any]) -> None:
-    run = parse_run(history)
-    for step in steps(run):
-        assert step.status in ("ok", "failed", "rejected", "unanswered")
-        assert step.status != "unanswered" or step.output is None
-    assert all(turn.settled for turn in turns(run)[:-1])
-    pending = bool(run.events) and isinstance(run.events[-1], Turn) and not run.events[-1].settled
-    assert pending == (run.next_key is None)
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=5), st.data())
 def test_keys_survive_trimming_where_ids_are_unique(batches: list[int], data: st.DataObject) -> None:
@@ -785,14 +719,3 @@ def test_any_list_is_read_or_refused(history: list[Any]) -> None:
             parse_run(history)
     else:
         json.dumps([step.key for step in steps(run)])
-
-
-@settings(max_examples=60, deadline=None)
-@given(json_values)
-def test_json_outputs_come_back(value: Any) -> None:
-    try:
-        text = json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError):
-        return
-    expected = text if value is None or isinstance(value, str) else value
-    assert output_of(text) == expected
