@@ -24,7 +24,7 @@ from langgraph_toolmem.text.values import dates_in, masked
 MAX_CASE_TEXT: Final = 2000
 MAX_CASE_SOURCES: Final = 12
 MAX_OUTPUTS: Final = 8
-_OUTPUT = re.compile(r"(?:\[\]|[\^~])*(?:[ol]\||x[a-z]\|)")
+_OUTPUT = re.compile(r"(?:\[\])?(?:[ol]\||x[a-z]\|)")
 """Start of a descriptor of a part of an output (`graph.sources`)."""
 
 
