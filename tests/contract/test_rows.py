@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,14 +9,13 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
-from children import Child
 from chroma_server import chroma_clients, chroma_run
 from kept import give_records
 from langchain_core.embeddings import Embeddings
 from plugs import APART, NOW, files, memory_of
 
 from examples.own_method.lessons import Lesson, LessonRows
-from langgraph_toolmem import InputError, StorageError, ToolMemory
+from langgraph_toolmem import InputError, StorageError
 from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.core.rows import Learned
 from langgraph_toolmem.extend import Hit, RowKind, SearchHit, VectorItem
@@ -427,33 +425,6 @@ def test_processes_on_a_server_see_each_other_and_none_loses_the_others_counts(t
                 assert rows.get(["a"], user)[0].shown == 2
 
 
-PUTTING = """
-import sys
-from examples.own_method.lessons import Lesson, LessonRows
-from langgraph_toolmem import ToolMemory
-
-memory = ToolMemory(sys.argv[1])
-rows, user = memory.core.rows(LessonRows()), memory.core.users.of(None)
-for number in range(10_000):
-    rows.put([Lesson(str(number), f"find number {number}", "late")], user)
-    print(number, flush=True)
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
-@pytest.mark.slow
-def test_a_killed_process_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    folder = tmp_path / "memory"
-    child = Child(PUTTING, folder)
-    for _ in range(15):
-        child.line()
-    last = max([14, *map(int, child.kill())])
-    with ToolMemory(folder) as memory:
-        rows, user = memory.core.rows(LessonRows()), memory.core.users.of(None)
-        assert rows.count(user) in (last + 1, last + 2)
-        assert [each.request for each in rows.get(["7"], user)] == ["find number 7"]
-
-
 def test_a_user_is_learned_of_alone_and_again_when_a_tenth_has_changed(tmp_path: Path) -> None:
     learned: list[int] = []
     kind = NoteRows()
@@ -524,34 +495,6 @@ def test_a_row_that_is_written_while_it_is_read_is_not_kept() -> None:
     cache.keep("c", {"a": ("", "new")}, changes)
     assert cache.known("c", ["a", "b"], None)[1] == {"a": ("", "new")}
     assert cache.known("c", ["a"], "another process wrote")[1] == {}
-
-
-WRITER = """
-import sys
-from examples.own_method.lessons import Lesson, LessonRows
-from langgraph_toolmem import ToolMemory
-
-memory = ToolMemory(sys.argv[1])
-rows, user = memory.core.rows(LessonRows()), memory.core.users.of(None)
-for line in sys.stdin:
-    rows.put([Lesson("a", "find the order", line.strip())], user)
-    print("done", flush=True)
-"""
-
-
-def test_who_reads_sees_what_another_process_writes(tmp_path: Path) -> None:
-    child = Child(WRITER, tmp_path / "memory")
-    try:
-        child.say("first")
-        assert child.line() == "done"
-        with memory_of(tmp_path / "memory") as memory:
-            rows, user = memory.core.rows(LessonRows()), memory.core.users.of(None)
-            for said in ("first", "second", "third"):
-                child.say(said)
-                assert child.line() == "done"
-                assert [each.item.comment for each in rows.near("find the order", user)] == [said]
-    finally:
-        child.kill()
 
 
 def test_a_step_does_not_wait_for_what_is_learned_of_many_rows_of_a_server(

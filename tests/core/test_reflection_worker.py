@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +20,6 @@ from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.graph.events import Forgotten
-from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 ME = ("toolmem", "me")
 HERE = User(None, None, ME)
@@ -116,29 +113,6 @@ def opens(tmp_path: Path, clock: Clock) -> Iterator[Opens]:
 
 
 # in the background
-
-
-def test_runs_verdicts_and_critiques_are_written_in_the_background(opens: Opens) -> None:
-    def reply(request: dict[str, Any]) -> str:
-        [query] = re.findall(r"find \w+", str(request["messages"][-1]["content"]))[:1]
-        return json.dumps({"went_wrong": f"{query} failed.", "call": 1, "instead": "Look."})
-
-    with OpenAIStubServer(reply) as server:
-        office = opens(make_chat_model(server), time.time)
-        office.write(entry("ann", score=1.0))
-        office.write(entry("ben", score=0.0))
-        office.write(entry("cleo"))
-        office.judge(entry("cleo").run, 0.0, "not her")
-        office.write(entry("ben", score=0.0))
-        assert office.jobs.flush(timeout=60)
-        assert office.jobs.queue.report() == {"pending": 0, "failing": 0, "given_up": 0}
-        asked = len(server.requests)
-    found = {each.query: each for each in opens().kept()}
-    assert {query: each.score for query, each in found.items()} == {"find ann": 1.0, "find ben": 0.0, "find cleo": 0.0}
-    assert found["find ann"].critique == ""
-    assert found["find ben"].critique == "What went wrong: find ben failed.\nWhere: call 1, find.\nInstead: Look."
-    assert found["find cleo"].blamed == "find"
-    assert asked == 2
 
 
 def test_writing_waits_for_nobody(opens: Opens) -> None:
