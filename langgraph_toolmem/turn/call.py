@@ -34,7 +34,7 @@ class Call:
         model: the model that is asked, if it is known; `settings` of the request, and `tool_choice`.
         recorded: a recorder tells of executions.
         left_out: tools that an earlier step took out, each with the reason.
-        held_out: the episode runs without the memory's say (`core.evidence`).
+        held_out: the episode runs without the memory's say (`core.episodes`).
         foresight: what a step foresees of the model's answer, for whoever works ahead of it (`turn.ahead`).
     """
 
