@@ -404,7 +404,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             *each("queries", 0),
             *each("model_calls", True),
             *each("tokens", 0),
-            *each("calls_per_run", 1.5),
             *each("seconds_per_run", 0),
         ],
     ),
@@ -413,8 +412,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         [
             *each("iterations", 0),
             *each("depth", 0),
-            *each("attempts", 0),
-            *each("steps", 0),
             *each("selection", "puct"),
             *each("patience", -1),
         ],
