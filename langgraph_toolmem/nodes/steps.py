@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from inspect import isroutine
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, tool
-from langgraph.graph import StateGraph
 from langgraph.prebuilt.tool_node import ToolCallRequest
-from langgraph.types import Command
 
 from langgraph_toolmem.atoms import Atoms
 from langgraph_toolmem.atoms.settings import BUDGET as PLANNING_BUDGET
@@ -49,9 +46,6 @@ from langgraph_toolmem.turn.run import CallRecorder, report
 
 M = TypeVar("M", bound=Method)
 T = TypeVar("T")
-
-_SHORTCUT: Final = "shortcut"
-_ASK: Final = "ask the model"
 
 
 def checked(memory: Any, who: str) -> ToolMemory:
@@ -414,8 +408,6 @@ class InertiaShortcut(StepNode):
         policy: when to act; the memory's own if None.
         model: the model that the agent asks. If its API refuses turns that it did not make (`PROVIDER_RULES`), no
             shortcut is taken. None: no API is taken to refuse them.
-        goto: ``(tools, agent)``: names of the nodes to go to with a ``Command``, in place of a conditional edge. The
-            node must then have no edge of its own; pass `destinations` to `add_node`.
         prefetch: run likely look-ups while the model is asked (`Prefetch` says which). The results are served by
             ``ToolNode(tools, wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)``, of a
             `Recorder` on the same memory. Runs need a thread id, a user id and messages with ids. The node cannot see
@@ -435,7 +427,6 @@ class InertiaShortcut(StepNode):
         policy: InertiaPolicy | None = None,
         model: Any = None,
         messages_key: str = "messages",
-        goto: tuple[str, str] | None = None,
         prefetch: bool | Prefetch = False,
         trust_context: bool = False,
         name: str | None = None,
@@ -450,46 +441,6 @@ class InertiaShortcut(StepNode):
         step = Shortcut(method, policy=policy, models=models, trust_context=trust_context)
         super().__init__(step, messages_key=messages_key, name=name)
         step.run_ahead(prefetch, messages_key=messages_key)
-        if goto is not None and len(tuple(goto)) != 2:
-            raise ConfigurationError('goto is a pair of node names such as ("tools", "agent").')
-        self.goto = goto
-
-    def add_to(
-        self,
-        builder: StateGraph[Any, Any, Any, Any],
-        name: str | None = None,
-        *,
-        tools: str | None = None,
-        agent: str | None = None,
-        **options: Any,
-    ) -> None:
-        """Add the node, and with `tools` and `agent` its conditional edge, both labelled for Studio.
-
-        Args:
-            builder: the graph.
-            name: of the node; "inertia" if None.
-            tools: name of the node that executes calls.
-            agent: name of the node that calls the model. Not with `goto`, which names them already.
-            options: of ``add_node``.
-
-        Raises:
-            ConfigurationError: only one of `tools` and `agent`, or both and `goto` too.
-        """
-        if (tools is None) != (agent is None):
-            raise ConfigurationError("add_to takes tools and agent together, or neither.")
-        if tools is not None and self.goto is not None:
-            raise ConfigurationError("The node goes on by goto already; give add_to no tools and agent.")
-        if self.goto is not None:
-            options.setdefault("destinations", self.destinations)
-        super().add_to(builder, name, **options)
-        if tools is not None and agent is not None:
-            way_on = partial(shortcut_condition, messages_key=self.messages_key, tools=_SHORTCUT, agent=_ASK)
-            builder.add_conditional_edges(name or self.role, way_on, {_SHORTCUT: tools, _ASK: agent})
-
-    @property
-    def destinations(self) -> dict[str, str]:
-        """Return edge labels by node, for ``add_node(..., destinations=node.destinations)`` with `goto`."""
-        return {} if self.goto is None else {self.goto[0]: _SHORTCUT, self.goto[1]: _ASK}
 
     def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
         """Return the model call that comes after this node."""
@@ -498,17 +449,12 @@ class InertiaShortcut(StepNode):
         return call
 
     def update(self, call: Call, output: StepOutput) -> Any:
-        """Return the call in the messages, and the way on."""
-        if output.answer is None:
-            if self.step.ahead is not None and is_active():
-                self.step.ahead.begin_unseen(call)
-            return self.passed()
-        update = {self.messages_key: [output.answer]}
-        return update if self.goto is None else Command(goto=self.goto[0], update=update)
-
-    def passed(self) -> Any:
-        """Return the way to the model."""
-        return None if self.goto is None else Command(goto=self.goto[1])
+        """Return the call in the messages; None if the model is to answer."""
+        if output.answer is not None:
+            return {self.messages_key: [output.answer]}
+        if self.step.ahead is not None and is_active():
+            self.step.ahead.begin_unseen(call)
+        return None
 
 
 def shortcut_condition(

@@ -67,34 +67,30 @@ class MemoryNode(Runnable[Any, Any]):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002 - Runnable's name
         """Run the node."""
         if env_mode() == "off":
-            return self.passed()
+            return None
         try:
             return drive(lambda: self.body(input, config))
         except (GraphBubbleUp, LoopError):
             raise
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             self.errors.failed(error)
-            return self.passed()
+            return None
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
         """Run the node."""
         if env_mode() == "off":
-            return self.passed()
+            return None
         try:
             return await adrive(lambda: self.body(input, config))
         except (GraphBubbleUp, LoopError):
             raise
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             self.errors.failed(error)
-            return self.passed()
+            return None
 
     def body(self, state: Any, config: RunnableConfig | None) -> Any | StepGenerator[Any]:
         """Return the update of the state. In an async graph it runs in a thread."""
         raise NotImplementedError
-
-    def passed(self) -> Any:
-        """Return the update where the node does nothing."""
-        return None
 
     def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
         """Return the model call that comes after this node."""
@@ -137,7 +133,7 @@ class StepNode(MemoryNode):
             core.log_and_continue(
                 "could not note a thread", lambda: core.know(core.read(call.messages, call.thread_id))
             )
-        return self.passed() if output is NOTHING else self.update(call, output)
+        return None if output is NOTHING else self.update(call, output)
 
     def update(self, call: Call, output: StepOutput) -> Any:
         """Return the update of the state for a step's output."""

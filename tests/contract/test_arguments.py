@@ -196,7 +196,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         ],
     ),
     # --- nodes ---
-    "InertiaShortcut": (of_memory(InertiaShortcut, tools=TOOLS), [NO_MEMORY, {"goto": ("tools",)}, {"tools": 3}]),
+    "InertiaShortcut": (of_memory(InertiaShortcut, tools=TOOLS), [NO_MEMORY, {"tools": 3}]),
     "ToolRetriever": (
         of_memory(ToolRetriever, tools=TOOLS),
         [
