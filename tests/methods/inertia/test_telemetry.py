@@ -296,7 +296,7 @@ class BrokenSpan(NonRecordingSpan):
 def test_tracers_that_fail_stop_nothing(desk: Desk, memory: ToolMemory, monkeypatch: pytest.MonkeyPatch):
     graph = eager_graph(desk, memory)
     monkeypatch.setattr(RunTree, "add_metadata", quoting(RuntimeError))
-    problems, span = Hooks("langgraph_toolmem.turn.telemetry"), BrokenSpan(INVALID_SPAN.get_span_context())
+    problems, span = Hooks("langgraph_toolmem.turn"), BrokenSpan(INVALID_SPAN.get_span_context())
     with problems.listening(), use_span(span), tracing_context(enabled=True, client=Mock(spec=Client)):
         run(graph, 0)
         note_decision("inertia", Decision(proposal(confidence="high"), "cannot be told of"))
