@@ -26,6 +26,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command
+from openai_server import OpenAIStubServer
 from pydantic import BaseModel
 
 from langgraph_toolmem import ToolMemory
@@ -33,7 +34,7 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.middleware import ToolMemoryMiddleware, tool_memory_middleware
 from langgraph_toolmem.navigator.deferred import ToolSearch, revealed_in, way_of
 from langgraph_toolmem.nodes import MemoryState, ToolRetriever, messages_with_hints
-from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
+from langgraph_toolmem.testing import ScriptedChatModel
 
 FIND = ("search_tools", {"query": "find a customer, add a note to an order"})
 

@@ -24,13 +24,13 @@ from desk import (
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, TodoListMiddleware
 from langchain_core.messages import AIMessage, convert_to_messages
 from langchain_core.tools import BaseTool
+from openai_server import OpenAIStubServer, make_chat_model
 
 from langgraph_toolmem import ConfigurationError, Inertia, InertiaPolicy, ToolMemory
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.middleware import ToolMemoryMiddleware, assembly, tool_memory_middleware
 from langgraph_toolmem.nodes import InertiaShortcut
-from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
-from langgraph_toolmem.testing.server import make_chat_model
+from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")

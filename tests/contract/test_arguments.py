@@ -409,7 +409,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             *each("queries", 0),
             *each("model_calls", True),
             *each("tokens", 0),
-            *each("calls_per_run", 1.5),
             *each("seconds_per_run", 0),
         ],
     ),
@@ -418,8 +417,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         [
             *each("iterations", 0),
             *each("depth", 0),
-            *each("attempts", 0),
-            *each("steps", 0),
             *each("selection", "puct"),
             *each("patience", -1),
         ],

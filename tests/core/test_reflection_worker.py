@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openai_server import OpenAIStubServer, make_chat_model
 from queues import given_up, pending
 
 from langgraph_toolmem import Entries, ToolMemory
@@ -22,7 +23,6 @@ from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.graph.events import Forgotten
-from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 ME = ("toolmem", "me")
 HERE = User(None, None, ME)

@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 from children import Child
 from kept import episode
+from openai_server import OpenAIStubServer, make_chat_model
 from queues import pending
 
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.entry import entry_id
-from langgraph_toolmem.testing import OpenAIStubServer
-from langgraph_toolmem.testing.server import make_chat_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="kill -9")]
 

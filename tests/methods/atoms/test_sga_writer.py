@@ -10,13 +10,13 @@ from typing import Any
 
 import histories as h
 import pytest
+from openai_server import OpenAIStubServer, make_chat_model
 from typer.testing import CliRunner
 
 from langgraph_toolmem import Atoms, ToolMemory
 from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.atoms.writer import AtomWriter
 from langgraph_toolmem.cli import app
-from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 TOOLS = [
     {**h.schema("find_order", "order_id"), "description": "Look an order up."},

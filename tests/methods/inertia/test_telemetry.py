@@ -40,7 +40,6 @@ from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.inertia.traces import attributes, note_decision, reason_code
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores.events import EventLog
-from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 from langgraph_toolmem.turn.call import Call
 from langgraph_toolmem.turn.node import MemoryNode
 from langgraph_toolmem.turn.providers import PROVIDER_RULES, refusal_text
@@ -454,11 +453,6 @@ def environment(_: Desk, __: Path, ___: pytest.MonkeyPatch) -> None:
     before_open(practised(PAPER.with_(environment=room)))
 
 
-def stub(_: Desk, __: Path, ___: pytest.MonkeyPatch) -> None:
-    with OpenAIStubServer(quoting(LookupError)) as server, pytest.raises(Exception, match="the stub could not answer"):
-        make_chat_model(server).invoke(SECRET)
-
-
 @pytest.mark.parametrize(
     ("place", "error"),
     [
@@ -469,7 +463,6 @@ def stub(_: Desk, __: Path, ___: pytest.MonkeyPatch) -> None:
         (embedder, "StorageError"),
         (search, "StorageError"),
         (environment, "LookupError"),
-        (stub, "LookupError"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
