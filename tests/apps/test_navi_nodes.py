@@ -26,8 +26,7 @@ from langgraph_toolmem import ConfigurationError, ToolMemory
 from langgraph_toolmem.navigator.decide.steps import MAX_IDLE
 from langgraph_toolmem.nodes import create_navi_subgraph
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.hints import LEFT_OUT
-from langgraph_toolmem.turn.points import turn_of
+from langgraph_toolmem.turn.hints import LEFT_OUT, turn_of
 
 REFUND = "Refund the order of Ann"
 CHAIN = (

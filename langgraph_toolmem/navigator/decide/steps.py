@@ -33,9 +33,8 @@ from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.turn.ask import Ask, StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import left_out_now
-from langgraph_toolmem.turn.host import ErrorLog, emit, read_key, runtime_of, thread_id_of, user_id_of
+from langgraph_toolmem.turn.host import ErrorLog, annotate, emit, read_key, runtime_of, thread_id_of, user_id_of
 from langgraph_toolmem.turn.structured import Answer, Method, StructuredModel
-from langgraph_toolmem.turn.telemetry import annotate
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator import Navigator
@@ -244,7 +243,7 @@ class NaviSteps:
             return True
 
     def _context(self, state: Any, config: RunnableConfig | None) -> CallContext:
-        allowed = self._specs.keys() - set(left_out_now(state, messages_key=self._key) or ())
+        allowed = self._specs.keys() - set(left_out_now(state, messages_key=self._key))
         return CallContext(allowed, user_id_of(config, runtime_of(config)))
 
     def _tell_decision(
