@@ -9,7 +9,7 @@ tools that fail leave, weights follow recent use. The upper one, a model that de
 ``learned``       a table of scores of links that training wrote
 ``tool_search``   which tools a request is about
 ``plan``          chains from what is known to what is wanted; other routes; what to do when a call failed
-``evolve``        pruning, propagation of weights
+``evolution``     pruning, propagation of weights
 ``deferred``      tools that the model finds by a search: the ways in which they reach it
 ``decide``        the decider's subgraph
 ``openapi``       tools from OpenAPI documents
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -36,7 +37,7 @@ from langgraph_toolmem.navigator.decide.recording import DecisionLog
 from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.links import check_scorer
 from langgraph_toolmem.navigator.evidence import NavigatorSources
-from langgraph_toolmem.navigator.evolve.changes import GraphEvolution
+from langgraph_toolmem.navigator.evolution import GraphEvolution
 from langgraph_toolmem.navigator.learned import TrainedLinks
 from langgraph_toolmem.navigator.table import NavigatorEvidence
 from langgraph_toolmem.navigator.tool_search.current import CurrentSearch
@@ -299,6 +300,14 @@ class Navigator(GraphEvolution, Method):
     def scorer(self) -> EdgeScorer | None:
         """Return what weighs links in plans; None: structure and record alone."""
         return self._scorer or self.links.scorer()
+
+    def dependencies(self) -> AbstractContextManager[ToolDependencyGraph]:
+        """Return the dependency graph as it is now; nobody changes it within the ``with`` block."""
+        return self._graph.held()
+
+    def history(self, *, at_once: bool = False) -> History:
+        """Return the counts of past runs, at most a second old, or with those of other workers as they are now."""
+        return self._graph.history(at_once=at_once)
 
     def snapshot(self) -> tuple[ToolDependencyGraph, History]:
         """Return a dependency graph of one's own, and the counts of past runs, to train on."""
