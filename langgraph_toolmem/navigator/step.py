@@ -15,7 +15,7 @@ from langgraph_toolmem.turn.hints import Scope
 from langgraph_toolmem.turn.shown import Line
 from langgraph_toolmem.turn.step import Step
 
-SURE: Final = 0.3
+SURE: Final = 0.55
 """Share of the votes of similar requests from which on a tool is revealed without a search."""
 _HEAD: Final = "Runs with similar requests called these tools; call_tool calls them, search_tools finds others:"
 
