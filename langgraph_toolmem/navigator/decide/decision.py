@@ -18,6 +18,7 @@ from langgraph_toolmem.navigator.decide.state import WINDOW, CallOutcome, Decisi
 from langgraph_toolmem.navigator.plan.chains import tree
 from langgraph_toolmem.runs.messages import text_of
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.turn.hints import is_users
 from langgraph_toolmem.turn.structured import sections
 
 Action = Literal["answer", "clarify", "retrieve", "execute"]
@@ -30,12 +31,8 @@ MAX_EARLIER: Final = 6
 MAX_WORDS: Final = 600
 MAX_REQUEST: Final = 8_000
 MAX_ARGS: Final = 2_000
-"""Characters of a call's arguments; `MAX_LISTED_ARGS` in the list of all calls."""
-MAX_LISTED_ARGS: Final = 400
-MAX_PAIR: Final = 6_000
+MAX_EARLIER_TEXT: Final = 6_000
 """Characters of an earlier decision, and as many of its observations."""
-MAX_BEFORE: Final = 1_500
-"""Characters of one earlier observation."""
 
 
 class SubIntent(BaseModel):
@@ -247,17 +244,12 @@ def call_line(tool: str, args: Mapping[str, Any], most: int = MAX_ARGS) -> str:
 
 def request_at(messages: Sequence[BaseMessage]) -> int | None:
     """Return the index of the user's latest words, or of the latest words of anybody; None if there are none."""
-    users = [n for n, message in enumerate(messages) if isinstance(message, HumanMessage)]
-    own = [n for n in users if not _is_summary(messages[n])]
-    texts = [not isinstance(message, ToolMessage) and text_of(message.content).strip() for message in messages]
-    spoken = (n for n in reversed(range(len(messages))) if texts[n])
-    return own[-1] if own else users[-1] if users else next(spoken, None)
-
-
-def _is_summary(message: BaseMessage) -> bool:
-    """Return True for a message of no user: a summary of older messages, or a hint of the memory."""
-    marks = message.additional_kwargs
-    return marks.get("lc_source") == "summarization" or isinstance(marks.get("toolmem"), dict)
+    own = [n for n, message in enumerate(messages) if is_users(message)]
+    human = [n for n, message in enumerate(messages) if isinstance(message, HumanMessage)]
+    words = [
+        n for n, each in enumerate(messages) if not isinstance(each, ToolMessage) and text_of(each.content).strip()
+    ]
+    return next((found[-1] for found in (own, human, words) if found), None)
 
 
 def _request(record: NaviRecord, messages: Sequence[BaseMessage]) -> list[tuple[str, str]]:
@@ -305,13 +297,12 @@ def _outcomes(outcomes: Sequence[CallOutcome]) -> Iterable[str]:
     if len(outcomes) > MAX_OUTCOMES:
         yield f"[… {len(outcomes) - MAX_OUTCOMES} calls before these …]"
     for call in outcomes[-MAX_OUTCOMES:]:
-        line = call_line(call["tool"], call["args"], MAX_LISTED_ARGS)
+        line = call_line(call["tool"], call["args"], MAX_WORDS)
         yield f"- {line} -> {call['status']}: {indented(call['result'])}"
 
 
 def _earlier(each: DecisionRecord) -> str:
-    decided = shortened("\n".join(each["decided"]), MAX_PAIR)
-    observed = shortened("\n".join(shortened(line, MAX_BEFORE) for line in each["observed"]), MAX_PAIR)
+    decided, observed = (shortened("\n".join(lines), MAX_EARLIER_TEXT) for lines in (each["decided"], each["observed"]))
     return f"Decided:\n{decided}\nObserved:\n{observed}"
 
 

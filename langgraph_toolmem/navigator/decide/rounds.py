@@ -46,7 +46,7 @@ Judge = Callable[[ToolMessage], bool]
 def decided(
     record: NaviRecord, decision: Decision, specs: Mapping[str, ToolSpec], new_id: Callable[[], str]
 ) -> NaviRecord:
-    """Return the record after a decision: allowed requests are pending, the others are observed.
+    """Return the record after a decision: allowed requests are pending, the reasons against others are observed.
 
     Args:
         record: the run so far.
@@ -62,11 +62,9 @@ def decided(
             notes += _add_call(part, record, specs, pending, new_id)
         elif part.action == "clarify":
             pending["questions"].append(part.text.strip())
-        elif part.action == "answer":
-            notes.append(f"Answered ({_short(part.intent)}): {_short(part.text)}")
-        elif part.query in record["queries"]:
+        elif part.action == "retrieve" and part.query in record["queries"]:
             notes.append(f"This was searched for before, with nothing new: {_short(part.query)}")
-        elif part.query not in pending["queries"]:
+        elif part.action == "retrieve" and part.query not in pending["queries"]:
             pending["queries"].append(part.query)
     idle = record["idle"] if pending["queries"] else record["idle"] + 1  # a search counts by its result
     return {

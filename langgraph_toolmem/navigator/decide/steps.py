@@ -15,12 +15,12 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from langgraph.types import Send, interrupt
 
+from langgraph_toolmem.base.text import as_text
 from langgraph_toolmem.navigator.decide.decision import (
     Decision,
     SubIntent,
     closing_messages,
     decider_messages,
-    due,
     plain_closing,
     problem_of,
     request_at,
@@ -154,11 +154,8 @@ class NaviSteps:
         """Ask the user and wait. Nothing precedes the interrupt: this node runs again when the answer comes."""
         questions = _record(state)["pending"]["questions"]
         answer = interrupt({"node": ROLE, "question": "\n".join(questions), "questions": questions})
-        if isinstance(answer, Mapping):
-            return {"toolmem_navi_said": [f"{key}: {value}" for key, value in answer.items()]}
-        return {
-            "toolmem_navi_said": [str(part) for part in (answer if isinstance(answer, (list, tuple)) else [answer])]
-        }
+        parts = answer if isinstance(answer, (list, tuple)) else [answer]
+        return {"toolmem_navi_said": [as_text(part) for part in parts]}
 
     def _observe(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
         """Read the results of the decision, and look for another way around each tool that failed."""
@@ -269,20 +266,11 @@ class NaviSteps:
         _tell(config, {**event, "reason": answer.reason} if answer.reason else event)
 
     def _keep(
-        self,
-        state: Any,
-        record: NaviRecord,
-        decision: Decision,
-        prompt: Any,
-        config: RunnableConfig | None,
+        self, state: Any, record: NaviRecord, decision: Decision, prompt: Any, config: RunnableConfig | None
     ) -> None:
-        """Keep a decision for fine-tuning, unless a part of it that was due cannot be done."""
-        pending, good = record["pending"], True if decision.final else None
-        if not decision.final:
-            asked = sum(part.action != "answer" for part in due(decision)[0])
-            if asked > sum(len(each) for each in (pending["calls"], pending["queries"], pending["questions"])):
-                return
-            good = None if pending["calls"] else True
+        """Keep a decision for fine-tuning, unless a part of it cannot be done."""
+        if not decision.final and record["history"][-1]["observed"]:
+            return
         self._fail_open(
             lambda: self._navigator.decisions.add(
                 self._run(state, config),
@@ -290,7 +278,7 @@ class NaviSteps:
                 convert_to_openai_messages(list(prompt)),
                 decision.model_dump(),
                 user_id=user_id_of(config, runtime_of(config)),
-                good=good,
+                good=None if record["pending"]["calls"] and not decision.final else True,
             )
         )
 
