@@ -25,7 +25,6 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Checkpointer, Send, interrupt
 from typing_extensions import TypedDict, get_type_hints
 
-from langgraph_toolmem.base.checks import is_count
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.base.text import as_text
@@ -42,7 +41,14 @@ from langgraph_toolmem.navigator.decide.decision import (
 )
 from langgraph_toolmem.navigator.decide.guards import guards
 from langgraph_toolmem.navigator.decide.retriever import CallContext, Retriever
-from langgraph_toolmem.navigator.decide.rounds import Judge, begun, decided, observed, with_retrieved, with_route
+from langgraph_toolmem.navigator.decide.rounds import (
+    MAX_CANDIDATES,
+    begun,
+    decided,
+    observed,
+    with_retrieved,
+    with_route,
+)
 from langgraph_toolmem.navigator.decide.state import NaviRecord, NaviState, new_record, tools_of
 from langgraph_toolmem.nodes.steps import Recorder
 from langgraph_toolmem.runs.messages import text_of
@@ -56,6 +62,8 @@ from langgraph_toolmem.turn.structured import Answer, Method, StructuredModel
 logger = logging.getLogger("langgraph_toolmem.nodes.navi")
 
 ROLE: Final = "navi"
+MAX_DECISIONS: Final = 24
+"""Decisions for one request; the host's ``recursion_limit`` may allow fewer."""
 MAX_IDLE: Final = 3
 """Decisions in a row without anything new after which a run ends."""
 STEPS_TO_CLOSE: Final = 6
@@ -93,11 +101,8 @@ def create_navi_subgraph(
     memory: ToolMemory,
     *,
     instructions: str = "",
-    is_failure: Judge | None = None,
     wrap_tool_call: Any = None,
     awrap_tool_call: Any = None,
-    decisions: int = 24,
-    candidates: int = 24,
     method: Method | None = None,
     keep_decisions: bool = False,
     state_schema: type | None = None,
@@ -109,7 +114,8 @@ def create_navi_subgraph(
 
     The first decision sees the candidates of a search for the request, so a task without failures costs one model
     call for each round of tool calls and one for the answer. A tool that fails is not called again in this run. An
-    equivalent tool, another way from upstream, or the result of a fresh search takes its place. It asks the user by
+    equivalent tool, another way from upstream, or the result of a fresh search takes its place. An error that blames
+    the arguments puts no tool out, and a guard may turn an error such as "not found" into a result. It asks the user by
     ``interrupt()``, which needs a checkpointer here or in the host's graph::
 
         builder.add_node("navi", create_navi_subgraph(model, tools, memory))
@@ -124,14 +130,10 @@ def create_navi_subgraph(
         tools: the tools that may be called.
         memory: finds tools and chains, and learns from the calls.
         instructions: further instructions to the decider: who it works for, which day it is.
-        is_failure: judges an error of a tool: True if the tool cannot do its work and is out for this run. Defaults to
-            each error, unless the arguments or a person's refusal were the reason.
         wrap_tool_call, awrap_tool_call: guards of the host around each execution, as for ``ToolNode``, such as a
             person's approval by ``interrupt()``. The memory sees the calls that they let through. A call that a guard
             answers with an error, without executing it, was refused: its tool is not out, and nothing stands in for
             it. A call that a guard edits is shown to the decider as it was executed.
-        decisions: most decisions for one request.
-        candidates: tools that the first decision is shown; later ones see up to twice as many.
         method: of ``with_structured_output``, or "text" for JSON in the text. Defaults to the model's own, and to
             "text" for a model without structured output.
         keep_decisions: If True, ``memory.navigator.decisions`` keeps each decision with its prompt for fine-tuning.
@@ -153,11 +155,6 @@ def create_navi_subgraph(
         raise ConfigurationError(
             f"create_navi_subgraph takes a chat model with no tools bound, not {type(model).__name__}."
         )
-    if is_failure is not None and not callable(is_failure):
-        raise ConfigurationError(f"is_failure must be a function, got {type(is_failure).__name__}.")
-    for what, number in (("decisions", decisions), ("candidates", candidates)):
-        if not is_count(number, 1):
-            raise ConfigurationError(f"{what} must be a whole number >= 1, got {number!r}.")
     given = read_tools(tools)
     if not given:
         raise ConfigurationError("create_navi_subgraph needs at least one tool.")
@@ -174,9 +171,6 @@ def create_navi_subgraph(
         Retriever(memory.navigator, specs, errors),
         errors,
         instructions,
-        is_failure,
-        decisions,
-        candidates,
         keep_decisions,
         messages_key,
     )
@@ -243,9 +237,6 @@ class NaviSteps:
     retriever: Retriever
     errors: ErrorLog
     instructions: str
-    is_failure: Judge | None
-    decisions: int
-    candidates: int
     keep_decisions: bool
     messages_key: str
 
@@ -269,10 +260,10 @@ class NaviSteps:
         at = request_at(messages)
         record = new_record("" if at is None else text_of(messages[at].content, separator="\n").strip())
         if at is not None:
-            record = begun(record, messages[at + 1 :], self.specs, judge=self._judge)
+            record = begun(record, messages[at + 1 :], self.specs)
         context = self._context(state, config)
-        found = self.retriever.search(record, record["request"], context, most=self.candidates)
-        record = {**with_retrieved(record, found, self.candidates)[0], "queries": []}
+        found = self.retriever.search(record, record["request"], context, most=MAX_CANDIDATES)
+        record = {**with_retrieved(record, found)[0], "queries": []}
         _tell(config, {"event": "candidates", "candidates": record["candidates"], **_seen(record)})
         return {"toolmem_navi": record, "toolmem_navi_retrieved": [], "toolmem_navi_said": []}
 
@@ -320,18 +311,16 @@ class NaviSteps:
             [message for message in self._messages(state) if isinstance(message, ToolMessage)],
             read_key(state, "toolmem_navi_retrieved") or (),
             read_key(state, "toolmem_navi_said") or (),
-            candidates=self.candidates,
-            judge=self._judge,
         )
         if self.keep_decisions and before["pending"]["calls"]:
             good = all(call["status"] == "ok" for call in record["outcomes"][len(before["outcomes"]) :])
             self._fail_open(lambda: self.navigator.decisions.judge(self._run(state, config), before["decisions"], good))
         for call in broken:
             route, found = self.retriever.reroute(before, record, call, self._context(state, config))
-            record = with_route(record, route, found, self.candidates)
+            record = with_route(record, route, found)
             _tell(config, {"event": "another way", "route": dict(route), **_seen(record)})
         left = read_key(state, "remaining_steps")
-        if record["decisions"] >= self.decisions:
+        if record["decisions"] >= MAX_DECISIONS:
             record = {**record, "stop": "limit"}
         elif record["idle"] >= MAX_IDLE:
             record = {**record, "stop": "no progress"}
@@ -383,14 +372,6 @@ class NaviSteps:
         return "stop" if _record(state)["stop"] else "go on"
 
     # --- parts of the nodes ---
-
-    def _judge(self, answer: ToolMessage) -> bool:
-        """Ask the host's judge; without one, or if it raises, an error counts as a failure."""
-        try:
-            return self.is_failure is None or bool(self.is_failure(answer))
-        except Exception as error:  # noqa: BLE001 - a judge must not stop the run
-            self.errors.failed(error)
-            return True
 
     def _context(self, state: Any, config: RunnableConfig | None) -> CallContext:
         allowed = self.specs.keys() - set(left_out_now(state, messages_key=self.messages_key))
