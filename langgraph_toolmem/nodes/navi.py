@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -57,7 +57,7 @@ from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.turn.ask import Ask, StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import LeftOutState, left_out_now
 from langgraph_toolmem.turn.host import ErrorLog, annotate, emit, read_key, runtime_of, thread_id_of, user_id_of
-from langgraph_toolmem.turn.structured import Answer, Method, StructuredModel
+from langgraph_toolmem.turn.structured import Method, StructuredModel
 
 logger = logging.getLogger("langgraph_toolmem.nodes.navi")
 
@@ -84,14 +84,6 @@ _ABOUT: Final = {
     "observe": "reads the results; finds another way around tools that failed",
     "conclude": "says what could not be done",
     "record": "the memory learns from the run",
-}
-_AFTER_DECISION: Final[dict[Hashable, str]] = {
-    "tools": "tools",
-    "retrieve": "retrieve",
-    "clarify": "clarify",
-    "nothing to do": "observe",
-    "stop": "conclude",
-    "answer": "record",
 }
 
 
@@ -182,10 +174,11 @@ def create_navi_subgraph(
         builder.add_node(part, runs, metadata={"toolmem": ROLE, "toolmem_about": _ABOUT[part]})
     builder.add_edge(START, "begin")
     builder.add_edge("begin", "decide")
-    builder.add_conditional_edges("decide", steps.after_decision, _AFTER_DECISION)
+    after_decision = ["tools", "retrieve", "clarify", "observe", "conclude", "record"]
+    builder.add_conditional_edges("decide", steps.after_decision, after_decision)
     for part in ("tools", "retrieve", "clarify"):
         builder.add_edge(part, "observe")
-    builder.add_conditional_edges("observe", steps.after_observation, {"go on": "decide", "stop": "conclude"})
+    builder.add_conditional_edges("observe", steps.after_observation, ["decide", "conclude"])
     builder.add_edge("conclude", "record")
     builder.add_edge("record", END)
     return builder.compile(checkpointer=checkpointer, name=name)
@@ -285,8 +278,13 @@ class NaviSteps:
             if calls := record["pending"]["calls"]:
                 made = [{"name": c["tool"], "args": c["args"], "id": c["id"], "type": "tool_call"} for c in calls]
                 update[self.messages_key] = [AIMessage(content="", tool_calls=made, usage_metadata=answer.usage)]
-        self._tell_decision(before, record, decision, answer, config)
-        if decision is not None and self.keep_decisions:
+        parts = [] if decision is None else [part.model_dump() for part in decision.sub_intents]
+        action = "+".join(dict.fromkeys(part["action"] for part in parts)) or "none"
+        annotate({"toolmem.node": ROLE, "toolmem.action": action, "toolmem.step": record["decisions"]})
+        told = {"step": record["decisions"], "action": action, "sub_intents": parts, "model_calls": answer.calls}
+        not_done = [] if record["stop"] else record["history"][-1]["observed"]
+        _tell(config, {"event": "decision", **told, "reason": answer.reason, "not_done": not_done, **_seen(before)})
+        if decision is not None and self.keep_decisions and not not_done:
             self._keep(state, record, decision, answer.prompt, config)
         return {**update, "toolmem_navi": record}
 
@@ -349,7 +347,7 @@ class NaviSteps:
         """Return the next nodes. Each call is a task of its own: one that waits does not repeat others."""
         record = _record(state)
         if record["stop"]:
-            return ["answer" if record["stop"] == "answered" else "stop"]
+            return ["record" if record["stop"] == "answered" else "conclude"]
         pending = record["pending"]
         seen = {key: value for key, value in dict(state).items() if key not in NaviState.__annotations__}
         ways: list[str | Send] = [
@@ -365,11 +363,11 @@ class NaviSteps:
         ]
         ways += ["retrieve"] if pending["queries"] else []
         ways += ["clarify"] if pending["questions"] else []
-        return ways or ["nothing to do"]
+        return ways or ["observe"]
 
     def after_observation(self, state: Any) -> str:
         """Return the next node: another decision, or the end."""
-        return "stop" if _record(state)["stop"] else "go on"
+        return "conclude" if _record(state)["stop"] else "decide"
 
     # --- parts of the nodes ---
 
@@ -377,34 +375,10 @@ class NaviSteps:
         allowed = self.specs.keys() - set(left_out_now(state, messages_key=self.messages_key))
         return CallContext(allowed, user_id_of(config, runtime_of(config)))
 
-    def _tell_decision(
-        self,
-        before: NaviRecord,
-        record: NaviRecord,
-        decision: Decision | None,
-        answer: Answer[Decision],
-        config: RunnableConfig | None,
-    ) -> None:
-        parts = [] if decision is None else [part.model_dump() for part in decision.sub_intents]
-        action = "+".join(dict.fromkeys(part["action"] for part in parts))
-        annotate({"toolmem.node": ROLE, "toolmem.action": action, "toolmem.step": record["decisions"]})
-        event = {
-            "event": "decision",
-            "step": record["decisions"],
-            "action": action or "none",
-            "sub_intents": parts,
-            "model_calls": answer.calls,
-            "not_done": [] if record["stop"] else record["history"][-1]["observed"],
-            **_seen(before),
-        }
-        _tell(config, {**event, "reason": answer.reason} if answer.reason else event)
-
     def _keep(
         self, state: Any, record: NaviRecord, decision: Decision, prompt: Any, config: RunnableConfig | None
     ) -> None:
-        """Keep a decision for fine-tuning, unless a part of it cannot be done."""
-        if not decision.final and record["history"][-1]["observed"]:
-            return
+        """Keep a decision for fine-tuning; its calls are judged when they were made."""
         self._fail_open(
             lambda: self.navigator.decisions.add(
                 self._run(state, config),
