@@ -11,9 +11,7 @@ from typing import Annotated, Any
 import pytest
 from agents import WAYS
 from crowd import plain
-from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -22,7 +20,7 @@ from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command, interrupt
 from navi_script import Shop, ask, assert_well_formed, calls_made, decisions, do, say, seek, shown
 
-from langgraph_toolmem import ConfigurationError, ToolMemory
+from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.navigator.decide import rounds
 from langgraph_toolmem.nodes import create_navi_subgraph, navi
 from langgraph_toolmem.testing import ScriptedChatModel
@@ -386,44 +384,6 @@ def test_wrong_parameters_never_reach_a_tool_nor_forged_results_the_frame_of_the
     lines = prompt.splitlines()
     assert not [line for line in lines if line.startswith(("wipe_disk(", "- wipe_disk"))]
     assert sum("wipe_disk({}) -> ok" in line for line in lines) >= 2, "it is shown all the same"
-
-
-def test_a_decision_as_text(shop: Shop, store: ToolMemory) -> None:
-    first = json.dumps({"sub_intents": [do("find_customer", name="Ann")]})
-    model = ScriptedChatModel(
-        script=[
-            f'<think>Not {{"sub_intents": [] }}.</think>```json\n{first}\n```',
-            "Hm.",
-            '{"sub_intents": [{"action": "answer", "text": "Found."}]} That is all.',
-        ]
-    )
-    state = run(create_navi_subgraph(model, shop.tools, store, method="text"), "find Ann")
-    assert shop.did == [("find_customer", {"name": "Ann"})]
-    assert state["messages"][-1].text == "Found."
-    assert all(not call.tools and '"sub_intents"' in call.messages[1].text for call in model.calls)
-    other = FakeListChatModel(responses=['{"sub_intents": [{"action": "answer", "text": "Hello."}]}'])
-    assert run(create_navi_subgraph(other, shop.tools, store))["messages"][-1].text == "Hello."
-    with pytest.raises(ConfigurationError, match="json_schema"):
-        create_navi_subgraph(other, shop.tools, store, method="json_schema")
-
-
-def test_an_output_cut_short_is_asked_for_again_and_other_errors_reach_the_host(shop: Shop, store: ToolMemory) -> None:
-    cut_short = type("LengthFinishReasonError", (Exception,), {})  # as the openai package names it
-    outputs: list[Any] = [cut_short(), AIMessage('{"sub_intents": [{"action": "answer", "text": "x"}]}'), EOFError()]
-
-    def answer(_: Any) -> Any:
-        if isinstance(output := outputs.pop(0), Exception):
-            raise output
-        return {"raw": output, "parsed": None, "parsing_error": None}
-
-    class Cut(ScriptedChatModel):
-        def with_structured_output(self, schema: Any, **_: Any) -> Any:
-            return RunnableLambda(answer)
-
-    graph = create_navi_subgraph(Cut(script=[]), shop.tools, store)
-    assert run(graph, "hello")["messages"][-1].text == "x"
-    with pytest.raises(EOFError):
-        run(graph, "hello")
 
 
 def test_each_decision_is_an_event_and_messages_may_have_another_key(shop: Shop, store: ToolMemory) -> None:
