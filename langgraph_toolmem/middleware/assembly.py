@@ -28,9 +28,9 @@ from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator.deferred import DeferredTools, Offer, ToolSearch
 from langgraph_toolmem.navigator.step import RevealTools
-from langgraph_toolmem.nodes.loop_guard import LoopGuard
 from langgraph_toolmem.nodes.steps import (
     InertiaShortcut,
+    LoopGuard,
     MemoryRecall,
     PreferenceGuide,
     ReflectionWriter,
@@ -287,11 +287,11 @@ class _Named(AgentMiddleware[Any, Any, Any]):
 
 
 class LoopGuardMiddleware(_Named):
-    """A `LoopGuard` in an agent: calls that repeat are answered right after the model; the others are executed."""
+    """A `LoopGuard` in an agent, right after the model."""
 
     def __init__(self, memory: ToolMemory, name: str) -> None:
         super().__init__(name)
-        self._guard = LoopGuard(memory, partly=True)
+        self._guard = LoopGuard(memory)
 
     def after_model(self, state: Any, runtime: Any) -> Any:
         return self._guard.invoke(state, config_of())

@@ -104,32 +104,23 @@ _REASONING_CONTENT = (
 
 PROVIDER_RULES: Final[tuple[ProviderRule, ...]] = (
     ProviderRule(
-        "anthropic-thinking",
+        "claude-thinking",
         why=_EXPECTED_THINKING,
-        source="https://platform.claude.com/docs/en/build-with-claude/extended-thinking",
-        clients=("ChatAnthropic", "ChatAnthropicVertex", "anthropic", "anthropic_bedrock", "google_anthropic_vertex"),
-        on=_MANUAL_THINKING,
-    ),
-    ProviderRule(
-        "bedrock-thinking",
-        why=f"{_EXPECTED_THINKING} Bedrock hands it on as a ValidationException.",
-        source="https://github.com/langchain-ai/langchain-aws/issues/844",
-        clients=("ChatBedrockConverse", "ChatBedrock", "bedrock_converse", "bedrock", "amazon_bedrock"),
+        source="https://platform.claude.com/docs/en/build-with-claude/extended-thinking, "
+        "https://github.com/langchain-ai/langchain-aws/issues/844",
+        clients=(
+            *("ChatAnthropic", "ChatAnthropicVertex", "anthropic", "anthropic_bedrock", "google_anthropic_vertex"),
+            *("ChatBedrockConverse", "ChatBedrock", "bedrock_converse", "bedrock", "amazon_bedrock"),
+        ),
         on=_MANUAL_THINKING,
     ),
     ProviderRule(
         "gateway-claude-thinking",
-        why=f"{_EXPECTED_THINKING} Gateways such as LiteLLM and OpenRouter hand `thinking` and the refusal on.",
-        source="https://github.com/anomalyco/opencode/issues/3077",
+        why=f"{_EXPECTED_THINKING} Gateways hand it on; OpenRouter turns reasoning.max_tokens into it.",
+        source="https://github.com/anomalyco/opencode/issues/3077, "
+        "https://openrouter.ai/docs/guides/guides/model-migrations/claude-4-6",
         models=r"claude",
-        on=_MANUAL_THINKING,
-    ),
-    ProviderRule(
-        "openrouter-claude-budget",
-        why=f"OpenRouter turns reasoning.max_tokens into manual extended thinking. {_EXPECTED_THINKING}",
-        source="https://openrouter.ai/docs/guides/guides/model-migrations/claude-4-6",
-        models=r"claude",
-        on={"reasoning.max_tokens": ()},
+        on={**_MANUAL_THINKING, "reasoning.max_tokens": ()},
     ),
     ProviderRule(
         "gateway-claude-effort",
@@ -143,67 +134,36 @@ PROVIDER_RULES: Final[tuple[ProviderRule, ...]] = (
     ),
     ProviderRule(
         "gemini-3",
-        why=(
-            "From Gemini 3 on each step's function call must bring back its signature, at every thinking level: "
-            '400 "Function call is missing a thought_signature in functionCall parts." Late versions of '
-            "langchain-google-genai put the documented placeholder there; the API then skips the check."
-        ),
+        why="From Gemini 3 on each step's function call must bring back its signature, at every thinking level: "
+        '400 "Function call is missing a thought_signature in functionCall parts." Late versions of '
+        "langchain-google-genai put the documented placeholder there; the API then skips the check.",
         source="https://ai.google.dev/gemini-api/docs/thought-signatures",
         # Image models do not check; "-latest" names point at the newest model.
         models=r"gemini-(?:[3-9](?!\d)|[1-9]\d|(?:pro|flash|flash-lite)-latest)(?!.*image)",
     ),
     ProviderRule(
-        "deepseek-reasoner",
+        "reasoning-content",
         why=_REASONING_CONTENT,
-        source="https://api-docs.deepseek.com/guides/thinking_mode",
-        models=r"deepseek-reasoner",
+        source="https://api-docs.deepseek.com/guides/thinking_mode, "
+        "https://platform.kimi.ai/docs/guide/use-kimi-k2-thinking-model",
+        models=r"deepseek-reasoner|kimi-k2-thinking",
     ),
     ProviderRule(
-        "deepseek-thinking-by-default",
+        "reasoning-content-by-default",
         why=f"{_REASONING_CONTENT} Thinking is on unless it is turned off.",
-        source="https://api-docs.deepseek.com/guides/thinking_mode",
-        models=r"deepseek-(?:v[4-9](?!\d)|flash|pro)",
+        source="https://api-docs.deepseek.com/guides/thinking_mode, "
+        "https://github.com/bytedance/deer-flow/issues/3043, "
+        "https://mimo.mi.com/docs/en-US/quick-start/usage-guide/other/deep-thinking",
+        models=r"deepseek-(?:v[4-9](?!\d)|flash|pro)|kimi-k2[.p][5-9]|mimo-v2(?!-flash)",
         off=_THINKING_OFF,
     ),
     ProviderRule(
-        "deepseek-thinking",
+        "reasoning-content-if-on",
         why=_REASONING_CONTENT,
-        source="https://github.com/anomalyco/opencode/issues/9397",
-        models=r"deepseek-(?:chat|v3)",
+        source="https://github.com/anomalyco/opencode/issues/9397, "
+        "https://mimo.mi.com/docs/en-US/quick-start/usage-guide/other/deep-thinking",
+        models=r"deepseek-(?:chat|v3)|mimo-v2-flash",
         on={**_MANUAL_THINKING, "reasoning.enabled": (), "reasoning.effort": ()},
-    ),
-    ProviderRule(
-        "kimi-thinking",
-        why=(
-            "Every assistant message with tool calls must bring back its reasoning_content: "
-            '400 "thinking is enabled but reasoning_content is missing in assistant tool call message".'
-        ),
-        source="https://platform.kimi.ai/docs/guide/use-kimi-k2-thinking-model",
-        models=r"kimi-k2-thinking",
-    ),
-    ProviderRule(
-        "kimi-thinking-by-default",
-        why=(
-            "Thinking is on unless it is turned off, and every assistant message with tool calls must bring back its "
-            'reasoning_content: 400 "thinking is enabled but reasoning_content is missing".'
-        ),
-        source="https://github.com/bytedance/deer-flow/issues/3043",
-        models=r"kimi-k2[.p][5-9]",
-        off=_THINKING_OFF,
-    ),
-    ProviderRule(
-        "mimo-thinking-by-default",
-        why=f"{_REASONING_CONTENT} Thinking is on unless it is turned off.",
-        source="https://mimo.mi.com/docs/en-US/quick-start/usage-guide/other/deep-thinking",
-        models=r"mimo-v2(?!-flash)",
-        off=_THINKING_OFF,
-    ),
-    ProviderRule(
-        "mimo-flash-thinking",
-        why=_REASONING_CONTENT,
-        source="https://mimo.mi.com/docs/en-US/quick-start/usage-guide/other/deep-thinking",
-        models=r"mimo-v2-flash",
-        on=_MANUAL_THINKING,
     ),
 )
 """Models that get no shortcut; the first rule that matches is reported."""
