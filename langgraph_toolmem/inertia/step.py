@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from langchain_core.messages import AIMessage
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.core.evidence import HELD_OUT
+from langgraph_toolmem.core.episodes import HELD_OUT
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch.qualify import Interceptors

@@ -37,7 +37,7 @@ class Call:
         tool_choice: of the request.
         recorded: True if a recorder reports executions.
         left_out: tools that an earlier step took out, each with the reason.
-        held_out: True if the episode runs without the memory (`core.evidence`).
+        held_out: True if the episode runs without the memory (`core.episodes`).
         foresight: a step's prediction of the model's answer, for the prefetcher.
     """
 
