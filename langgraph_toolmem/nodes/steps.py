@@ -238,17 +238,9 @@ def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "message
 class SITSummary(StepNode):
     """Puts the likeliest next tools into the private hint state, for the model call that follows (SIT-Graph).
 
-    It calls no model, and stands between the shortcut and the model. The model's node reads the hint with
-    `memory_prompt`::
-
-        builder = StateGraph(MemoryState)
-        sit = SITSummary(memory)
-        builder.add_node("sit", sit)
-        builder.add_edge("sit", "agent")
-        ...
-        model.invoke([*memory_prompt(state), *state["messages"]])
-
-    `tool` is the summary tool: give it to the model and to the ToolNode, and the model can ask for suggestions itself.
+    It calls no model, and stands between the shortcut and the model. The model's node reads the hint as with
+    `MemoryRecall`. `tool` is the summary tool: give it to the model and to the ToolNode, and the model can ask for
+    suggestions itself.
 
     Args:
         memory: the memory.
@@ -276,13 +268,7 @@ class SGAPlanner(StepNode):
     """Puts single steps that worked at such a point of other runs into the private hint state (SGA-MCTS, online part).
 
     The steps are atoms (`memory.atoms.search`), shown as patterns with the known values of this run. The node stands
-    between the shortcut and the model; the model's node reads the hint with `memory_prompt`::
-
-        builder = StateGraph(MemoryState)
-        builder.add_node("sga", SGAPlanner(memory, tools=tools))
-        builder.add_edge("sga", "agent")
-        ...
-        model.invoke([*memory_prompt(state), *state["messages"]])
+    between the shortcut and the model; the model's node reads the hint as with `MemoryRecall`.
 
     By default it calls no model and reads known values and open goals off the messages. With a `model`, that model says
     so in one structured call (a second one if its answer cannot be used). After two unusable answers in a row it is not

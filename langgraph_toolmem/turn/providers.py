@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from langchain_core.runnables.config import var_child_runnable_config
 
@@ -85,7 +85,7 @@ class ProviderRule:
             raise ConfigurationError(f"{rule}: models: {error}") from error
 
 
-R = TypeVar("R", bound=ProviderRule)
+R = TypeVar("R", "ProviderRule", "Placement")
 
 _MANUAL_THINKING: Final[Settings] = {"thinking.type": ("enabled",)}
 _THINKING_OFF: Final[Settings] = {
@@ -169,81 +169,55 @@ PROVIDER_RULES: Final[tuple[ProviderRule, ...]] = (
 """Models that get no shortcut; the first rule that matches is reported."""
 
 
-@dataclass(frozen=True)
-class Placement(ProviderRule):
-    """The place of hints for some models, and the reason against other places.
+_NONE: Final[Settings] = {}
+
+
+class Placement(NamedTuple):
+    """The place of hints for some models.
 
     Attributes:
         where: "tail": a message of the user's role behind the last one. "tail_list": the same, with a list as content.
             "in_tool": inside the last message where that is a tool's answer, otherwise as "tail".
+        clients, models: as of a `ProviderRule`.
         breakpoint: if True and the request asks for a cache (``cache_control`` in its settings), the mark goes to the
             last stable block.
     """
 
-    where: Literal["tail", "tail_list", "in_tool"] = "tail"
+    where: Literal["tail", "tail_list", "in_tool"]
+    clients: tuple[str, ...]
+    models: str = ""
     breakpoint: bool = False
+    on: Settings = _NONE
+    off: Settings = _NONE
 
 
-_OFFLINE: Final = "measured on the payload that the integration builds"
-_CONVERSE: Final = ("ChatBedrockConverse", "bedrock_converse")
-
+# As measured on the payloads that these integrations build, unless a link is given.
 PLACEMENTS: Final[tuple[Placement, ...]] = (
+    # langchain-anthropic 1.7.7: messages of one role are merged into one of several blocks; a system message behind
+    # others is refused. https://docs.claude.com/en/docs/build-with-claude
     Placement(
-        "anthropic",
-        why="Messages of one role are merged into one of several blocks; a system message behind others is refused.",
-        source=f"langchain-anthropic 1.7.7, {_OFFLINE}; https://docs.claude.com/en/docs/build-with-claude",
-        clients=(
-            "ChatAnthropic",
-            "ChatAnthropicVertex",
-            "ChatAnthropicBedrock",
-            "anthropic_bedrock",
-            "anthropic",
-            "google_anthropic_vertex",
+        "tail",
+        (
+            *("ChatAnthropic", "ChatAnthropicVertex", "ChatAnthropicBedrock"),
+            *("anthropic", "anthropic_bedrock", "google_anthropic_vertex"),
         ),
         breakpoint=True,
     ),
-    Placement(
-        "bedrock-claude",
-        why="Converse glues two texts of the user into one; as a list they stay apart.",
-        source=f"langchain-aws 1.9.1, {_OFFLINE}",
-        clients=_CONVERSE,
-        models=r"claude",
-        where="tail_list",
-    ),
-    Placement(
-        "bedrock",
-        why="Models other than Claude refuse text of the user next to a tool's result.",
-        source=f"langchain-aws 1.9.1, {_OFFLINE}",
-        clients=_CONVERSE,
-        where="in_tool",
-    ),
-    Placement(
-        "gemini",
-        why="A system message behind others goes to system_instruction, or is dropped silently.",
-        source=f"langchain-google-genai 4.4.2, {_OFFLINE}",
-        clients=("ChatGoogleGenerativeAI", "ChatVertexAI", "google_genai", "google_vertexai"),
-    ),
-    Placement(
-        "mistral",
-        why="The API has answered 400 to a user's message behind a tool's.",
-        source="https://github.com/langchain-ai/langchain/issues/27947; mistral-common's validator",
-        clients=("ChatMistralAI", "mistralai"),
-        where="in_tool",
-    ),
-    Placement(
-        "ollama",
-        why="The model's template decides if a system message behind others is seen.",
-        source=f"langchain-ollama 1.1.0, {_OFFLINE}",
-        clients=("ChatOllama", "ollama"),
-    ),
-    Placement(
-        "openai",
-        why="Messages are sent as they are.",
-        source=f"langchain-openai 1.7.3, {_OFFLINE}; https://platform.openai.com/docs/guides/prompt-caching",
-        clients=("BaseChatOpenAI", "openai", "azure_openai"),
-    ),
+    # langchain-aws 1.9.1: Converse glues two texts of the user into one; as a list they stay apart. Models other than
+    # Claude refuse text of the user next to a tool's result.
+    Placement("tail_list", ("ChatBedrockConverse", "bedrock_converse"), models=r"claude"),
+    Placement("in_tool", ("ChatBedrockConverse", "bedrock_converse")),
+    # langchain-google-genai 4.4.2: a system message behind others goes to system_instruction, or is dropped silently.
+    Placement("tail", ("ChatGoogleGenerativeAI", "ChatVertexAI", "google_genai", "google_vertexai")),
+    # The API has answered 400 to a user's message behind a tool's.
+    # https://github.com/langchain-ai/langchain/issues/27947
+    Placement("in_tool", ("ChatMistralAI", "mistralai")),
+    # langchain-ollama 1.1.0: the model's template decides if a system message behind others is seen.
+    Placement("tail", ("ChatOllama", "ollama")),
+    # langchain-openai 1.7.3: sent as they are. https://platform.openai.com/docs/guides/prompt-caching
+    Placement("tail", ("BaseChatOpenAI", "openai", "azure_openai")),
 )
-"""The first that matches holds; all others get hints in the system message."""
+"""The first that matches holds; all other models get hints in the system message."""
 
 
 def checked_rules(rules: Any) -> tuple[ProviderRule, ...]:
@@ -293,9 +267,9 @@ def placement_of(model: Any, settings: Mapping[str, Any] | None = None) -> Place
 def _first(rules: Iterable[R], model: Any, settings: Mapping[str, Any] | None) -> R | None:
     """Return the first rule that a model matches.
 
-    Looks through bindings, sequences, retries, fallbacks (any of them counts) and configurable models. Where a
-    setting is given at more than one place, one that turns thinking on is enough. Nothing is imported, no model is
-    built or called, nothing is raised, and nothing is kept, since models can be changed.
+    Looks through bindings, sequences, retries, fallbacks (any of them counts) and models of ``init_chat_model``. If a
+    setting is given at more than one place, one that turns thinking on is enough. Imports, builds, calls, raises and
+    keeps nothing.
     """
     try:
         rules = tuple(rules)
@@ -326,7 +300,7 @@ class _Leaf:
             found += [getattr(model, key, None) for key in _NAMES[:2]]
         self._names = [name for name in found if isinstance(name, str)]
 
-    def meets(self, rule: ProviderRule) -> bool:
+    def meets(self, rule: ProviderRule | Placement) -> bool:
         """Return True if every condition of the rule is met; the cheapest come first."""
         lifts = list(self._found(rule.off))
         return (
@@ -385,12 +359,6 @@ def _leaves(
             calls = (*calls, kwargs)
     elif "first" in fields and "last" in fields:
         inside = [fields["first"], *(fields.get("middle") or ()), fields["last"]]
-    elif "which" in fields and "alternatives" in fields:
-        key = configurable.get(fields["which"].id, fields.get("default_key"))
-        inside = [fields["alternatives"].get(key, fields.get("default"))]
-    elif "default" in fields and isinstance(fields.get("fields"), Mapping):
-        now = {name: configurable[field.id] for name, field in fields["fields"].items() if field.id in configurable}
-        yield _Leaf(fields["default"], {**_fields(fields["default"]), **now}, calls)
     else:
         yield _Leaf(model, fields, calls)
     for each in inside:

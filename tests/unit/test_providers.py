@@ -17,7 +17,7 @@ from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import BaseChatOpenAI
@@ -286,17 +286,6 @@ GPT = openai("gpt-5")
 )
 def test_looks_through_what_is_around_a_model(wrapped, expected):
     assert name(wrapped) == expected
-
-
-def test_configurable_fields_and_alternatives_are_those_of_this_call():
-    fields = ChatAnthropic(model=SONNET).configurable_fields(thinking=ConfigurableField(id="thinking"))
-    either = GPT.configurable_alternatives(ConfigurableField(id="llm"), default_key="gpt", claude=THINKER)
-
-    assert name(fields) is None
-    assert name(fields.with_config(configurable={"thinking": MANUAL})) == "claude-thinking"
-    assert name(either) is None
-    assert name(either.with_config(configurable={"llm": "claude"})) == "claude-thinking"
-    assert name(either.with_config(configurable={"llm": "gpt"})) is None
 
 
 def test_init_chat_models_configurable_model_is_not_built():
