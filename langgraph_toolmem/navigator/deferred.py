@@ -32,7 +32,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from langgraph_toolmem.base.checks import is_count, names_given, nearest
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.tool_search.hit import targets_of
+from langgraph_toolmem.navigator.tool_search import targets_of
 from langgraph_toolmem.runs.run import CALL_TOOL, OWN_TOOLS, SEARCH_TOOL
 from langgraph_toolmem.runs.tools import ToolSpec, name_of
 from langgraph_toolmem.turn.hints import left_out_now

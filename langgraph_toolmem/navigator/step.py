@@ -13,7 +13,7 @@ from langgraph_toolmem.runs.tools import ToolLike, read_tools
 from langgraph_toolmem.turn.call import NOTHING, Call, Line, Scope, StepOutput
 from langgraph_toolmem.turn.step import Step
 
-SURE: Final = 0.3
+SURE: Final = 0.55
 """Share of the votes of similar requests from which on a tool is revealed without a search."""
 _HEAD: Final = "Runs with similar requests called these tools; call_tool calls them, search_tools finds others:"
 
