@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from inspect import isroutine
 from typing import Any, Final, Literal, TypeVar
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, tool
@@ -14,8 +13,7 @@ from langgraph.graph import END
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from langgraph_toolmem.atoms import Atoms
-from langgraph_toolmem.atoms.settings import BUDGET as PLANNING_BUDGET
-from langgraph_toolmem.atoms.settings import SGASettings, When
+from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.atoms.step import PlanHints
 from langgraph_toolmem.base.checks import names_given
 from langgraph_toolmem.base.errors import ConfigurationError, LoopError
@@ -107,15 +105,9 @@ class Recorder(MemoryNode):
 class ReflectionWriter(StepNode):
     """Keeps the run with its verdict as an entry, and learns the rest of it. Put it before END.
 
-    The entry is written in the background. If the run went wrong and the memory has a critic
-    (``Entries(critic=…)``), its critique follows. A verdict may also come later, with ``memory.feedback``. Where
-    branches run in parallel, add the node with ``defer=True``::
-
-        builder.add_node("reflect", ReflectionWriter(memory, verdict=lambda state: state["checked"]))
-        builder.add_edge("reflect", END)
-
-    A run that ends with an error never comes here. An agent (``tool_memory_middleware(memory, reflect=True)``) keeps
-    such runs too; a graph's host calls ``memory.finish`` itself.
+    The entry is written in the background, and a critique if the run went wrong and the memory has a critic
+    (``Entries(critic=…)``). Where branches run in parallel, add the node with ``defer=True``. A run that ends with an
+    error never comes here: the host calls ``memory.finish`` itself (an agent's middleware does so).
 
     Args:
         memory: the memory.
@@ -175,17 +167,9 @@ class MemoryRecall(StepNode):
 class PreferenceGuide(StepNode):
     """Takes out the tools that this user rated badly on similar requests, for every model call of the user's turn.
 
-    The model's node binds the others; the ToolNode keeps all tools::
-
-        builder = StateGraph(MemoryState)
-        builder.add_node("preferences", PreferenceGuide(memory, tools))
-        builder.add_edge(START, "preferences")
-        ...
-        model.bind_tools(guided_tools(state, tools)).invoke(state["messages"])
-
-    See `langgraph_toolmem.entries.preferences` for the rules: at least two ratings, and some tool is always left. In an
-    agent these tools stay: the provider's without a name, the memory's own, those of a structured answer, and one that
-    the request insists on.
+    The model's node binds the others (`guided_tools`); the ToolNode keeps all tools. At least two ratings are needed,
+    and some tool is always left (`langgraph_toolmem.entries.preferences`). In an agent these tools stay: the provider's
+    without a name, the memory's own, those of a structured answer, and one that the request insists on.
 
     Args:
         memory: the memory.
@@ -215,7 +199,7 @@ class PreferenceGuide(StepNode):
 
 
 def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "messages") -> list[T]:
-    """Return the tools that the model's node binds: those that a `PreferenceGuide` did not take out.
+    """Return the tools that a `PreferenceGuide` did not take out; all if none but the memory's own would be left.
 
     ::
 
@@ -225,9 +209,6 @@ def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "message
         state: the state, with the key `toolmem_left_out` (see `MemoryState`). Without it all tools are left.
         tools: the tools of this step; those without a name are left.
         messages_key: key of the messages.
-
-    Returns:
-        All of them if no tool but the memory's own would be left.
     """
     given = list(tools)
     out = left_out_now(state, messages_key=messages_key)
@@ -270,44 +251,29 @@ class SGAPlanner(StepNode):
     The steps are atoms (`memory.atoms.search`), shown as patterns with the known values of this run. The node stands
     between the shortcut and the model; the model's node reads the hint as with `MemoryRecall`.
 
-    By default it calls no model and reads known values and open goals off the messages. With a `model`, that model says
-    so in one structured call (a second one if its answer cannot be used). After two unusable answers in a row it is not
-    asked until the user speaks again. Known values are in the private state, so they survive a trimmed history;
-    ``StateGraph(MemoryState, output_schema=MessagesState)`` keeps them out of the app's output.
-
-    No hint names a tool that a `PreferenceGuide` leaves out, or one of which a person rejected a call in this turn.
-    Before the first call of a user turn a step is shown only if it shares words with an open goal, or if an embedder
-    of your own finds them alike.
+    Known values are in the private state, so they survive a trimmed history;
+    ``StateGraph(MemoryState, output_schema=MessagesState)`` keeps them out of the app's output. No hint names a tool
+    that a `PreferenceGuide` leaves out, or one of which a person rejected a call in this turn.
 
     Args:
         memory: the memory.
+        settings: how many steps are shown, and the model that plans (none by default).
         tools: the agent's tools; those that the memory knows if None.
-        model: names known values and the next goal: a chat model or ``"provider:model"``.
-        when: the model is asked before each model call ("step"), when open goals have changed or a call has failed
-            ("goal"), or once per user turn ("turn").
-        k: patterns at most.
-        beta: weight of known values against words, 0 to 1.
-        budget: tokens of the patterns at most.
-        plain: use the published score alone (`SGASettings.paper`).
         messages_key, name: as for all nodes.
     """
 
     def __init__(
         self,
         memory: ToolMemory,
+        settings: SGASettings | None = None,
         *,
         tools: Iterable[ToolLike] | None = None,
-        model: BaseChatModel | str | None = None,
-        when: When = "step",
-        k: int = 3,
-        beta: float = 0.3,
-        budget: int = PLANNING_BUDGET,
-        plain: bool = False,
         messages_key: str = "messages",
         name: str | None = None,
     ) -> None:
         method = method_of(memory, Atoms, "SGAPlanner")
-        settings = SGASettings(model, when, k, beta, budget, plain)
+        if settings is not None and not isinstance(settings, SGASettings):
+            raise ConfigurationError(f"settings is an SGASettings, not {settings!r}.")
         super().__init__(PlanHints(method, settings, tools=tools), messages_key=messages_key, name=name)
 
 

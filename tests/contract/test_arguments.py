@@ -219,10 +219,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         [NO_MEMORY, *each("budget", 0, 1.5, True), *each("policy", "paper")],
     ),
     "ReflectionWriter": (of_memory(ReflectionWriter), [*each("verdict", True, 1), *each("wait", "yes", None)]),
-    "SGAPlanner": (
-        of_memory(SGAPlanner),
-        [*each("model", 3), *each("k", 0), *each("when", "x"), *each("budget", 0), *each("beta", 2)],
-    ),
+    "SGAPlanner": (of_memory(SGAPlanner), [NO_MEMORY, *each("settings", 3)]),
     "SITSummary": (
         of_memory(SITSummary),
         [NO_MEMORY, ({"policy": "paper"}, "SITPolicy")],
