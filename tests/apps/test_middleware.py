@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from agents import both, build_agent
@@ -29,6 +30,7 @@ from openai_server import OpenAIStubServer, make_chat_model
 from langgraph_toolmem import ConfigurationError, Inertia, ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem.turn import middleware
 from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
@@ -53,6 +55,19 @@ def test_two_memories_in_one_agent_need_two_names(memory: ToolMemory) -> None:
         with pytest.raises(ConfigurationError, match=r"Two middleware .* are named 'ToolMemory'.*name="):
             build_agent(None, Desk(), inside=[*ours, *tool_memory_middleware(other)])
         build_agent(None, Desk(), inside=[*ours, *tool_memory_middleware(other, name="Other")])
+
+
+@pytest.mark.parametrize("piece", ["composed", "thread_id_of"])
+async def test_a_request_that_cannot_be_read_or_hinted_goes_to_the_model_as_it_is(
+    memory: ToolMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, piece: str
+) -> None:
+    monkeypatch.setattr(middleware, piece, Mock(side_effect=RuntimeError("not today")))
+    agent = build_agent(memory, Desk(), policy=EAGER.with_(shadow=True))
+    await agent.run(0)
+    assert (agent.desk.done, agent.model_calls) == (expected("Ann"), 4)
+    failed = {record.getMessage() for record in caplog.records if record.levelname == "ERROR"}
+    assert failed
+    assert all("RuntimeError" in each for each in failed)
 
 
 # --- learning and acting ---
