@@ -24,7 +24,7 @@ from langgraph_toolmem.text.values import dates_in, masked
 MAX_CASE_TEXT: Final = 2000
 MAX_CASE_SOURCES: Final = 12
 MAX_OUTPUTS: Final = 8
-_OUTPUT = re.compile(r"(?:\[\])?(?:[ol]\||x[a-z]\|)")
+_OUTPUT = re.compile(r"[ol]\||x[a-z]\|")
 """Start of a descriptor of a part of an output (`graph.sources`)."""
 
 
@@ -240,8 +240,7 @@ def _learn_group(graph: ToolGraph, state: RunState, steps: Sequence[ExecutedCall
         if "|" not in path
     ]
     judged: dict[str, int] = {}
-    in_order = discover([step.args.get(parameter, ABSENT) for step in steps], state, (tool, parameter))
-    for descriptor in dict.fromkeys([*graph.sources.row(slot), *known, *in_order]):
+    for descriptor in dict.fromkeys([*graph.sources.row(slot), *known]):
         offered = evaluate(descriptor, state, (tool, parameter))
         hit = isinstance(offered, list) and sorted(map(canon, offered)) == truth
         if hit or (offered is not MISSING and descriptor in graph.sources.row(slot)):
