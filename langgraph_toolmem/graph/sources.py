@@ -6,7 +6,6 @@
     l|TOOL|PATH*|rest       all that the slot has not used yet, for parallel calls; two at least
     ua|WORDS|N              the N words that follow WORDS in the user's text
     us|SHAPE, ud|FORMAT     the next token of that shape, a date in it
-    xa|TOOL|WORDS|N         the same in TOOL's latest free-text output (`xs`, `xd`)
 
 A slot is a (tool, parameter) pair. `discover` finds the descriptors of a value, `evaluate` is its inverse, and
 `describe` puts a descriptor into words.
@@ -51,11 +50,7 @@ def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
     seen = state.latest_output(first)
     if seen is None:
         return MISSING
-    if kind == "o":
-        return seen.scalars.get(rest, MISSING)
-    if kind == "l":
-        return _list_value(rest, seen.lists, state.used.get(slot, ()))
-    return _from_text(kind[1], rest, seen.text, state.used.get(slot))
+    return seen.scalars.get(rest, MISSING) if kind == "o" else _list_value(rest, seen.lists, state.used.get(slot, ()))
 
 
 @lru_cache(maxsize=16_384)
@@ -69,7 +64,7 @@ def _parsed(descriptor: str) -> tuple[str, str, str]:
 
 
 def is_template(descriptor: str) -> bool:
-    return descriptor.startswith(("ud|", "xd|"))
+    return descriptor.startswith("ud|")
 
 
 def _list_value(rest: str, lists: Mapping[str, list[Any]], used: Collection[str]) -> Any:
@@ -159,13 +154,8 @@ def _in_outputs(text: str, state: RunState, slot: tuple[str, str]) -> list[str]:
             continue
         found += [f"o|{tool}|{path}" for path, v in seen.scalars.items() if canon(v) == text]
         for path, values in seen.lists.items():
-            texts = [canon(v) for v in values]
-            if text not in texts or not _plain(path):
-                continue
-            if _first_unused(texts, used) == text:
+            if _plain(path) and _first_unused([canon(v) for v in values], used) == text:
                 found.append(f"l|{tool}|{path}|next")
-        if seen.text.words and seen.scalars.get("$") != text:
-            found += [f"x{spot[0]}|{tool}|{spot[2:]}" for spot in _in_text(text, seen.text, used)]
     return found
 
 
@@ -225,17 +215,9 @@ def describe(descriptor: str) -> str:
         tool, path, how = rest.split("|")
         which = "the next unused element" if how == "next" else "for each call one unused element"
         return f"{which} of {path} in the output of {tool}"
-    where = "the user's words"
-    if kind[0] == "x":
-        tool, _, rest = rest.partition("|")
-        where = f"the text that {tool} answered"
-    return f"{_place(kind[1], rest)} {where}"
-
-
-def _place(kind: str, rest: str) -> str:
-    left, _, right = rest.rpartition("|")
+    left, _, count = rest.rpartition("|")
     return {
-        "a": f"{right} word(s) after “{left}” in",
-        "d": "the date in",
-        "s": f"the next token of the form {rest} in",
+        "ua": f"{count} word(s) after “{left}” in the user's words",
+        "ud": "the date in the user's words",
+        "us": f"the next token of the form {rest} in the user's words",
     }[kind]

@@ -89,7 +89,6 @@ _SOURCES: Final = {
     "o": "earlier output",
     "l": "output list",
     "u": "user's words",
-    "x": "output text",
     "t": "template",
     "env": "environment",
     "goal": "user's goal",

@@ -36,9 +36,6 @@ LISTED = call("search", {"query": "invoices"}, {"hits": [{"id": "m1", "from": "A
         ("ud|2024-%s", [user("What is on November 3rd?")], "2024-11-03"),
         ("ud|2024-%s 10:00:00", [user("What is on 3 November?")], "2024-11-03 10:00:00"),
         ("us|#A999", [user("Cancel order #W123"), words("Sure?"), user("yes")], "#W123"),
-        ("xa|help|ticket|1", [call("help", {}, "Opened ticket T9 for you.")], "T9"),
-        ("xs|help|A9", [call("help", {}, "Opened ticket T9 for you.")], "T9"),
-        ("xs|never|A9", [LISTED], MISSING),
     ],
 )
 def test_each_kind_of_source(descriptor: str, parts: list[Any], value: Any):
@@ -128,7 +125,6 @@ def test_whatever_is_found_gives_the_value_again(texts, made, value):
     [
         ("ua|from|1", False),
         ("ud|2024-%s with Dr. Smith", True),
-        ("xd|help|2024-%s", True),
         ("us|#A999", False),
         ("o|whoami|$.id", False),
         ("l|search|$[*]|next", False),
