@@ -152,7 +152,7 @@ def look(folder: Path, _: str, seed: int) -> dict[str, Any]:
     acks = folder.with_suffix(".acks")
     done = [int(line) for line in acks.read_text().split("\n")[:-1]] if acks.exists() else []
     wanted = [(-1, number) for number in range(RUNS)] + [(seed, number) for number in done]
-    said = list(examine(folder).problems)
+    said = list(examine(folder)["problems"])
     with opened(folder) as memory:
         memory.flush(timeout=20)
         lost = {f"{first}-{number}": why for first, number in wanted if (why := missing(memory, first, number))}

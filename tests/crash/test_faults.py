@@ -41,12 +41,12 @@ def test_a_database_of_chroma_that_is_none_is_renamed_and_said(tmp_path: Path) -
     with ToolMemory(tmp_path, methods=[Entries()]) as memory:
         memory.finish(RUN, thread_id="old", success=True, wait=True)
     (tmp_path / "chroma" / DATABASE).write_bytes(b"no database" * 1000)
-    assert any(DATABASE in problem for problem in examine(tmp_path).problems)
+    assert any(DATABASE in problem for problem in examine(tmp_path)["problems"])
     with ToolMemory(tmp_path, methods=[Entries()]) as memory:
         memory.finish(RUN, thread_id="new", success=True, wait=True)
         assert len(list(memory.entries.rows.all(memory.core.users.of(None)))) == 1
         assert any("chroma.corrupt-1" in problem for problem in memory.report().problems)
-    assert any("chroma.corrupt-1" in problem for problem in examine(tmp_path).problems)
+    assert any("chroma.corrupt-1" in problem for problem in examine(tmp_path)["problems"])
 
 
 def test_what_waits_is_bounded_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
