@@ -1,7 +1,7 @@
 """LangGraph nodes over a `ToolMemory`. Thin: what they do is in the steps of the methods."""
 
 from langgraph_toolmem.inertia.step import shortcut_message
-from langgraph_toolmem.navigator.decide.state import NaviLimits, NaviRecord, NaviState
+from langgraph_toolmem.navigator.decide.state import NaviRecord, NaviState
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
 from langgraph_toolmem.nodes.steps import (
     InertiaShortcut,
@@ -33,7 +33,6 @@ __all__ = [
     "LoopGuard",
     "MemoryRecall",
     "MemoryState",
-    "NaviLimits",
     "NaviRecord",
     "NaviState",
     "PlanningState",
