@@ -18,7 +18,7 @@ from langgraph_toolmem import ToolMemory, default_methods
 from langgraph_toolmem.cli import app
 from langgraph_toolmem.extend import StepNode
 from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.nodes import MemoryState, memory_prompt
+from langgraph_toolmem.nodes import MemoryState, messages_with_hints
 from langgraph_toolmem.testing import ScriptedChatModel
 
 SAID = "Invoices go to the billing address."
@@ -43,7 +43,7 @@ def graph(step: LessonStep, _: ToolMemory) -> Any:
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(MemoryState)
     StepNode(step).add_to(builder)
     model = echo()
-    builder.add_node("agent", lambda state: {"messages": [model.invoke([*memory_prompt(state), *state["messages"]])]})
+    builder.add_node("agent", lambda state: {"messages": [model.invoke(messages_with_hints(state, model))]})
     builder.add_edge(START, "lessons")
     builder.add_edge("lessons", "agent")
     builder.add_edge("agent", END)

@@ -22,7 +22,6 @@ from langgraph_toolmem.turn.hints import (
     LeftOutState,
     MemoryState,
     PlanningState,
-    memory_prompt,
     messages_with_hints,
 )
 
@@ -45,7 +44,6 @@ __all__ = [
     "create_navi_subgraph",
     "guided_tools",
     "loop_guard_condition",
-    "memory_prompt",
     "messages_with_hints",
     "shortcut_condition",
     "shortcut_message",

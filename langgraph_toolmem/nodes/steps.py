@@ -135,14 +135,14 @@ class MemoryRecall(StepNode):
 
     Each run says how it went (a failed one with its critique) or that nobody judged it; values of calls that may change
     something are masked. The node may stand in the loop or before it: it looks once per user turn. The model's node
-    reads the hint with `memory_prompt`::
+    reads the hint with `messages_with_hints`::
 
         builder = StateGraph(MemoryState)
         builder.add_node("recall", MemoryRecall(memory))
         builder.add_edge(START, "recall")
         builder.add_edge("recall", "agent")
         ...
-        model.invoke([*memory_prompt(state), *state["messages"]])
+        model.invoke(messages_with_hints(state, model))
 
     Args:
         memory: the memory.
