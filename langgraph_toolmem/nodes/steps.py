@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import isroutine
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, tool
+from langgraph.graph import END
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from langgraph_toolmem.atoms import Atoms
@@ -17,7 +18,7 @@ from langgraph_toolmem.atoms.settings import BUDGET as PLANNING_BUDGET
 from langgraph_toolmem.atoms.settings import SGASettings, When
 from langgraph_toolmem.atoms.step import PlanHints
 from langgraph_toolmem.base.checks import names_given
-from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.errors import ConfigurationError, LoopError
 from langgraph_toolmem.core.method import Method, check_installed
 from langgraph_toolmem.entries import Entries
 from langgraph_toolmem.entries.policy import RecallPolicy
@@ -25,6 +26,7 @@ from langgraph_toolmem.entries.preferences import DomainOf
 from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.entries.steps import How, Preferences, Recall, Reflection, Verdict
 from langgraph_toolmem.inertia import Inertia
+from langgraph_toolmem.inertia.loops import VARIED
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch.serve import ResultServer
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch
@@ -33,8 +35,10 @@ from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator import Navigator
 from langgraph_toolmem.navigator.deferred import Offer, ToolSearch
 from langgraph_toolmem.navigator.step import RevealTools
-from langgraph_toolmem.runs.run import OWN_TOOLS
+from langgraph_toolmem.runs.messages import LOOP_NOTE
+from langgraph_toolmem.runs.run import OWN_TOOLS, Run, UserMessage
 from langgraph_toolmem.runs.tools import ToolLike, as_tool, name_of, read_tools
+from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.sit import SIT
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.step import Suggest
@@ -234,17 +238,9 @@ def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "message
 class SITSummary(StepNode):
     """Puts the likeliest next tools into the private hint state, for the model call that follows (SIT-Graph).
 
-    It calls no model, and stands between the shortcut and the model. The model's node reads the hint with
-    `memory_prompt`::
-
-        builder = StateGraph(MemoryState)
-        sit = SITSummary(memory)
-        builder.add_node("sit", sit)
-        builder.add_edge("sit", "agent")
-        ...
-        model.invoke([*memory_prompt(state), *state["messages"]])
-
-    `tool` is the summary tool: give it to the model and to the ToolNode, and the model can ask for suggestions itself.
+    It calls no model, and stands between the shortcut and the model. The model's node reads the hint as with
+    `MemoryRecall`. `tool` is the summary tool: give it to the model and to the ToolNode, and the model can ask for
+    suggestions itself.
 
     Args:
         memory: the memory.
@@ -272,13 +268,7 @@ class SGAPlanner(StepNode):
     """Puts single steps that worked at such a point of other runs into the private hint state (SGA-MCTS, online part).
 
     The steps are atoms (`memory.atoms.search`), shown as patterns with the known values of this run. The node stands
-    between the shortcut and the model; the model's node reads the hint with `memory_prompt`::
-
-        builder = StateGraph(MemoryState)
-        builder.add_node("sga", SGAPlanner(memory, tools=tools))
-        builder.add_edge("sga", "agent")
-        ...
-        model.invoke([*memory_prompt(state), *state["messages"]])
+    between the shortcut and the model; the model's node reads the hint as with `MemoryRecall`.
 
     By default it calls no model and reads known values and open goals off the messages. With a `model`, that model says
     so in one structured call (a second one if its answer cannot be used). After two unusable answers in a row it is not
@@ -468,3 +458,78 @@ def shortcut_condition(
     last = messages[-1] if messages else None
     marked = isinstance(last, AIMessage) and isinstance(last.additional_kwargs.get(MARK), Mapping)
     return tools if marked and isinstance(last, AIMessage) and last.tool_calls else agent
+
+
+MOST_NOTES: Final = 3
+"""Answers of the model that a `LoopGuard` answers with notes before it ends the run."""
+
+
+class LoopGuard(MemoryNode):
+    """Answers calls that repeat without anything new with a note, in place of executing them.
+
+    A call repeats if it was made twice since the user spoke with an equal result, and no other result and no new call
+    came since. An answer is held if all its calls repeat; after three notes the run ends with a `LoopError`. A tool is
+    never held if its record has equal calls with different results (the state of a job). Put the guard behind the
+    model's node::
+
+        builder.add_node("guard", LoopGuard(memory))
+        builder.add_edge("agent", "guard")
+        builder.add_conditional_edges("guard", loop_guard_condition, ["agent", "tools", END])
+    """
+
+    def __init__(self, memory: ToolMemory, *, messages_key: str = "messages", name: str | None = None) -> None:
+        about = "answers calls that repeat without anything new; calls no model"
+        super().__init__("loop_guard", about, messages_key=messages_key, name=name)
+        self._core = checked(memory, "LoopGuard").core
+
+    def body(self, state: Any, config: RunnableConfig | None) -> Any:
+        """Return notes for the calls that repeat. Raises LoopError after enough notes."""
+        call, core = self.call_of(state, config), self._core
+        calls = getattr(call.messages[-1], "tool_calls", ()) if call.messages else ()
+        if not calls or not is_active() or core.held_out(call.messages, call.thread_id):
+            return None
+        repeated, notes = _repeated(core.read(call.messages[:-1], call.thread_id))
+        names = sorted({each["name"] for each in calls})
+        varied = any(core.graph.by_tool.get(name, {}).get(VARIED) for name in names)
+        if varied or any((each["name"], canon_args(each["args"])) not in repeated for each in calls):
+            return None
+        output = StepOutput(event={"held": names, "notes": notes}, notes={"toolmem.held": len(calls)})
+        report(self.role, output, call.runtime)
+        if notes >= MOST_NOTES:
+            raise LoopError(
+                f"The agent loops: it called {', '.join(names)} again with the same arguments, got the same result "
+                f"each time, and did so again after {notes} notes. Look at its last messages. If equal calls are meant "
+                "to be repeated there, leave loop_guard off."
+            )
+        answers = [ToolMessage(LOOP_NOTE, tool_call_id=e["id"], name=e["name"], status="error") for e in calls]
+        return {self.messages_key: answers}
+
+
+def _repeated(run: Run) -> tuple[set[tuple[str, str]], int]:
+    """Return the calls (tool, arguments) made twice with an equal result since anything new, and the notes since."""
+    results: dict[tuple[str, str], Any] = {}
+    repeated: set[tuple[str, str]] = set()
+    notes = 0
+    for event in run.events:
+        if isinstance(event, UserMessage):
+            results, repeated, notes = {}, set(), 0
+            continue
+        notes += any(step.output == LOOP_NOTE for step in event.steps)
+        for step in event.steps:
+            if step.status in ("ok", "failed"):
+                call, result = (step.tool, canon_args(step.args)), (step.status, step.output)
+                if results.get(call) == result:
+                    repeated.add(call)
+                else:
+                    results[call], repeated, notes = result, set(), 0
+    return repeated, notes
+
+
+def loop_guard_condition(
+    state: Any, *, messages_key: str = "messages", tools: str = "tools", agent: str = "agent", end: str = END
+) -> Literal["tools", "agent", "__end__"] | str:
+    """Return the way on from a `LoopGuard`: back to the model after notes, otherwise as ``tools_condition`` does."""
+    messages = read_key(state, messages_key) or ()
+    if messages and isinstance(messages[-1], ToolMessage):
+        return agent
+    return tools if messages and getattr(messages[-1], "tool_calls", None) else end

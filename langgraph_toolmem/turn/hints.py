@@ -62,14 +62,15 @@ def turn_of(messages: Sequence[Any]) -> str:
     """
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
-        if _is_users(message):
+        if is_users(message):
             content = _field(message, "content")
-            place = _field(message, "id") or sum(map(_is_users, messages[:index]))
+            place = _field(message, "id") or sum(map(is_users, messages[:index]))
             return digest("user-turn", place, repr(message if content is None else content))
     return ""
 
 
-def _is_users(message: Any) -> bool:
+def is_users(message: Any) -> bool:
+    """Return True for a message of the user, False for others and for summaries in the user's name."""
     if isinstance(message, str):
         return True
     if isinstance(message, (tuple, list)):

@@ -26,10 +26,8 @@ from langchain_core.messages import AIMessage, convert_to_messages
 from langchain_core.tools import BaseTool
 from openai_server import OpenAIStubServer, make_chat_model
 
-from langgraph_toolmem import ConfigurationError, Inertia, InertiaPolicy, ToolMemory
-from langgraph_toolmem.inertia.step import Shortcut
-from langgraph_toolmem.middleware import assembly, tool_memory_middleware
-from langgraph_toolmem.nodes import InertiaShortcut
+from langgraph_toolmem import ConfigurationError, Inertia, ToolMemory
+from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule
 
@@ -47,29 +45,6 @@ def test_the_order_of_the_list(memory: ToolMemory) -> None:
     *inside, last = tool_memory_middleware(memory, inside=yours, shortcut=False)
     assert inside == yours
     assert last.name == "ToolMemoryInside"
-
-
-def test_short_ways_to_the_policy(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    used, real = list[Any](), assembly.steps_middleware
-    monkeypatch.setattr(
-        assembly, "steps_middleware", lambda core, steps, **how: used.extend(steps) or real(core, steps, **how)
-    )
-
-    def policy_of(memory: ToolMemory, **options: Any) -> InertiaPolicy | None:
-        used.clear()
-        tool_memory_middleware(memory, **options)
-        (shortcut,) = [step for step in used if isinstance(step, Shortcut)]
-        return shortcut.policy
-
-    own, other = InertiaPolicy(may_write={"pay"}), InertiaPolicy(never={"pay"}, shadow=True)
-    with ToolMemory.ephemeral(tools=desk.tools, methods=[Inertia(own)]) as memory:
-        assert policy_of(memory) is None, "the memory's own"
-        assert policy_of(memory, may_write={"send"}) == own.with_(may_write={"pay", "send"})
-        assert policy_of(memory, shadow=True, shortcut=True) == own.with_(shadow=True)
-        assert policy_of(memory, shortcut=other, may_write=["send"]) == other.with_(may_write={"send"})
-        for short in ({"may_write": {"send"}}, {"shadow": True}):
-            with pytest.raises(ConfigurationError, match="has its policy"):
-                tool_memory_middleware(memory, shortcut=InertiaShortcut(memory, desk.tools), **short)
 
 
 def test_two_memories_in_one_agent_need_two_names(memory: ToolMemory) -> None:

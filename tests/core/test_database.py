@@ -8,7 +8,6 @@ import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from queues import pending, put, take
@@ -27,9 +26,8 @@ def queue(folder: Path) -> JobQueue:
     return JobQueue(folder, now=time.time)
 
 
-def decision(step: int, text: str = "x") -> dict[str, Any]:
-    said = {"sub_intents": [{"rank": 0, "intent": "x", "action": "answer", "text": text}]}
-    return {"messages": [{"role": "user", "content": text}], "decision": said, "thread_id": "r", "step": step}
+def decisions(folder: Path) -> DecisionLog:
+    return DecisionLog(folder, now=time.time, score_of=lambda *_: None, owner_of=lambda _: None)
 
 
 def ids(jobs: JobQueue) -> list[str]:
@@ -49,16 +47,16 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_what_an_owner_forgets_leaves_the_others_as_they_are(tmp_path: Path) -> None:
-    with queue(tmp_path) as jobs, DecisionLog(tmp_path) as log:
+    with queue(tmp_path) as jobs, decisions(tmp_path) as log:
         put(jobs, "1", {}, user="u")
-        log({**decision(1), "user_id": "ann"})
+        log.add("r", 1, [], {}, user_id="ann")
         assert jobs.forget("u") == 1
         assert len(log) == 1
         assert log.forget(Forgotten(ANN)) == 1
         put(jobs, "2", {})
-        log(decision(2))
+        log.add("r", 2, [], {})
         assert ids(jobs) == ["2"]
-        assert [turn.step for turn in log.turns()] == [2]
+        assert log.ask("SELECT step FROM decisions") == [(2,)]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -100,7 +98,7 @@ def test_a_newer_file_is_left_alone_by_who_looks_too(tmp_path: Path) -> None:
     content = files(tmp_path)
     with pytest.raises(StorageError, match=r"newer version of this package \(format 99\); update it"):
         query_readonly(tmp_path / NAME, "SELECT * FROM jobs")
-    for owner in (queue(tmp_path), DecisionLog(tmp_path)):
+    for owner in (queue(tmp_path), decisions(tmp_path)):
         with owner, pytest.raises(StorageError, match="newer"):
             owner.ask("SELECT 1")
     assert files(tmp_path) == content
