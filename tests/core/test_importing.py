@@ -8,9 +8,6 @@ import pytest
 from histories import call, history, user, words
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.base.errors import NamespaceError
-from langgraph_toolmem.core.method import EndedRun, Import
-from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.trajectory import parse_run
 
@@ -61,36 +58,5 @@ def test_what_happens_while_states_are_stored_counts(what: str, monkeypatch: pyt
         assert what != "forgotten" or states_of(memory, "ann") == []
 
 
-def test_states_are_personal_memory() -> None:
-    with ToolMemory.ephemeral(namespace=("toolmem", "{user_id}")) as memory:
-        with pytest.raises(NamespaceError):
-            memory.import_runs([(a_run(), 1.0, None)])
-        assert memory.report().turns == 0
-        memory.import_runs([(a_run(), 1.0, "ann")])
-        assert (len(states_of(memory, "ann")), states_of(memory, "bob")) == (2, [])
-
-
 def states_of(memory: ToolMemory, user_id: str | None = None) -> list[Any]:
     return list(memory.sit.rows.all(memory.core.users.of(user_id)))
-
-
-def entries_of(memory: ToolMemory) -> list[Entry]:
-    return list(memory.entries.rows.all(memory.core.users.of("ann")))
-
-
-def test_runs_are_kept_for_recall_once_whatever_is_imported_again():
-    with ToolMemory.ephemeral(namespace=("toolmem", "{user_id}")) as memory:
-        runs = [(a_run(1), 1.0, "ann"), (a_run(2), 0.0, "ann"), (a_run(3), None, "ann")]
-        for _ in range(2):
-            assert memory.import_runs(runs)["entries"] == 3
-        entries = entries_of(memory)
-        assert {(each.query, each.score, each.made_by) for each in entries} == {
-            ("Delete n1", 1.0, "run"),
-            ("Delete n2", 0.0, "run"),
-            ("Delete n3", None, "run"),
-        }
-        assert memory.report()["entries"]["kept"] == 3
-        assert memory.entries.recall("Delete n2", user_id="bob") == []
-        said = EndedRun(a_run(2), memory.core.users.of("ann"), 0.0, "the wrong one")
-        assert memory.entries.imported(Import([said])) == 1
-        assert [each.comment for each in entries_of(memory) if each.failed] == ["the wrong one"]
