@@ -202,7 +202,7 @@ class Lifecycle:
             if new_messages := core.episodes.new(run, start):
                 core.apply(None, new_messages, user=user.digest, run=run.digest)
             last = latest_turn(run)
-            at_hand = self._core.catalogue.specs if specs is None else specs
+            available = core.catalogue.marked(specs)
             new, thought, scratch = 0, _thought_before(run, start), dict[str, Any]()
             thread, hour = contributor(run.thread_id or run.scope, user.digest), core.hour()
             for index in range(start, len(run.events)):
@@ -220,7 +220,7 @@ class Lifecycle:
                         thread,
                         thought,
                         user.digest,
-                        at_hand,
+                        available,
                         hour,
                         options,
                         scratch,

@@ -14,9 +14,9 @@ from children import Child
 from chroma_server import chroma_clients, chroma_run
 from kept import give_records
 from langchain_core.embeddings import Embeddings
+from lessons import Lesson, LessonRows
 from plugs import APART, NOW, files, memory_of
 
-from examples.own_method.lessons import Lesson, LessonRows
 from langgraph_toolmem import EmbedderChangedError, InputError, StorageError, ToolMemory
 from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.core.rows import Learned
@@ -457,7 +457,7 @@ def test_processes_on_a_server_see_each_other_and_none_loses_the_others_counts(t
 
 PUTTING = """
 import sys
-from examples.own_method.lessons import Lesson, LessonRows
+from lessons import Lesson, LessonRows
 from langgraph_toolmem import ToolMemory
 
 memory = ToolMemory(sys.argv[1])
@@ -556,7 +556,7 @@ def test_a_row_that_is_written_while_it_is_read_is_not_kept() -> None:
 
 WRITER = """
 import sys
-from examples.own_method.lessons import Lesson, LessonRows
+from lessons import Lesson, LessonRows
 from langgraph_toolmem import ToolMemory
 
 memory = ToolMemory(sys.argv[1])
