@@ -45,7 +45,7 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.memory import ToolMemory, default_methods
     from langgraph_toolmem.navigator import Navigator
     from langgraph_toolmem.navigator.plan.chains import Plan
-    from langgraph_toolmem.navigator.tool_search.hit import ToolHit
+    from langgraph_toolmem.navigator.tool_search import ToolHit
     from langgraph_toolmem.report.report import Report, TokenPrice
     from langgraph_toolmem.sit import SIT
     from langgraph_toolmem.sit.policy import SITPolicy
@@ -76,7 +76,7 @@ _HOMES = {
     "SITPolicy": "sit.policy",
     "Suggestion": "sit.suggest",
     "TokenPrice": "report.report",
-    "ToolHit": "navigator.tool_search.hit",
+    "ToolHit": "navigator.tool_search",
     "ToolMemory": "memory",
     "default_methods": "memory",
 }

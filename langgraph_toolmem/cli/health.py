@@ -193,7 +193,7 @@ def retry(folder: Path) -> int:
     from langgraph_toolmem.core.jobs import JobQueue
 
     with JobQueue(folder, now=time.time) as queue:
-        return 0 if queue.empty else queue.revive()
+        return 0 if queue.empty else queue.requeue()
 
 
 def rebuild(folder: Path, embeddings: str | None, *, damaged: bool, show: bool) -> tuple[str, int]:

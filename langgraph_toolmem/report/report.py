@@ -12,7 +12,7 @@ from langgraph_toolmem.base.checks import is_number
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.intervals import lower_limit
 from langgraph_toolmem.base.text import shortened
-from langgraph_toolmem.core.evidence import Episode
+from langgraph_toolmem.core.episodes import Episode
 from langgraph_toolmem.core.method import Section
 from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.graph.tool_graph import ToolGraph

@@ -46,8 +46,7 @@ def taught(path: Path | None, **options: Any) -> ToolMemory:
         memory.sit.suggest(run_of(thread, words)[:1], summary=f"wants {words} {thread}")
         memory.observe(run_of(thread, words)[:-1], thread_id=thread)
         memory.finish(run_of(thread, words), thread_id=thread, success=True, comment=f"fine {words}")
-        told = {"thread_id": thread, "run": first(thread, words), "step": 1, "messages": []}
-        memory.navigator.decisions({**told, "decision": {"sub_intents": [words]}})
+        memory.navigator.decisions.add(first(thread, words), 1, [], {"sub_intents": [words]})
     memory.flush()
     memory.core.jobs.put("nobody does it", {"text": SECRETS[0]}, run=first("private", " ".join(SECRETS)))
     return memory
