@@ -23,8 +23,8 @@ from langgraph.types import Command, interrupt
 from navi_script import Shop, ask, assert_well_formed, calls_made, decisions, do, say, seek, shown
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.navigator.decide.steps import MAX_IDLE
 from langgraph_toolmem.nodes import create_navi_subgraph
+from langgraph_toolmem.nodes.navi import MAX_IDLE
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn.hints import LEFT_OUT, turn_of
 

@@ -282,12 +282,6 @@ def succeeded(record: NaviRecord) -> list[str]:
     return list(dict.fromkeys(call["tool"] for call in record["outcomes"] if call["status"] == "ok"))
 
 
-def given_values(record: NaviRecord) -> dict[str, Any]:
-    """Return names and values of the arguments of calls that succeeded."""
-    good = (call["args"] for call in record["outcomes"] if call["status"] == "ok")
-    return {name: value for args in good for name, value in args.items()}
-
-
 def _noted(record: NaviRecord, lines: Sequence[str]) -> NaviRecord:
     *earlier, last = record["history"]
     noted = DecisionRecord(decided=last["decided"], observed=[*last["observed"], *lines])

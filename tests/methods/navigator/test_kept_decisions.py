@@ -167,7 +167,8 @@ def test_good_decisions_of_good_runs_are_written_once(store: ToolMemory, tmp_pat
     store.feedback("late", score=0.5)
 
     def written(**options: Any) -> list[str]:
-        count = log.export(out, overwrite=True, **options)
+        out.unlink(missing_ok=True)
+        count = log.export(out, **options)
         found = [line["messages"][1]["content"] for line in lines(out)]
         assert count == len(found)
         return found

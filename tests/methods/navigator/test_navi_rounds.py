@@ -19,7 +19,6 @@ from langgraph_toolmem.navigator.decide.decision import (
 from langgraph_toolmem.navigator.decide.rounds import (
     begun,
     decided,
-    given_values,
     observed,
     succeeded,
     with_retrieved,
@@ -86,7 +85,6 @@ def test_a_call_that_cannot_be_right_is_an_observation(part: dict[str, Any], why
 def test_what_succeeded_is_not_called_again_but_other_arguments_are_another_call() -> None:
     after = answered(round_(record(), do("a", x="1", n=2)), "done")
     assert succeeded(after) == ["a"]
-    assert given_values(after) == {"x": "1", "n": 2}
     again = round_(after, do("a", n=2, x="1"), do("a", x="2", n=2))
     assert [c["args"] for c in again["pending"]["calls"]] == [{"x": "2", "n": 2}]
     assert "was made before" in notes(again)
