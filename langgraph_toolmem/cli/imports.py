@@ -34,13 +34,12 @@ class Wanted:
 
 @dataclass
 class Imported:
-    """Numbers of an import: runs kept, steps in atoms, runs without a label, states stored."""
+    """Numbers of an import: runs kept, steps in atoms, runs without a label."""
 
     entries: int = 0
     atom_steps: int = 0
     atom_model_calls: int = 0
     unlabelled: int = 0
-    stored: int = 0
 
     def sentences(self) -> Iterator[str]:
         """Say it to a person."""
@@ -48,18 +47,16 @@ class Imported:
             yield f"Kept {count(self.entries, 'run')} for recall."
         if self.atom_steps:
             yield f"Made atoms of {count(self.atom_steps, 'step')} of successful runs, for planning."
-        if self.stored:
-            yield f"Stored {count(self.stored, 'new state')} in words, from which next tools are suggested."
         if self.atom_model_calls:
             yield f"It took {count(self.atom_model_calls, 'model call')}."
 
 
 def import_runs(memory: ToolMemory, runs: Sequence[LoggedRun], wanted: Wanted, *, show: bool) -> Imported:
-    """Learn runs, keep them for recall, and store their states.
+    """Learn runs, and keep them for recall.
 
     Raises:
         InputError: a run has no user id, and the namespace needs one; nothing was learned.
-        StorageError: entries, summaries or atoms cannot be stored: import again. If another embedder made those that
+        StorageError: entries or atoms cannot be stored: import again. If another embedder made those that
             are there, nothing was learned.
         ToolMemoryError: the model failed. What was learned and written before is kept.
     """
@@ -95,7 +92,6 @@ def _learn(
         judged = [(_read(run), None if run.success is None else float(run.success), run.user_id) for run in part]
         kept = memory.import_runs(judged, options)
         done.entries += kept.get("entries", 0)
-        done.stored += kept.get("sit", 0)
         done.atom_steps += kept.get("atoms", 0)
 
     again: list[Sequence[LoggedRun]] = []

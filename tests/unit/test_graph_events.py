@@ -171,7 +171,7 @@ def test_a_verdict_that_came_before_the_table_counts_for_its_walks() -> None:
     record = [core.Verdict(RUN, 1.0, None, None), sit.TransitionSeen(RUN, "s", "a", "b")]
     graph.apply(None, [graph.operation(operation.plain()) for operation in record])
 
-    assert graph.register(sit.SITEvidence).walks.out_of("a")["b"].good == 1
+    assert graph.register(sit.SITEvidence).out_of("a")["b"].good == 1
 
 
 # --- a table of one's own ---
