@@ -21,16 +21,17 @@ from langgraph_toolmem.base.checks import is_number
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.navigator.decide.decider import Decider, Method
+from langgraph_toolmem.navigator.decide.decision import Decision, problem_of
 from langgraph_toolmem.navigator.decide.events import DecisionHook
 from langgraph_toolmem.navigator.decide.guards import guards
 from langgraph_toolmem.navigator.decide.rounds import Judge
 from langgraph_toolmem.navigator.decide.state import NaviLimits, NaviRecord, NaviState
 from langgraph_toolmem.navigator.decide.steps import ROLE, NaviSteps
 from langgraph_toolmem.navigator.plan.planner import Strategy
-from langgraph_toolmem.nodes.recorder import Recorder
+from langgraph_toolmem.nodes.steps import Recorder
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.turn.hints import LeftOutState
+from langgraph_toolmem.turn.structured import Method, StructuredModel
 
 _ABOUT: Final = {
     "begin": "finds candidate APIs and complete toolchains for the request",
@@ -141,7 +142,7 @@ def create_navi_subgraph(
     wrap, awrap = guards(wrap_tool_call, awrap_tool_call, recorder)
     steps = NaviSteps(
         model,
-        Decider(model, method),
+        StructuredModel(model, Decision, check=problem_of, method=method),
         memory.navigator,
         memory.core.catalogue.marked(specs),
         instructions=instructions,

@@ -1,4 +1,4 @@
-"""Answers of the decider, and their reading.
+"""Answers of the decider.
 
 The schema holds texts and whole numbers only and no optional fields, so that providers that enforce a schema strictly
 take it: parameters are the text of a JSON object. Reading is lenient where nothing is lost by it.
@@ -7,19 +7,13 @@ take it: parameters are the text of a JSON object. Reading is lenient where noth
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from langchain_core.messages import BaseMessage
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
-
-from langgraph_toolmem.runs.messages import text_of
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 Action = Literal["answer", "clarify", "retrieve", "execute"]
 MAX_INTENTS: Final = 24
-MAX_REASON: Final = 300
-_BEGIN: Final = re.compile(r"\{\s*\"sub_intents\"")
 
 
 class SubIntent(BaseModel):
@@ -93,15 +87,6 @@ class Decision(BaseModel):
         return "\n\n".join(dict.fromkeys(text for text in said if text))
 
 
-FORM: Final = "\n".join(
-    [
-        'Give the decision as one JSON object and nothing else: {"sub_intents": [{…}, …]}. Each sub-intent has:',
-        *(f"- {name}: {field.description}" for name, field in SubIntent.model_fields.items()),
-    ]
-)
-"""The form of a decision in words, for models whose interface does not say it."""
-
-
 def due(decision: Decision) -> tuple[list[SubIntent], list[SubIntent]]:
     """Return what is done now, and what waits.
 
@@ -117,67 +102,9 @@ def due(decision: Decision) -> tuple[list[SubIntent], list[SubIntent]]:
     return due_now, [part for part in parts if part not in due_now]
 
 
-def read(output: Any) -> Decision | str:
-    """The decision in what ``with_structured_output(Decision, include_raw=True)`` or the model gave, or why not.
-
-    A model that wrote the JSON in its text, with or without a code fence or words around it, is understood too; of
-    several decisions the last counts. What a model says to refuse the request is its answer.
-    """
-    if isinstance(output, Decision):
-        return _checked(output)
-    if isinstance(output, BaseMessage):
-        output = {"raw": output}
-    if not isinstance(output, Mapping):
-        return "there was no structured output"
-    parsed, raw, error = output.get("parsed"), output.get("raw"), output.get("parsing_error")
-    if isinstance(parsed, Decision):
-        return _checked(parsed)
-    if isinstance(parsed, Mapping):
-        return _validated(parsed)
-    if refusal := _refusal(raw):
-        return Decision(sub_intents=[SubIntent.model_validate({"action": "answer", "text": refusal})])
-    text = text_of(raw.content) if isinstance(raw, BaseMessage) else ""
-    for begin in reversed([match.start() for match in _BEGIN.finditer(text)]):
-        try:
-            return _validated(json.JSONDecoder().raw_decode(text, begin)[0])
-        except (ValueError, RecursionError) as unreadable:
-            error = error or unreadable
-    return reason_of(error) if isinstance(error, BaseException) else "there was no structured output"
-
-
-def _refusal(raw: Any) -> str:
-    """Return what a model says that refuses, as OpenAI's models put it beside the text or in a block; "" if nothing."""
-    if not isinstance(raw, BaseMessage):
-        return ""
-    blocks = raw.content if isinstance(raw.content, list) else []
-    said = [raw.additional_kwargs.get("refusal"), *(each.get("refusal") for each in blocks if isinstance(each, dict))]
-    return next((text.strip() for text in said if isinstance(text, str) and text.strip()), "")
-
-
-def reason_of(error: BaseException) -> str:
-    """Why an output could not be read, in one line."""
-    if isinstance(error, ValidationError):
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        return f"{where}: {first['msg']}"[:MAX_REASON]
-    lines = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__)[:MAX_REASON]
-
-
-def _validated(value: Any) -> Decision | str:
-    try:
-        return _checked(Decision.model_validate(value))
-    except ValidationError as error:
-        return reason_of(error)
-
-
-def _checked(decision: Decision) -> Decision | str:
-    problem = _problem(decision.sub_intents)
-    return problem or decision
-
-
-def _problem(parts: Sequence[SubIntent]) -> str:
-    """Return what makes a decision of the right form useless; "" if nothing does."""
+def problem_of(decision: Decision) -> str:
+    """Return the reason why a decision of the right form is useless; "" if it is not."""
+    parts = decision.sub_intents
     if not parts:
         return "sub_intents is empty: there is at least an answer to give"
     if len(parts) > MAX_INTENTS:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from langgraph_toolmem.navigator.decide.state import WINDOW, Made, NaviRecord, c
 from langgraph_toolmem.navigator.plan.chains import tree
 from langgraph_toolmem.runs.messages import text_of
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.turn.structured import sections
 
 MAX_API: Final = 1_200
 MAX_PARAMETER: Final = 160
@@ -28,9 +28,6 @@ MAX_PAIR: Final = 6_000
 """Characters of what was decided, and as many of what was observed, at one of the earlier decisions."""
 MAX_BEFORE: Final = 1_500
 """Characters of one observation that is not the current one."""
-
-_FRAME: Final = re.compile(r"(?m)^(?=[ \t]*(?:-{3,}[ \t]*$|#))")
-_MARKED: Final = "| "
 
 RULES: Final = """\
 You decide what an assistant does next. The assistant works for a user and can call APIs. Each time you are asked you \
@@ -87,22 +84,13 @@ def decider_messages(
         ("Toolchains of the last search, the best first", trees(record)),
         *_so_far(record, specs),
     ]
-    shown = "\n\n".join(_section(title, body) for title, body in parts if body)
-    return [SystemMessage(rules), HumanMessage(f"{shown}\n\nDecide what is done next.")]
-
-
-def repair_message(reason: str) -> HumanMessage:
-    """Asks once more for an output that could not be read."""
-    return HumanMessage(
-        f"Your last output could not be used: {reason}. Give the decision again, complete, in the required structure."
-    )
+    return [SystemMessage(rules), HumanMessage(f"{sections(parts)}\n\nDecide what is done next.")]
 
 
 def closing_messages(record: NaviRecord, messages: Sequence[BaseMessage], reason: str) -> list[BaseMessage]:
     """The prompt for the answer of a run that has to stop."""
     parts = [*_request(record, messages), *_so_far(record, {}), ("Why it has to stop", reason)]
-    shown = "\n\n".join(_section(title, body) for title, body in parts if body)
-    return [SystemMessage(CLOSING), HumanMessage(shown)]
+    return [SystemMessage(CLOSING), HumanMessage(sections(parts))]
 
 
 def plain_closing(record: NaviRecord, reason: str) -> str:
@@ -221,8 +209,3 @@ def _parameter(schema: Mapping[str, Any]) -> str:
     if schema.get("description"):
         parts.append(" ".join(str(schema["description"]).split()))
     return shortened("; ".join(part for part in parts if part), MAX_PARAMETER)
-
-
-def _section(title: str, body: str) -> str:
-    """A part of the prompt. What looks like its frame is marked: nobody's text ends a section or begins another."""
-    return f"## {title}\n---\n{_FRAME.sub(_MARKED, body)}\n---"

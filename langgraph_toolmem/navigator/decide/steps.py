@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages.ai import UsageMetadata
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
-from langgraph.errors import GraphBubbleUp
 from langgraph.types import Send, interrupt
 
-from langgraph_toolmem.navigator.decide.decider import ASIDE, Decider, DeciderOutcome
+from langgraph_toolmem.navigator.decide.decision import Decision, SubIntent
 from langgraph_toolmem.navigator.decide.events import DecisionHook, decision_event, outcome_event
 from langgraph_toolmem.navigator.decide.known_values import known_values
 from langgraph_toolmem.navigator.decide.prompt import closing_messages, decider_messages, plain_closing, request_at
@@ -25,9 +24,10 @@ from langgraph_toolmem.navigator.decide.state import NaviLimits, NaviRecord, new
 from langgraph_toolmem.runs.messages import text_of
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import parse_run
+from langgraph_toolmem.turn.ask import Ask, StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import left_out_now
-from langgraph_toolmem.turn.host import ErrorLog, emit, read_key, runtime_of, user_id_of
-from langgraph_toolmem.turn.telemetry import annotate
+from langgraph_toolmem.turn.host import ErrorLog, annotate, emit, read_key, runtime_of, user_id_of
+from langgraph_toolmem.turn.structured import Answer, StructuredModel
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator import Navigator
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("langgraph_toolmem.navigator.decide")
 
 ROLE: Final = "navi"
+_CONFIG: Final = RunnableConfig(tags=["nostream"], run_name="toolmem_decider")
 STEPS_TO_CLOSE: Final = 6
 """Graph steps that one more round and the closing take."""
 
@@ -48,25 +49,18 @@ _REASONS: Final = {
 
 
 class NaviStep(Runnable[Any, Any]):
-    """One step as a LangGraph node, sync and async."""
+    """One step as a LangGraph node, sync and async; its body may ask a model (`turn.ask`)."""
 
-    def __init__(
-        self,
-        name: str,
-        run: Callable[[Any, RunnableConfig | None], Any],
-        arun: Callable[[Any, RunnableConfig | None], Awaitable[Any]] | None = None,
-    ) -> None:
-        self.name, self._run, self._arun = name, run, arun
+    def __init__(self, name: str, body: Callable[[Any, RunnableConfig | None], Any]) -> None:
+        self.name, self._body = name, body
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002 - Runnable's name
-        """Runs the step."""
-        return self._run(input, config)
+        """Run the step."""
+        return drive(lambda: self._body(input, config))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
-        """Runs the step; what has no async body looks things up in the memory, and does so in a thread."""
-        if self._arun is None:
-            return await asyncio.to_thread(self._run, input, config)
-        return await self._arun(input, config)
+        """Run the step; what blocks in it runs in a worker thread."""
+        return await adrive(lambda: self._body(input, config))
 
 
 class NaviSteps:
@@ -75,7 +69,7 @@ class NaviSteps:
     def __init__(
         self,
         model: BaseChatModel,
-        decider: Decider,
+        decider: StructuredModel[Decision],
         navigator: Navigator,
         specs: Mapping[str, ToolSpec],
         *,
@@ -103,10 +97,10 @@ class NaviSteps:
         """The steps with both bodies, by the name of their node."""
         return {
             "begin": NaviStep("begin", self._begin),
-            "decide": NaviStep("decide", self._decide, self._adecide),
+            "decide": NaviStep("decide", self._decide),
             "retrieve": NaviStep("retrieve", self._retrieve),
             "observe": NaviStep("observe", self._observe),
-            "conclude": NaviStep("conclude", self._conclude, self._aconclude),
+            "conclude": NaviStep("conclude", self._conclude),
         }
 
     # --- the steps ---
@@ -123,16 +117,10 @@ class NaviSteps:
         _tell(config, {"event": "candidates", "candidates": record["candidates"], **_seen(record)})
         return {"toolmem_navi": record, "toolmem_navi_retrieved": [], "toolmem_navi_said": []}
 
-    def _decide(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
-        prompt = self._prompt(state)
-        return self._decided(state, prompt, self._decider.decide(prompt, config), config)
-
-    async def _adecide(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
-        prompt = self._prompt(state)
-        outcome = await self._decider.adecide(prompt, config)
-        if self._on_decision is None:
-            return self._decided(state, prompt, outcome, config)
-        return await asyncio.to_thread(self._decided, state, prompt, outcome, config)  # the hook may write to disk
+    def _decide(self, state: Any, config: RunnableConfig | None) -> StepGenerator[dict[str, Any]]:
+        prompt = decider_messages(_record(state), self._specs, self._messages(state), extra=self._instructions)
+        answer = yield from self._decider.asking(prompt, merge_configs(config, _CONFIG))
+        return self._decided(state, answer, config)
 
     def _retrieve(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
         record, now = _record(state), self._now(state, config)
@@ -171,30 +159,20 @@ class NaviSteps:
             record = {**record, "stop": "out of steps"}
         return {"toolmem_navi": record, "toolmem_navi_retrieved": [], "toolmem_navi_said": []}
 
-    def _conclude(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
+    def _conclude(self, state: Any, config: RunnableConfig | None) -> StepGenerator[dict[str, Any]]:
         """The honest answer of a run that stops early. If no model can give it, it is put together here."""
-        prompt = self._closing(state)
-        answer = None
-        if prompt is not None:
+        record, answer = _record(state), None
+        if record["stop"] != "unreadable":  # a model that cannot keep to a form is not asked again
+            prompt = closing_messages(record, self._messages(state), _REASONS[record["stop"]])
             try:
-                answer = self._model.invoke(prompt, merge_configs(config, ASIDE))
-            except GraphBubbleUp:
-                raise
+                answer = yield Ask(self._model, prompt, merge_configs(config, _CONFIG))
             except Exception as error:  # noqa: BLE001 - the run is to end with an answer
                 self._errors.failed(error)
-        return self._concluded(state, answer, config)
-
-    async def _aconclude(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
-        prompt = self._closing(state)
-        answer = None
-        if prompt is not None:
-            try:
-                answer = await self._model.ainvoke(prompt, merge_configs(config, ASIDE))
-            except GraphBubbleUp:
-                raise
-            except Exception as error:  # noqa: BLE001 - the run is to end with an answer
-                self._errors.failed(error)
-        return self._concluded(state, answer, config)
+        text = text_of(answer.content).strip() if isinstance(answer, AIMessage) else ""
+        usage = answer.usage_metadata if isinstance(answer, AIMessage) and text else None
+        message = self._answer(text or plain_closing(record, _REASONS[record["stop"]]), record, usage)
+        _tell(config, {"event": "stop", "reason": _REASONS[record["stop"]], **_seen(record)})
+        return {self._key: [message]}
 
     # --- the ways between them ---
 
@@ -227,58 +205,37 @@ class NaviSteps:
 
     # --- parts of the steps ---
 
-    def _prompt(self, state: Any) -> list[BaseMessage]:
-        record, messages = _record(state), self._messages(state)
-        extra = "\n\n".join(part for part in (self._instructions.strip(), self._decider.form) if part)
-        return decider_messages(record, self._specs, messages, extra=extra)
-
-    def _decided(
-        self, state: Any, prompt: Sequence[BaseMessage], outcome: DeciderOutcome, config: RunnableConfig | None
-    ) -> dict[str, Any]:
-        before, decision = _record(state), outcome.decision
+    def _decided(self, state: Any, answer: Answer[Decision], config: RunnableConfig | None) -> dict[str, Any]:
+        before = _record(state)
+        refusal = SubIntent.model_validate({"action": "answer", "text": answer.refusal})
+        decision = Decision(sub_intents=[refusal]) if answer.refusal else answer.value
         update: dict[str, Any] = {}
         if decision is None:
             record: NaviRecord = {**before, "decisions": before["decisions"] + 1, "stop": "unreadable"}
         elif decision.final:
             record = {**before, "decisions": before["decisions"] + 1, "waiting": [], "stop": "answered"}
-            update[self._key] = [self._answer(decision.answer, record, outcome)]
+            update[self._key] = [self._answer(decision.answer, record, answer.usage)]
         else:
             record = decided(before, decision, self._specs, self._allowed(state), _call_id)
             if calls := record["pending"]["calls"]:
                 made = [{"name": c["tool"], "args": c["args"], "id": c["id"], "type": "tool_call"} for c in calls]
-                update[self._key] = [AIMessage(content="", tool_calls=made, usage_metadata=outcome.usage)]
-        self._tell_decision(state, record, prompt, outcome, config)
+                update[self._key] = [AIMessage(content="", tool_calls=made, usage_metadata=answer.usage)]
+        self._tell_decision(state, record, decision, answer, config)
         return {**update, "toolmem_navi": record}
 
-    def _answer(self, text: str, record: NaviRecord, outcome: DeciderOutcome | None) -> AIMessage:
+    def _answer(self, text: str, record: NaviRecord, usage: UsageMetadata | None) -> AIMessage:
         mark = {"by": ROLE, "stop": record["stop"], "failed": sorted(record["failed"])}
-        usage = None if outcome is None else outcome.usage
         return AIMessage(content=text, usage_metadata=usage, response_metadata={"toolmem": mark})
-
-    def _closing(self, state: Any) -> list[BaseMessage] | None:
-        record = _record(state)
-        if record["stop"] == "unreadable":  # a model that cannot keep to a form is not asked again
-            return None
-        return closing_messages(record, self._messages(state), _REASONS[record["stop"]])
-
-    def _concluded(self, state: Any, answer: Any, config: RunnableConfig | None) -> dict[str, Any]:
-        record = _record(state)
-        text = text_of(answer.content).strip() if isinstance(answer, AIMessage) else ""
-        message = self._answer(text or plain_closing(record, _REASONS[record["stop"]]), record, None)
-        if text:
-            message.usage_metadata = answer.usage_metadata
-        _tell(config, {"event": "stop", "reason": _REASONS[record["stop"]], **_seen(record)})
-        return {self._key: [message]}
 
     def _tell_decision(
         self,
         state: Any,
         record: NaviRecord,
-        prompt: Sequence[BaseMessage],
-        outcome: DeciderOutcome,
+        decision: Decision | None,
+        answer: Answer[Decision],
         config: RunnableConfig | None,
     ) -> None:
-        before, decision = _record(state), outcome.decision
+        before = _record(state)
         parts = [] if decision is None else [part.model_dump() for part in decision.sub_intents]
         actions = list(dict.fromkeys(part["action"] for part in parts))
         annotate({"toolmem.node": ROLE, "toolmem.action": "+".join(actions), "toolmem.step": record["decisions"]})
@@ -287,14 +244,14 @@ class NaviSteps:
             "step": record["decisions"],
             "action": "+".join(actions) or "none",
             "sub_intents": parts,
-            "model_calls": outcome.calls,
+            "model_calls": answer.calls,
             "not_done": record["pairs"][-1]["observed"] if record["pairs"] and not record["stop"] else [],
             **_seen(before),
         }
-        _tell(config, {**event, "reason": outcome.reason} if outcome.reason else event)
+        _tell(config, {**event, "reason": answer.reason} if answer.reason else event)
         if self._on_decision is not None and decision is not None:
             try:
-                self._on_decision(decision_event(decision, record, prompt, self._messages(state), config))
+                self._on_decision(decision_event(decision, record, answer.prompt, self._messages(state), config))
             except Exception as error:  # noqa: BLE001 - whoever looks on must not stop the run
                 self._errors.failed(error)
 
@@ -325,7 +282,7 @@ class NaviSteps:
                 allowed &= set(self._available())
             except Exception as error:  # noqa: BLE001 - not to know is no reason to stop
                 self._errors.failed(error)
-        return allowed - set(left_out_now(state, messages_key=self._key) or ())
+        return allowed - set(left_out_now(state, messages_key=self._key))
 
     def _judged(self, judge: Judge) -> Judge:
         """The host's judge; where it fails, an error counts as a failure, as it does without one."""
