@@ -278,7 +278,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
     ),
     # --- sit ---
     "SIT": (method(SIT), [({"policy": True}, "SITPolicy")]),
-    "SITPolicy": (plain(SITPolicy), [*each("k", 0), *each("recall", "always"), *each("unlabelled", 2.0)]),
+    "SITPolicy": (plain(SITPolicy), [*each("k", 0), *each("unlabelled", 2.0)]),
     "sit.suggest": (
         called(lambda m: m.sit.suggest, messages=[h.user("x")]),
         [
