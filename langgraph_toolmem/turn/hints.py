@@ -302,23 +302,6 @@ def _kept(state: Any, key: str) -> Any:
 # --- the place in a request ---
 
 
-def memory_prompt(state: Any, *, messages_key: str = "messages") -> list[SystemMessage]:
-    """Return the hints for the next model call as one system message, or an empty list.
-
-    ::
-
-        model.invoke([*memory_prompt(state), *state["messages"]])
-
-    It changes the beginning of the prompt with every hint; `messages_with_hints` keeps a provider's prompt cache.
-
-    Args:
-        state: the state, with the key `toolmem_hints` (see `MemoryState`). Without it there are no hints.
-        messages_key: key of the messages.
-    """
-    text = hints_now(state, messages_key=messages_key)
-    return [SystemMessage(text)] if text else []
-
-
 def messages_with_hints(state: Any, model: Any = None, *, messages_key: str = "messages") -> list[Any]:
     """Return the messages with the hints in the place that suits the model.
 

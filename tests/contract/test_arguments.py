@@ -167,10 +167,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             ({"inside": ["todo"]}, "inside[0]"),
             ({"inside": [TodoListMiddleware(), TodoListMiddleware]}, "inside[1]"),
             *each("shortcut", {"kind": "paper"}, "paper"),
-            *each("may_write", "pay"),
-            *each("shadow", 1),
-            ({"may_write": {"pay"}, "shortcut": False}, "may_write"),
-            ({"shadow": True, "shortcut": False, "prefetch": True}, "shadow"),
             *NO_RULES,
             *each("tool_search", "3", None, 2.5),
             *each("preferences", "yes"),
@@ -220,10 +216,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         [NO_MEMORY, *each("budget", 0, 1.5, True), *each("policy", "paper")],
     ),
     "ReflectionWriter": (of_memory(ReflectionWriter), [*each("verdict", True, 1), *each("wait", "yes", None)]),
-    "SGAPlanner": (
-        of_memory(SGAPlanner),
-        [*each("model", 3), *each("k", 0), *each("when", "x"), *each("budget", 0), *each("beta", 2)],
-    ),
+    "SGAPlanner": (of_memory(SGAPlanner), [NO_MEMORY, *each("settings", 3)]),
     "SITSummary": (
         of_memory(SITSummary),
         [NO_MEMORY, ({"policy": "paper"}, "SITPolicy")],
@@ -282,7 +275,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
     ),
     # --- sit ---
     "SIT": (method(SIT), [({"policy": True}, "SITPolicy")]),
-    "SITPolicy": (plain(SITPolicy), [*each("k", 0), *each("recall", "always"), *each("unlabelled", 2.0)]),
+    "SITPolicy": (plain(SITPolicy), [*each("k", 0), *each("unlabelled", 2.0)]),
     "sit.suggest": (
         called(lambda m: m.sit.suggest, messages=[h.user("x")]),
         [
