@@ -167,9 +167,11 @@ def test_refused_arguments_and_a_persons_refusal_put_no_tool_out() -> None:
 
 def test_a_search_that_brings_nothing_new_is_no_progress() -> None:
     old = Retrieved(query="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["a"])
-    after, _ = observed(round_(record("a", "b"), seek("r")), [], [old])
-    assert "found nothing new" in notes(after)
-    assert after["idle"] == 1
+    after = record("a", "b")
+    for number in (1, 2):
+        after, _ = observed(round_(after, seek(str(number))), [], [old])
+        assert "found nothing new" in notes(after)
+        assert after["idle"] == number
     assert "searched for before" in notes(round_(after, seek("r")))
     fresh: Retrieved = {**old, "query": "s", "tools": ["c"]}
     after, _ = observed(round_(after, seek("s")), [], [fresh])
