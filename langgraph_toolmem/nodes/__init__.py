@@ -1,11 +1,11 @@
 """LangGraph nodes over a `ToolMemory`. Thin: what they do is in the steps of the methods."""
 
 from langgraph_toolmem.inertia.step import shortcut_message
-from langgraph_toolmem.navigator.decide.state import NaviLimits, NaviRecord, NaviState
-from langgraph_toolmem.nodes.loop_guard import LoopGuard, loop_guard_condition
+from langgraph_toolmem.navigator.decide.state import NaviRecord, NaviState
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
 from langgraph_toolmem.nodes.steps import (
     InertiaShortcut,
+    LoopGuard,
     MemoryRecall,
     PreferenceGuide,
     Recorder,
@@ -14,6 +14,7 @@ from langgraph_toolmem.nodes.steps import (
     SITSummary,
     ToolRetriever,
     guided_tools,
+    loop_guard_condition,
     shortcut_condition,
 )
 from langgraph_toolmem.turn.hints import (
@@ -21,7 +22,6 @@ from langgraph_toolmem.turn.hints import (
     LeftOutState,
     MemoryState,
     PlanningState,
-    memory_prompt,
     messages_with_hints,
 )
 
@@ -32,7 +32,6 @@ __all__ = [
     "LoopGuard",
     "MemoryRecall",
     "MemoryState",
-    "NaviLimits",
     "NaviRecord",
     "NaviState",
     "PlanningState",
@@ -45,7 +44,6 @@ __all__ = [
     "create_navi_subgraph",
     "guided_tools",
     "loop_guard_condition",
-    "memory_prompt",
     "messages_with_hints",
     "shortcut_condition",
     "shortcut_message",

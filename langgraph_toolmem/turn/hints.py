@@ -62,14 +62,15 @@ def turn_of(messages: Sequence[Any]) -> str:
     """
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
-        if _is_users(message):
+        if is_users(message):
             content = _field(message, "content")
-            place = _field(message, "id") or sum(map(_is_users, messages[:index]))
+            place = _field(message, "id") or sum(map(is_users, messages[:index]))
             return digest("user-turn", place, repr(message if content is None else content))
     return ""
 
 
-def _is_users(message: Any) -> bool:
+def is_users(message: Any) -> bool:
+    """Return True for a message of the user, False for others and for summaries in the user's name."""
     if isinstance(message, str):
         return True
     if isinstance(message, (tuple, list)):
@@ -299,23 +300,6 @@ def _kept(state: Any, key: str) -> Any:
 
 
 # --- the place in a request ---
-
-
-def memory_prompt(state: Any, *, messages_key: str = "messages") -> list[SystemMessage]:
-    """Return the hints for the next model call as one system message, or an empty list.
-
-    ::
-
-        model.invoke([*memory_prompt(state), *state["messages"]])
-
-    It changes the beginning of the prompt with every hint; `messages_with_hints` keeps a provider's prompt cache.
-
-    Args:
-        state: the state, with the key `toolmem_hints` (see `MemoryState`). Without it there are no hints.
-        messages_key: key of the messages.
-    """
-    text = hints_now(state, messages_key=messages_key)
-    return [SystemMessage(text)] if text else []
 
 
 def messages_with_hints(state: Any, model: Any = None, *, messages_key: str = "messages") -> list[Any]:

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from agents import both, build_agent
@@ -26,11 +27,10 @@ from langchain_core.messages import AIMessage, convert_to_messages
 from langchain_core.tools import BaseTool
 from openai_server import OpenAIStubServer, make_chat_model
 
-from langgraph_toolmem import ConfigurationError, Inertia, InertiaPolicy, ToolMemory
-from langgraph_toolmem.inertia.step import Shortcut
-from langgraph_toolmem.middleware import assembly, tool_memory_middleware
-from langgraph_toolmem.nodes import InertiaShortcut
+from langgraph_toolmem import ConfigurationError, Inertia, ToolMemory
+from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem.turn import middleware
 from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
@@ -49,35 +49,25 @@ def test_the_order_of_the_list(memory: ToolMemory) -> None:
     assert last.name == "ToolMemoryInside"
 
 
-def test_short_ways_to_the_policy(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    used, real = list[Any](), assembly.steps_middleware
-    monkeypatch.setattr(
-        assembly, "steps_middleware", lambda core, steps, **how: used.extend(steps) or real(core, steps, **how)
-    )
-
-    def policy_of(memory: ToolMemory, **options: Any) -> InertiaPolicy | None:
-        used.clear()
-        tool_memory_middleware(memory, **options)
-        (shortcut,) = [step for step in used if isinstance(step, Shortcut)]
-        return shortcut.policy
-
-    own, other = InertiaPolicy(may_write={"pay"}), InertiaPolicy(never={"pay"}, shadow=True)
-    with ToolMemory.ephemeral(tools=desk.tools, methods=[Inertia(own)]) as memory:
-        assert policy_of(memory) is None, "the memory's own"
-        assert policy_of(memory, may_write={"send"}) == own.with_(may_write={"pay", "send"})
-        assert policy_of(memory, shadow=True, shortcut=True) == own.with_(shadow=True)
-        assert policy_of(memory, shortcut=other, may_write=["send"]) == other.with_(may_write={"send"})
-        for short in ({"may_write": {"send"}}, {"shadow": True}):
-            with pytest.raises(ConfigurationError, match="has its policy"):
-                tool_memory_middleware(memory, shortcut=InertiaShortcut(memory, desk.tools), **short)
-
-
 def test_two_memories_in_one_agent_need_two_names(memory: ToolMemory) -> None:
     with ToolMemory.ephemeral() as other:
         ours = tool_memory_middleware(memory)
         with pytest.raises(ConfigurationError, match=r"Two middleware .* are named 'ToolMemory'.*name="):
             build_agent(None, Desk(), inside=[*ours, *tool_memory_middleware(other)])
         build_agent(None, Desk(), inside=[*ours, *tool_memory_middleware(other, name="Other")])
+
+
+@pytest.mark.parametrize("piece", ["composed", "thread_id_of"])
+async def test_a_request_that_cannot_be_read_or_hinted_goes_to_the_model_as_it_is(
+    memory: ToolMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, piece: str
+) -> None:
+    monkeypatch.setattr(middleware, piece, Mock(side_effect=RuntimeError("not today")))
+    agent = build_agent(memory, Desk(), policy=EAGER.with_(shadow=True))
+    await agent.run(0)
+    assert (agent.desk.done, agent.model_calls) == (expected("Ann"), 4)
+    failed = {record.getMessage() for record in caplog.records if record.levelname == "ERROR"}
+    assert failed
+    assert all("RuntimeError" in each for each in failed)
 
 
 # --- learning and acting ---

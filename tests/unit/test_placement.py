@@ -41,23 +41,23 @@ def request(model: Any, messages: list[BaseMessage], **settings: Any) -> tuple[l
 
 
 @pytest.mark.parametrize(
-    ("model", "name"),
+    ("model", "where"),
     [
-        ("openai:gpt-4.1", "openai"),
-        ("azure_openai:gpt-4.1", "openai"),
-        ("anthropic:claude-sonnet-4-5", "anthropic"),
-        ("google_genai:gemini-2.5-pro", "gemini"),
-        ("mistralai:mistral-large", "mistral"),
-        ("ollama:llama3", "ollama"),
-        ("bedrock_converse:anthropic.claude-3-5-sonnet", "bedrock-claude"),
-        ("bedrock_converse:amazon.nova-pro", "bedrock"),
+        ("openai:gpt-4.1", "tail"),
+        ("azure_openai:gpt-4.1", "tail"),
+        ("anthropic:claude-sonnet-4-5", "tail"),
+        ("google_genai:gemini-2.5-pro", "tail"),
+        ("mistralai:mistral-large", "in_tool"),
+        ("ollama:llama3", "tail"),
+        ("bedrock_converse:anthropic.claude-3-5-sonnet", "tail_list"),
+        ("bedrock_converse:amazon.nova-pro", "in_tool"),
         ("acme:one", None),
         (ScriptedChatModel(script=["a"]), None),
     ],
 )
-def test_which_placement_a_model_has(model: Any, name: str | None) -> None:
+def test_which_placement_a_model_has(model: Any, where: str | None) -> None:
     found = placement_of(model)
-    assert (found and found.name) == name
+    assert (found and found.where) == where
 
 
 def test_an_unknown_model_gets_it_in_the_system_message_and_one_warning_says_so(
