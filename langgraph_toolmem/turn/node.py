@@ -101,7 +101,7 @@ class MemoryNode(Runnable[Any, Any]):
         runtime = runtime_of(config)
         who = (thread_id_of(config, runtime), user_id_of(config, runtime))
         left_out = left_out_now(state, messages_key=self.messages_key)
-        return Call(messages, *who, state, self.messages_key, runtime, left_out=left_out)
+        return Call(messages, *who, state, runtime, left_out=left_out)
 
 
 class StepNode(MemoryNode):
