@@ -205,7 +205,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         [
             NO_MEMORY,
             *each("how", "softly"),
-            *each("domain_of", "calendar"),
             *each("policy", 3),
             *each("keep", "fast_courier", [3], None),
             ({"tools": [3]}, "tool"),
@@ -246,7 +245,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         method(Entries),
         [
             *each("critic", 3, "gpt", "nobody:model"),
-            ({"policy": "paper"}, "policy is a RecallPolicy"),
+            ({"policy": "paper"}, "`policy` must be a RecallPolicy"),
             *each("judge", 3),
         ],
     ),
@@ -255,9 +254,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         [
             *each("kind", "best"),
             *each("max_n", 0, True),
-            *each("radius", 0),
-            *each("peak", 0),
-            *each("prominence", -1),
             *each("least", 1.1, NAN),
         ],
     ),
