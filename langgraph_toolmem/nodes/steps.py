@@ -20,7 +20,6 @@ from langgraph_toolmem.base.errors import ConfigurationError, LoopError
 from langgraph_toolmem.core.method import Method, check_installed
 from langgraph_toolmem.entries import Entries
 from langgraph_toolmem.entries.policy import RecallPolicy
-from langgraph_toolmem.entries.preferences import DomainOf
 from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.entries.steps import How, Preferences, Recall, Reflection, Verdict
 from langgraph_toolmem.inertia import Inertia
@@ -173,7 +172,6 @@ class PreferenceGuide(StepNode):
         memory: the memory.
         tools: the agent's tools; in an agent those of each model call if None.
         how: "leave_out": avoided tools are left out. "tell": a hint says what the user likes and avoids. "both".
-        domain_of: the domain of a tool, such as `tool_prefix`; without it only tools are compared.
         policy: which requests are alike; the memory's own if None.
         keep: names of tools that always stay.
         messages_key: key of the messages in the host's state.
@@ -185,13 +183,12 @@ class PreferenceGuide(StepNode):
         tools: Iterable[ToolLike] | None = None,
         *,
         how: How = "leave_out",
-        domain_of: DomainOf | None = None,
         policy: RecallPolicy | None = None,
         keep: Iterable[str] = (),
         messages_key: str = "messages",
     ) -> None:
         method = method_of(memory, Entries, "PreferenceGuide")
-        step = Preferences(method, tools, how=how, domain_of=domain_of, policy=policy, keep=keep)
+        step = Preferences(method, tools, how=how, policy=policy, keep=keep)
         super().__init__(step, messages_key=messages_key)
 
 

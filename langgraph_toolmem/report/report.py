@@ -329,6 +329,8 @@ def _trust(kinds: Mapping[str, Mapping[str, Any]]) -> str:
     found: dict[str, list[str]] = {"look at what was wrong with": [], "too early to trust": [], "trust": []}
     for kind, record in kinds.items():
         of, right = record["checks"], record["right"]
+        if not of:
+            continue
         word = "too early to trust" if of < FEW else "trust" if right >= RIGHT * of else "look at what was wrong with"
         found[word].append(kind)
     return "; ".join(f"{word} {' and '.join(those)}" for word, those in found.items() if those)

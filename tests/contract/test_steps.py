@@ -19,10 +19,10 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
+from lessons import Lessons, LessonStep
 from plugs import APART, KINDS, make, memory_of
 from shells import WAYS, App, agent_of, graph_of
 
-from examples.own_method.lessons import Lessons, LessonStep
 from langgraph_toolmem import SIT, Atoms, Entries, Inertia, Navigator, ToolMemory
 from langgraph_toolmem.atoms.step import PlanHints
 from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection
@@ -83,7 +83,7 @@ def all_steps(kind: Any = Step) -> set[Any]:
 
 
 def test_every_step_of_the_package_and_of_the_example_is_among_them() -> None:
-    ours = {each for each in all_steps() if each.__module__.startswith(("langgraph_toolmem.", "examples.own_method."))}
+    ours = {each for each in all_steps() if each.__module__.startswith(("langgraph_toolmem.", "lessons"))}
     assert ours == set(STEPS)
     assert {plug.method for plug in STEPS.values()} == set(KINDS)
 
