@@ -196,7 +196,7 @@ class Lifecycle:
             if new_messages := core.episodes.new(run, start):
                 core.apply(None, new_messages, user=user.digest, run=run.digest)
             last = latest_turn(run)
-            specs = core.catalogue.specs if specs is None else specs
+            specs = core.catalogue.marked(specs)
             new, thought, scratch = 0, _thought_before(run, start), dict[str, Any]()
             thread, hour = contributor(run.thread_id or run.scope, user.digest), core.hour()
             for index in range(start, len(run.events)):

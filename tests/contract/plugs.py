@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import desk
 from langchain_core.messages import BaseMessage, HumanMessage
+from lessons import Lessons
 
-from examples.own_method.lessons import Lessons
 from langgraph_toolmem import SIT, Atoms, Entries, Inertia, Navigator, SITPolicy, ToolMemory
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.extend import Method
