@@ -202,7 +202,7 @@ def _node(what: str, given: Any, kind: Callable[..., N], memory: ToolMemory, **m
         return cast("N", given)
     for name, expected in options.items():
         if isinstance(given, expected):
-            return kind(memory, **(given.options() if isinstance(given, SGASettings) else {name: given}), **rest)
+            return kind(memory, **{name: given}, **rest)
     of = "".join(f"a {expected.__name__} or " for expected in options.values())
     raise ConfigurationError(f"{what} is True, False, {of}a {getattr(kind, '__name__', kind)}, not {given!r}.")
 

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from inspect import isroutine
 from typing import Any, Final, Literal, TypeVar
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, tool
@@ -14,15 +13,13 @@ from langgraph.graph import END
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from langgraph_toolmem.atoms import Atoms
-from langgraph_toolmem.atoms.settings import BUDGET as PLANNING_BUDGET
-from langgraph_toolmem.atoms.settings import SGASettings, When
+from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.atoms.step import PlanHints
 from langgraph_toolmem.base.checks import names_given
 from langgraph_toolmem.base.errors import ConfigurationError, LoopError
 from langgraph_toolmem.core.method import Method, check_installed
 from langgraph_toolmem.entries import Entries
 from langgraph_toolmem.entries.policy import RecallPolicy
-from langgraph_toolmem.entries.preferences import DomainOf
 from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.entries.steps import How, Preferences, Recall, Reflection, Verdict
 from langgraph_toolmem.inertia import Inertia
@@ -79,8 +76,8 @@ class Recorder(MemoryNode):
         ToolNode(tools, wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)
     """
 
-    def __init__(self, memory: ToolMemory, *, messages_key: str = "messages", name: str | None = None) -> None:
-        super().__init__("recorder", "learns what the run shows; decides nothing", messages_key=messages_key, name=name)
+    def __init__(self, memory: ToolMemory, *, messages_key: str = "messages") -> None:
+        super().__init__("recorder", "learns what the run shows; decides nothing", messages_key=messages_key)
         self._core = checked(memory, "Recorder").core
         method = next((each for each in memory.methods if isinstance(each, Inertia)), None)
         how: dict[str, Any] = {"errors": self.errors, "messages_key": messages_key}
@@ -107,22 +104,16 @@ class Recorder(MemoryNode):
 class ReflectionWriter(StepNode):
     """Keeps the run with its verdict as an entry, and learns the rest of it. Put it before END.
 
-    The entry is written in the background. If the run went wrong and the memory has a critic
-    (``Entries(critic=…)``), its critique follows. A verdict may also come later, with ``memory.feedback``. Where
-    branches run in parallel, add the node with ``defer=True``::
-
-        builder.add_node("reflect", ReflectionWriter(memory, verdict=lambda state: state["checked"]))
-        builder.add_edge("reflect", END)
-
-    A run that ends with an error never comes here. An agent (``tool_memory_middleware(memory, reflect=True)``) keeps
-    such runs too; a graph's host calls ``memory.finish`` itself.
+    The entry is written in the background, and a critique if the run went wrong and the memory has a critic
+    (``Entries(critic=…)``). Where branches run in parallel, add the node with ``defer=True``. A run that ends with an
+    error never comes here: the host calls ``memory.finish`` itself (an agent's middleware does so).
 
     Args:
         memory: the memory.
         verdict: judges the run from the state; None: nobody judges. An error, or any other value, counts as None. In an
             async graph it is called in a thread.
         wait: if True, return when entry and critique are written: for scripts.
-        messages_key, name: as for all nodes.
+        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
@@ -132,10 +123,9 @@ class ReflectionWriter(StepNode):
         verdict: Verdict | None = None,
         wait: bool = False,
         messages_key: str = "messages",
-        name: str | None = None,
     ) -> None:
         step = Reflection(method_of(memory, Entries, "ReflectionWriter"), verdict=verdict, wait=wait)
-        super().__init__(step, messages_key=messages_key, name=name)
+        super().__init__(step, messages_key=messages_key)
 
 
 class MemoryRecall(StepNode):
@@ -143,20 +133,20 @@ class MemoryRecall(StepNode):
 
     Each run says how it went (a failed one with its critique) or that nobody judged it; values of calls that may change
     something are masked. The node may stand in the loop or before it: it looks once per user turn. The model's node
-    reads the hint with `memory_prompt`::
+    reads the hint with `messages_with_hints`::
 
         builder = StateGraph(MemoryState)
         builder.add_node("recall", MemoryRecall(memory))
         builder.add_edge(START, "recall")
         builder.add_edge("recall", "agent")
         ...
-        model.invoke([*memory_prompt(state), *state["messages"]])
+        model.invoke(messages_with_hints(state, model))
 
     Args:
         memory: the memory.
         policy: which runs are shown, and how many; the memory's own if None.
         budget: tokens at most (a quarter of the text's length in UTF-8).
-        messages_key, name: as for all nodes.
+        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
@@ -166,35 +156,25 @@ class MemoryRecall(StepNode):
         policy: RecallPolicy | None = None,
         budget: int = BUDGET,
         messages_key: str = "messages",
-        name: str | None = None,
     ) -> None:
         step = Recall(method_of(memory, Entries, "MemoryRecall"), policy=policy, budget=budget)
-        super().__init__(step, messages_key=messages_key, name=name)
+        super().__init__(step, messages_key=messages_key)
 
 
 class PreferenceGuide(StepNode):
     """Takes out the tools that this user rated badly on similar requests, for every model call of the user's turn.
 
-    The model's node binds the others; the ToolNode keeps all tools::
-
-        builder = StateGraph(MemoryState)
-        builder.add_node("preferences", PreferenceGuide(memory, tools))
-        builder.add_edge(START, "preferences")
-        ...
-        model.bind_tools(guided_tools(state, tools)).invoke(state["messages"])
-
-    See `langgraph_toolmem.entries.preferences` for the rules: at least two ratings, and some tool is always left. In an
-    agent these tools stay: the provider's without a name, the memory's own, those of a structured answer, and one that
-    the request insists on.
+    The model's node binds the others (`guided_tools`); the ToolNode keeps all tools. At least two ratings are needed,
+    and some tool is always left (`langgraph_toolmem.entries.preferences`). In an agent these tools stay: the provider's
+    without a name, the memory's own, those of a structured answer, and one that the request insists on.
 
     Args:
         memory: the memory.
         tools: the agent's tools; in an agent those of each model call if None.
         how: "leave_out": avoided tools are left out. "tell": a hint says what the user likes and avoids. "both".
-        domain_of: the domain of a tool, such as `tool_prefix`; without it only tools are compared.
         policy: which requests are alike; the memory's own if None.
         keep: names of tools that always stay.
-        messages_key, name: as for all nodes.
+        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
@@ -203,19 +183,17 @@ class PreferenceGuide(StepNode):
         tools: Iterable[ToolLike] | None = None,
         *,
         how: How = "leave_out",
-        domain_of: DomainOf | None = None,
         policy: RecallPolicy | None = None,
         keep: Iterable[str] = (),
         messages_key: str = "messages",
-        name: str | None = None,
     ) -> None:
         method = method_of(memory, Entries, "PreferenceGuide")
-        step = Preferences(method, tools, how=how, domain_of=domain_of, policy=policy, keep=keep)
-        super().__init__(step, messages_key=messages_key, name=name)
+        step = Preferences(method, tools, how=how, policy=policy, keep=keep)
+        super().__init__(step, messages_key=messages_key)
 
 
 def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "messages") -> list[T]:
-    """Return the tools that the model's node binds: those that a `PreferenceGuide` did not take out.
+    """Return the tools that a `PreferenceGuide` did not take out; all if none but the memory's own would be left.
 
     ::
 
@@ -225,9 +203,6 @@ def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "message
         state: the state, with the key `toolmem_left_out` (see `MemoryState`). Without it all tools are left.
         tools: the tools of this step; those without a name are left.
         messages_key: key of the messages.
-
-    Returns:
-        All of them if no tool but the memory's own would be left.
     """
     given = list(tools)
     out = left_out_now(state, messages_key=messages_key)
@@ -246,7 +221,7 @@ class SITSummary(StepNode):
         memory: the memory.
         policy: how states are compared; the memory's own if None.
         summary_tool: if True, an agent gets the summary tool.
-        messages_key, name: as for all nodes.
+        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
@@ -256,11 +231,10 @@ class SITSummary(StepNode):
         policy: SITPolicy | None = None,
         summary_tool: bool = True,
         messages_key: str = "messages",
-        name: str | None = None,
     ) -> None:
         method = method_of(memory, SIT, "SITSummary")
         step = Suggest(method, policy=policy, summary_tool=summary_tool, messages_key=messages_key)
-        super().__init__(step, messages_key=messages_key, name=name)
+        super().__init__(step, messages_key=messages_key)
         self.tool = step.tool
 
 
@@ -270,45 +244,29 @@ class SGAPlanner(StepNode):
     The steps are atoms (`memory.atoms.search`), shown as patterns with the known values of this run. The node stands
     between the shortcut and the model; the model's node reads the hint as with `MemoryRecall`.
 
-    By default it calls no model and reads known values and open goals off the messages. With a `model`, that model says
-    so in one structured call (a second one if its answer cannot be used). After two unusable answers in a row it is not
-    asked until the user speaks again. Known values are in the private state, so they survive a trimmed history;
-    ``StateGraph(MemoryState, output_schema=MessagesState)`` keeps them out of the app's output.
-
-    No hint names a tool that a `PreferenceGuide` leaves out, or one of which a person rejected a call in this turn.
-    Before the first call of a user turn a step is shown only if it shares words with an open goal, or if an embedder
-    of your own finds them alike.
+    Known values are in the private state, so they survive a trimmed history;
+    ``StateGraph(MemoryState, output_schema=MessagesState)`` keeps them out of the app's output. No hint names a tool
+    that a `PreferenceGuide` leaves out, or one of which a person rejected a call in this turn.
 
     Args:
         memory: the memory.
+        settings: how many steps are shown, and the model that plans (none by default).
         tools: the agent's tools; those that the memory knows if None.
-        model: names known values and the next goal: a chat model or ``"provider:model"``.
-        when: the model is asked before each model call ("step"), when open goals have changed or a call has failed
-            ("goal"), or once per user turn ("turn").
-        k: patterns at most.
-        beta: weight of known values against words, 0 to 1.
-        budget: tokens of the patterns at most.
-        plain: use the published score alone (`SGASettings.paper`).
-        messages_key, name: as for all nodes.
+        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
         self,
         memory: ToolMemory,
+        settings: SGASettings | None = None,
         *,
         tools: Iterable[ToolLike] | None = None,
-        model: BaseChatModel | str | None = None,
-        when: When = "step",
-        k: int = 3,
-        beta: float = 0.3,
-        budget: int = PLANNING_BUDGET,
-        plain: bool = False,
         messages_key: str = "messages",
-        name: str | None = None,
     ) -> None:
         method = method_of(memory, Atoms, "SGAPlanner")
-        settings = SGASettings(model, when, k, beta, budget, plain)
-        super().__init__(PlanHints(method, settings, tools=tools), messages_key=messages_key, name=name)
+        if settings is not None and not isinstance(settings, SGASettings):
+            raise ConfigurationError(f"settings is an SGASettings, not {settings!r}.")
+        super().__init__(PlanHints(method, settings, tools=tools), messages_key=messages_key)
 
 
 class ToolRetriever(StepNode):
@@ -334,7 +292,7 @@ class ToolRetriever(StepNode):
         tools: the agent's tools, LangChain tools or functions; in an agent those of each model call if None.
         search: how tools are found (`ToolSearch`).
         always: more names of tools that are always offered.
-        messages_key, name: as for all nodes.
+        messages_key: key of the messages in the host's state.
     """
 
     step: RevealTools
@@ -347,7 +305,6 @@ class ToolRetriever(StepNode):
         search: ToolSearch | None = None,
         always: Iterable[str] = (),
         messages_key: str = "messages",
-        name: str | None = None,
     ) -> None:
         method = method_of(memory, Navigator, "ToolRetriever")
         if search is not None and not isinstance(search, ToolSearch):
@@ -359,7 +316,7 @@ class ToolRetriever(StepNode):
             raise ConfigurationError(f"{own!r} is the name of a tool of the memory; none of the tools may have it.")
         always = names_given("always", always)
         step = RevealTools(method, given, search=search, always=always, messages_key=messages_key)
-        super().__init__(step, messages_key=messages_key, name=name)
+        super().__init__(step, messages_key=messages_key)
         self.tools: list[BaseTool] = step.deferred.tools
 
     def offer(self, messages: Sequence[Any], model: Any = None) -> Offer:
@@ -404,7 +361,7 @@ class InertiaShortcut(StepNode):
             what stands between the model and the tools (``interrupt_before``, an approval): name the tools that may be
             run before it.
         trust_context: if True, settings in the run's context may also loosen the policy (`InertiaSettings`).
-        messages_key, name: as for all nodes.
+        messages_key: key of the messages in the host's state.
     """
 
     step: Shortcut
@@ -419,7 +376,6 @@ class InertiaShortcut(StepNode):
         messages_key: str = "messages",
         prefetch: bool | Prefetch = False,
         trust_context: bool = False,
-        name: str | None = None,
     ) -> None:
         method = method_of(memory, Inertia, "InertiaShortcut")
         given = list(tools) if isinstance(tools, Iterator) else tools
@@ -429,7 +385,7 @@ class InertiaShortcut(StepNode):
         self._executed = [each for each in functions if isinstance(each, BaseTool)]
         models = () if model is None else (model,)
         step = Shortcut(method, policy=policy, models=models, trust_context=trust_context)
-        super().__init__(step, messages_key=messages_key, name=name)
+        super().__init__(step, messages_key=messages_key)
         step.run_ahead(prefetch, messages_key=messages_key)
 
     def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
@@ -477,9 +433,9 @@ class LoopGuard(MemoryNode):
         builder.add_conditional_edges("guard", loop_guard_condition, ["agent", "tools", END])
     """
 
-    def __init__(self, memory: ToolMemory, *, messages_key: str = "messages", name: str | None = None) -> None:
+    def __init__(self, memory: ToolMemory, *, messages_key: str = "messages") -> None:
         about = "answers calls that repeat without anything new; calls no model"
-        super().__init__("loop_guard", about, messages_key=messages_key, name=name)
+        super().__init__("loop_guard", about, messages_key=messages_key)
         self._core = checked(memory, "LoopGuard").core
 
     def body(self, state: Any, config: RunnableConfig | None) -> Any:

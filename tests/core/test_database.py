@@ -17,7 +17,7 @@ from langgraph_toolmem.core.jobs import JobQueue
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.navigator.decide.recording import DecisionLog
-from langgraph_toolmem.stores.database import NAME, Database, query_readonly
+from langgraph_toolmem.stores.database import NAME, query_readonly
 
 ANN = str(user_digest("ann"))
 
@@ -44,16 +44,6 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 # --- one file ---
-
-
-def test_all_owners_are_in_one_file(tmp_path: Path) -> None:
-    with queue(tmp_path) as jobs, decisions(tmp_path) as log:
-        put(jobs, "1", {})
-        log.add("r", 1, [], {})
-        with Database(tmp_path) as file:
-            names = {name for (name,) in file.ask("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert names - {"sqlite_sequence"} == {"jobs", "namespaces", "decisions"}
-    assert set(files(tmp_path)) == {NAME}
 
 
 def test_what_an_owner_forgets_leaves_the_others_as_they_are(tmp_path: Path) -> None:
@@ -144,21 +134,6 @@ def test_damage_that_is_found_in_use_is_set_aside_at_the_next(tmp_path: Path) ->
         assert ids(jobs) == ["1"]
         assert pending(another) == 0
         put(another, "2", {})
-        assert ids(jobs) == ["2"]
-    assert (tmp_path / f"{NAME}.corrupt-1").exists()
-
-
-def test_damage_of_free_pages_is_set_aside_too(tmp_path: Path) -> None:
-    with queue(tmp_path) as jobs:
-        for number in range(100):
-            put(jobs, str(number), {"text": "x" * 9000})
-        ids(jobs)
-    spoil(tmp_path / NAME, int.from_bytes(files(tmp_path)[NAME][32:36], "big") - 1)
-    with queue(tmp_path) as jobs:
-        assert pending(jobs) == 0  # it is none of its tables
-        with pytest.raises(StorageError, match="malformed"):
-            put(jobs, "1", {"text": "x" * 90_000})
-        put(jobs, "2", {"text": "x" * 90_000})
         assert ids(jobs) == ["2"]
     assert (tmp_path / f"{NAME}.corrupt-1").exists()
 

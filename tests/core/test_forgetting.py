@@ -109,18 +109,6 @@ def test_a_thread_that_two_users_share_is_forgotten_for_the_one_who_is_named(tmp
             memory.forget()
 
 
-def test_a_thread_goes_from_a_shared_store_and_from_other_workers() -> None:
-    store = InMemoryStore()
-    with taught(None, store=store) as one, ToolMemory(None, store=store) as two:
-        assert found(kept_in(store)) == list(SECRETS)
-        assert one.forget(thread_id="private") > 1
-        two.core.refresh(at_once=True)
-        for graph in (one.core.graph, two.core.graph):
-            assert not found(repr(graph.to_state()))
-            assert len(graph.cases.cases) == 1
-        assert not found(kept_in(store))
-
-
 def test_what_could_not_be_reached_is_said_and_is_forgotten_the_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,5 @@
 ``rounds``     from a decision to its calls, and from their results to the next situation
 ``retriever``  searches, and other ways after a failure
 ``guards``     the host's guards around calls
-``steps``      the nodes of the subgraph that `nodes.navi` builds
 ``recording``  decisions kept for fine-tuning
 """

@@ -7,7 +7,7 @@ never ran has not failed, whatever the guard's words.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from langchain_core.messages import ToolMessage
 from langgraph import errors as langgraph_errors
@@ -26,22 +26,10 @@ Guard = Callable[[Any, Callable[[Any], Any]], Any]
 AsyncGuard = Callable[[Any, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
 
 
-class RoundRecorder(Protocol):
-    """A record of the executions that guards let through."""
-
-    def wrap_tool_call(self, request: Any, execute: Callable[[Any], Any]) -> Any:
-        """Execute a call."""
-        ...
-
-    async def awrap_tool_call(self, request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Async variant of `wrap_tool_call`."""
-        ...
-
-
 def guards(
-    guard: Guard | None, aguard: AsyncGuard | None, recorder: RoundRecorder
-) -> tuple[Guard | None, AsyncGuard | None]:
-    """Return the arguments of ``ToolNode``: the host's guards outside, the recorder inside, and marks on changes.
+    guard: Guard | None, aguard: AsyncGuard | None, record: Guard, arecord: AsyncGuard
+) -> tuple[Guard, AsyncGuard | None]:
+    """Return the arguments of ``ToolNode``: the host's guards outside, the memory's inside, and marks on changes.
 
     Raises:
         ConfigurationError: there is a guard for async runs only.
@@ -49,14 +37,14 @@ def guards(
     if guard is None:
         if aguard is not None:
             raise ConfigurationError("Give wrap_tool_call with awrap_tool_call: without it a sync run has no guard.")
-        return recorder.wrap_tool_call, recorder.awrap_tool_call
+        return record, arecord
 
     def guarded(request: Any, execute: Any) -> Any:
         ran: list[dict[str, Any]] = []
 
         def recorded(changed: Any) -> Any:
             ran.append(_executed(changed))
-            return recorder.wrap_tool_call(changed, execute)
+            return record(changed, execute)
 
         try:
             return _marked(guard(request, recorded), request.tool_call, ran)
@@ -68,7 +56,7 @@ def guards(
 
         async def recorded(changed: Any) -> Any:
             ran.append(_executed(changed))
-            return await recorder.awrap_tool_call(changed, execute)
+            return await arecord(changed, execute)
 
         try:
             return _marked(await aguard(request, recorded), request.tool_call, ran)  # type: ignore[misc]

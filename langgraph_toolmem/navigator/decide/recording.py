@@ -122,15 +122,14 @@ class DecisionLog(Database):
                 (good, run, step),
             )
 
-    def export(self, path: Path | str, *, min_score: float | None = GOOD, overwrite: bool = False) -> int:
+    def export(self, path: Path | str, *, min_score: float | None = GOOD) -> int:
         """Write good decisions as JSONL, each once; return the number of lines.
 
         Lines hold what users said. They hold no ids of users, runs or threads, unless a prompt does.
 
         Args:
-            path: of the file.
+            path: of a new file.
             min_score: least score of a run, 0 to 1. If None, runs without feedback count as well.
-            overwrite: If True, replace an existing file.
 
         Raises:
             ConfigurationError: `min_score` is out of range.
@@ -140,8 +139,8 @@ class DecisionLog(Database):
         path = Path(path)
         if min_score is not None and not is_share(min_score):
             raise ConfigurationError(f"min_score must be a number from 0 to 1 or None, got {min_score!r}.")
-        if path.is_dir() or (path.is_file() and not overwrite):
-            raise InputError(f"{path} exists. Name another file, or pass overwrite=True.")
+        if path.exists():
+            raise InputError(f"{path} exists. Name another file.")
         rows = self.ask("SELECT run, user, line FROM decisions WHERE good ORDER BY seq")
         runs = {(run, user) for run, user, _ in rows}
         scores = {run: self._score_of(*run) for run in runs}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from langgraph_toolmem.navigator.decide.rounds import given_values, succeeded
+from langgraph_toolmem.navigator.decide.rounds import succeeded
 from langgraph_toolmem.navigator.decide.state import (
     DecidedCall,
     NaviRecord,
@@ -25,6 +25,7 @@ from langgraph_toolmem.turn.host import ErrorLog
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator import Navigator
 
+T = TypeVar("T")
 MAX_QUERY: Final = 4_000
 FEW_HITS: Final = 8
 """New tools that a search for one imagined API, or a failure, brings next to those of the chains."""
@@ -32,17 +33,11 @@ FEW_TOOLS: Final = 100
 """With so many tools or fewer, a search that finds too little brings others too: words may fail to tell."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallContext:
-    """Facts about a moment of a run.
-
-    Attributes:
-        allowed: names of the tools that may be called.
-        user_id: the user of the run, if known.
-    """
+class CallContext(NamedTuple):
+    """Names of the tools that may be called at this moment, and the user of the run, if known."""
 
     allowed: Collection[str]
-    user_id: str | None = None
+    user_id: str | None
 
 
 class Retriever:
@@ -116,17 +111,9 @@ class Retriever:
 
     def _rerouted(self, chain: Chain, record: NaviRecord, context: CallContext) -> Recombination:
         """Return another chain to the same end by the graph."""
-        try:
-            return self._navigator.reroute(
-                chain,
-                record["failed"],
-                known=given_values(record),
-                available=context.allowed,
-                done=[name for name in succeeded(record) if name not in record["failed"]],
-            )
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self._errors.failed(error)
-            return Recombination("none")
+        done = [name for name in succeeded(record) if name not in record["failed"]]
+        ask = partial(self._navigator.reroute, chain, record["failed"], available=context.allowed, done=done)
+        return self._asked(ask) or Recombination("none")
 
     def _broken(self, before: NaviRecord, tool: str, context: CallContext) -> Chain | None:
         """Return the chain of the failed tool; a new one to it if it was in none."""
@@ -154,27 +141,28 @@ class Retriever:
         self, record: NaviRecord, context: CallContext, query: str = "", *, target: str | None = None
     ) -> Plan | None:
         out = set(record["failed"]) - {target}
+        ask = partial(
+            self._navigator.plan,
+            (query or record["request"])[:MAX_QUERY],
+            target=target,
+            available=context.allowed,
+            avoid=out,
+            done=[name for name in succeeded(record) if name not in out],
+            user_id=context.user_id,
+        )
+        return self._asked(ask)
+
+    def _hits(self, query: str, context: CallContext, most: int) -> list[str]:
+        who: dict[str, Any] = {"available": context.allowed, "user_id": context.user_id}
+        hits = self._asked(partial(self._navigator.search, query[:MAX_QUERY], k=most, **who))
+        return [hit.name for hit in hits or ()]
+
+    def _asked(self, ask: Callable[[], T]) -> T | None:
         try:
-            return self._navigator.plan(
-                (query or record["request"])[:MAX_QUERY],
-                target=target,
-                known=given_values(record),
-                available=context.allowed,
-                avoid=out,
-                done=[name for name in succeeded(record) if name not in out],
-                user_id=context.user_id,
-            )
+            return ask()
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             self._errors.failed(error)
             return None
-
-    def _hits(self, query: str, context: CallContext, most: int) -> list[str]:
-        try:
-            hits = self._navigator.search(query[:MAX_QUERY], k=most, available=context.allowed, user_id=context.user_id)
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self._errors.failed(error)
-            return []
-        return [hit.name for hit in hits]
 
 
 def _text(spec: ToolSpec) -> str:

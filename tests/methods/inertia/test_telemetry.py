@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores.events import EventLog
 from langgraph_toolmem.turn.node import MemoryNode
 
+Heard = pytest.LogCaptureFixture
 SECRET = "Rumpelstiltskin"
 """A name that users say, tools are called with and answer with, and that errors quote."""
 NAMES = {
@@ -228,61 +228,41 @@ class BrokenSpan(NonRecordingSpan):
         raise RuntimeError(f"no room for {attributes}")
 
 
-def test_tracers_that_fail_stop_nothing(desk: Desk, memory: ToolMemory, monkeypatch: pytest.MonkeyPatch):
+def test_tracers_that_fail_stop_nothing(desk: Desk, memory: ToolMemory, heard: Heard, monkeypatch: pytest.MonkeyPatch):
     graph = eager_graph(desk, memory)
     monkeypatch.setattr(RunTree, "add_metadata", quoting(RuntimeError))
-    problems, span = Hooks("langgraph_toolmem.turn"), BrokenSpan(INVALID_SPAN.get_span_context())
-    with problems.listening(), use_span(span), tracing_context(enabled=True, client=Mock(spec=Client)):
+    span = BrokenSpan(INVALID_SPAN.get_span_context())
+    with use_span(span), tracing_context(enabled=True, client=Mock(spec=Client)):
         run(graph, 0)
         note_decision("inertia", Decision(proposal(confidence="high"), "cannot be told of"))
 
     assert len(desk.done) == 3
-    assert len({record.getMessage() for record in problems.records}) == 2, "of each tracer"
-    assert {record.levelno for record in problems.records} == {logging.DEBUG}
+    problems = [record for record in heard.records if record.name == "langgraph_toolmem.turn"]
+    assert len({record.getMessage() for record in problems}) == 2, "of each tracer"
+    assert {record.levelno for record in problems} == {logging.DEBUG}
 
 
 # --- logs ---
 
 
-class Hooks(logging.Handler):
-    """Hears everything of a logger, DEBUG included."""
-
-    def __init__(self, name: str = "langgraph_toolmem") -> None:
-        super().__init__(logging.DEBUG)
-        self.records: list[logging.LogRecord] = []
-        self._logger = logging.getLogger(name)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-    @contextmanager
-    def listening(self) -> Iterator[Hooks]:
-        level = self._logger.level
-        self._logger.setLevel(logging.DEBUG)
-        self._logger.addHandler(self)
-        try:
-            yield self
-        finally:
-            self._logger.removeHandler(self)
-            self._logger.setLevel(level)
-
-    def text(self, *, at_least: int = logging.DEBUG, below: int = 1000) -> str:
-        """Everything of the records of some levels: messages, tracebacks, extras, and what hangs on them."""
-        chosen = [record for record in self.records if at_least <= record.levelno < below]
-        return "\n".join(logging.Formatter().format(record) + repr(vars(record)) for record in chosen)
-
-
 @pytest.fixture
-def heard() -> Iterator[Hooks]:
-    with Hooks().listening() as listener:
-        yield listener
+def heard(caplog: Heard) -> Heard:
+    """Everything of the package's loggers, DEBUG included."""
+    caplog.set_level(logging.DEBUG, "langgraph_toolmem")
+    return caplog
 
 
-def assert_discreet(heard: Hooks, *, warned: str) -> None:
-    """The failure is told of, without the secret; at DEBUG with it."""
-    assert warned in heard.text(at_least=logging.WARNING)
-    assert SECRET not in heard.text(at_least=logging.INFO)
-    assert SECRET in heard.text(below=logging.INFO)
+def text_of(heard: Heard, *, at_least: int = logging.DEBUG, below: int = 1000) -> str:
+    """Everything of the records of some levels: messages, tracebacks, extras, and what hangs on them."""
+    chosen = [record for record in heard.records if at_least <= record.levelno < below]
+    return "\n".join(logging.Formatter().format(record) + repr(vars(record)) for record in chosen)
+
+
+def assert_discreet(heard: Heard, *, warned: str) -> None:
+    """The failure is reported, without the secret; at DEBUG with it."""
+    assert warned in text_of(heard, at_least=logging.WARNING)
+    assert SECRET not in text_of(heard, at_least=logging.INFO)
+    assert SECRET in text_of(heard, below=logging.INFO)
 
 
 def quoting(kind: type[Exception]) -> Callable[..., Any]:
@@ -307,7 +287,7 @@ PIECES = [
 
 @pytest.mark.parametrize(("owner", "piece", "kind"), PIECES, ids=[piece for _, piece, _ in PIECES])
 def test_a_piece_that_fails_is_told_of_without_the_users_words(
-    desk: Desk, memory: ToolMemory, heard: Hooks, monkeypatch: pytest.MonkeyPatch, owner: Any, piece: str, kind: Any
+    desk: Desk, memory: ToolMemory, heard: Heard, monkeypatch: pytest.MonkeyPatch, owner: Any, piece: str, kind: Any
 ):
     graph, spans = eager_graph(desk, memory), Spans()
     monkeypatch.setattr(owner, piece, quoting(kind))
@@ -316,7 +296,7 @@ def test_a_piece_that_fails_is_told_of_without_the_users_words(
     assert state["messages"][-1].text == f"The order of {SECRET} is checked."
     assert [name for name, _ in desk.done] == ["find_customer", "latest_order", "add_note"]
     assert_discreet(heard, warned=f"{kind.__name__} at test_telemetry:")
-    assert ", caused by ValueError" in heard.text(at_least=logging.WARNING)
+    assert ", caused by ValueError" in text_of(heard, at_least=logging.WARNING)
     (span,) = spans["request"]
     assert SECRET not in span.to_json()
     if piece == "begin_turn":
@@ -383,7 +363,7 @@ def environment(_: Desk, __: Path, ___: pytest.MonkeyPatch) -> None:
     ids=lambda each: getattr(each, "__name__", ""),
 )
 def test_what_fails_beside_the_run_is_told_of_without_the_users_words(
-    desk: Desk, tmp_path: Path, heard: Hooks, monkeypatch: pytest.MonkeyPatch, place: Any, error: str
+    desk: Desk, tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch, place: Any, error: str
 ):
     place(desk, tmp_path, monkeypatch)
 
