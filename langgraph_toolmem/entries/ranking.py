@@ -1,7 +1,8 @@
 """Ranking of past requests by the probability that they are relevant for a new one.
 
 Templated requests share their structure and differ in their values, and a name is as rare as a verb. Neighbours
-distinguish the two: the words that an entry shares with its nearest neighbours are structure, the others are values. `Weights` learns that from the entries alone; `rank` compares requests by it.
+distinguish the two: the words that an entry shares with its nearest neighbours are structure, the others are values.
+`Weights` learns that from the entries alone; `rank` compares requests by it.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class HoldoutReport:
-    """Episodes with the memory and without. A difference is None if a side has no feedback, or fewer than two episodes."""
+    """Episodes with the memory and without. A difference is None if a side lacks feedback or has under two episodes."""
 
     memory: Arm = field(default_factory=Arm)
     held_out: Arm = field(default_factory=Arm)
