@@ -1,7 +1,7 @@
 """JSON schemas of tools as flat lists of values, and what outputs look like, learned from results.
 
 A *leaf* is one value inside a schema with its path: ``city``, ``address.zip``, ``items[].id``. The root itself has
-the path "". Schemas come from strangers: local ``$ref`` s are followed and may be circular, ``allOf``, ``anyOf`` and
+the path "". Schemas are not trusted: local ``$ref`` s are followed and may be circular, ``allOf``, ``anyOf`` and
 ``oneOf`` are merged, types may be missing, descriptions may be long. Nothing here raises on a schema and nothing
 remote is fetched.
 
