@@ -1,87 +1,75 @@
-"""Atoms as rows: their usual wordings are compared; those that a good run supports are found apart from the others.
+"""Atoms as rows in Chroma: one row per wording, which is compared by its sub-goal.
 
-- An atom stands on its supports (`support`): it is found while one of them is good. The same run put again changes
-  nothing; put with more, or judged anew, it takes the place of what it gave before.
-- An atom that misleads (`AtomRecord.misleads`) is found no longer. It keeps its place, so that the next run that does
-  the same does not bring it back.
-- Where there are too many, those that mislead go first, then those that no good run supports, then those whose value
-  and record say least for them, then those that were left alone for longest.
+An atom stands on its *supports*, the runs that took the step, and is found while one of them went well. A run put again
+changes nothing; put with more steps or with feedback, it replaces what it gave before. Forgetting a user or a run takes
+its supports, and the atom with the last one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from langgraph_toolmem.atoms.atoms import Atom, Wording, merge_all, wordings_of
-from langgraph_toolmem.atoms.record import NO_RECORD, AtomRecord, prior
-from langgraph_toolmem.atoms.support import (
-    Support,
-    added,
-    from_plain_supports,
-    judged,
-    to_plain_supports,
-    total,
-    without,
-)
+from langgraph_toolmem.atoms.atoms import MAX_SOURCES, Atom, from_plain, to_plain
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.core.ledger import NO_TRACK, ItemStats
 from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User
+from langgraph_toolmem.graph.events import GOOD as GOOD_SCORE
 from langgraph_toolmem.stores.vectors import Hit, VectorItem
 
 GOOD, OTHER = "good", "other"
 """Parts of the collection: atoms that a good run supports, and those that wait for one."""
-COMPARED: Final = 4
-"""Wordings of an atom that are compared, the most usual ones."""
+MAX_SUPPORTS: Final = 32
+"""Runs kept per atom, the latest good ones before others."""
 
-Supports: TypeAlias = tuple[Support, ...]
+
+class Support(NamedTuple):
+    """One run's contribution to an atom.
+
+    Attributes:
+        run: digest of the run; "" for atoms that were handed over, such as those of a search.
+        user: digest of the user, or "".
+        score: feedback on the run, None if there is none; the value of what was handed over.
+        time: when it was stored, in seconds since 1970.
+        visits: steps of the run.
+    """
+
+    run: str = ""
+    user: str = ""
+    score: float | None = None
+    time: float = 0.0
+    visits: int = 1
+
+    @property
+    def good(self) -> bool:
+        """Return True if it counts."""
+        return not self.run or (self.score is not None and self.score >= GOOD_SCORE)
 
 
 @dataclass(frozen=True)
 class StoredAtom:
-    """An atom as it is kept. Its supports are read when they are asked for: a search does without.
+    """An atom as it is kept.
 
     Attributes:
-        id: of the atom.
-        plain: its supports and the atom, in JSON values; see `stored`.
-        record: results of its hints, by the ledger; no part of what is stored.
+        part: the atom without counts.
+        supports: at least one, by run and user.
     """
 
-    id: str
-    plain: Mapping[str, Any]
-    record: AtomRecord = NO_RECORD
+    part: Atom
+    supports: tuple[Support, ...]
 
-    @cached_property
-    def supports(self) -> Supports:
-        """Return what it stands on, good or not; at least one."""
-        return from_plain_supports(self.id, self.plain)
-
-    @cached_property
+    @property
     def atom(self) -> Atom | None:
-        """The atom, if a good run supports it."""
-        whole = self.plain.get("whole")
-        if whole is None:
+        """The atom as its good supports make it; None if there is none."""
+        good = [each for each in self.supports if each.good]
+        if not good:
             return None
-        plain = self.plain
-        state, goal, value, visits, origin, sources, produces, said = whole
-        wordings = tuple(Wording(*each) for each in said)
-        slots, about, arguments = tuple(plain["required_slots"]), plain["about"], plain["arguments"]
-        rest = origin, tuple(sources), tuple(produces), wordings
-        return Atom(self.id, state, goal, slots, plain["tool"], arguments, about, value, visits, *rest)
-
-
-def stored(key: str, supports: Supports) -> StoredAtom:
-    """An atom on its supports."""
-    plain, whole = to_plain_supports(supports), total(supports)
-    if whole is not None:
-        said = [list(each) for each in wordings_of(whole)]
-        head = [whole.state, whole.goal, whole.value, whole.visits, whole.origin]
-        plain["whole"] = [*head, list(whole.sources), list(whole.produces), said]
-        plain["about"] = whole.about
-    return StoredAtom(key, plain)
+        visits = sum(each.visits for each in good)
+        value = sum((each.score or 0.0) * each.visits for each in good) / visits
+        runs = {each.run for each in good if each.run}
+        sources = tuple(sorted(runs | set(self.part.sources))[:MAX_SOURCES])
+        return replace(self.part, value=min(1.0, value), visits=visits, sources=sources)
 
 
 AtomRows: TypeAlias = Rows[StoredAtom]
@@ -94,115 +82,93 @@ class AtomKind(RowKind[StoredAtom]):
 
     def row(self, item: StoredAtom) -> VectorItem:
         """See `RowKind`."""
-        whole = item.atom or merge_all(each.part for each in item.supports)[0]
         owners = {owner for each in item.supports for owner in (each.run, each.user) if owner}
-        part = OTHER if item.atom is None else GOOD
-        return VectorItem(item.id, text_of(whole), item.plain, part, tuple(sorted(owners)))
+        part = GOOD if any(each.good for each in item.supports) else OTHER
+        plain = {"atom": to_plain(item.part), "supports": [list(each) for each in item.supports]}
+        return VectorItem(item.part.id, item.part.goal or item.part.tool, plain, part, tuple(sorted(owners)))
 
     def item(self, row: Hit) -> StoredAtom:
         """See `RowKind`."""
-        item = StoredAtom(row.id, row.metadata)
-        if item.atom is None and not item.supports:
-            raise InputError(f"The atom {row.id} stands on nothing.")
-        return item
+        part = from_plain(row.metadata["atom"])
+        supports = tuple(Support(*each) for each in row.metadata["supports"])
+        if part.id != row.id or not supports:
+            raise InputError(f"The row {row.id} is damaged: it holds the atom {part.id} on {len(supports)} supports.")
+        return StoredAtom(part, supports)
 
     def joined(self, old: StoredAtom, new: StoredAtom) -> StoredAtom:
-        """See `RowKind`."""
-        now = old.supports
+        """See `RowKind`. A run put again never gives less, and a missing score takes none away."""
+        now = {(each.run, each.user): each for each in old.supports}
         for each in new.supports:
-            now = added(now, each)
-        return stored(old.id, now)
+            before = now.pop((each.run, each.user), None)
+            if before is not None and each.run:
+                score = before.score if each.score is None else each.score
+                same = score == before.score and each.visits <= before.visits
+                each = before if same else each._replace(score=score, visits=max(each.visits, before.visits))
+            now[each.run, each.user] = each
+        kept = list(now.values())
+        if len(kept) > MAX_SUPPORTS:
+            kept.remove(min(kept, key=lambda each: (each.good, each.time)))
+        return StoredAtom(replace(new.part, sources=new.part.sources or old.part.sources), tuple(kept))
 
     def without(self, item: StoredAtom, owner: str) -> StoredAtom | None:
         """See `RowKind`."""
-        left = without(without(item.supports, run=owner), user=owner)
-        return stored(item.id, left) if left else None
+        return _of(item, [each for each in item.supports if owner not in (each.run, each.user)])
 
     def since(self, item: StoredAtom, before: float) -> StoredAtom | None:
         """See `RowKind`: older runs support it no longer."""
-        left = tuple(each for each in item.supports if each.time >= before)
-        return item if len(left) == len(item.supports) else stored(item.id, left) if left else None
+        left = [each for each in item.supports if each.time >= before]
+        return item if len(left) == len(item.supports) else _of(item, left)
 
-    def tracked(self, item: StoredAtom, track: ItemStats, others: ItemStats) -> StoredAtom:
-        """See `RowKind`."""
-        if track == NO_TRACK:
-            return item
-        return replace(item, record=record_of(track))
-
-    def retired(self, item: StoredAtom) -> bool:
-        """See `RowKind`."""
-        return item.record.misleads
-
-    def worth(self, item: StoredAtom) -> tuple[bool, float, float]:
-        """See `RowKind`."""
-        said = 0.0 if item.atom is None else prior(item.atom, item.record)
-        return item.atom is not None, round(said, 9), max(each.time for each in item.supports)
+    def worth(self, item: StoredAtom) -> tuple[bool, float]:
+        """See `RowKind`: atoms without a good run go first, then the oldest."""
+        return any(each.good for each in item.supports), max(each.time for each in item.supports)
 
 
-def record_of(track: ItemStats) -> AtomRecord:
-    """The record of an atom's hints."""
-    return AtomRecord(track.shown, track.followed, track.helped, track.hurt)
+def _of(item: StoredAtom, supports: list[Support]) -> StoredAtom | None:
+    if not supports:
+        return None
+    named = item.part.sources if any(not each.run for each in supports) else ()  # of what was handed over
+    return StoredAtom(replace(item.part, sources=named), tuple(supports))
 
 
-def text_of(atom: Atom) -> str:
-    """Return what an embedder gets of an atom: its usual wordings, each goal with its state."""
-    said = dict.fromkeys(query_text(each.state, each.goal) for each in wordings_of(atom)[:COMPARED])
-    return "\n".join(said) or atom.tool
+def put(rows: AtomRows, atoms: Iterable[tuple[Atom, Support]], user: User) -> int:
+    """Store atoms with their supports, or join them with those that are there; return how many are new.
 
-
-def query_text(state: str, goal: str) -> str:
-    """Return what an embedder gets of a question."""
-    return f"{goal}\n{state}".strip()
-
-
-def put(rows: AtomRows, supports: Iterable[Support], user: User, *, missing: bool = False) -> int:
-    """Keeps atoms, or adds to those that are there; how many were not there. If it fails, do it again.
-
-    With `missing`, an atom gets nothing of a run that it has something of, and the atoms that got something are
-    counted.
+    If it fails, do it again.
     """
-    given: dict[str, list[Support]] = {}
-    for each in supports:
-        given.setdefault(each.part.id, []).append(each)
-    known = {each.id: each.supports for each in rows.get(list(given), user)}
-    if missing:
-        for key, old in known.items():
-            given[key] = [each for each in given[key] if not any(each.replaces(other) for other in old)]
-    items: list[StoredAtom] = []
-    for key, more in given.items():
-        own: Supports = ()
-        for each in more:
-            own = added(own, each)
-        if own:
-            items.append(stored(key, own))
+    items = [
+        StoredAtom(replace(atom, visits=1, value=1.0, sources=() if each.run else atom.sources), (each,))
+        for atom, each in atoms
+    ]
+    known = {each.part.id for each in rows.get([item.part.id for item in items], user)}
     rows.put(items, user)
-    return len(items) if missing else len(given.keys() - known.keys())
+    return len({item.part.id for item in items} - known)
 
 
-def judge(rows: AtomRows, run: str, score: float, user: User) -> int:
-    """A verdict on a run (its digest), of a user if one is named; how many atoms it is about."""
+def judge(rows: AtomRows, run: str, score: float, user: User) -> None:
+    """Change the score of a run (its digest), of one user if `user` is named."""
 
-    def with_verdict(item: StoredAtom) -> StoredAtom:
-        return stored(item.id, judged(item.supports, run, score, user.digest or ""))
+    def with_score(item: StoredAtom) -> StoredAtom:
+        mine = (each.run == run and (not user.digest or each.user in ("", user.digest)) for each in item.supports)
+        supports = [each._replace(score=score) if own else each for each, own in zip(item.supports, mine, strict=True)]
+        return replace(item, supports=tuple(supports))
 
-    return len(rows.change([each.id for each in rows.of(run, user)], with_verdict, user))
+    rows.change([each.part.id for each in rows.of(run, user)], with_score, user)
 
 
-def reword(rows: AtomRows, run: str, made: Mapping[str, Atom], user: User) -> int:
-    """Other atoms in the place of those (by id) that a run (its digest) gave; how many of these there were."""
+def reword(rows: AtomRows, run: str, worded: Mapping[str, Atom], user: User) -> bool:
+    """Put other atoms in the place of those (by id) that a run (its digest) gave; return True if there were any."""
     moved = [
-        replace(each, part=replace(made[stored.id], visits=each.part.visits, sources=each.part.sources))
-        for stored in rows.get(list(made), user)
+        (worded[stored.part.id], each)
+        for stored in rows.get(list(worded), user)
         for each in stored.supports
         if each.run == run
     ]
-    if moved:
-        put(rows, moved, user)
-        kept = {atom.id for atom in made.values()}
+    put(rows, moved, user)
+    kept = {atom.id for atom in worded.values()}
 
-        def without_run(item: StoredAtom) -> StoredAtom | None:
-            left = without(item.supports, run=run)
-            return stored(item.id, left) if left else None
+    def without_run(item: StoredAtom) -> StoredAtom | None:
+        return _of(item, [each for each in item.supports if each.run != run])
 
-        rows.change([key for key in made if key not in kept], without_run, user)
-    return len(moved)
+    rows.change([key for key in worded if key not in kept], without_run, user)
+    return bool(moved)
