@@ -18,7 +18,7 @@ from pydantic import Field
 from examples.desk import TOOLS, make_model, show, warm_memory
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.inertia.settings import InertiaSettings
-from langgraph_toolmem.nodes import InertiaShortcut, Recorder
+from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
 
 AT_AGENT: dict[str, Any] = {"langgraph_nodes": ["agent"]}
 """Where Studio shows a setting."""
@@ -48,7 +48,8 @@ def make_graph(
     )
     builder.add_node("agent", call_model)
     builder.add_node("tools", ToolNode(TOOLS))
-    InertiaShortcut(memory, TOOLS).add_to(builder, tools="tools", agent="agent")
+    InertiaShortcut(memory, TOOLS).add_to(builder)
+    builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
     Recorder(memory).add_to(builder, "record")
     builder.add_edge(START, "inertia")
     builder.add_edge("tools", "inertia")

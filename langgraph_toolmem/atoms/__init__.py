@@ -32,7 +32,7 @@ from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, S
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.runs.run import Run
-from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
+from langgraph_toolmem.runs.tools import ToolLike, read_tools
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -119,8 +119,8 @@ class Atoms(Method):
         from langgraph_toolmem.atoms.retrieve import Question, Resolver
         from langgraph_toolmem.atoms.slots import known_given
 
-        goals = (goal,) if isinstance(goal, str) else tuple(goal)
-        if not isinstance(state, str) or not all(isinstance(each, str) for each in goals):
+        goals: tuple[Any, ...] = tuple(goal) if not isinstance(goal, str) and isinstance(goal, Iterable) else (goal,)
+        if not all(isinstance(each, str) for each in (*goals, state)):
             raise ConfigurationError("`goal` and `state` must be texts; `goal` may be several.")
         if not is_count(k, 1):
             raise ConfigurationError(f"`k` must be a whole number from 1, got {k!r}.")
@@ -253,7 +253,7 @@ class Atoms(Method):
         core, run = self.core, judged.run
         if core.read_only or not core.has_seen(_key(run)):
             return
-        namespace = core.place_of(run, judged.user_id)
+        namespace = core.namespace_of(run, judged.user_id)
         if namespace is not None:
             user = core.owner_of(run, core.users.digest_of(judged.user_id))
             self.keeping.put_score(run, judged.score, user, namespace)

@@ -143,9 +143,7 @@ def from_plain(plain: Mapping[str, Any]) -> Atom:
     try:
         parts = {name: value for name, value in plain.items() if name not in ("required_slots", "sources")}
         slots, sources = _texts(plain["required_slots"]), _texts(plain.get("sources", ()))
-        for name in ("state", "goal", "tool", "about"):
-            if not isinstance(plain.get(name, ""), str):
-                raise TypeError(f"{name} is no text")
+        _texts([plain.get(name, "") for name in ("state", "goal", "tool", "about")])
         return make_atom(**{**parts, "arguments": dict(plain["arguments"])}, required_slots=slots, sources=sources)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)

@@ -121,7 +121,9 @@ class AtomKeeping:
             atoms += [(atom, Support(each.run.digest, owner, each.score, now, atom.visits)) for atom in read]
         if atoms:
             self.store(runs[0].user, atoms)
-            self._core.jobs.queue.note_places([(run, owner, runs[0].user.namespace) for run, owner in owners.items()])
+            self._core.jobs.queue.note_namespaces(
+                [(run, owner, runs[0].user.namespace) for run, owner in owners.items()]
+            )
         return list(owners), steps
 
     # --- in the background ---

@@ -13,7 +13,7 @@ Likeness to a goal does not change within an episode, so it is kept; a later tur
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Final, NamedTuple

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from langgraph_toolmem.atoms.atoms import MAX_SOURCES, Atom, from_plain, to_plain
 from langgraph_toolmem.base.errors import InputError

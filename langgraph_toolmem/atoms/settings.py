@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.checks import expect, is_count, is_share, options_named
@@ -49,6 +49,10 @@ class SGASettings:
     def with_(self, **changes: Any) -> SGASettings:
         """Return a copy with some fields changed."""
         return replace(self, **changes)
+
+    def options(self) -> dict[str, Any]:
+        """Return the fields as arguments of `SGAPlanner`."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 __all__ = ["SGASettings"]

@@ -1,14 +1,14 @@
 """Typed slots: the types of values, and the tracker K of the values that a run knows.
 
 The type of a parameter or of a part of an answer is its meaning (`text.meaning`): ``order_id``, or ``id`` in
-``orders[]``, is an ORDER_ID. Where the looks of a value tell for sure (EMAIL, DATE, URL ...), that is its type, whatever
-its parameter is called. In a user's words, "order #W17" is an ID by its looks and an ORDER_ID by the word before it.
+``orders[]``, is an ORDER_ID. If the looks of a value tell for sure (EMAIL, DATE, URL ...), that is its type in any
+parameter. In a user's words, "order #W17" is an ID by its looks and an ORDER_ID by the word before it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
@@ -305,8 +305,8 @@ def known_given(slots: Any) -> Known:
         return slots
     if isinstance(slots, Mapping):
         return Known({label: each if isinstance(each, (list, tuple)) else [each] for label, each in slots.items()})
-    names = list(slots) if isinstance(slots, Iterable) and not isinstance(slots, str) else [None]
-    if not all(isinstance(name, str) for name in names):
+    names = list(slots) if isinstance(slots, Iterable) and not isinstance(slots, str) else [slots]
+    if isinstance(slots, str) or not all(isinstance(name, str) for name in names):
         raise ConfigurationError("`slots` must be names of types, or values by type.")
     known = Known()
     known.name(names)

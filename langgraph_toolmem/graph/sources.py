@@ -10,7 +10,6 @@
     us|SHAPE, ud|FORMAT     the next token of that shape, a date in it
     xa|TOOL|WORDS|N         the same in TOOL's latest free-text output (`xb`, `xs`, `xd`)
     []DESCRIPTOR            a list with that one value
-    ^DESCRIPTOR             the value with its first letter in upper case, ~DESCRIPTOR: all in lower case
 
 A slot is a (tool, parameter) pair. `discover` finds the descriptors of a value, `evaluate` is its inverse, and
 `describe` puts a descriptor into words.
@@ -36,8 +35,6 @@ class _Missing:
 
 MISSING: Final = _Missing()
 
-MARKS: Final = "[]^~"
-"""Prefixes that change a descriptor's value."""
 MAX_BETWEEN: Final = 40
 """Longest value between two words, in words."""
 _MAX_OUTPUTS: Final = 8
@@ -50,11 +47,6 @@ def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
     if kind == "[]":
         inner = evaluate(rest, state, slot)
         return MISSING if inner is MISSING or isinstance(inner, list) else [inner]
-    if kind in "^~":
-        inner = evaluate(rest, state, slot)
-        if not isinstance(inner, str):
-            return MISSING
-        return inner.lower() if kind == "~" else inner[:1].upper() + inner[1:]
     if kind == "i":
         return state.inputs.get((first, rest), MISSING)
     if kind[0] == "u":
@@ -76,11 +68,9 @@ def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
 
 @lru_cache(maxsize=16_384)
 def _parsed(descriptor: str) -> tuple[str, str, str]:
-    """Split a descriptor into its mark or kind, its tool and the rest."""
+    """Split a descriptor into its kind, its tool and the rest."""
     if descriptor[0] == "[":
         return "[]", "", descriptor[2:]
-    if descriptor[0] in "^~":
-        return descriptor[0], "", descriptor[1:]
     kind, _, rest = descriptor.partition("|")
     if kind[0] == "u":
         return kind, "", rest
@@ -89,7 +79,7 @@ def _parsed(descriptor: str) -> tuple[str, str, str]:
 
 
 def is_template(descriptor: str) -> bool:
-    return descriptor.lstrip(MARKS).startswith(("ud|", "xd|"))
+    return descriptor.removeprefix("[]").startswith(("ud|", "xd|"))
 
 
 def _list_value(rest: str, lists: Mapping[str, list[Any]], used: Collection[str]) -> Any:
@@ -180,20 +170,13 @@ def _found(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
     for source in (state.user, *state.past_users):
         spots = _in_text(text, source, used)
         if spots:
-            found += [_with_letter(spot, "u") for spot in spots]
+            found += [f"u{spot}" for spot in spots]
             break
     return found
 
 
 def _plain(*names: str) -> bool:
     return not any("|" in name for name in names)
-
-
-def _with_letter(spot: str, letter: str, tool: str | None = None) -> str:
-    # ``^a|to|1`` → ``^ua|to|1``, or with a tool ``^xa|TOOL|to|1``
-    mark = spot[0] if spot[0] in "^~" else ""
-    kind, _, rest = spot.removeprefix(mark).partition("|")
-    return f"{mark}{letter}{kind}|{rest}" if tool is None else f"{mark}{letter}{kind}|{tool}|{rest}"
 
 
 def _whole_lists(value: list[Any], state: RunState) -> list[str]:
@@ -229,7 +212,7 @@ def _in_outputs(text: str, state: RunState, slot: tuple[str, str]) -> list[str]:
             if len(texts) == 1:
                 found.append(f"{base}|only")
         if seen.text.words and seen.scalars.get("$") != text:
-            found += [_with_letter(spot, "x", tool) for spot in _in_text(text, seen.text, used)]
+            found += [f"x{spot[0]}|{tool}|{spot[2:]}" for spot in _in_text(text, seen.text, used)]
     return found
 
 
@@ -247,10 +230,7 @@ def _in_text(value: str, text: Text, used: frozenset[str] | None) -> list[str]:
         if date and "|" not in value and _date_in(template := f"{day[:5]}%s{value[10:]}", text) == value:
             return [f"d|{template}"]
         return []
-    raw = text.span(*span)
-    marks = {"": raw, "^": raw[:1].upper() + raw[1:], "~": raw.lower()}
-    mark = next((mark for mark, written in marks.items() if written == value), None)
-    return [] if mark is None else [mark + spot for spot in _places(text, *span, used)]
+    return _places(text, *span, used) if text.span(*span) == value else []
 
 
 def _places(text: Text, first: int, last: int, used: frozenset[str] | None) -> list[str]:
@@ -297,8 +277,6 @@ def describe(descriptor: str) -> str:
         return _IN_WORDS[descriptor]
     if descriptor.startswith("[]"):
         return "a list with " + describe(descriptor[2:])
-    if descriptor[0] in "^~":
-        return describe(descriptor[1:])
     kind, _, rest = descriptor.partition("|")
     if kind == "i":
         tool, _, parameter = rest.rpartition("|")

@@ -78,7 +78,7 @@ class RuleRecord:
         """Return where the arguments come from: their kinds of sources (`graph.sources`)."""
         words = []
         for kind in self.sources.split("+") if self.sources else ():
-            plain = kind.removeprefix("[]").lstrip("^~")
+            plain = kind.removeprefix("[]")
             words.append(_SOURCES.get(plain) or _SOURCES.get(plain[:1], plain))
         return ", ".join(dict.fromkeys(words)) or "–"
 

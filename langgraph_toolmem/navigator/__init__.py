@@ -38,8 +38,8 @@ from langgraph_toolmem.navigator.evidence import NavigatorSources
 from langgraph_toolmem.navigator.evolve.changes import GraphEvolution
 from langgraph_toolmem.navigator.learned import TrainedLinks
 from langgraph_toolmem.navigator.table import NavigatorEvidence
+from langgraph_toolmem.navigator.tool_search import TARGETS, ToolHit, targets_of
 from langgraph_toolmem.navigator.tool_search.current import CurrentSearch
-from langgraph_toolmem.navigator.tool_search.hit import TARGETS, ToolHit, targets_of
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.method import PastRuns
@@ -97,7 +97,7 @@ class Navigator(GraphEvolution, Method):
         self.evidence = NavigatorSources(core)
         self._graph = CurrentGraph(self.evidence, core.vectors, self._aliases)
         self.links = TrainedLinks(core)
-        self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors, lambda: self.scorer)
+        self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors)
 
     # --- asking ---
 
@@ -136,19 +136,6 @@ class Navigator(GraphEvolution, Method):
         """
         check_search(query, k, available, target)
         return self.tool_search.search(query, k, available=available, target=target, user_id=user_id)
-
-    async def asearch(
-        self,
-        query: str,
-        *,
-        k: int = 5,
-        available: Collection[str] | None = None,
-        target: str | None = None,
-        user_id: str | None = None,
-    ) -> list[ToolHit]:
-        """Async variant of `search`; an embedder is asked by its async methods."""
-        check_search(query, k, available, target)
-        return await self.tool_search.asearch(query, k, available=available, target=target, user_id=user_id)
 
     def plan(
         self,
@@ -287,7 +274,8 @@ class Navigator(GraphEvolution, Method):
                 budget=budget,
             )
 
-    aplan, areroute, aprune = async_variant(plan), async_variant(reroute), async_variant(GraphEvolution.prune)
+    asearch, aplan = async_variant(search), async_variant(plan)
+    areroute, aprune = async_variant(reroute), async_variant(GraphEvolution.prune)
     arestore, apruned = async_variant(GraphEvolution.restore), async_variant(GraphEvolution.pruned)
     apropagate = async_variant(GraphEvolution.propagate)
 

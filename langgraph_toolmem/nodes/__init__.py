@@ -2,26 +2,28 @@
 
 from langgraph_toolmem.inertia.step import shortcut_message
 from langgraph_toolmem.navigator.decide.state import NaviLimits, NaviRecord, NaviState
-from langgraph_toolmem.nodes.guard import LoopGuard, loop_guard_condition
-from langgraph_toolmem.nodes.hints import (
+from langgraph_toolmem.nodes.loop_guard import LoopGuard, loop_guard_condition
+from langgraph_toolmem.nodes.navi import create_navi_subgraph
+from langgraph_toolmem.nodes.steps import (
+    InertiaShortcut,
     MemoryRecall,
     PreferenceGuide,
+    Recorder,
+    ReflectionWriter,
     SGAPlanner,
     SITSummary,
     ToolRetriever,
     guided_tools,
+    shortcut_condition,
 )
-from langgraph_toolmem.nodes.navi import create_navi_subgraph
-from langgraph_toolmem.nodes.recorder import Recorder, ReflectionWriter
-from langgraph_toolmem.nodes.shortcut import InertiaShortcut, shortcut_condition
 from langgraph_toolmem.turn.hints import (
     HintState,
     LeftOutState,
     MemoryState,
     PlanningState,
     memory_prompt,
+    messages_with_hints,
 )
-from langgraph_toolmem.turn.placement import messages_with_hints
 
 __all__ = [
     "HintState",

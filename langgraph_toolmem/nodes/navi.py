@@ -28,7 +28,7 @@ from langgraph_toolmem.navigator.decide.rounds import Judge
 from langgraph_toolmem.navigator.decide.state import NaviLimits, NaviRecord, NaviState
 from langgraph_toolmem.navigator.decide.steps import ROLE, NaviSteps
 from langgraph_toolmem.navigator.plan.planner import Strategy
-from langgraph_toolmem.nodes.recorder import Recorder
+from langgraph_toolmem.nodes.steps import Recorder
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.turn.hints import LeftOutState
 from langgraph_toolmem.turn.structured import Method, StructuredModel

@@ -268,7 +268,8 @@ class SIT(Method):
     def judged(self, judged: JudgedRun) -> None:
         """Have the states of a run that went badly deleted."""
         core, run = self.core, judged.run
-        namespace = core.jobs.queue.place_of(run)[0] or core.place_of(run, judged.user_id)  # a reviewer may be named
+        known, _ = core.jobs.queue.namespace_of(run)  # a reviewer may be named
+        namespace = known or core.namespace_of(run, judged.user_id)
         if judged.score < GOOD and namespace is not None and not core.read_only and not core.vectors.empty:
             core.jobs.put(STORE, {}, run=run, user=core.owner_of(run), namespace=namespace)
 

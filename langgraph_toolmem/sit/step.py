@@ -24,9 +24,8 @@ from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.sit import SIT, Advice
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.suggest import Suggestion
-from langgraph_toolmem.turn.call import Call, StepOutput
+from langgraph_toolmem.turn.call import Call, Line, StepOutput
 from langgraph_toolmem.turn.host import ErrorLog, read_key, thread_id_of, user_id_of
-from langgraph_toolmem.turn.shown import Line
 from langgraph_toolmem.turn.step import Step
 
 MAX_SUMMARY: Final = 240

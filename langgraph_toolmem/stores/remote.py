@@ -21,7 +21,7 @@ from langgraph_toolmem.base.threads import StepBudget, this_step
 T = TypeVar("T")
 
 DEADLINE: Final = 2.0
-PATIENCE: Final = 0.05
+PATIENCE: Final = 0.1
 """Seconds that a call may take, and that a step waits for all of its calls together."""
 ROWS: Final = 100
 """A call with more rows than this has a multiple of the deadline."""

@@ -141,6 +141,11 @@ class LexicalEmbedder(Embeddings):
         return self.embed_documents(texts)
 
 
+def rarity(uses: float, total: float) -> float:
+    """Return how much a word tells that `uses` of `total` texts have: the inverse document frequency of BM25."""
+    return math.log(1 + (total - uses + 0.5) / (uses + 0.5))
+
+
 class LexicalIndex:
     """Ranks texts by BM25 over the features of `LexicalEmbedder`. In RAM, rebuilt on open.
 
@@ -180,7 +185,7 @@ class LexicalIndex:
         total = len(self._ids)
         for key, weight in features(query).items():
             postings = self._postings.get(key, ())
-            idf = math.log(1 + (total - len(postings) + 0.5) / (len(postings) + 0.5))
+            idf = rarity(len(postings), total)
             most += weight * idf * (self.k1 + 1)
             for number, part in postings:
                 scores[number] = scores.get(number, 0.0) + weight * idf * part

@@ -1,12 +1,14 @@
-"""Models whose API refuses a history with a tool call that the model did not make.
+"""Models as data: those that refuse tool calls they did not make, and the place of hints in each provider's requests.
 
-A shortcut puts such a call into the history. Most APIs take it; some demand something that only the model can give
-with each tool call: Claude's thinking block, Gemini's thought signature, the ``reasoning_content`` of DeepSeek, Kimi
-and MiMo. `PROVIDER_RULES` lists them as data, `refusal_of` looks a model up.
+A shortcut puts a call that the model did not make into the history. Most APIs take it; some demand something that only
+the model can give with each tool call: Claude's thinking block, Gemini's thought signature, the ``reasoning_content``
+of DeepSeek, Kimi and MiMo. `PROVIDER_RULES` lists them, `refusal_of` looks a model up.
 
 Not listed, because nothing was found that they refuse: Claude with adaptive thinking (only the manual mode demands
 that a turn starts with a thinking block), Gemini 2.5 and older (signatures are optional), OpenAI's Responses API
 (a function call is tied to its reasoning item by the item's id, and a call of ours has none), Qwen, GLM, MiniMax.
+
+`PLACEMENTS` says what each provider's messages allow behind the last one; `placement_of` looks a model up.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Literal, TypeVar
 
 from langchain_core.runnables.config import var_child_runnable_config
 
@@ -24,58 +26,33 @@ from langgraph_toolmem.base.errors import ConfigurationError
 
 logger = logging.getLogger("langgraph_toolmem.turn.providers")
 
+Settings = Mapping[str, tuple[Any, ...]]
+"""Settings of a model or of one call, by dotted path such as ``"thinking.type"``, each with the values that count.
+
+A path is looked up in the per-call settings, in the model's fields and in the mappings that carry settings on
+(``extra_body``, ``model_kwargs``, ``additional_model_request_fields``). Without values, any value counts but None,
+False, 0, "", "none", "off" and "disabled".
+"""
+
 _UNSET: Final = (None, False, 0, "", "none", "off", "disabled")
 """Values that leave a setting off."""
-
 _NAMES: Final = ("model", "model_name", "model_id", "base_model_id", "base_model")
 """Where models and calls keep the model's name."""
-
 _CARRIERS: Final = ("extra_body", "model_kwargs", "additional_model_request_fields", "additionalModelRequestFields")
 """Mappings in which models and calls carry settings that they have no field for."""
-
 _MAX_DEPTH: Final = 20
 """Wrappers around a model that are looked through."""
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A setting of a model or of one call.
-
-    Attributes:
-        path: dotted, such as ``"thinking.type"``. Looked for in the per-call settings, in the model's fields and in
-            the mappings that carry settings on (``extra_body``, ``model_kwargs``, ``additional_model_request_fields``).
-        values: those that count. Empty: any but None, False, 0, "", "none", "off", "disabled".
-    """
-
-    path: str
-    values: tuple[Any, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Raises ConfigurationError if the values are no tuple."""
-        if not isinstance(self.values, (tuple, list)):
-            raise ConfigurationError(f"Setting({self.path!r}): values must be a tuple, such as ({self.values!r},)")
-        object.__setattr__(self, "values", tuple(self.values))
-
-    def counts(self, value: Any) -> bool:
-        """Return True if a value found at the path is one of those meant."""
-        if isinstance(value, str):
-            value = value.lower()
-        if self.values:
-            return value in self.values
-        return bool(value) and value not in _UNSET
-
-
-@dataclass(frozen=True)
 class ProviderRule:
-    """Models that refuse a history with a tool call that they did not make.
-
-    A rule holds when every condition that it has is met.
+    """Some models, and what is known about them. A model matches if it meets every condition that is given.
 
     Attributes:
         name: short, for logs and for leaving the rule out.
-        why: what the API demands and what it answers.
+        why: what the API demands, and what it answers otherwise.
         source: link to where that is documented or reported.
-        clients: class names, looked for along the class's bases; or a model's ``_llm_type``, its ``ls_provider``, or
+        clients: class names, looked up along the class's bases; or a model's ``_llm_type``, its ``ls_provider``, or
             the provider as ``init_chat_model`` calls it. Empty: any.
         models: regular expression that is searched in the model's name, regardless of case. Empty: any.
         on: settings of which at least one must be found to count. Empty: none needed.
@@ -87,32 +64,35 @@ class ProviderRule:
     source: str
     clients: tuple[str, ...] = ()
     models: str = ""
-    on: tuple[Setting, ...] = ()
-    off: tuple[Setting, ...] = ()
+    on: Settings = field(default_factory=dict)
+    off: Settings = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises ConfigurationError that names the field and what is expected."""
-        for field, kind in (("clients", str), ("on", Setting), ("off", Setting)):
-            given = getattr(self, field)
-            if not isinstance(given, (tuple, list)) or not all(isinstance(item, kind) for item in given):
-                raise ConfigurationError(f"ProviderRule({self.name!r}): {field} must be a tuple of {kind.__name__}")
-            object.__setattr__(self, field, tuple(given))
+        """Raise ConfigurationError with the field and what is expected: a rule that cannot be read guards nothing."""
+        rule = f"ProviderRule({self.name!r})"
+        clients: Any = self.clients
+        if not isinstance(clients, (tuple, list)) or not all(isinstance(each, str) for each in clients):
+            raise ConfigurationError(f"{rule}: clients must be a tuple of str")
+        given: list[tuple[str, Any]] = [("on", self.on), ("off", self.off)]
+        for which, settings in given:
+            if not isinstance(settings, Mapping) or not all(isinstance(each, tuple) for each in settings.values()):
+                raise ConfigurationError(f'{rule}: {which} must map paths to tuples, as {{"thinking.type": ("on",)}}')
         if not (self.clients or self.models or self.on):
-            raise ConfigurationError(
-                f"ProviderRule({self.name!r}): give clients, models or on, or it is about any model"
-            )
+            raise ConfigurationError(f"{rule}: give clients, models or on, or it is about any model")
         try:
             re.compile(self.models)
         except (re.error, TypeError) as error:
-            raise ConfigurationError(f"ProviderRule({self.name!r}): models: {error}") from error
+            raise ConfigurationError(f"{rule}: models: {error}") from error
 
 
-_MANUAL_THINKING = (Setting("thinking.type", ("enabled",)),)
-_THINKING_OFF = (
-    Setting("thinking.type", ("disabled",)),
-    Setting("reasoning.effort", ("none",)),
-    Setting("reasoning.enabled", (False,)),
-)
+R = TypeVar("R", bound=ProviderRule)
+
+_MANUAL_THINKING: Final[Settings] = {"thinking.type": ("enabled",)}
+_THINKING_OFF: Final[Settings] = {
+    "thinking.type": ("disabled",),
+    "reasoning.effort": ("none",),
+    "reasoning.enabled": (False,),
+}
 _EXPECTED_THINKING = (
     "With manual extended thinking an assistant turn must start with a signed thinking block: "
     '400 "Expected `thinking` or `redacted_thinking`, but found `tool_use`".'
@@ -149,7 +129,7 @@ PROVIDER_RULES: Final[tuple[ProviderRule, ...]] = (
         why=f"OpenRouter turns reasoning.max_tokens into manual extended thinking. {_EXPECTED_THINKING}",
         source="https://openrouter.ai/docs/guides/guides/model-migrations/claude-4-6",
         models=r"claude",
-        on=(Setting("reasoning.max_tokens"),),
+        on={"reasoning.max_tokens": ()},
     ),
     ProviderRule(
         "gateway-claude-effort",
@@ -159,7 +139,7 @@ PROVIDER_RULES: Final[tuple[ProviderRule, ...]] = (
         models=r"claude-3[.-]7"
         r"|claude-4(?:[.-][0-5])?-(?:opus|sonnet|haiku)"
         r"|claude-(?:opus|sonnet|haiku)-4(?:[.-][0-5])?(?=$|[:@]|-(?:\d{8}|v\d|latest|thinking))",
-        on=(Setting("reasoning.effort"), Setting("reasoning.enabled"), Setting("reasoning_effort")),
+        on={"reasoning.effort": (), "reasoning.enabled": (), "reasoning_effort": ()},
     ),
     ProviderRule(
         "gemini-3",
@@ -190,7 +170,7 @@ PROVIDER_RULES: Final[tuple[ProviderRule, ...]] = (
         why=_REASONING_CONTENT,
         source="https://github.com/anomalyco/opencode/issues/9397",
         models=r"deepseek-(?:chat|v3)",
-        on=(*_MANUAL_THINKING, Setting("reasoning.enabled"), Setting("reasoning.effort")),
+        on={**_MANUAL_THINKING, "reasoning.enabled": (), "reasoning.effort": ()},
     ),
     ProviderRule(
         "kimi-thinking",
@@ -226,42 +206,111 @@ PROVIDER_RULES: Final[tuple[ProviderRule, ...]] = (
         on=_MANUAL_THINKING,
     ),
 )
-"""What is known; the first rule that holds is the one reported."""
+"""Models that get no shortcut; the first rule that matches is reported."""
+
+
+@dataclass(frozen=True)
+class Placement(ProviderRule):
+    """The place of hints for some models, and the reason against other places.
+
+    Attributes:
+        where: "tail": a message of the user's role behind the last one. "tail_list": the same, with a list as content.
+            "in_tool": inside the last message where that is a tool's answer, otherwise as "tail".
+        breakpoint: if True and the request asks for a cache (``cache_control`` in its settings), the mark goes to the
+            last stable block.
+    """
+
+    where: Literal["tail", "tail_list", "in_tool"] = "tail"
+    breakpoint: bool = False
+
+
+_OFFLINE: Final = "measured on the payload that the integration builds"
+_CONVERSE: Final = ("ChatBedrockConverse", "bedrock_converse")
+
+PLACEMENTS: Final[tuple[Placement, ...]] = (
+    Placement(
+        "anthropic",
+        why="Messages of one role are merged into one of several blocks; a system message behind others is refused.",
+        source=f"langchain-anthropic 1.7.7, {_OFFLINE}; https://docs.claude.com/en/docs/build-with-claude",
+        clients=(
+            "ChatAnthropic",
+            "ChatAnthropicVertex",
+            "ChatAnthropicBedrock",
+            "anthropic_bedrock",
+            "anthropic",
+            "google_anthropic_vertex",
+        ),
+        breakpoint=True,
+    ),
+    Placement(
+        "bedrock-claude",
+        why="Converse glues two texts of the user into one; as a list they stay apart.",
+        source=f"langchain-aws 1.9.1, {_OFFLINE}",
+        clients=_CONVERSE,
+        models=r"claude",
+        where="tail_list",
+    ),
+    Placement(
+        "bedrock",
+        why="Models other than Claude refuse text of the user next to a tool's result.",
+        source=f"langchain-aws 1.9.1, {_OFFLINE}",
+        clients=_CONVERSE,
+        where="in_tool",
+    ),
+    Placement(
+        "gemini",
+        why="A system message behind others goes to system_instruction, or is dropped silently.",
+        source=f"langchain-google-genai 4.4.2, {_OFFLINE}",
+        clients=("ChatGoogleGenerativeAI", "ChatVertexAI", "google_genai", "google_vertexai"),
+    ),
+    Placement(
+        "mistral",
+        why="The API has answered 400 to a user's message behind a tool's.",
+        source="https://github.com/langchain-ai/langchain/issues/27947; mistral-common's validator",
+        clients=("ChatMistralAI", "mistralai"),
+        where="in_tool",
+    ),
+    Placement(
+        "ollama",
+        why="The model's template decides if a system message behind others is seen.",
+        source=f"langchain-ollama 1.1.0, {_OFFLINE}",
+        clients=("ChatOllama", "ollama"),
+    ),
+    Placement(
+        "openai",
+        why="Messages are sent as they are.",
+        source=f"langchain-openai 1.7.3, {_OFFLINE}; https://platform.openai.com/docs/guides/prompt-caching",
+        clients=("BaseChatOpenAI", "openai", "azure_openai"),
+    ),
+)
+"""The first that matches holds; all others get hints in the system message."""
 
 
 def checked_rules(rules: Any) -> tuple[ProviderRule, ...]:
-    """Rules as a tuple. Raises ConfigurationError if they are none: what cannot be read would guard nothing."""
-    if isinstance(rules, (str, ProviderRule)) or not isinstance(rules, Iterable):
-        kind = type(rules).__name__
-        raise ConfigurationError(f"rules is a list of ProviderRule, such as [*PROVIDER_RULES, yours], not {kind}.")
-    found = tuple(rules)
-    for index, rule in enumerate(found):
-        if not isinstance(rule, ProviderRule):
-            raise ConfigurationError(f"rules[{index}] is a {type(rule).__name__}, not a ProviderRule.")
+    """Return rules as a tuple. Raises ConfigurationError if they are none."""
+    found = tuple(rules) if isinstance(rules, Iterable) else ()
+    for each in found if isinstance(rules, Iterable) else [rules]:
+        if each is rules or not isinstance(each, ProviderRule):
+            raise ConfigurationError(
+                f"rules must be a list of ProviderRule, such as [*PROVIDER_RULES, yours]; got {type(each).__name__}."
+            )
     return found
 
 
 def refusal_text(rule: ProviderRule) -> str:
-    """Why a model gets no shortcut, in one line."""
+    """Return the reason against a shortcut, in one line."""
     return f"{rule.name}: its API refuses turns that the model did not make ({rule.why})"
 
 
 def refusal_of(
-    model: Any,
-    settings: Mapping[str, Any] | None = None,
-    rules: Iterable[ProviderRule] = PROVIDER_RULES,
+    model: Any, settings: Mapping[str, Any] | None = None, rules: Iterable[ProviderRule] = PROVIDER_RULES
 ) -> ProviderRule | None:
-    """The rule that says why a shortcut before this model would break its next call; None if none is known.
-
-    Looks through bindings, sequences, retries, fallbacks (any of them counts) and configurable models. Where a
-    setting is given at more than one place, one that turns thinking on is enough. Nothing is imported, no model is
-    built or called, and nothing is raised. An answer takes some tens of microseconds and is not kept, since models
-    can be changed.
+    """Return the rule that says why a shortcut before this model would break its next call; None if none is known.
 
     Args:
         model: a chat model, a runnable around one, or ``"provider:model"``.
         settings: per-call keyword arguments, such as ``ModelRequest.model_settings``.
-        rules: the list with your own, or less some of it.
+        rules: the list with your own, or without some of it.
 
     Example:
         >>> from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule, refusal_of
@@ -272,6 +321,21 @@ def refusal_of(
         'ours'
         >>> refusal_of("gemini-3-pro", rules=[rule for rule in PROVIDER_RULES if rule.name != "gemini-3"]) is None
         True
+    """
+    return _first(rules, model, settings)
+
+
+def placement_of(model: Any, settings: Mapping[str, Any] | None = None) -> Placement | None:
+    """Return the place of hints for a model; None if it is not listed."""
+    return _first(PLACEMENTS, model, settings)
+
+
+def _first(rules: Iterable[R], model: Any, settings: Mapping[str, Any] | None) -> R | None:
+    """Return the first rule that a model matches.
+
+    Looks through bindings, sequences, retries, fallbacks (any of them counts) and configurable models. Where a
+    setting is given at more than one place, one that turns thinking on is enough. Nothing is imported, no model is
+    built or called, nothing is raised, and nothing is kept, since models can be changed.
     """
     try:
         rules = tuple(rules)
@@ -287,7 +351,7 @@ def refusal_of(
 
 
 class _Leaf:
-    """One chat model: who it is, its name, and everywhere that its settings can be."""
+    """One chat model: its names, and everywhere that its settings can be."""
 
     def __init__(self, model: Any, fields: Mapping[str, Any], calls: Iterable[Mapping[str, Any]]) -> None:
         self._model = model
@@ -303,46 +367,44 @@ class _Leaf:
         self._names = [name for name in found if isinstance(name, str)]
 
     def meets(self, rule: ProviderRule) -> bool:
-        """Return True if every condition of the rule is met; the cheapest are looked at first."""
+        """Return True if every condition of the rule is met; the cheapest come first."""
+        lifts = list(self._found(rule.off))
         return (
             (not rule.models or any(re.search(rule.models, name, re.IGNORECASE) for name in self._names))
-            and (not rule.on or any(setting.counts(value) for setting in rule.on for value in self._at(setting.path)))
-            and not (rule.off and self._lifts(rule.off))
-            and (not rule.clients or any(label in rule.clients for label in self._labels()))
+            and (not rule.on or any(self._found(rule.on)))
+            and not (lifts and all(lifts))
+            and (not rule.clients or not self._labels.isdisjoint(rule.clients))
         )
 
-    def _lifts(self, off: tuple[Setting, ...]) -> bool:
-        found = [setting.counts(value) for setting in off for value in self._at(setting.path)]
-        return bool(found) and all(found)
+    def _found(self, settings: Settings) -> Iterator[bool]:
+        """Yield, for each value at the paths, True if it counts."""
+        for path, values in settings.items():
+            first, *rest = path.split(".")
+            for place in self._places:
+                value = place.get(first)
+                for key in rest:
+                    value = value.get(key) if isinstance(value, Mapping) else _fields(value).get(key)
+                if value is not None:
+                    value = value.lower() if isinstance(value, str) else value
+                    yield value in values if values else bool(value) and value not in _UNSET
 
-    def _at(self, path: str) -> Iterator[Any]:
-        first, *rest = path.split(".")
-        for place in self._places:
-            value = place.get(first)
-            for key in rest:
-                value = value.get(key) if isinstance(value, Mapping) else _fields(value).get(key)
-            if value is not None:
-                yield value
-
-    def _labels(self) -> Iterator[str]:
-        for place in self._places:
-            if isinstance(provider := place.get("model_provider"), str):
-                yield provider.replace("-", "_").lower()
-        for name in self._names:
-            yield name.partition(":")[0]
-        if isinstance(self._model, str):
-            return
-        cls: Any = type(self._model)
-        yield from _class_names(cls)
-        yield str(getattr(self._model, "_llm_type", ""))
-        if callable(params := getattr(self._model, "_get_ls_params", None)):
-            yield str(params().get("ls_provider", ""))
+    @cached_property
+    def _labels(self) -> set[str]:
+        providers = [place.get("model_provider") for place in self._places]
+        found = {each.replace("-", "_").lower() for each in providers if isinstance(each, str)}
+        found |= {name.partition(":")[0] for name in self._names}
+        if not isinstance(self._model, str):
+            found |= {base.__name__ for base in type(self._model).__mro__}
+            found.add(str(getattr(self._model, "_llm_type", "")))
+            if callable(params := getattr(self._model, "_get_ls_params", None)):
+                found.add(str(params().get("ls_provider", "")))
+        return found
 
 
 def _leaves(
     model: Any, calls: tuple[Mapping[str, Any], ...], configurable: Mapping[str, Any], depth: int
 ) -> Iterator[_Leaf]:
-    """The chat models inside. Only instance fields are read: attribute access can build a configurable model."""
+    """Yield the chat models inside. Only instance fields are read: attribute access can build a configurable model."""
     fields = _fields(model)
     if depth > _MAX_DEPTH:
         return
@@ -378,7 +440,7 @@ def _leaves(
 def _configurable_leaf(
     fields: Mapping[str, Any], calls: tuple[Mapping[str, Any], ...], configurable: Mapping[str, Any]
 ) -> _Leaf:
-    """The model that ``init_chat_model`` would make for this run's configurable."""
+    """Return the model that ``init_chat_model`` would make for this run's configurable."""
     prefix, allowed = fields.get("_config_prefix") or "", fields.get("_configurable_fields")
     now = {key[len(prefix) :]: value for key, value in configurable.items() if key.startswith(prefix)}
     if allowed != "any":
@@ -391,8 +453,3 @@ def _configurable_leaf(
 def _fields(model: Any) -> Mapping[str, Any]:
     found = getattr(model, "__dict__", None)
     return found if isinstance(found, Mapping) else {}
-
-
-@lru_cache(maxsize=256)
-def _class_names(cls: type) -> frozenset[str]:
-    return frozenset(base.__name__ for base in cls.__mro__)

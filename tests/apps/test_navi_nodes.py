@@ -25,8 +25,7 @@ from navi_script import Shop, ask, assert_well_formed, calls_made, decisions, do
 from langgraph_toolmem import ConfigurationError, ToolMemory
 from langgraph_toolmem.nodes import NaviLimits, create_navi_subgraph
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.hints import LEFT_OUT
-from langgraph_toolmem.turn.points import turn_of
+from langgraph_toolmem.turn.hints import LEFT_OUT, turn_of
 
 REFUND = "Refund the order of Ann"
 CHAIN = (

@@ -15,10 +15,10 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import ValidationError
 
-from langgraph_toolmem import Bound, ConfigurationError, InertiaPolicy, ToolMemory
+from langgraph_toolmem import Bound, InertiaPolicy, ToolMemory
 from langgraph_toolmem.inertia import settings
 from langgraph_toolmem.inertia.settings import InertiaSettings, settings_policy
-from langgraph_toolmem.nodes import InertiaShortcut
+from langgraph_toolmem.nodes import InertiaShortcut, shortcut_condition
 from langgraph_toolmem.testing import ScriptedChatModel
 
 LOGGER = "langgraph_toolmem.inertia.settings"
@@ -208,34 +208,22 @@ def test_a_field_of_a_form_left_empty_is_not_given() -> None:
     assert Mine(language="").language == "", "fields of the host's own are left alone"
 
 
-# --- how a node is added ---
-
-
-def test_a_way_on_given_by_halves_or_twice_is_refused(memory: ToolMemory) -> None:
-    builder = StateGraph(MessagesState)
-    with pytest.raises(ConfigurationError, match="tools and agent"):
-        InertiaShortcut(memory, []).add_to(builder, tools="tools")
-    with pytest.raises(ConfigurationError, match="goto"):
-        InertiaShortcut(memory, [], goto=("tools", "agent")).add_to(builder, tools="tools", agent="agent")
-    assert not builder.nodes
-
-
 # --- in a graph ---
 
 FEED: Any = {"messages": [HumanMessage(request("Ann"))]}
 
 
 def graph_of(memory: ToolMemory, desk: Desk, schema: Any) -> tuple[Any, ScriptedChatModel]:
-    """A graph without a recorder, the shortcut's ways on by ``goto``."""
+    """A graph without a recorder."""
     model = ScriptedChatModel(script=script)
     builder = StateGraph(MessagesState, context_schema=schema)
-    node = InertiaShortcut(memory, desk.tools, policy=EAGER, goto=("act", "llm"))
-    assert node.destinations == {"act": "shortcut", "llm": "ask the model"}
+    node = InertiaShortcut(memory, desk.tools, policy=EAGER)
     node.add_to(builder, "first", metadata={"team": "desk"})
     builder.add_node("llm", lambda state: {"messages": [model.invoke(state["messages"])]})
     builder.add_node("act", ToolNode(desk.tools))
     builder.add_edge(START, "first")
     builder.add_edge("act", "first")
+    builder.add_conditional_edges("first", shortcut_condition, {"tools": "act", "agent": "llm"})
     builder.add_conditional_edges("llm", tools_condition, {"tools": "act", END: END})
     return builder.compile(), model
 

@@ -42,7 +42,8 @@ from langgraph_toolmem.nodes import (
 )
 from langgraph_toolmem.sit.step import Suggest
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.hints import Scope
+from langgraph_toolmem.turn.call import Scope
+from langgraph_toolmem.turn.run import StepRunner
 from langgraph_toolmem.turn.step import Place
 
 ASKED = request("Zoe")
@@ -111,7 +112,7 @@ def node_of(memory: ToolMemory, kind: Any, step: Step[Any]) -> StepNode:
     base = next(each for each in kind.__mro__ if each in STEPS)
     make_node = STEPS[base].node
     node = StepNode(step) if make_node is None else make_node(memory)
-    node.step = step
+    node.step, node.runner = step, StepRunner(step)
     return node
 
 

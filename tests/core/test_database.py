@@ -54,7 +54,7 @@ def test_all_owners_are_in_one_file(tmp_path: Path) -> None:
         log(decision(1))
         with Database(tmp_path) as file:
             names = {name for (name,) in file.ask("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert names - {"sqlite_sequence"} == {"jobs", "places", "turns"}
+    assert names - {"sqlite_sequence"} == {"jobs", "namespaces", "turns"}
     assert set(files(tmp_path)) == {NAME}
 
 
@@ -83,11 +83,11 @@ def test_no_copy_of_what_is_forgotten_stays_in_a_page_or_the_log(tmp_path: Path,
                     text = f"{'private' if user == 'u' else 'common'}-{dice.random()}"
                     row = (text, dice.choice("abc") + text, user, text * dice.randrange(1, 30))
                     database.execute(
-                        "INSERT INTO jobs (id, kind, run, namespace, line, user, payload, due) "
+                        "INSERT INTO jobs (id, kind, run, namespace, ordering_key, user, payload, due) "
                         "VALUES (?, '', '', '', ?, ?, ?, 0)",
                         row,
                     )
-                    database.execute("INSERT INTO places VALUES (?, ?, ?)", (f"{dice.random()}", text, user))
+                    database.execute("INSERT INTO namespaces VALUES (?, ?, ?)", (f"{dice.random()}", text, user))
                     at = dice.randrange(3000)
                     if dice.random() < 0.4:
                         database.execute("DELETE FROM jobs WHERE seq = ?", (at,))
@@ -100,17 +100,6 @@ def test_no_copy_of_what_is_forgotten_stays_in_a_page_or_the_log(tmp_path: Path,
 
 
 # --- what it is not ---
-
-
-def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
-    for mark, tables in (("", "CREATE TABLE bookmarks (x)"), ("PRAGMA application_id = 5", "CREATE TABLE jobs (x)")):
-        with closing(sqlite3.connect(tmp_path / NAME)) as file:
-            file.executescript(f"{mark}; {tables}")
-        content = files(tmp_path)
-        with queue(tmp_path) as jobs, pytest.raises(StorageError, match="another program; move it away"):
-            put(jobs, "1", {})
-        assert files(tmp_path) == content
-        (tmp_path / NAME).unlink()
 
 
 def test_a_newer_file_is_left_alone_by_who_looks_too(tmp_path: Path) -> None:
@@ -152,7 +141,7 @@ def test_damage_that_is_found_in_use_is_set_aside_at_the_next(tmp_path: Path) ->
         for page in range(1, (tmp_path / NAME).stat().st_size // 4096):
             spoil(tmp_path / NAME, page)
         with pytest.raises(StorageError, match="malformed"):
-            jobs.revive()
+            jobs.requeue()
         put(jobs, "1", {})
         assert ids(jobs) == ["1"]
         assert pending(another) == 0

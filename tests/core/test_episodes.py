@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-import textwrap
 import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
-from children import run
 from kept import sit
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
@@ -270,17 +268,3 @@ def test_also_after_restarts_and_from_another_process(tmp_path: Path) -> None:
             assert _edges(memory) == _expected(length, stand), seed
             want = {TOPICS[n - 1]: None if n not in stand else float(stand[n]) for n in range(1, length + 1)}
             assert asked(memory) == want
-
-
-def test_a_verdict_from_another_process(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, methods=[SIT(), Entries()]) as memory:
-        memory.finish(chat(0, 1), thread_id="t")
-        memory.flush()
-        script = f"""
-            from langgraph_toolmem import ToolMemory, SIT, Entries
-            with ToolMemory({str(tmp_path)!r}, methods=[SIT(), Entries()], read_only=True) as memory:
-                memory.feedback("t", score=1, episode=1)
-        """
-        assert run(textwrap.dedent(script)).returncode == 0
-        memory.core.jobs.begin()
-        assert asked(memory) == {TOPICS[0]: 1.0, TOPICS[1]: None}

@@ -95,11 +95,13 @@ class Workers:
     def __init__(self, **how: Any) -> None:
         self.clocks = [1_000_000.0, 1_000_000.0]
         self.store = InMemoryStore()
-        how = {"store": self.store, "step_timeout": 5.0, **how}
-        self.made = [self._made(clock, **how) for clock in range(2)]
+        self.made = [self._made(clock, store=self.store, **how) for clock in range(2)]
 
     def _made(self, clock: int, methods: Callable[[], list[Any]], **how: Any) -> ToolMemory:
-        return ToolMemory.ephemeral(methods=methods(), now=lambda: self.clocks[clock], **how)
+        memory = ToolMemory.ephemeral(methods=methods(), now=lambda: self.clocks[clock], **how)
+        assert memory.core.shared_log is not None
+        memory.core.shared_log.patience = 5.0
+        return memory
 
     def __enter__(self) -> list[ToolMemory]:
         return self.made

@@ -89,19 +89,6 @@ def test_one_process_writes_and_another_reads_and_takes_over(
             other.kill()
 
 
-def test_who_may_not_write(tmp_path: Path) -> None:
-    with opened(tmp_path) as store:
-        assert store.may_write()
-        store.upsert("entries", [VectorItem("a", "a")])
-    with opened(tmp_path, read_only=True) as store:
-        assert not store.may_write()
-        assert store.count("entries") == 1
-        with pytest.raises(StorageError, match="read-only"):
-            store.delete("entries", ["a"])
-    with VectorStore(None, embedder=resolve_embedder(None), namespace=ME) as store:
-        assert store.may_write()
-
-
 FORKING = """
 import os, pathlib, sys
 from langgraph_toolmem.base.errors import StorageError

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
+from openai_server import OpenAIStubServer, make_chat_model
 
 from examples.office import Office, build_graph, make_tasks, reply
 from langgraph_toolmem import ToolMemory
@@ -33,8 +34,7 @@ from langgraph_toolmem.offline.coldstart import (
     usable,
 )
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
-from langgraph_toolmem.testing.server import make_chat_model
+from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn.structured import StructuredModel
 
 TASKS = {task.request: task for task in make_tasks(300)}

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import StructuredTool, ToolException, tool
+from openai_server import OpenAIStubServer, make_chat_model
 from pydantic import BaseModel
 
 from langgraph_toolmem import ToolMemory
@@ -44,8 +45,7 @@ from langgraph_toolmem.offline.discovery.model import ModelPolicy
 from langgraph_toolmem.offline.discovery.search import Edge, Search, StoppedError, select
 from langgraph_toolmem.offline.discovery.world import Cursor
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
-from langgraph_toolmem.testing.server import make_chat_model
+from langgraph_toolmem.testing import ScriptedChatModel
 
 
 def schema(name: str, about: str, /, *, reads: bool = False, **parameters: str) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import convert_to_messages
+from langchain_core.messages import AIMessage, convert_to_messages
 from langgraph.checkpoint.memory import InMemorySaver
 from navi_script import Part, Shop, do, say
+from openai_server import OpenAIStubServer, make_chat_model
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
@@ -19,7 +20,7 @@ from langgraph_toolmem.navigator.decide.decision import Decision
 from langgraph_toolmem.navigator.decide.recording import DeciderTurn, DecisionLog
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
 from langgraph_toolmem.offline.finetuning import choose, export_sft, line_of
-from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
+from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn.structured import StructuredModel
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
@@ -96,8 +97,9 @@ def test_lines_are_what_the_model_was_sent(method: Any, shop: Shop, store: ToolM
         text = parts if isinstance(parts, str) else json.dumps({"sub_intents": parts})
         if "response_format" in request:
             return text
-        call = {"function": {"name": request["tools"][0]["function"]["name"], "arguments": text}}
-        return {"content": None, "tool_calls": [call]}
+        name = request["tools"][0]["function"]["name"]
+        call = {"name": name, "args": text, "id": None, "error": None, "type": "invalid_tool_call"}
+        return AIMessage("", invalid_tool_calls=[call])  # arguments as they are
 
     config: Any = {"configurable": {"thread_id": "t1", "user_id": "ann@example.com"}}
     with OpenAIStubServer(reply=reply) as server:

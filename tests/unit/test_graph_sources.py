@@ -48,9 +48,6 @@ LISTED = call("search", {"query": "invoices"}, {"hits": [{"id": "m1", "from": "A
         ("xs|never|A9", [LISTED], MISSING),
         ("[]us|#A999", [user("Cancel order #W123")], ["#W123"]),
         ("[]l|search|$.hits[*].id|all", [LISTED], MISSING),
-        ("^ua|from|1", [user("Mail from ann")], "Ann"),
-        ("~ua|from|1", [user("Mail from ANN")], "ann"),
-        ("^o|whoami|$.id", [call("whoami", {}, {"id": 7})], MISSING),
     ],
 )
 def test_each_kind_of_source(descriptor: str, parts: list[Any], value: Any):

@@ -16,7 +16,9 @@ from planned import HEAD, taught
 
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.placement import PLACEMENTS, placed, placement_of
+from langgraph_toolmem.turn import host
+from langgraph_toolmem.turn.hints import placed
+from langgraph_toolmem.turn.providers import placement_of
 
 HINT = "Likely next tools: search."
 SYSTEM = SystemMessage("You are kind.")
@@ -36,14 +38,6 @@ def request(model: Any, messages: list[BaseMessage], **settings: Any) -> tuple[l
     found = placed(HINT, system=SYSTEM, messages=messages, model=model, settings=settings)
     assert messages == before  # what is given stays as it is
     return [*([found.system] if found.system else []), *found.messages], dict(found.settings)
-
-
-def test_each_row_says_where_that_is_from() -> None:
-    assert len({each.name for each in PLACEMENTS}) == len(PLACEMENTS)
-    for each in PLACEMENTS:
-        assert each.why
-        assert each.source
-        assert each.rule.clients
 
 
 @pytest.mark.parametrize(
@@ -66,9 +60,16 @@ def test_which_placement_a_model_has(model: Any, name: str | None) -> None:
     assert (found and found.name) == name
 
 
-def test_an_unknown_model_gets_it_in_the_system_message() -> None:
-    messages, _ = request(ScriptedChatModel(script=["a"]), TOOL)
-    assert messages == [SystemMessage(f"You are kind.\n\n{HINT}"), *TOOL]
+def test_an_unknown_model_gets_it_in_the_system_message_and_one_warning_says_so(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "warned", set())
+    for _ in range(2):
+        messages, _ = request(ScriptedChatModel(script=["a"]), TOOL)
+        assert messages == [SystemMessage(f"You are kind.\n\n{HINT}"), *TOOL]
+    (record,) = caplog.records
+    assert "ScriptedChatModel" in record.getMessage()
+    assert "prompt cache" in record.getMessage()
 
 
 @pytest.mark.parametrize("messages", [USER, TOOL], ids=["after the user", "after a tool"])

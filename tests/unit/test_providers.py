@@ -25,7 +25,7 @@ from pydantic import ConfigDict, Field
 
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn import providers
-from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule, Setting, refusal_of
+from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule, refusal_of
 
 
 class Standin(BaseChatModel):
@@ -342,7 +342,7 @@ def test_clients_are_found_by_class_base_type_or_provider():
 
 
 def test_rules_can_be_added_and_left_out():
-    ours = ProviderRule("ours", why="400", source="https://x", models="^acme-", off=(Setting("safe", (True,)),))
+    ours = ProviderRule("ours", why="400", source="https://x", models="^acme-", off={"safe": (True,)})
     rules = [*PROVIDER_RULES, ours]
 
     assert refusal_of(openai("acme-2"), rules=rules) is ours
@@ -354,12 +354,12 @@ def test_rules_can_be_added_and_left_out():
     assert refusal_of(openai("kimi-k2-thinking"), rules=()) is None
 
 
-def test_a_setting_without_values_is_anything_but_off():
-    setting = Setting("reasoning.effort")
-
-    assert [value for value in ("high", 1, True, {"a": 1}) if not setting.counts(value)] == []
-    assert [value for value in (None, False, 0, "", "none", "Off", "disabled", {}, []) if setting.counts(value)] == []
-    assert Setting("thinking.type", ("enabled",)).counts("ENABLED")
+def test_a_setting_without_values_is_anything_but_off() -> None:
+    rule = ProviderRule("r", why="400", source="https://x", on={"reasoning.effort": ()})
+    for off in (None, False, 0, "", "none", "Off", "disabled", {}, []):
+        assert refusal_of("m", {"reasoning": {"effort": off}}, [rule]) is None, off
+    for on in ("high", 1, True, {"a": 1}):
+        assert refusal_of("m", {"reasoning": {"effort": on}}, [rule]) is rule, on
 
 
 def test_nothing_is_raised_whatever_is_inside(caplog):

@@ -26,9 +26,8 @@ from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.turn.ask import Ask, StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import left_out_now
-from langgraph_toolmem.turn.host import ErrorLog, emit, read_key, runtime_of, user_id_of
+from langgraph_toolmem.turn.host import ErrorLog, annotate, emit, read_key, runtime_of, user_id_of
 from langgraph_toolmem.turn.structured import Answer, StructuredModel
-from langgraph_toolmem.turn.telemetry import annotate
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator import Navigator
@@ -283,7 +282,7 @@ class NaviSteps:
                 allowed &= set(self._available())
             except Exception as error:  # noqa: BLE001 - not to know is no reason to stop
                 self._errors.failed(error)
-        return allowed - set(left_out_now(state, messages_key=self._key) or ())
+        return allowed - set(left_out_now(state, messages_key=self._key))
 
     def _judged(self, judge: Judge) -> Judge:
         """The host's judge; where it fails, an error counts as a failure, as it does without one."""

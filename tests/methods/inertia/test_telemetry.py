@@ -40,7 +40,6 @@ from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.inertia.traces import attributes, note_decision, reason_code
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores.events import EventLog
-from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 from langgraph_toolmem.turn.call import Call
 from langgraph_toolmem.turn.node import MemoryNode
 from langgraph_toolmem.turn.providers import PROVIDER_RULES, refusal_text
@@ -297,7 +296,7 @@ class BrokenSpan(NonRecordingSpan):
 def test_tracers_that_fail_stop_nothing(desk: Desk, memory: ToolMemory, monkeypatch: pytest.MonkeyPatch):
     graph = eager_graph(desk, memory)
     monkeypatch.setattr(RunTree, "add_metadata", quoting(RuntimeError))
-    problems, span = Hooks("langgraph_toolmem.turn.telemetry"), BrokenSpan(INVALID_SPAN.get_span_context())
+    problems, span = Hooks("langgraph_toolmem.turn"), BrokenSpan(INVALID_SPAN.get_span_context())
     with problems.listening(), use_span(span), tracing_context(enabled=True, client=Mock(spec=Client)):
         run(graph, 0)
         note_decision("inertia", Decision(proposal(confidence="high"), "cannot be told of"))
@@ -454,11 +453,6 @@ def environment(_: Desk, __: Path, ___: pytest.MonkeyPatch) -> None:
     before_open(practised(PAPER.with_(environment=room)))
 
 
-def stub(_: Desk, __: Path, ___: pytest.MonkeyPatch) -> None:
-    with OpenAIStubServer(quoting(LookupError)) as server, pytest.raises(Exception, match="the stub could not answer"):
-        make_chat_model(server).invoke(SECRET)
-
-
 @pytest.mark.parametrize(
     ("place", "error"),
     [
@@ -469,7 +463,6 @@ def stub(_: Desk, __: Path, ___: pytest.MonkeyPatch) -> None:
         (embedder, "StorageError"),
         (search, "StorageError"),
         (environment, "LookupError"),
-        (stub, "LookupError"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
