@@ -305,7 +305,7 @@ class Masker:
         return f"<{label}>"
 
     def _is_literal(self, value: Any, path: str, parameter: Parameter, known: bool) -> bool:
-        if parameter.hidden or (isinstance(value, str) and len(value) > MAX_LITERAL):
+        if parameter.hidden or (isinstance(value, str) and (parameter.person or len(value) > MAX_LITERAL)):
             return False
         if isinstance(value, str):
             if value.lower() in parameter.choices:

@@ -112,16 +112,18 @@ class Parameter:
     Attributes:
         label: its type by its schema alone.
         choices: the values that its schema lists, in lower case.
-        hidden: its values are always slots, since only a system knows them or they are secrets or persons.
+        hidden: its values are always slots, since only a system knows them or they are secrets.
+        person: its texts name persons.
         text: it is meant for the user's or the model's own words.
     """
 
-    __slots__ = ("choices", "hidden", "label", "text")
+    __slots__ = ("choices", "hidden", "label", "person", "text")
 
     def __init__(self, leaf: Leaf, meaning: Meaning) -> None:
         self.label = label_of(meaning, leaf.path)
         self.choices = frozenset(choice.lower() for choice in leaf.choices)
-        self.hidden = not meaning.words.isdisjoint(IDENTIFIERS | HIDDEN | PERSONS)
+        self.hidden = not meaning.words.isdisjoint(IDENTIFIERS | HIDDEN)
+        self.person = not meaning.words.isdisjoint(PERSONS)
         self.text = not meaning.words.isdisjoint(FREE_TEXT)
 
     def type_of(self, value: Any) -> str:
