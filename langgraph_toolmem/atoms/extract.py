@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from langgraph_toolmem.atoms.atoms import Atom, leaves_of, make_atom, merge_all
-from langgraph_toolmem.atoms.slots import PERSONS, SLOT, Known, Parameter, Slots, answered, words_of
+from langgraph_toolmem.atoms.slots import COMMON, PERSONS, SLOT, Known, Parameter, Slots, answered, words_of
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -299,7 +299,8 @@ class Masker:
             telling = [each for each in types if each not in KINDS or each in PLAIN]
             if label not in types and telling:
                 label = telling[0]
-            self.required.add(label if label in types else types[0])
+            if label in types or types[0] not in COMMON - {ID}:
+                self.required.add(label if label in types else types[0])
         if isinstance(value, str):
             self.values[value] = label
         return f"<{label}>"

@@ -13,7 +13,6 @@ import histories as h
 import pytest
 from desk import Desk, script
 from langchain.agents.middleware import TodoListMiddleware
-from langchain_core.language_models import FakeListChatModel
 from langchain_openai import ChatOpenAI
 from langgraph.store.memory import InMemoryStore
 
