@@ -314,7 +314,8 @@ def hits_of(methods: Mapping[str, Method], asked: Sequence[Point]) -> dict[str, 
             found[name].append(hit is not None)
             if name == "hybrid" and isinstance(hit, AtomHit):
                 filled = [filled_of(hit, step) for step in point.steps if step.tool == hit.tool]
-                arguments += max(filled, key=lambda counts: counts["right"])
+                best = max(filled, key=lambda counts: counts["right"])
+                arguments += best
     shares = {name: 100 * arguments[name] / max(1, arguments.total()) for name in ("right", "wrong")}
     return {name: 100 * fmean(each) if each else 0.0 for name, each in found.items()} | shares
 

@@ -10,7 +10,6 @@ from nowhere, and values that never vary. Secrets, identifiers and persons are a
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -39,7 +38,7 @@ from langgraph_toolmem.text.values import (
     quotes_in,
     values_in,
 )
-from langgraph_toolmem.text.words import word_set, words
+from langgraph_toolmem.text.words import word_set
 
 Habits: TypeAlias = Callable[[str, str], Mapping[str, tuple[float, int]]]
 """Values that a parameter (tool, path) was given, as canonical texts: how often, and in how many runs."""
@@ -102,14 +101,12 @@ class Extracted(NamedTuple):
     """An atom and its step, with what a chat model has to know to word it.
 
     Attributes:
-        key: identity of the step, so that no step is counted twice.
         atom: the atom, worded without a model.
         args: arguments of the call.
         request: what the user said last before it.
         known: types of the values that were known before it.
     """
 
-    key: str
     atom: Atom
     args: Mapping[str, Any]
     request: str = ""
@@ -129,10 +126,6 @@ class Extractor:
         self._wording, self._abouts = Wording(), dict[str, str]()
         for spec in specs.values():
             self._wording.learn(spec)
-        texts = (
-            text for spec in specs.values() for text in (spec.description, json.dumps(spec.parameters, default=str))
-        )
-        self._ordinary = frozenset(word for text in texts for word in words(text))
 
     def about(self, tool: str) -> str:
         """Return the description of a tool without sentences that other tools share; "" if nothing is known."""
@@ -213,7 +206,7 @@ class Extractor:
                             value=value,
                             sources=[named],
                         )
-                        found.append(Extracted(step.key, atom, step.args, asked, types))
+                        found.append(Extracted(atom, step.args, asked, types))
             state.push(event)
         return found
 
@@ -247,11 +240,7 @@ class Extractor:
                             hidden.setdefault(value, label)
         for name in (name for value in list(hidden) if "@" in value for name in names_in(value)):
             hidden.setdefault(name, NAME)
-        return masks, {text: label for text, label in hidden.items() if self._is_private(text)}, knew
-
-    def _is_private(self, text: str) -> bool:
-        """Return True if a value says more than the tools' own words do."""
-        return len(text) >= SHORTEST and not self._ordinary.issuperset(words(text))
+        return masks, {text: label for text, label in hidden.items() if len(text) >= SHORTEST}, knew
 
 
 class Masker:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.atoms.atoms import Atom, AtomRecord, from_plain, merge_all, storable, to_plain
@@ -43,7 +43,7 @@ class AtomKeeping:
     def __init__(self, core: Core, writer: AtomWriter | None) -> None:
         self._core, self._writer = core, writer
         self.rows: AtomRows = core.rows(AtomKind())
-        self.search = AtomSearch(self.rows, self._misleading)
+        self.search = AtomSearch(self.rows, self._misleads)
         self._extractor: Extractor | None = None
 
     def records(self, user: User, calls: Sequence[str]) -> dict[str, AtomRecord]:
@@ -52,10 +52,8 @@ class AtomKeeping:
         found = (AtomRecord(track.shown, track.followed, track.helped, track.hurt) for track in tracks)
         return dict(zip(calls, found, strict=True))
 
-    def _misleading(self, user: User, calls: Iterable[str]) -> set[str]:
-        if not self._core.ledger.tracked(self.rows.method):
-            return set()
-        return {call for call, record in self.records(user, list(calls)).items() if record.misleads}
+    def _misleads(self, user: User, call: str) -> bool:
+        return self._core.ledger.tracked(self.rows.method) and self.records(user, [call])[call].misleads
 
     # --- making them ---
 

@@ -229,25 +229,26 @@ class HintPlanner:
         over = None if settings.plain or "thought" in told or next_of_list else self._done(look.state)
         reasons = {hit.atom.id: self._why_not(hit, hits, look, made) for hit in hits}
         hits = [self._harmless(hit, look) for hit in hits]
-        room, shown = settings.budget * CHARS_PER_TOKEN, list[AtomHit]()
+        room, shown, lines = settings.budget * CHARS_PER_TOKEN, list[AtomHit](), list[Line]()
         for hit in hits if over is None else ():
             if reasons[hit.atom.id]:
                 continue
-            room -= len(pattern(hit)) + 1
+            line = Line(pattern(hit), hit.tool)
+            room -= len(line.text) + 1
             if len(shown) == settings.k:
                 reasons[hit.atom.id] = "others fit better"
             elif room < 0:
                 reasons[hit.atom.id] = "no room in the prompt"
             else:
                 shown.append(hit)
+                lines.append(line)
         if shown:
             self._method.note_shown(look.run, shown, user_id)
         why = "" if shown else "no atom of an available tool was found" if not hits else "no atom is worth showing"
         event = _event(
             question, hits, why if over is None else "the work is done, as past requests went", told, reasons
         )
-        lines = tuple(Line(pattern(hit), hit.tool) for hit in shown)
-        return Planned(lines, tuple(shown), look.record, event, over)
+        return Planned(tuple(lines), tuple(shown), look.record, event, over)
 
     def _why_not(self, hit: AtomHit, hits: Sequence[AtomHit], look: _Look, made: set[str]) -> str:
         """Return why a hint must not be shown; "" if it may."""
@@ -351,7 +352,9 @@ def pattern(hit: AtomHit) -> str:
 
 
 def _line(text: str) -> str:
-    return " ".join("".join(c if c.isprintable() or c in _JOINERS else " " for c in text).split())
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() or c in _JOINERS else " " for c in text)
+    return " ".join(text.split())
 
 
 def _value(value: Any) -> str:
@@ -363,7 +366,8 @@ def _value(value: Any) -> str:
     if isinstance(value, str) and SLOT.fullmatch(value):
         return value
     text = json.dumps(value, ensure_ascii=False, default=str)
-    text = "".join(c if c.isprintable() or c in _JOINERS else json.dumps(c)[1:-1] for c in text)
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() or c in _JOINERS else json.dumps(c)[1:-1] for c in text)
     return text if len(text) <= MAX_VALUE else f'{text[: MAX_VALUE - 1]}…"'
 
 

@@ -197,11 +197,11 @@ class AtomSearch:
 
     Args:
         rows: the atoms.
-        misleading: return the calls, among some, that are no longer shown.
+        misleads: return True if a call of a user is no longer shown.
     """
 
-    def __init__(self, rows: AtomRows, misleading: Callable[[User, Iterable[str]], set[str]]) -> None:
-        self._rows, self._misleading = rows, misleading
+    def __init__(self, rows: AtomRows, misleads: Callable[[User, str], bool]) -> None:
+        self._rows, self._misleads = rows, misleads
         self._lock = threads.lock()
         self._kept: dict[tuple[tuple[str, ...], str, int], tuple[float, int, list[tuple[Atom, float]]]] = {}
 
@@ -220,15 +220,17 @@ class AtomSearch:
         Raises:
             StorageError: Chroma or the embedder fails.
         """
+
+        def allowed(atom: Atom) -> Resolved | None:
+            return None if not plain and self._misleads(user, atom.call) else resolve(atom)
+
         for most in (LONGLIST, 4 * LONGLIST):
             found: dict[str, tuple[Atom, float]] = {}
             for goal in dict.fromkeys(question.goals):
                 for atom, like in self._near(user, goal, most):
                     if atom.id not in found or found[atom.id][1] < like:
                         found[atom.id] = atom, like
-            gone = set() if plain else self._misleading(user, {atom.call for atom, _ in found.values()})
-            atoms = (each for each in found.values() if each[0].call not in gone)
-            hits = ranked(atoms, question, k=k, beta=beta, resolve=resolve, plain=plain)
+            hits = ranked(found.values(), question, k=k, beta=beta, resolve=allowed, plain=plain)
             if len(hits) >= k or most >= self._rows.size(user):
                 break
         return hits

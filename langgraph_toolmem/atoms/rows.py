@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from langgraph_toolmem.atoms.atoms import MAX_SOURCES, Atom, from_plain, to_plain
@@ -59,7 +60,7 @@ class StoredAtom:
     part: Atom
     supports: tuple[Support, ...]
 
-    @property
+    @cached_property
     def atom(self) -> Atom | None:
         """The atom as its good supports make it; None if there is none."""
         good = [each for each in self.supports if each.good]

@@ -238,7 +238,7 @@ class Known:
         elif not isinstance(value, float) and not -_INT64 <= value < _INT64:
             value = str(value)
         key = _key(value)
-        if not HIDDEN.isdisjoint((*words_of(label), label.lower().replace("_", ""))):
+        if _is_secret(label):
             self._secrets.add(key)
             for other in self.types_of(value):
                 self._drop(other, key)
@@ -398,6 +398,11 @@ def _number(value: Value) -> Any:
     number = number_of(value.text) if value.kind == NUMBER and value.text[-1:].isdigit() else None
     is_text = number is None or value.text[:1] == "#" or (value.text[:1] == "0" and isinstance(number, int))
     return value.text if is_text else number
+
+
+@lru_cache(maxsize=4096)
+def _is_secret(label: str) -> bool:
+    return not HIDDEN.isdisjoint((*words_of(label), label.lower().replace("_", "")))
 
 
 def _key(value: Any) -> str:

@@ -221,7 +221,7 @@ def test_failed_and_unknown_steps_are_no_atoms_and_parallel_ones_share_a_state()
         calls([("get_order", {"order_id": "#W1A"}, {"a": 1}), ("get_order", {"order_id": "#W2B"}, {"a": 1})]),
     )
     found = Extractor(SPECS).steps(run)
-    assert len({each.key for each in found}) == len(found) == 2
+    assert len(found) == 2
     assert found[0].atom.state == found[1].atom.state
     assert "failed: The details of an order" in found[0].atom.state
 
@@ -281,7 +281,6 @@ MET = run_of(
     call("find_person", {"name": "kofi"}, FAILED),
     call("search_events", {"query": "meeting"}, [{"id": "e1"}]),
 )
-LOOKED = run_of(user("look for an event of email"), call("search_events", {"query": "event"}, [{"id": "e1"}]))
 
 
 @pytest.mark.parametrize(
@@ -290,7 +289,6 @@ LOOKED = run_of(user("look for an event of email"), call("search_events", {"quer
         (office("ask yuki about the plan, and say see you at the pier"), None, ["yuki", "pier"]),  # of a later call
         (MOVED, "move <NAME>'s things and those of <NAME> tell <NAME>", ["kofi", "lena"]),  # in mail addresses
         (MET, "meet with <PERSON>", ["kofi"]),  # of a failed call
-        (LOOKED, "look for an event of email", []),  # words of the tools stay
     ],
 )
 def test_no_value_of_a_run_is_in_its_atoms(run: Any, goal: str | None, hidden: list[str]) -> None:

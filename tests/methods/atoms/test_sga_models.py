@@ -51,7 +51,7 @@ def test_the_model_words_state_and_goal_and_names_the_slots() -> None:
     assert request["response_format"]["type"] == "json_schema"
     assert (atom.state, atom.goal) == (SAID["state"], SAID["goal"])
     draft = step().atom
-    assert draft.required_slots == ("DATE", "NAME")  # what must be known keeps the name under which it is known
+    assert draft.required_slots == ("DATE",)  # what must be known keeps the name under which it is known
     assert (atom.arguments["place"], atom.arguments["when"]) == ("<CITY>", "<DATE>")
     assert (atom.arguments["unit"], atom.arguments["stops"]) == (draft.arguments["unit"], draft.arguments["stops"])
     assert (atom.tool, atom.about, atom.sources) == ("weather", "The weather of a place.", ("r",))
