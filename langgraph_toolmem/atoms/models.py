@@ -1,4 +1,4 @@
-"""What chat models say: atoms in their words, and the plan of the next step.
+"""Answers of chat models: atoms in their words, and the plan of the next step.
 
 Both answers are checked. A value that was taken out stays out, and no value of the request or of the call, and no name
 of a tool, stands in a text. What fails the check is taken from the atom or question that was made without a model.
