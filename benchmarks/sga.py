@@ -245,9 +245,9 @@ Method = Callable[[Point], Sequence[AtomHit | str]]
 
 
 def atom_hints(memory: ToolMemory, tools: Extractor, **how: Any) -> Method:
-    """The best atoms of a memory; `how` as for `Atoms.find`."""
+    """The best atoms of a memory; `how` as for `AtomSearch`."""
     resolve = Resolver(tools)
-    return lambda point: memory.atoms.find(point.question, resolve=resolve, **{"k": HINTS, "beta": 0.3, **how})
+    return lambda point: memory.atoms.find(point.question, None, resolve=resolve, **how)
 
 
 def nearest_task(history: Sequence[Run], specs: Mapping[str, ToolSpec], tools: Extractor) -> Method:

@@ -11,9 +11,8 @@ with the known values filled in. Atoms come from runs that went well, and from a
 ``atoms``     an atom, and the record of its hints
 ``slots``     types of values, and K: the values that a run knows
 ``extract``   from a run to its atoms: situations, sub-goals, masked calls
-``rows``      atoms as rows in Chroma, on the runs that support them
 ``retrieve``  the hybrid score of words and types; tools of other names
-``keeping``   extraction and storing in the background
+``keeping``   atoms as rows in Chroma, their search, the work in the background
 ``models``    what chat models say: atoms in their words, the plan of the next step
 ``planning``  from messages to hints; ``step``, ``settings``: at a model call
 ============  =======================================================================
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.atoms.atoms import Atom, AtomRecord
     from langgraph_toolmem.atoms.keeping import AtomKeeping
     from langgraph_toolmem.atoms.models import AtomWriter
-    from langgraph_toolmem.atoms.retrieve import AtomHit, Question, Resolve
+    from langgraph_toolmem.atoms.retrieve import AtomHit, Question
     from langgraph_toolmem.atoms.slots import Known
     from langgraph_toolmem.core.core import Core
     from langgraph_toolmem.graph.events import Forgotten
@@ -116,7 +115,7 @@ class Atoms(Method):
             StorageError: the atoms cannot be read.
         """
         from langgraph_toolmem.atoms.extract import Extractor
-        from langgraph_toolmem.atoms.retrieve import Question, Resolver
+        from langgraph_toolmem.atoms.retrieve import Question, Resolver, by_name
         from langgraph_toolmem.atoms.slots import known_given
 
         goals: tuple[Any, ...] = tuple(goal) if not isinstance(goal, str) and isinstance(goal, Iterable) else (goal,)
@@ -127,42 +126,16 @@ class Atoms(Method):
         if not is_share(beta):
             raise ConfigurationError(f"`beta` must be a share from 0 to 1, got {beta!r}.")
         question = Question(state, goals, known_given(slots))
-        resolve = None if tools is None else Resolver(Extractor(read_tools(tools)))
+        resolve = by_name if tools is None else Resolver(Extractor(read_tools(tools)))
         self.core.users.of(user_id)
         self.begin()
         self.core.jobs.settle(timeout=SETTLE)
-        return self.find(question, k=k, beta=beta, resolve=resolve, user_id=user_id)
+        return self.find(question, user_id, k=k, beta=beta, resolve=resolve)
 
-    def find(
-        self,
-        question: Question,
-        *,
-        k: int,
-        beta: float,
-        resolve: Resolve | None = None,
-        user_id: str | None = None,
-        plain: bool = False,
-    ) -> list[AtomHit]:
-        """Return what `search` returns, for a question that was made, without waiting.
-
-        Args:
-            question: what is asked.
-            k: number of hits.
-            beta: weight of what is known.
-            resolve: finds the available tool of an atom.
-            user_id: whose atoms.
-            plain: the published score only; several atoms of one tool, also those that mislead.
-
-        Raises:
-            NamespaceError: the namespace needs a user id.
-            StorageError: the atoms cannot be read.
-        """
-        from langgraph_toolmem.atoms.retrieve import by_name
-
+    def find(self, question: Question, user_id: str | None, **how: Any) -> list[AtomHit]:
+        """Return what `search` returns, without waiting; options and errors as those of `AtomSearch`."""
         user = self.core.users.of(user_id)
-        if self.core.vectors.empty:
-            return []
-        return self.keeping.search(user, question, k=k, beta=beta, resolve=resolve or by_name, plain=plain)
+        return [] if self.core.vectors.empty else self.keeping.search(user, question, **how)
 
     def all(self, *, user_id: str | None = None) -> list[Atom]:
         """Return all atoms whose runs went well, also those that mislead, those of most visits first.
@@ -207,7 +180,7 @@ class Atoms(Method):
             StorageError: they could not be stored, or the memory is read-only.
         """
         from langgraph_toolmem.atoms.atoms import merge_all
-        from langgraph_toolmem.atoms.rows import Support
+        from langgraph_toolmem.atoms.keeping import Support
 
         made, user, now = merge_all(_atoms_of(atoms)), self.core.users.of(user_id), self.core.now()
         self.core.refuse_if_read_only()

@@ -20,7 +20,6 @@ from langgraph_toolmem.atoms.atoms import Atom, leaves_of, make_atom
 from langgraph_toolmem.atoms.extract import SHORTEST, Extracted, Extractor, Situation, is_in
 from langgraph_toolmem.atoms.retrieve import Question
 from langgraph_toolmem.atoms.slots import MAX_VALUE, SLOT, type_named
-from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.runs.run import Run, Turn, UserMessage
@@ -86,7 +85,7 @@ class Pattern(BaseModel):
 
 
 class AtomWriter:
-    """Words atoms with a chat model, and asks about each kind of step once. Safe to use from several threads.
+    """Words atoms with a chat model, and asks about each kind of step once.
 
     Args:
         model: a chat model, or ``"provider:model"``.
@@ -98,7 +97,6 @@ class AtomWriter:
 
     def __init__(self, model: BaseChatModel | str) -> None:
         self._model = StructuredModel(chat_model(model, "atom_model"), Pattern)
-        self._lock = threads.lock()
         self._remembered: dict[str, Pattern] = {}
 
     def words(self, step: Extracted) -> Atom | None:
@@ -107,18 +105,15 @@ class AtomWriter:
         Raises:
             Exception: whatever the model's client raises.
         """
-        with self._lock:
-            found = self._remembered.get(step.atom.call)
+        found = self._remembered.get(step.atom.call)
         if found is None:
             answer = self._model.ask(_wording(step), RunnableConfig(run_name="toolmem_atoms"))
             if answer.value is None:
                 logger.warning("the model-free atom is kept: %s", answer.reason)
                 return None
-            found = answer.value
-        with self._lock:
-            self._remembered[step.atom.call] = found
-            if len(self._remembered) > MAX_REMEMBERED:
-                del self._remembered[next(iter(self._remembered))]
+            if len(self._remembered) >= MAX_REMEMBERED:
+                self._remembered.clear()
+            found = self._remembered[step.atom.call] = answer.value
         return worded(step, found)
 
 

@@ -12,7 +12,7 @@ from langchain_core.language_models import BaseChatModel
 
 from langgraph_toolmem.atoms.extract import Extractor, Situation
 from langgraph_toolmem.atoms.models import plan_prompt, planned, planner_of
-from langgraph_toolmem.atoms.retrieve import AtomHit, Question, Resolver
+from langgraph_toolmem.atoms.retrieve import AtomHit, Question, Resolver, by_name
 from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.atoms.slots import SLOT, Known, filled
 from langgraph_toolmem.base import threads
@@ -58,38 +58,22 @@ DOUBT: Final = 0.15
 """Similarity added to the others: few and faint examples say little."""
 
 
-class Done(NamedTuple):
-    """Past requests like this one that ended after the same calls: so many of so many, and their share."""
-
-    ended: int
-    asked: int
-    share: float
-
-    @property
-    def text(self) -> str:
-        """One line for the model."""
-        return (
-            f"In {self.ended} of {self.asked} past requests like this one nothing more was called after these calls: "
-            "the answer came."
-        )
-
-
 class Planned(NamedTuple):
     """A step's hints.
 
     Attributes:
-        lines: for the prompt, one for each hint.
-        shown: the atoms in them.
         record: for the private state.
         event: for the stream.
-        done: shown in place of patterns where past requests like this one ended here.
+        shown: the atoms in the hints.
+        lines: for the prompt: one for each atom, or that the work is done.
+        sure: how sure the surest one is, 0 to 1.
     """
 
-    lines: tuple[Line, ...]
-    shown: tuple[AtomHit, ...]
     record: Planning
     event: dict[str, Any]
-    done: Done | None = None
+    shown: tuple[AtomHit, ...] = ()
+    lines: tuple[Line, ...] = ()
+    sure: float = 0.0
 
 
 class _Tools(NamedTuple):
@@ -155,7 +139,7 @@ class HintPlanner:
         look = self._look(messages, specs, kept or {}, thread_id)
         question, told = look.question, {"planned_by": "messages", "model_calls": 0}
         if look.why:
-            return Planned((), (), look.record, _event(question, [], look.why, told))
+            return Planned(look.record, _event(question, [], look.why, told))
         if self._model is not None and specs != {} and not self._method.core.vectors.empty:
             if look.record["missed"] < MISSES:
                 question, told = yield from self._asked(look, told)
@@ -210,19 +194,14 @@ class HintPlanner:
 
     def _hints(self, look: _Look, question: Question, told: dict[str, Any], user_id: str | None) -> Planned:
         settings = self._settings
+        how: dict[str, Any] = {"k": settings.k + MORE, "beta": settings.beta, "plain": settings.plain}
+        resolve = by_name if look.specs is None else look.tools.resolve
         try:
-            found = self._method.find(
-                question,
-                k=settings.k + MORE,
-                beta=settings.beta,
-                resolve=None if look.specs is None else look.tools.resolve,
-                user_id=user_id,
-                plain=settings.plain,
-            )
+            found = self._method.find(question, user_id, resolve=resolve, **how)
         except StorageError as error:
             self._failed(error)
             why = f"the atoms could not be read ({type(error).__name__})"
-            return Planned((), (), look.record, _event(question, [], why, told))
+            return Planned(look.record, _event(question, [], why, told))
         made = {_call(step.tool, step.args) for step in look.state.since_user if step.status in ("ok", "failed")}
         hits = [refilled(hit, made, question.known) for hit in found]
         next_of_list = any(hit is not before for hit, before in zip(hits, found, strict=True))
@@ -245,10 +224,11 @@ class HintPlanner:
         if shown:
             self._method.note_shown(look.run, shown, user_id)
         why = "" if shown else "no atom of an available tool was found" if not hits else "no atom is worth showing"
-        event = _event(
-            question, hits, why if over is None else "the work is done, as past requests went", told, reasons
-        )
-        return Planned(tuple(lines), tuple(shown), look.record, event, over)
+        sure = max((hit.similarity for hit in shown), default=0.0)
+        if over is not None:
+            why, sure = "the work is done, as past requests went", over[1]
+            lines = [Line(over[0])]
+        return Planned(look.record, _event(question, hits, why, told, reasons), tuple(shown), tuple(lines), sure)
 
     def _why_not(self, hit: AtomHit, hits: Sequence[AtomHit], look: _Look, made: set[str]) -> str:
         """Return why a hint must not be shown; "" if it may."""
@@ -262,8 +242,8 @@ class HintPlanner:
                 return "too unlike"
         return "called already" if _call(hit.tool, hit.filled) in made else ""
 
-    def _done(self, state: RunState) -> Done | None:
-        """Return the past requests that ended after the same calls, if most did."""
+    def _done(self, state: RunState) -> tuple[str, float] | None:
+        """Return a line for the model if most past requests like this one ended after the same calls, and how sure."""
         if not state.since_user or state.since_user[-1].status != "ok":
             return None
         core = self._method.core
@@ -271,7 +251,10 @@ class HintPlanner:
             near = [each for each in core.graph.cases.near(state, k=PAST_REQUESTS) if each.similarity > 0]
         ended = [each.similarity for each in near if each.tool is None]
         share = sum(ended) / (sum(each.similarity for each in near) + DOUBT)
-        return Done(len(ended), len(near), share) if len(near) >= LEAST_PAST and share >= LEAST_ENDED else None
+        if len(near) < LEAST_PAST or share < LEAST_ENDED:
+            return None
+        many = f"In {len(ended)} of {len(near)} past requests like this one"
+        return f"{many} nothing more was called after these calls: the answer came.", share
 
     def _harmless(self, hit: AtomHit, look: _Look) -> AtomHit:
         """Return a hint whose call, if it may destroy something, is not ready to be made."""

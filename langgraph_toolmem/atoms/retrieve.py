@@ -6,13 +6,10 @@ with Λ the types that are known and S_e those that the atom needs; an atom that
 cos(q, e) is .5 · that of the sub-goals + .4 · that of the states + .1 · that of sub-goal and tool description, over
 words and their parts (`text.similarity`); with an embedding model, sub-goals are compared by its vectors. A question
 may have several goals: the best one counts. The published score (`plain`) compares one text of state and all goals.
-
-Likeness to a goal does not change within an episode, so it is kept; a later turn compares states only.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -20,10 +17,7 @@ from typing import Final, NamedTuple
 
 from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.atoms.extract import Extractor, sparse
-from langgraph_toolmem.atoms.rows import GOOD, AtomRows
 from langgraph_toolmem.atoms.slots import COMMON, SLOT, Known, filled
-from langgraph_toolmem.base import threads
-from langgraph_toolmem.core.users import User
 from langgraph_toolmem.text.similarity import similarity
 from langgraph_toolmem.text.values import KINDS
 
@@ -32,11 +26,6 @@ EPSILON: Final = 1e-5
 K: Final = 3
 GOAL, STATE, ABOUT = 0.5, 0.4, 0.1
 """Weights of the likeness of sub-goals, of states, and of a sub-goal and the tool's description."""
-LONGLIST: Final = 256
-"""Atoms that are compared for each goal of a question; four times as many if they are of too few tools."""
-MAX_GOALS: Final = 512
-"""Goals whose atoms are kept, the latest; for at most `FRESH` seconds, since other processes write too."""
-FRESH: Final = 60.0
 LEAST_ALIKE: Final = 0.5
 """Likeness of two tools from which one stands for the other."""
 PARAMETERS: Final = 0.3
@@ -190,71 +179,3 @@ def to_goal(goal: str, atom: Atom, cosine: float | None = None) -> float:
 def worded(goal: str) -> str:
     """Return a goal with the words of its types; types that any value may have say nothing."""
     return SLOT.sub(lambda slot: "" if slot[1] in COMMON or slot[1] in KINDS else slot[1].replace("_", " "), goal)
-
-
-class AtomSearch:
-    """Finds atoms of a memory. Safe to use from several threads.
-
-    Args:
-        rows: the atoms.
-        misleads: return True if a call of a user is no longer shown.
-    """
-
-    def __init__(self, rows: AtomRows, misleads: Callable[[User, str], bool]) -> None:
-        self._rows, self._misleads = rows, misleads
-        self._lock = threads.lock()
-        self._kept: dict[tuple[tuple[str, ...], str, int], tuple[float, int, list[tuple[Atom, float]]]] = {}
-
-    def __call__(
-        self,
-        user: User,
-        question: Question,
-        *,
-        k: int = K,
-        beta: float = BETA,
-        resolve: Resolve = by_name,
-        plain: bool = False,
-    ) -> list[AtomHit]:
-        """Return the atoms that fit best, best first, without those that mislead; arguments as for `ranked`.
-
-        Raises:
-            StorageError: Chroma or the embedder fails.
-        """
-
-        def allowed(atom: Atom) -> Resolved | None:
-            return None if not plain and self._misleads(user, atom.call) else resolve(atom)
-
-        for most in (LONGLIST, 4 * LONGLIST):
-            found: dict[str, tuple[Atom, float]] = {}
-            for goal in dict.fromkeys(question.goals):
-                for atom, like in self._near(user, goal, most):
-                    if atom.id not in found or found[atom.id][1] < like:
-                        found[atom.id] = atom, like
-            hits = ranked(found.values(), question, k=k, beta=beta, resolve=allowed, plain=plain)
-            if len(hits) >= k or most >= self._rows.size(user):
-                break
-        return hits
-
-    def _near(self, user: User, goal: str, most: int) -> list[tuple[Atom, float]]:
-        key, now, written = (user.namespace, goal, most), time.monotonic(), self._rows.written(user)
-        with self._lock:
-            since, version, found = self._kept.get(key, (0.0, -1, []))
-        if version == written and now - since < FRESH:
-            return found
-        by_words = self._rows.embedder.builtin
-        near = self._rows.near(goal, user, k=most, part=GOOD)
-        atoms = [(each.item.atom, None if by_words else each.similarity) for each in near]
-        found = [(atom, to_goal(goal, atom, cosine)) for atom, cosine in atoms if atom is not None]
-        with self._lock:
-            self._kept.pop(key, None)
-            self._kept[key] = now, written, found
-            if len(self._kept) > MAX_GOALS:
-                del self._kept[next(iter(self._kept))]
-        return found
-
-    def forget(self) -> None:
-        """Drop all texts from RAM."""
-        with self._lock:
-            self._kept.clear()
-        sparse.cache_clear()
-        worded.cache_clear()

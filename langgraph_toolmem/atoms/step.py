@@ -59,12 +59,14 @@ class PlanHints(Step[Atoms]):
         from langgraph_toolmem.atoms.planning import HEAD
 
         calls = int(found.event.get("model_calls", 0))
-        notes = {"toolmem.hints": len(found.shown), "toolmem.planner_calls": calls}
-        state = {PLANNING: found.record}
-        if found.done is not None:
-            return StepOutput(found.done.text, sure=found.done.share, state=state, event=found.event, notes=notes)
-        sure = max((hit.similarity for hit in found.shown), default=0.0)
-        return StepOutput(lines=found.lines, head=HEAD, sure=sure, state=state, event=found.event, notes=notes)
+        return StepOutput(
+            lines=found.lines,
+            head=HEAD if found.shown else "",
+            sure=found.sure,
+            state={PLANNING: found.record},
+            event=found.event,
+            notes={"toolmem.hints": len(found.shown), "toolmem.planner_calls": calls},
+        )
 
     def _available(self, call: Call) -> Mapping[str, ToolSpec] | None:
         """Return the tools that the model is offered at this step; None if nobody knows."""

@@ -15,7 +15,7 @@ from kept import give_records
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import Atoms, ConfigurationError, InputError, ToolMemory
-from langgraph_toolmem.atoms import retrieve
+from langgraph_toolmem.atoms import keeping
 from langgraph_toolmem.atoms.atoms import (
     FAILED_AFTER,
     IGNORED_AFTER,
@@ -29,8 +29,8 @@ from langgraph_toolmem.atoms.atoms import (
     to_plain,
 )
 from langgraph_toolmem.atoms.extract import Extractor, sparse
+from langgraph_toolmem.atoms.keeping import MAX_SUPPORTS, AtomKind, StoredAtom, Support
 from langgraph_toolmem.atoms.retrieve import EPSILON, LEAST_ALIKE, AtomHit, Question, Resolver, ranked, to_goal
-from langgraph_toolmem.atoms.rows import MAX_SUPPORTS, AtomKind, StoredAtom, Support
 from langgraph_toolmem.atoms.slots import Known
 from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.runs.tools import read_tools
@@ -320,7 +320,7 @@ class Letters(Embeddings):
 
 @pytest.mark.parametrize("embeddings", [None, Letters()], ids=["builtin", "dense"])
 def test_other_tools_are_found_behind_many_atoms_of_one(embeddings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrieve, "LONGLIST", 40)
+    monkeypatch.setattr(keeping, "LONGLIST", 40)
     with ToolMemory.ephemeral(methods=[Atoms()], embeddings=embeddings) as memory:
         usual = [atom("usual", f"do the thing {number}", arguments={"n": number}) for number in range(120)]
         memory.atoms.keep([*usual, *(atom(f"rare{number}", "another matter") for number in range(4))])
@@ -332,18 +332,6 @@ def test_other_tools_are_found_behind_many_atoms_of_one(embeddings: Any, monkeyp
         again = memory.atoms.search("do the thing 7", k=5)
         assert hits[0].atom.call not in {hit.atom.call for hit in again}
         assert len(again) == 5
-
-
-def test_beyond_the_bound_those_leave_that_no_good_run_supports_then_the_oldest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(AtomKind, "most", 3)
-    with ToolMemory.ephemeral(methods=[Atoms()]) as memory:
-        rows, user = memory.atoms.keeping.rows, memory.core.users.of(None)
-        for number, score in enumerate((1.0, None, 1.0, 1.0, 1.0)):
-            part = atom(f"tool{number}", f"do the thing {number}")
-            rows.put([stored(run(f"r{number}", score, time=number), part=part)], user)
-        assert {each.tool for each in memory.atoms.all()} == {"tool2", "tool3", "tool4"}
 
 
 # --- runs become atoms ---

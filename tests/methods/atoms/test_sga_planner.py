@@ -97,6 +97,10 @@ async def planned(planner: HintPlanner, messages: Any, kept: Any, memory: ToolMe
     return await driven(partial(planner.planning, messages, memory.core.catalogue.specs, kept))
 
 
+def is_done(step: Planned) -> bool:
+    return "nothing more was called" in "".join(line.text for line in step.lines)
+
+
 def hints(step: Planned) -> list[tuple[str, dict[str, str]]]:
     """Tool and arguments of each hint."""
     return patterns("\n".join(line.text for line in step.lines))
@@ -206,28 +210,28 @@ def whole(name: str, *, last: Any = None, steps: int = 3) -> list[Any]:
 async def test_when_requests_like_this_one_ended_here_the_work_is_done(memory: ToolMemory) -> None:
     planner = planner_of(memory)
     for steps in (1, 2):
-        assert (await planned(planner, whole("Zoe", steps=steps), None, memory)).done is None
+        assert not is_done(await planned(planner, whole("Zoe", steps=steps), None, memory))
     step = await planned(planner, whole("Zoe"), None, memory)
-    assert (step.done.ended, step.done.asked) == (6, 6)
-    assert step.done.text.startswith("In 6 of 6 past requests like this one")
+    assert step.sure >= 0.8
+    assert step.lines[0].text.startswith("In 6 of 6 past requests like this one")
     assert hints(step) == []
     assert step.event["why"] == "the work is done, as past requests went"
     plain = await planned(planner_of(memory, plain=True), whole("Zoe"), None, memory)
-    assert plain.done is None  # as published
+    assert not is_done(plain)  # as published
     failed = h.call("add_note", {"order_id": "O-7", "note": "x"}, h.FAILED)
-    assert (await planned(planner, whole("Zoe", last=failed), None, memory)).done is None
+    assert not is_done(await planned(planner, whole("Zoe", last=failed), None, memory))
     other = [h.user("Which customers live in Bern?"), *whole("Zoe")[1:]]
-    assert (await planned(planner, other, None, memory)).done is None
+    assert not is_done(await planned(planner, other, None, memory))
 
 
 def test_what_ended_here_half_of_the_time_is_not_done() -> None:
     with taught(2) as memory:  # two are no habit
-        assert drive(partial(planner_of(memory).planning, whole("Zoe"), memory.core.catalogue.specs, None)).done is None
+        assert not is_done(drive(partial(planner_of(memory).planning, whole("Zoe"), memory.core.catalogue.specs, None)))
         for i in range(2):
             more = [*whole(f"Kim{i}"), *h.call("find_customer", {"name": "Bo"}, {"customer_id": "C-9"}), h.words()]
             memory.finish(more, thread_id=f"more-{i}", success=True)
         assert memory.flush()
-        assert drive(partial(planner_of(memory).planning, whole("Zoe"), memory.core.catalogue.specs, None)).done is None
+        assert not is_done(drive(partial(planner_of(memory).planning, whole("Zoe"), memory.core.catalogue.specs, None)))
 
 
 async def test_the_budget_leaves_the_worst_out_and_says_so(memory: ToolMemory) -> None:
