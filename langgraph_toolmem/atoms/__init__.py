@@ -293,11 +293,11 @@ def _atoms_of(given: object) -> list[Atom]:
     if not isinstance(given, Iterable):
         raise ConfigurationError(f"keep takes atoms, not {type(given).__name__}.")
     found: list[Atom] = []
-    for each in given:
+    for number, each in enumerate(given, 1):
         if not isinstance(each, Atom):
             raise ConfigurationError(f"keep takes atoms, not {type(each).__name__}.")
         try:
             found.append(storable(each))
         except InputError as error:
-            raise ConfigurationError(f"Atom {len(found) + 1} cannot be kept. {error}") from error
+            raise ConfigurationError(f"Atom {number} cannot be kept. {error}") from error
     return found

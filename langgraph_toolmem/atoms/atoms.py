@@ -19,8 +19,6 @@ from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import canonical, digest
 from langgraph_toolmem.text.embedders import clean
 
-MAX_SOURCES: Final = 8
-"""Runs or tasks named per atom."""
 MAX_TEXT: Final = 600
 """Characters of a state or a sub-goal."""
 MAX_ABOUT: Final = 1000
@@ -48,7 +46,6 @@ class Atom:
         about: description of the tool.
         value: mean reward of the runs or paths that it comes from, 0 to 1.
         visits: number of steps that it stands for, at least 1.
-        sources: ids of runs or tasks that it comes from, sorted, at most `MAX_SOURCES`.
     """
 
     id: str
@@ -61,7 +58,6 @@ class Atom:
     about: str = ""
     value: float = 1.0
     visits: int = 1
-    sources: tuple[str, ...] = ()
 
 
 class AtomRecord(NamedTuple):
@@ -89,9 +85,8 @@ def make_atom(
     about: str = "",
     value: float = 1.0,
     visits: int = 1,
-    sources: Iterable[str] = (),
 ) -> Atom:
-    """Return an atom with its id; slots and sources are sorted, texts cut.
+    """Return an atom with its id; slots are sorted, texts cut.
 
     Raises:
         InputError: the tool has no name, or value or visits are out of range.
@@ -105,9 +100,8 @@ def make_atom(
     slots = tuple(sorted(set(required_slots)))
     call = digest("call", tool, canonical(arguments), *slots)
     state, goal, about = _line(state, MAX_TEXT), _line(goal, MAX_TEXT), _line(about, MAX_ABOUT)
-    named = tuple(sorted({source for source in sources if source})[:MAX_SOURCES])
     key = digest("atom", call, state, goal)
-    return Atom(key, call, state, goal, slots, tool, arguments, about, float(value), visits, named)
+    return Atom(key, call, state, goal, slots, tool, arguments, about, float(value), visits)
 
 
 def merge_all(atoms: Iterable[Atom]) -> list[Atom]:
@@ -125,7 +119,6 @@ def _merged(atoms: Sequence[Atom]) -> Atom:
         about=max((atom.about for atom in atoms), key=lambda text: (len(text), text)),
         value=min(1.0, math.fsum(atom.value * atom.visits for atom in atoms) / visits),
         visits=visits,
-        sources=tuple(sorted({source for atom in atoms for source in atom.sources})[:MAX_SOURCES]),
     )
 
 
@@ -141,10 +134,10 @@ def from_plain(plain: Mapping[str, Any]) -> Atom:
         InputError: a part is missing or of another type.
     """
     try:
-        parts = {name: value for name, value in plain.items() if name not in ("required_slots", "sources")}
-        slots, sources = _texts(plain["required_slots"]), _texts(plain.get("sources", ()))
-        _texts([plain.get(name, "") for name in ("state", "goal", "tool", "about")])
-        return make_atom(**{**parts, "arguments": dict(plain["arguments"])}, required_slots=slots, sources=sources)
+        _texts(
+            [*_texts(plain["required_slots"]), *(plain.get(name, "") for name in ("state", "goal", "tool", "about"))]
+        )
+        return make_atom(**{**plain, "arguments": dict(plain["arguments"])})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise InputError(f"This is no atom: {reason}.") from error

@@ -66,7 +66,6 @@ ENOUGH: Final = 3
 """Runs in which a value has to be the only one, for it to be a literal."""
 FEW, OFTEN = 6, 4
 """A parameter has choices that nobody declared if it has at most so many values, each given so often on average."""
-MAX_DEPTH: Final = 8
 
 _ACTS: Final = VERBS | word_set("mail email tell ask give let use go write note call pay tweet ensure tag remind")
 _JOINED: Final = re.compile(rf"^(?:{NEXT})\b[, ]*", re.IGNORECASE)
@@ -141,13 +140,7 @@ class Extractor:
         return first if len(first) <= MAX_ABOUT else first[:MAX_ABOUT].rpartition(" ")[0]
 
     def situation(self, state: RunState, known: Known, hidden: Mapping[str, str] | None = None) -> Situation:
-        """Return where a run stands before its next turn.
-
-        Args:
-            state: the run so far.
-            known: K.
-            hidden: further values, with their types, that must not stand in any text.
-        """
+        """Return where a run stands before its next turn; `hidden` are further values that no text may tell."""
         raw = open_parts(state)
         types = {text: label for text, label in known.texts().items() if len(text) >= SHORTEST}
         for mail in known.values(EMAIL):
@@ -172,15 +165,8 @@ class Extractor:
             known.push(event, self.slots)
         return self.situation(state, known), known
 
-    def steps(self, run: Run, *, value: float = 1.0, source: str | None = None) -> list[Extracted]:
-        """Return the atoms of a run that went well, one per successful step, in order, not merged.
-
-        Args:
-            run: a history that was read.
-            value: the run's reward, 0 to 1.
-            source: the atoms' source; Defaults to the run's id.
-        """
-        named = (run.thread_id if source is None else source) or ""
+    def steps(self, run: Run, *, value: float = 1.0) -> list[Extracted]:
+        """Return the atoms of a run with this reward, one per successful step, in order, not merged."""
         earlier = run.earlier[-EARLIER:]
         masks, hidden, knew = self._masked([*earlier, *run.events])
         found: list[Extracted] = []
@@ -204,7 +190,6 @@ class Extractor:
                             required_slots=required,
                             about=self.about(step.tool),
                             value=value,
-                            sources=[named],
                         )
                         found.append(Extracted(atom, step.args, asked, types))
             state.push(event)
@@ -244,14 +229,7 @@ class Extractor:
 
 
 class Masker:
-    """The arguments of one call with slots for values.
-
-    Args:
-        tool: name of the tool.
-        slots: types by the tools' schemas.
-        known: K before the call.
-        habits: values of such calls in other runs.
-        said: what the user has said so far, in lower case.
+    """The arguments of one call with slots for values; `said` are the user's words so far, in lower case.
 
     Attributes:
         required: types that had to be known, as K names them.
@@ -263,15 +241,12 @@ class Masker:
         self.required: set[str] = set()
         self.values: dict[str, str] = {}
 
-    def value(self, value: Any, path: str, depth: int = 0) -> Any:
+    def value(self, value: Any, path: str) -> Any:
         """Return a value of an argument, masked."""
-        if depth > MAX_DEPTH:
-            self.values |= {inner: "TEXT" for _, inner in leaves_of(value) if isinstance(inner, str)}
-            return "<TEXT>"
         if isinstance(value, Mapping):
-            return {name: self.value(inner, f"{path}.{name}", depth + 1) for name, inner in value.items()}
+            return {name: self.value(inner, f"{path}.{name}") for name, inner in value.items()}
         if isinstance(value, (list, tuple)):
-            inner = [self.value(each, f"{path}[]", depth + 1) for each in value]
+            inner = [self.value(each, f"{path}[]") for each in value]
             # Three ids are the same pattern as one, and so are three flights.
             return inner[:1] if inner and all(each == inner[0] and _has_slot(each) for each in inner) else inner
         return self._scalar(value, path)

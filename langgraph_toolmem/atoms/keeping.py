@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from langgraph_toolmem.atoms.atoms import MAX_SOURCES, Atom, AtomRecord, from_plain, merge_all, storable, to_plain
+from langgraph_toolmem.atoms.atoms import Atom, AtomRecord, from_plain, merge_all, storable, to_plain
 from langgraph_toolmem.atoms.extract import Extracted, Extractor, sparse
 from langgraph_toolmem.atoms.models import AtomWriter
 from langgraph_toolmem.atoms.retrieve import (
@@ -108,9 +108,7 @@ class StoredAtom:
             return None
         visits = sum(each.visits for each in good)
         value = sum((each.score or 0.0) * each.visits for each in good) / visits
-        runs = {each.run for each in good if each.run}
-        sources = tuple(sorted(runs | set(self.part.sources))[:MAX_SOURCES])
-        return replace(self.part, value=min(1.0, value), visits=visits, sources=sources)
+        return replace(self.part, value=min(1.0, value), visits=visits)
 
 
 AtomRows: TypeAlias = Rows[StoredAtom]
@@ -149,7 +147,7 @@ class AtomKind(RowKind[StoredAtom]):
         kept = list(now.values())
         if len(kept) > MAX_SUPPORTS:
             kept.remove(min(kept, key=lambda each: (each.good, each.time)))
-        return StoredAtom(replace(new.part, sources=new.part.sources or old.part.sources), tuple(kept))
+        return StoredAtom(new.part, tuple(kept))
 
     def without(self, item: StoredAtom, owner: str) -> StoredAtom | None:
         """See `RowKind`."""
@@ -162,10 +160,7 @@ class AtomKind(RowKind[StoredAtom]):
 
 
 def _of(item: StoredAtom, supports: list[Support]) -> StoredAtom | None:
-    if not supports:
-        return None
-    named = item.part.sources if any(not each.run for each in supports) else ()  # of what was handed over
-    return StoredAtom(replace(item.part, sources=named), tuple(supports))
+    return StoredAtom(item.part, tuple(supports)) if supports else None
 
 
 def put(rows: AtomRows, atoms: Iterable[tuple[Atom, Support]], user: User) -> int:
@@ -173,10 +168,7 @@ def put(rows: AtomRows, atoms: Iterable[tuple[Atom, Support]], user: User) -> in
 
     If it fails, do it again.
     """
-    items = [
-        StoredAtom(replace(atom, visits=1, value=1.0, sources=() if each.run else atom.sources), (each,))
-        for atom, each in atoms
-    ]
+    items = [StoredAtom(replace(atom, visits=1, value=1.0), (each,)) for atom, each in atoms]
     known = {each.part.id for each in rows.get([item.part.id for item in items], user)}
     rows.put(items, user)
     return len({item.part.id for item in items} - known)
@@ -311,7 +303,7 @@ class AtomKeeping:
                 self._extractor = Extractor(dict(self._core.catalogue.specs), habits=self._habits)
             extractor = self._extractor
         found: list[Extracted] = []
-        for each in extractor.steps(run, source=""):
+        for each in extractor.steps(run):
             try:
                 found.append(each._replace(atom=storable(each.atom)))
             except InputError as error:  # one call that cannot be kept must not keep the others

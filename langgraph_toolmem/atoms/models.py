@@ -150,7 +150,6 @@ def worded(step: Extracted, said: Pattern) -> Atom:
         about=atom.about,
         value=atom.value,
         visits=atom.visits,
-        sources=atom.sources,
     )
 
 
@@ -218,15 +217,7 @@ def planner_of(model: BaseChatModel) -> StructuredModel[PlannedStep]:
 def plan_prompt(
     run: Run, where: Situation, question: Question, tools: Extractor, names: Sequence[str]
 ) -> list[BaseMessage]:
-    """Return the prompt of a plan.
-
-    Args:
-        run: the history as far as it is still there.
-        where: where it stands.
-        question: the draft, made without a model.
-        tools: the available tools, read.
-        names: of the available tools; the model reads what they do.
-    """
+    """Return the prompt of a plan; `question` is the draft, `names` are the available tools."""
     asked = [event.text for event in run.events if isinstance(event, UserMessage)] or [""]
     steps = [step for event in run.events if isinstance(event, Turn) for step in event.steps]
     calls = [f"{step.tool}({canon(step.args)}) -> {step.status}: {canon(step.output)}" for step in steps[-MAX_STEPS:]]

@@ -132,7 +132,7 @@ def ranked(
         k: number of hits.
         beta: weight of feasibility, 0 to 1.
         resolve: finds tools; atoms without one are left out.
-        plain: the published score; several atoms of a tool.
+        plain: if True, the published score, and several atoms of a tool.
     """
     where = sparse(question.state)
     has = cache(question.known.has)

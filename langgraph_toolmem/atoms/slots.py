@@ -316,13 +316,7 @@ def known_given(slots: Any) -> Known:
 
 
 def named(text: str, value: Value, labels: Mapping[frozenset[str], str]) -> str:
-    """Return the type that the words before a value give it; "" if they name none.
-
-    Args:
-        text: where the value stands.
-        value: of `values_in`.
-        labels: types by the words that make them up: {order, id} -> ORDER_ID.
-    """
+    """Return the type, of `Slots.labels`, that the words before a value in a text give it; "" if they name none."""
     if value.kind in PLAIN or not labels:
         return ""
     sentence = _SENTENCE.split(text[max(0, value.start - 60) : value.start])[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from langgraph_toolmem.atoms import Atoms
@@ -41,7 +42,7 @@ class PlanHints(Step[Atoms]):
 
         settings = settings or SGASettings()
         if settings.model is not None:
-            settings = settings.with_(model=chat_model(settings.model, "model"))
+            settings = replace(settings, model=chat_model(settings.model, "model"))
         self.settings = settings
         self.specs = None if tools is None else without_own(read_tools(tools))
         self._planner = HintPlanner(method, settings, failed=lambda error: self.failed(error))

@@ -276,7 +276,7 @@ class Discovery:
         return merge_all(
             step.atom
             for run, each in zip(runs, solved, strict=True)
-            for step in extractor.steps(run, value=each.reward, source=each.task)
+            for step in extractor.steps(run, value=each.reward)
         )
 
     def report(self) -> DiscoveryReport:

@@ -204,13 +204,12 @@ def test_each_successful_step_of_a_run_becomes_an_atom() -> None:
     ]  # fmt: skip
     assert atoms[0].state == "known: email, order id. done: nothing yet"
     assert "done: Find a user by email address" in atoms[1].state
-    assert {(a.value, a.sources) for a in atoms} == {(0.9, ("r",))}
+    assert {a.value for a in atoms} == {0.9}
 
 
 def test_the_same_steps_of_other_tasks_are_the_same_atoms() -> None:
     atoms = distil([shop(f"#W{i}A", f"a{i}@x.org", f"r{i}") for i in range(4)], SPECS)
     assert [(a.tool, a.visits) for a in atoms] == [("find_user", 4), ("get_order", 4), ("cancel_order", 4)]
-    assert atoms[0].sources == ("r0", "r1", "r2", "r3")
     assert atoms[2].arguments["reason"] == "no longer needed"
 
 

@@ -20,7 +20,6 @@ from langgraph_toolmem.atoms.atoms import (
     FAILED_AFTER,
     IGNORED_AFTER,
     MAX_DEPTH,
-    MAX_SOURCES,
     Atom,
     AtomRecord,
     from_plain,
@@ -69,7 +68,7 @@ def asked(atoms: Any, goal: str, k: Known | None = None, state: str = NOTHING, *
 
 
 def test_words_call_and_needs_make_the_identity() -> None:
-    assert atom().id == atom(value=0.5, sources=["x"], about="y").id
+    assert atom().id == atom(value=0.5, about="y").id
     one = atom(arguments={"a": 1, "b": 2})
     assert one.id == atom(arguments={"b": 2, "a": 1}).id
     others = [atom(goal="x"), atom(state="x"), atom("x"), one, atom(arguments={"a": True}), atom(required_slots=["A"])]
@@ -85,7 +84,7 @@ DRAWN = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.inte
 def test_merging_does_not_depend_on_the_order(drawn: list[tuple[str, str, int]], order: list[int]) -> None:
     def made(tool: str, goal: str, n: int) -> Atom:
         arguments = {"p": 1, "q": 2} if n % 2 else {"q": 2, "p": 1}
-        return atom(tool, goal, visits=n, value=n / 3, sources=[f"{tool}{n}"], arguments=arguments)
+        return atom(tool, goal, visits=n, value=n / 3, arguments=arguments)
 
     atoms = [made(*each) for each in drawn]
     shuffled = [atoms[i] for i in order if i < len(atoms)]
@@ -94,12 +93,9 @@ def test_merging_does_not_depend_on_the_order(drawn: list[tuple[str, str, int]],
     assert len(one) == len({(tool, goal) for tool, goal, _ in drawn})
 
 
-def test_merging_adds_visits_weighs_the_value_and_bounds_sources() -> None:
-    (merged,) = merge_all([atom(value=1.0, visits=3, sources=["b"]), atom(value=0.2, sources=["a"], about="long")])
-    assert (merged.visits, merged.sources, merged.about) == (4, ("a", "b"), "long")
-    assert merged.value == pytest.approx(0.8)
-    (many,) = merge_all(atom(sources=[f"{i:02}"]) for i in range(50))
-    assert many.sources == tuple(f"{i:02}" for i in range(MAX_SOURCES))
+def test_merging_adds_visits_and_weighs_the_value() -> None:
+    (merged,) = merge_all([atom(value=1.0, visits=3), atom(value=0.2, about="long")])
+    assert (merged.visits, merged.about, merged.value) == (4, "long", pytest.approx(0.8))
     assert (atom(state="two\nlines   here").state, len(atom(goal="x" * 5000).goal)) == ("two lines here", 600)
 
 
@@ -140,7 +136,6 @@ def nested(depth: int) -> Any:
         {"arguments": {"a": nested(MAX_DEPTH)}},
         {"arguments": {"a": nested(20_000)}},
         {"tool": 3},
-        {"sources": (3,)},
     ],
     ids=lambda wrong: next(iter(wrong)),
 )
@@ -153,7 +148,7 @@ def test_what_is_no_atom_is_not_kept(wrong: dict[str, Any]) -> None:
 
 ODD: dict[str, Any] = {
     "half a pair in an argument": {"arguments": {"mode": "\ud83d", "\ud83d": "x"}},
-    "half a pair in a text": {"tool": "re\ud83dfund", "required_slots": ["A\ud83d"], "sources": ["\ud83d"]},
+    "half a pair in a text": {"tool": "re\ud83dfund", "required_slots": ["A\ud83d"]},
     "NUL": {"tool": "re\0fund", "goal": "refund\0order", "arguments": {"a\0": "b\0"}},
     "numbers as names": {"arguments": {1: 2}},
     "NaN in an argument": {"arguments": {"a": float("nan")}},
@@ -265,7 +260,7 @@ def run(name: str, score: float | None = 1.0, **more: Any) -> Support:
 def test_an_atom_is_the_sum_of_its_good_supports() -> None:
     item = stored(run("a", 1.0), run("d", 0.5, visits=3), run("b", 0.2), run("c", None))
     assert item.atom is not None
-    assert (item.atom.visits, item.atom.value, item.atom.sources) == (4, 0.625, ("a", "d"))
+    assert (item.atom.visits, item.atom.value) == (4, 0.625)
     assert stored(run("b", 0.2), run("c", None)).atom is None
     row = KIND.row(stored(run("a", user="ann"), run("b", None)))
     assert (row.owners, row.part, row.text) == (("a", "ann", "b"), "good", "refund the order")
@@ -296,11 +291,11 @@ def test_supports_are_bounded_and_good_ones_stay() -> None:
     assert {each.run for each in item.supports} == {f"r{number}" for number in range(5, MAX_SUPPORTS + 5)}
 
 
-def test_a_user_who_leaves_takes_runs_and_sources() -> None:
-    two = stored(run("a", user="ann"), Support("", "bob", 1.0), part=atom(sources=["task of bob"]))
+def test_a_user_who_leaves_takes_their_runs() -> None:
+    two = stored(run("a", user="ann"), Support("", "bob", 1.0))
     left = KIND.without(two, "bob")
     assert left is not None
-    assert ([each.run for each in left.supports], left.part.sources) == (["a"], ())
+    assert [each.run for each in left.supports] == ["a"]
     assert KIND.without(left, "a") is KIND.without(left, "ann") is None
     assert KIND.since(two, 0.0) is two
     assert KIND.since(two, 1.0) is None

@@ -54,7 +54,7 @@ def test_the_model_words_state_and_goal_and_names_the_slots() -> None:
     assert draft.required_slots == ("DATE",)  # what must be known keeps the name under which it is known
     assert (atom.arguments["place"], atom.arguments["when"]) == ("<CITY>", "<DATE>")
     assert (atom.arguments["unit"], atom.arguments["stops"]) == (draft.arguments["unit"], draft.arguments["stops"])
-    assert (atom.tool, atom.about, atom.sources) == ("weather", "The weather of a place.", ("r",))
+    assert (atom.tool, atom.about) == ("weather", "The weather of a place.")
     assert "never an instruction" in system
     for said in (REQUEST, "DATE", 'place = "Rome"', "stops[] = ", "The weather of a place."):
         assert said in human
