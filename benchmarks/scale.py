@@ -4,7 +4,7 @@
 
 A synthetic workload (`workload.py`) is learned into a folder. At each number of events: the time to append and apply
 one record, to learn a tool call, to predict the next call of a run that has begun, and to open the folder in a fresh
-process up to its first decision, with the memory that it takes there.
+process up to its first decision, with the memory that it takes there. Times are of the processor.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def learn(memory: ToolMemory, runs: Iterator[tuple[str, Any]], count: int, **opt
     for _ in range(count):
         thread_id, messages = next(runs)
         run, user = parse_run(messages, thread_id=thread_id), memory.core.users.of(None)
-        begun = time.perf_counter()
+        begun = time.thread_time()
         memory.core.lifecycle.learn(run, user, last_turn_too=True, **options)
-        yield (time.perf_counter() - begun) / sum(message["role"] == "tool" for message in messages)
+        yield (time.thread_time() - begun) / sum(message["role"] == "tool" for message in messages)
 
 
 def appends(memory: ToolMemory, runs: Iterator[tuple[str, Any]], count: int) -> list[float]:
@@ -55,9 +55,9 @@ def appends(memory: ToolMemory, runs: Iterator[tuple[str, Any]], count: int) -> 
     found, real = list[float](), memory.core.apply
 
     def timed(*args: Any, **options: Any) -> bool:
-        begun = time.perf_counter()
+        begun = time.thread_time()
         new = real(*args, **options)
-        found.append(time.perf_counter() - begun)
+        found.append(time.thread_time() - begun)
         return new
 
     memory.core.apply = timed  # type: ignore[method-assign]
@@ -80,9 +80,9 @@ def grown(tools: int, sizes: Sequence[int], samples: int, folder: Path) -> Itera
             found["learn_ms"] = p50_p95(list(learn(memory, runs, samples)))
             predictions = []
             for messages in asked:
-                begun = time.perf_counter()
+                begun = time.thread_time()
                 memory.inertia.predict(messages)
-                predictions.append(time.perf_counter() - begun)
+                predictions.append(time.thread_time() - begun)
             found["predict_ms"] = p50_p95(predictions)
         found["disk_mib"] = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 2**20
         command = [sys.executable, "-m", "benchmarks.scale", "--open", str(folder), "--tools", str(tools)]
@@ -101,10 +101,10 @@ def opened(folder: Path, tools: int) -> dict[str, float]:
     with ToolMemory.ephemeral(tools=workload.schemas()) as memory:
         memory.inertia.predict(messages)  # what is imported at the first use is not the folder's
     gc.collect()
-    before, begun = rss_mib(), time.perf_counter()
+    before, begun = rss_mib(), time.process_time()
     with ToolMemory(folder, tools=workload.schemas()) as memory:
         memory.inertia.predict(messages)
-        seconds = time.perf_counter() - begun
+        seconds = time.process_time() - begun
         gc.collect()
         return {"open_s": seconds, "open_mib": rss_mib() - before}
 

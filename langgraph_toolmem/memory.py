@@ -47,9 +47,7 @@ def default_methods(*own: Method) -> list[Method]:
     from langgraph_toolmem.sit import SIT
 
     given = {each.name: each for each in check_methods(own)}
-    sit = SIT()
-    sit.in_use = False  # who only uses the shortcut loads no Chroma
-    five: list[Method] = [Inertia(), sit, Navigator(), Entries(), Atoms()]
+    five: list[Method] = [Inertia(), SIT(), Navigator(), Entries(), Atoms()]
     return [*installed(given.pop(each.name, each) for each in five), *given.values()]
 
 

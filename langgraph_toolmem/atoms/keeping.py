@@ -242,7 +242,7 @@ class AtomSearch:
                     if atom.id not in found or found[atom.id][1] < like:
                         found[atom.id] = atom, like
             hits = ranked(found.values(), question, k=k, beta=beta, resolve=allowed, plain=plain)
-            if len(hits) >= k or most >= self._rows.size(user):
+            if len(hits) >= k or most >= self._rows.size(user) or self._rows.waits_little:
                 break
         return hits
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.checks import expect, is_count, is_share, options_named
@@ -45,10 +45,6 @@ class SGASettings:
     def paper(cls, **changes: Any) -> SGASettings:
         """Return SGA-MCTS as published: (1 − β) · cos + β · |Λ ∩ S| / (|S| + ε), the three best atoms."""
         return cls(**{"plain": True, **changes})
-
-    def options(self) -> dict[str, Any]:
-        """Return the fields as arguments of `SGAPlanner`."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 __all__ = ["SGASettings"]

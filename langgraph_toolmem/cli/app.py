@@ -207,7 +207,7 @@ def import_(
 
     schemas = read_tools_file(tools)
     log = load_log(file, lenient=lenient)
-    kept = {"entries": 0, "sit": 0, "atoms": 0}
+    kept = {"entries": 0, "atoms": 0}
     with open_memory(memory, tools=schemas, namespace=namespace, embeddings=embeddings) as opened:
         nobody = next((run for run in log.runs if run.user_id is None), None)
         if opened.core.users.apart and nobody is not None:
@@ -244,7 +244,6 @@ def import_(
                 "calls_learned": learned,
                 "calls_known": view.calls,
                 "entries": kept["entries"],
-                "stored": kept["sit"],
                 "atom_steps": kept["atoms"],
             }
         )
@@ -252,8 +251,8 @@ def import_(
     say(f"Read {count(len(log.runs), 'run')} and learned {count(learned, 'new tool call')} from them.")
     say(f"The memory in {memory} now knows {count(view.calls, 'tool call')} of {count(len(view.tools), 'tool')}.")
     say(
-        f"Kept for recall: {count(kept['entries'], 'run')}; for suggestions: {count(kept['sit'], 'new state')}; for "
-        f"planning: {count(kept['atoms'], 'step')} of successful runs."
+        f"Kept for recall: {count(kept['entries'], 'run')}; for planning: {count(kept['atoms'], 'step')} of "
+        "successful runs."
     )
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf, nextafter
@@ -74,10 +73,13 @@ class Lifecycle:
             for each in judged:
                 self.note(each.digest, float(success), comment, user_id, weight=1 / len(judged))
         self._learned(run, user)
-        with self._jobs_together():
-            for each in parts:
-                if self._is_new_end(each) or each is parts[-1]:
-                    self.end(each, user)
+        try:
+            with core.jobs.together():
+                for each in parts:
+                    if self._is_new_end(each) or each is parts[-1]:
+                        self.end(each, user)
+        except StorageError as error:
+            core.store.say(f"Nothing of a finished run could be put into the queue: {error}")
         core.acknowledge()
         return new
 
@@ -101,14 +103,6 @@ class Lifecycle:
         self._tell("ended", EndedRun(episode, user, score, said))
         if score is None and (stands := core.verdict_of(name, owner))[0] is not None:  # it came in between
             self._tell("judged", JudgedRun(name, stands[0], stands[1], user.id))
-
-    @contextmanager
-    def _jobs_together(self) -> Iterator[None]:
-        try:
-            with self._core.jobs.together():
-                yield
-        except StorageError as error:
-            self._core.store.say(f"Nothing of a finished run could be put into the queue: {error}")
 
     def _is_new_end(self, episode: Run) -> bool:
         with self._core.lock:
@@ -202,7 +196,7 @@ class Lifecycle:
             if new_messages := core.episodes.new(run, start):
                 core.apply(None, new_messages, user=user.digest, run=run.digest)
             last = latest_turn(run)
-            specs = core.catalogue.specs if specs is None else specs
+            specs = core.catalogue.marked(specs)
             new, thought, scratch = 0, _thought_before(run, start), dict[str, Any]()
             thread, hour = contributor(run.thread_id or run.scope, user.digest), core.hour()
             for index in range(start, len(run.events)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,8 +23,6 @@ from langgraph_toolmem.text.values import dates_in, masked
 MAX_CASE_TEXT: Final = 2000
 MAX_CASE_SOURCES: Final = 12
 MAX_OUTPUTS: Final = 8
-_OUTPUT = re.compile(r"(?:\[\])?(?:[ol]\||x[a-z]\|)")
-"""Start of a descriptor of a part of an output (`graph.sources`)."""
 
 
 def encode_value(value: Any) -> str:
@@ -205,7 +202,11 @@ def _learn_arguments(
         right = [d for d, hit in judged.items() if hit and "|" in d]
         if right:
             sources[parameter] = right[:MAX_CASE_SOURCES]
-        if value is not ABSENT and not any(map(_OUTPUT.match, right)) and not may_be_from_output(value, truth, state):
+        if (
+            value is not ABSENT
+            and not any(each.startswith(("o|", "l|")) for each in right)
+            and not may_be_from_output(value, truth, state)
+        ):
             given.append(parameter)
         if judged:
             record.append(op.Sources(slot, previous, judged, user))
@@ -240,8 +241,7 @@ def _learn_group(graph: ToolGraph, state: RunState, steps: Sequence[ExecutedCall
         if "|" not in path
     ]
     judged: dict[str, int] = {}
-    in_order = discover([step.args.get(parameter, ABSENT) for step in steps], state, (tool, parameter))
-    for descriptor in dict.fromkeys([*graph.sources.row(slot), *known, *in_order]):
+    for descriptor in dict.fromkeys([*graph.sources.row(slot), *known]):
         offered = evaluate(descriptor, state, (tool, parameter))
         hit = isinstance(offered, list) and sorted(map(canon, offered)) == truth
         if hit or (offered is not MISSING and descriptor in graph.sources.row(slot)):
@@ -257,7 +257,7 @@ def may_be_from_output(value: Any, text: str, state: RunState) -> bool:
     if isinstance(value, bool) or value is None:
         return False
     for seen in map(state.observation, latest):
-        parts = (seen.text.raw, *seen.scalars.values(), *(part for row in seen.lists.values() for part in row))
+        parts = (seen.prose, *seen.scalars.values(), *(part for row in seen.lists.values() for part in row))
         if any(isinstance(part, str) and text in part for part in parts):
             return True
     return False

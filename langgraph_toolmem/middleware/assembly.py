@@ -17,7 +17,7 @@ from langchain.agents.middleware import (
 from langchain_core.messages import AIMessage
 
 from langgraph_toolmem.atoms.settings import SGASettings
-from langgraph_toolmem.base.checks import names_given, options_named
+from langgraph_toolmem.base.checks import options_named
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.inertia import Inertia
@@ -28,9 +28,9 @@ from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator.deferred import DeferredTools, Offer, ToolSearch
 from langgraph_toolmem.navigator.step import RevealTools
-from langgraph_toolmem.nodes.loop_guard import LoopGuard
 from langgraph_toolmem.nodes.steps import (
     InertiaShortcut,
+    LoopGuard,
     MemoryRecall,
     PreferenceGuide,
     ReflectionWriter,
@@ -73,8 +73,6 @@ def tool_memory_middleware(
     *,
     inside: Sequence[Middleware] = (),
     shortcut: bool | InertiaPolicy | InertiaShortcut = True,
-    may_write: Iterable[str] = (),
-    shadow: bool = False,
     prefetch: bool | Prefetch = False,
     recall: bool | RecallPolicy | MemoryRecall = False,
     suggest: bool | SITPolicy | SITSummary = False,
@@ -105,10 +103,8 @@ def tool_memory_middleware(
     Args:
         memory: the memory; agents may share one.
         inside: your own middleware, in its order.
-        shortcut: make calls without asking the model where past calls are clear enough; a policy says when.
-            False: make none, only learn (and suggest).
-        may_write: tools that change something and may be called without the model; added to those of the policy.
-        shadow: predict and keep the record, but make no calls.
+        shortcut: make calls without asking the model where past calls are clear enough; a policy says when, such as
+            ``InertiaPolicy(may_write={"send_email"})`` or ``InertiaPolicy(shadow=True)``. False: make none, only learn.
         prefetch: begin look-ups that are likely, or complete in a streamed answer, before the model has answered,
             and serve their results if it asks for exactly them; `Prefetch` says which tools. If a middleware of yours
             inside wraps tool calls, or may take calls back after the model, only tools named there are prefetched.
@@ -141,7 +137,8 @@ def tool_memory_middleware(
         raise ConfigurationError(f"loop_guard is True or False, not {loop_guard!r}.")
     always = [name for m in yours if isinstance(m, LLMToolSelectorMiddleware) for name in m.always_include]
     theirs = [known for m in yours for tool in getattr(m, "tools", ()) if (known := name_of(tool)) is not None]
-    shortcut = _shortcut(memory, shortcut, may_write, shadow, prefetch)
+    if shortcut is False and prefetch is not False:  # prefetching alone needs its decisions too
+        shortcut = method_of(memory, Inertia, "prefetch").policy.with_(shadow=True)
     nodes: list[StepNode | None] = [
         _node("reflect", reflect, ReflectionWriter, memory),
         _node("preferences", preferences, PreferenceGuide, memory, keep=always),
@@ -190,24 +187,6 @@ def _yours(inside: Any) -> list[Middleware]:
     return yours
 
 
-def _shortcut(memory: ToolMemory, shortcut: Any, may_write: Any, shadow: Any, prefetch: Any) -> Any:
-    """Return the shortcut with `may_write` and `shadow` in its policy; prefetching alone needs its decisions too."""
-    names = names_given("may_write", may_write)
-    if not isinstance(shadow, bool):
-        raise ConfigurationError(f"shadow is True or False, not {shadow!r}.")
-    if not (names or shadow):
-        if shortcut is False and prefetch is not False:
-            return method_of(memory, Inertia, "prefetch").policy.with_(shadow=True)
-        return shortcut
-    if shortcut is not True and not isinstance(shortcut, InertiaPolicy):
-        raise ConfigurationError(
-            "may_write and shadow are for shortcut=True or a policy. An InertiaShortcut of your own has its policy, "
-            "and shortcut=False has none."
-        )
-    policy = method_of(memory, Inertia, "shortcut").policy if shortcut is True else shortcut
-    return policy.with_(may_write=policy.may_write | set(names), shadow=policy.shadow or shadow)
-
-
 def _node(what: str, given: Any, kind: Callable[..., N], memory: ToolMemory, **more: Any) -> N | None:
     """Return the node of a feature: given, or made of its options; None if it is switched off.
 
@@ -223,7 +202,7 @@ def _node(what: str, given: Any, kind: Callable[..., N], memory: ToolMemory, **m
         return cast("N", given)
     for name, expected in options.items():
         if isinstance(given, expected):
-            return kind(memory, **(given.options() if isinstance(given, SGASettings) else {name: given}), **rest)
+            return kind(memory, **{name: given}, **rest)
     of = "".join(f"a {expected.__name__} or " for expected in options.values())
     raise ConfigurationError(f"{what} is True, False, {of}a {getattr(kind, '__name__', kind)}, not {given!r}.")
 
@@ -287,11 +266,11 @@ class _Named(AgentMiddleware[Any, Any, Any]):
 
 
 class LoopGuardMiddleware(_Named):
-    """A `LoopGuard` in an agent: calls that repeat are answered right after the model; the others are executed."""
+    """A `LoopGuard` in an agent, right after the model."""
 
     def __init__(self, memory: ToolMemory, name: str) -> None:
         super().__init__(name)
-        self._guard = LoopGuard(memory, partly=True)
+        self._guard = LoopGuard(memory)
 
     def after_model(self, state: Any, runtime: Any) -> Any:
         return self._guard.invoke(state, config_of())

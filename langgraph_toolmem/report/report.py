@@ -24,7 +24,7 @@ MAX_LINES: Final = 40
 MAX_CHANGES: Final = 5
 """Changes that the printed report shows; the page has more."""
 FEW: Final = 20
-"""Checks below which no share is told."""
+"""Checks below which the report gives no share."""
 RIGHT: Final = 0.95
 """Share of right checks below which the wrong ones are worth a look."""
 
@@ -329,6 +329,8 @@ def _trust(kinds: Mapping[str, Mapping[str, Any]]) -> str:
     found: dict[str, list[str]] = {"look at what was wrong with": [], "too early to trust": [], "trust": []}
     for kind, record in kinds.items():
         of, right = record["checks"], record["right"]
+        if not of:
+            continue
         word = "too early to trust" if of < FEW else "trust" if right >= RIGHT * of else "look at what was wrong with"
         found[word].append(kind)
     return "; ".join(f"{word} {' and '.join(those)}" for word, those in found.items() if those)

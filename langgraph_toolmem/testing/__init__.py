@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from langgraph_toolmem.testing.scripted import ScriptedCall, ScriptedChatModel
+from langgraph_toolmem.testing.scripted import ScriptedCall, ScriptedChatModel, call_tool
 
-__all__ = ["ScriptedCall", "ScriptedChatModel"]
+__all__ = ["ScriptedCall", "ScriptedChatModel", "call_tool"]

@@ -62,14 +62,15 @@ def turn_of(messages: Sequence[Any]) -> str:
     """
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
-        if _is_users(message):
+        if is_users(message):
             content = _field(message, "content")
-            place = _field(message, "id") or sum(map(_is_users, messages[:index]))
+            place = _field(message, "id") or sum(map(is_users, messages[:index]))
             return digest("user-turn", place, repr(message if content is None else content))
     return ""
 
 
-def _is_users(message: Any) -> bool:
+def is_users(message: Any) -> bool:
+    """Return True for a message of the user, False for others and for summaries in the user's name."""
     if isinstance(message, str):
         return True
     if isinstance(message, (tuple, list)):
@@ -172,12 +173,6 @@ def merge_hints(old: dict[str, Hint] | None, new: dict[str, Hint] | None) -> dic
     return {**(old or {}), **(new or {})}
 
 
-class HintState(TypedDict):
-    """The private key of hints, for a state of your own."""
-
-    toolmem_hints: NotRequired[Annotated[dict[str, Hint], merge_hints]]
-
-
 class LeftOut(TypedDict):
     """Tools that are left out, each with the reason in one line, and their user turn."""
 
@@ -191,7 +186,7 @@ def merge_left_out(old: LeftOut | None, new: LeftOut | None) -> LeftOut | None:
 
 
 class LeftOutState(TypedDict):
-    """The private key of `PreferenceGuide`, for a state of your own."""
+    """The private key of `PreferenceGuide`."""
 
     toolmem_left_out: NotRequired[Annotated[LeftOut, merge_left_out]]
 
@@ -219,14 +214,11 @@ def merge_planning(old: Planning | None, new: Planning | None) -> Planning:
     return {**(old or {}), **(new or {})}
 
 
-class PlanningState(TypedDict):
-    """The private key of `SGAPlanner`, for a state of your own."""
-
-    toolmem_planning: NotRequired[Annotated[Planning, merge_planning]]
-
-
-class MemoryState(MessagesState, HintState, LeftOutState, PlanningState):
+class MemoryState(MessagesState, LeftOutState):
     """`MessagesState` with room for the memory's values: ``StateGraph(MemoryState)``."""
+
+    toolmem_hints: NotRequired[Annotated[dict[str, Hint], merge_hints]]
+    toolmem_planning: NotRequired[Annotated[Planning, merge_planning]]
 
 
 def new_hint(role: str, output: StepOutput, messages: Sequence[Any], scope: Scope = "call") -> dict[str, Any]:
@@ -295,23 +287,6 @@ def _kept(state: Any, key: str) -> Any:
 
 
 # --- the place in a request ---
-
-
-def memory_prompt(state: Any, *, messages_key: str = "messages") -> list[SystemMessage]:
-    """Return the hints for the next model call as one system message, or an empty list.
-
-    ::
-
-        model.invoke([*memory_prompt(state), *state["messages"]])
-
-    It changes the beginning of the prompt with every hint; `messages_with_hints` keeps a provider's prompt cache.
-
-    Args:
-        state: the state, with the key `toolmem_hints` (see `MemoryState`). Without it there are no hints.
-        messages_key: key of the messages.
-    """
-    text = hints_now(state, messages_key=messages_key)
-    return [SystemMessage(text)] if text else []
 
 
 def messages_with_hints(state: Any, model: Any = None, *, messages_key: str = "messages") -> list[Any]:

@@ -25,8 +25,6 @@ from langgraph_toolmem.base.errors import log_failure
 logger = logging.getLogger("langgraph_toolmem.turn")
 
 SWITCH: Final = "TOOLMEM"
-MAX_LOGGED: Final = 100
-"""Kinds of errors that one node or middleware logs."""
 EVENT: Final = "toolmem"
 """Name of the events on OpenTelemetry spans."""
 _RUNTIME: Final = "__pregel_runtime"
@@ -87,7 +85,7 @@ class ErrorLog:
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         kind = (type(error), trace.tb_frame.f_code if trace else None, trace.tb_lineno if trace else 0)
-        if kind not in self._logged and len(self._logged) < MAX_LOGGED:
+        if kind not in self._logged:
             self._logged.add(kind)
             log_failure(
                 self._logger, logging.ERROR, "%s failed and is passed over (logged once)", self._owner, error=error
@@ -107,10 +105,7 @@ def read_key(state: Any, key: str) -> Any:
 
 
 def runtime_of(config: RunnableConfig | None = None) -> Runtime[Any] | None:
-    """Return the runtime of the graph that is running; None outside of one.
-
-    Before Python 3.11 an async node runs without its context variables: then the node's config has it.
-    """
+    """Return the runtime of the current graph; None outside of one. Async nodes before Python 3.11 pass the config."""
     try:
         found: Any = get_runtime()
     except (RuntimeError, KeyError):

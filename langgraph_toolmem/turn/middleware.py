@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import replace
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from langchain.agents import AgentState
 from langchain.agents.middleware import AgentMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
@@ -30,6 +30,8 @@ from langgraph_toolmem.turn.run import CallRecorder, StepRunner, identity_of, re
 from langgraph_toolmem.turn.step import ResultSource, Step
 
 logger = logging.getLogger("langgraph_toolmem.middleware")
+
+T = TypeVar("T")
 
 RECORDER: Final = "recorder"
 OUTPUTS: Final = "toolmem_outputs"
@@ -125,9 +127,10 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             raise
 
     def _around_model(self, request: ModelRequest[Any]) -> StepGenerator[Any]:
-        if env_mode() == "off":
+        call = None if env_mode() == "off" else self._or_log(lambda: self._call_of(request))
+        if call is None:
             return (yield Proceed(request))
-        call, asked, update = self._call_of(request), request, dict[str, Any]()
+        asked, update = request, dict[str, Any]()
         outputs: list[StepOutput] = list(_state(request).get(OUTPUTS, ()))
         for runner in self._runners:
             output = yield from runner.output(call)
@@ -137,7 +140,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             asked = self._without(asked, call, output)
             outputs.append(output)
         if self._inner:
-            asked = self._hinted(asked, call, outputs)
+            asked = self._or_log(lambda: self._hinted(asked, call, outputs)) or asked
         else:
             state: Any = {**request.state, "messages": call.messages, OUTPUTS: outputs}
             asked = asked.override(state=state)
@@ -151,7 +154,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
                 self._broke(call, error, None)
             raise
         if self._inner:
-            self._log_failure(lambda: self._learn(call, response))
+            self._or_log(lambda: self._learn(call, response))
         if self._ahead is not None and batch is not None:
             response = answered(response, self._ahead.answered(batch, turn_of_response(response)))
         return _extended(response, update, request.state)
@@ -163,7 +166,6 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             thread_id_of(config, request.runtime),
             user_id_of(config, request.runtime),
             request.state,
-            "messages",
             request.runtime,
             tools=self._core.catalogue.offered(request.tools),
             offered=request.tools,
@@ -203,11 +205,11 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
         report(RECORDER, StepOutput(event={"learned_turns": new}, notes={"toolmem.learned_turns": new}), call.runtime)
 
     def _gave_up(self, request: ToolCallRequest, error: Exception) -> None:
-        if isinstance(error, _NOT_OVER) or not self._outermost:
+        if isinstance(error, _NOT_OVER) or not self._outermost or env_mode() == "off":
             return
         who: dict[str, Any] = identity_of(request)
         call_id, messages = request.tool_call["id"] or "", request.state["messages"]
-        self._log_failure(lambda: self._core.lifecycle.gave_up(messages, call_id, **who))
+        self._or_log(lambda: self._core.lifecycle.gave_up(messages, call_id, **who))
         self._broke(Call(messages, **who), error, call_id)
 
     def _broke(self, call: Call, error: Exception, failed_call: str | None) -> None:
@@ -215,11 +217,12 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             if runner.step.ends:
                 runner.at_error(call, error, failed_call)
 
-    def _log_failure(self, do: Callable[[], object]) -> None:
+    def _or_log(self, do: Callable[[], T]) -> T | None:
         try:
-            do()
+            return do()
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             self._errors.failed(error)
+            return None
 
 
 class EndingMiddleware(StepsMiddleware):
@@ -236,7 +239,7 @@ class EndingMiddleware(StepsMiddleware):
     def _over(self, state: Any, runtime: Runtime[Any]) -> StepGenerator[Any]:
         config = config_of()
         who = (thread_id_of(config, runtime), user_id_of(config, runtime))
-        call = Call(state["messages"], *who, state, runtime=runtime)
+        call = Call(state["messages"], *who, state, runtime)
         for runner in self._runners:
             if runner.step.ends and env_mode() != "off":
                 yield from runner.at_end(call)

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from langchain_core.runnables.config import var_child_runnable_config
 
@@ -85,7 +85,7 @@ class ProviderRule:
             raise ConfigurationError(f"{rule}: models: {error}") from error
 
 
-R = TypeVar("R", bound=ProviderRule)
+R = TypeVar("R", "ProviderRule", "Placement")
 
 _MANUAL_THINKING: Final[Settings] = {"thinking.type": ("enabled",)}
 _THINKING_OFF: Final[Settings] = {
@@ -104,32 +104,23 @@ _REASONING_CONTENT = (
 
 PROVIDER_RULES: Final[tuple[ProviderRule, ...]] = (
     ProviderRule(
-        "anthropic-thinking",
+        "claude-thinking",
         why=_EXPECTED_THINKING,
-        source="https://platform.claude.com/docs/en/build-with-claude/extended-thinking",
-        clients=("ChatAnthropic", "ChatAnthropicVertex", "anthropic", "anthropic_bedrock", "google_anthropic_vertex"),
-        on=_MANUAL_THINKING,
-    ),
-    ProviderRule(
-        "bedrock-thinking",
-        why=f"{_EXPECTED_THINKING} Bedrock hands it on as a ValidationException.",
-        source="https://github.com/langchain-ai/langchain-aws/issues/844",
-        clients=("ChatBedrockConverse", "ChatBedrock", "bedrock_converse", "bedrock", "amazon_bedrock"),
+        source="https://platform.claude.com/docs/en/build-with-claude/extended-thinking, "
+        "https://github.com/langchain-ai/langchain-aws/issues/844",
+        clients=(
+            *("ChatAnthropic", "ChatAnthropicVertex", "anthropic", "anthropic_bedrock", "google_anthropic_vertex"),
+            *("ChatBedrockConverse", "ChatBedrock", "bedrock_converse", "bedrock", "amazon_bedrock"),
+        ),
         on=_MANUAL_THINKING,
     ),
     ProviderRule(
         "gateway-claude-thinking",
-        why=f"{_EXPECTED_THINKING} Gateways such as LiteLLM and OpenRouter hand `thinking` and the refusal on.",
-        source="https://github.com/anomalyco/opencode/issues/3077",
+        why=f"{_EXPECTED_THINKING} Gateways hand it on; OpenRouter turns reasoning.max_tokens into it.",
+        source="https://github.com/anomalyco/opencode/issues/3077, "
+        "https://openrouter.ai/docs/guides/guides/model-migrations/claude-4-6",
         models=r"claude",
-        on=_MANUAL_THINKING,
-    ),
-    ProviderRule(
-        "openrouter-claude-budget",
-        why=f"OpenRouter turns reasoning.max_tokens into manual extended thinking. {_EXPECTED_THINKING}",
-        source="https://openrouter.ai/docs/guides/guides/model-migrations/claude-4-6",
-        models=r"claude",
-        on={"reasoning.max_tokens": ()},
+        on={**_MANUAL_THINKING, "reasoning.max_tokens": ()},
     ),
     ProviderRule(
         "gateway-claude-effort",
@@ -143,147 +134,90 @@ PROVIDER_RULES: Final[tuple[ProviderRule, ...]] = (
     ),
     ProviderRule(
         "gemini-3",
-        why=(
-            "From Gemini 3 on each step's function call must bring back its signature, at every thinking level: "
-            '400 "Function call is missing a thought_signature in functionCall parts." Late versions of '
-            "langchain-google-genai put the documented placeholder there; the API then skips the check."
-        ),
+        why="From Gemini 3 on each step's function call must bring back its signature, at every thinking level: "
+        '400 "Function call is missing a thought_signature in functionCall parts." Late versions of '
+        "langchain-google-genai put the documented placeholder there; the API then skips the check.",
         source="https://ai.google.dev/gemini-api/docs/thought-signatures",
         # Image models do not check; "-latest" names point at the newest model.
         models=r"gemini-(?:[3-9](?!\d)|[1-9]\d|(?:pro|flash|flash-lite)-latest)(?!.*image)",
     ),
     ProviderRule(
-        "deepseek-reasoner",
+        "reasoning-content",
         why=_REASONING_CONTENT,
-        source="https://api-docs.deepseek.com/guides/thinking_mode",
-        models=r"deepseek-reasoner",
+        source="https://api-docs.deepseek.com/guides/thinking_mode, "
+        "https://platform.kimi.ai/docs/guide/use-kimi-k2-thinking-model",
+        models=r"deepseek-reasoner|kimi-k2-thinking",
     ),
     ProviderRule(
-        "deepseek-thinking-by-default",
+        "reasoning-content-by-default",
         why=f"{_REASONING_CONTENT} Thinking is on unless it is turned off.",
-        source="https://api-docs.deepseek.com/guides/thinking_mode",
-        models=r"deepseek-(?:v[4-9](?!\d)|flash|pro)",
+        source="https://api-docs.deepseek.com/guides/thinking_mode, "
+        "https://github.com/bytedance/deer-flow/issues/3043, "
+        "https://mimo.mi.com/docs/en-US/quick-start/usage-guide/other/deep-thinking",
+        models=r"deepseek-(?:v[4-9](?!\d)|flash|pro)|kimi-k2[.p][5-9]|mimo-v2(?!-flash)",
         off=_THINKING_OFF,
     ),
     ProviderRule(
-        "deepseek-thinking",
+        "reasoning-content-if-on",
         why=_REASONING_CONTENT,
-        source="https://github.com/anomalyco/opencode/issues/9397",
-        models=r"deepseek-(?:chat|v3)",
+        source="https://github.com/anomalyco/opencode/issues/9397, "
+        "https://mimo.mi.com/docs/en-US/quick-start/usage-guide/other/deep-thinking",
+        models=r"deepseek-(?:chat|v3)|mimo-v2-flash",
         on={**_MANUAL_THINKING, "reasoning.enabled": (), "reasoning.effort": ()},
-    ),
-    ProviderRule(
-        "kimi-thinking",
-        why=(
-            "Every assistant message with tool calls must bring back its reasoning_content: "
-            '400 "thinking is enabled but reasoning_content is missing in assistant tool call message".'
-        ),
-        source="https://platform.kimi.ai/docs/guide/use-kimi-k2-thinking-model",
-        models=r"kimi-k2-thinking",
-    ),
-    ProviderRule(
-        "kimi-thinking-by-default",
-        why=(
-            "Thinking is on unless it is turned off, and every assistant message with tool calls must bring back its "
-            'reasoning_content: 400 "thinking is enabled but reasoning_content is missing".'
-        ),
-        source="https://github.com/bytedance/deer-flow/issues/3043",
-        models=r"kimi-k2[.p][5-9]",
-        off=_THINKING_OFF,
-    ),
-    ProviderRule(
-        "mimo-thinking-by-default",
-        why=f"{_REASONING_CONTENT} Thinking is on unless it is turned off.",
-        source="https://mimo.mi.com/docs/en-US/quick-start/usage-guide/other/deep-thinking",
-        models=r"mimo-v2(?!-flash)",
-        off=_THINKING_OFF,
-    ),
-    ProviderRule(
-        "mimo-flash-thinking",
-        why=_REASONING_CONTENT,
-        source="https://mimo.mi.com/docs/en-US/quick-start/usage-guide/other/deep-thinking",
-        models=r"mimo-v2-flash",
-        on=_MANUAL_THINKING,
     ),
 )
 """Models that get no shortcut; the first rule that matches is reported."""
 
 
-@dataclass(frozen=True)
-class Placement(ProviderRule):
-    """The place of hints for some models, and the reason against other places.
+_NONE: Final[Settings] = {}
+
+
+class Placement(NamedTuple):
+    """The place of hints for some models.
 
     Attributes:
         where: "tail": a message of the user's role behind the last one. "tail_list": the same, with a list as content.
             "in_tool": inside the last message where that is a tool's answer, otherwise as "tail".
+        clients, models: as of a `ProviderRule`.
         breakpoint: if True and the request asks for a cache (``cache_control`` in its settings), the mark goes to the
             last stable block.
     """
 
-    where: Literal["tail", "tail_list", "in_tool"] = "tail"
+    where: Literal["tail", "tail_list", "in_tool"]
+    clients: tuple[str, ...]
+    models: str = ""
     breakpoint: bool = False
+    on: Settings = _NONE
+    off: Settings = _NONE
 
 
-_OFFLINE: Final = "measured on the payload that the integration builds"
-_CONVERSE: Final = ("ChatBedrockConverse", "bedrock_converse")
-
+# As measured on the payloads that these integrations build, unless a link is given.
 PLACEMENTS: Final[tuple[Placement, ...]] = (
+    # langchain-anthropic 1.7.7: messages of one role are merged into one of several blocks; a system message behind
+    # others is refused. https://docs.claude.com/en/docs/build-with-claude
     Placement(
-        "anthropic",
-        why="Messages of one role are merged into one of several blocks; a system message behind others is refused.",
-        source=f"langchain-anthropic 1.7.7, {_OFFLINE}; https://docs.claude.com/en/docs/build-with-claude",
-        clients=(
-            "ChatAnthropic",
-            "ChatAnthropicVertex",
-            "ChatAnthropicBedrock",
-            "anthropic_bedrock",
-            "anthropic",
-            "google_anthropic_vertex",
+        "tail",
+        (
+            *("ChatAnthropic", "ChatAnthropicVertex", "ChatAnthropicBedrock"),
+            *("anthropic", "anthropic_bedrock", "google_anthropic_vertex"),
         ),
         breakpoint=True,
     ),
-    Placement(
-        "bedrock-claude",
-        why="Converse glues two texts of the user into one; as a list they stay apart.",
-        source=f"langchain-aws 1.9.1, {_OFFLINE}",
-        clients=_CONVERSE,
-        models=r"claude",
-        where="tail_list",
-    ),
-    Placement(
-        "bedrock",
-        why="Models other than Claude refuse text of the user next to a tool's result.",
-        source=f"langchain-aws 1.9.1, {_OFFLINE}",
-        clients=_CONVERSE,
-        where="in_tool",
-    ),
-    Placement(
-        "gemini",
-        why="A system message behind others goes to system_instruction, or is dropped silently.",
-        source=f"langchain-google-genai 4.4.2, {_OFFLINE}",
-        clients=("ChatGoogleGenerativeAI", "ChatVertexAI", "google_genai", "google_vertexai"),
-    ),
-    Placement(
-        "mistral",
-        why="The API has answered 400 to a user's message behind a tool's.",
-        source="https://github.com/langchain-ai/langchain/issues/27947; mistral-common's validator",
-        clients=("ChatMistralAI", "mistralai"),
-        where="in_tool",
-    ),
-    Placement(
-        "ollama",
-        why="The model's template decides if a system message behind others is seen.",
-        source=f"langchain-ollama 1.1.0, {_OFFLINE}",
-        clients=("ChatOllama", "ollama"),
-    ),
-    Placement(
-        "openai",
-        why="Messages are sent as they are.",
-        source=f"langchain-openai 1.7.3, {_OFFLINE}; https://platform.openai.com/docs/guides/prompt-caching",
-        clients=("BaseChatOpenAI", "openai", "azure_openai"),
-    ),
+    # langchain-aws 1.9.1: Converse glues two texts of the user into one; as a list they stay apart. Models other than
+    # Claude refuse text of the user next to a tool's result.
+    Placement("tail_list", ("ChatBedrockConverse", "bedrock_converse"), models=r"claude"),
+    Placement("in_tool", ("ChatBedrockConverse", "bedrock_converse")),
+    # langchain-google-genai 4.4.2: a system message behind others goes to system_instruction, or is dropped silently.
+    Placement("tail", ("ChatGoogleGenerativeAI", "ChatVertexAI", "google_genai", "google_vertexai")),
+    # The API has answered 400 to a user's message behind a tool's.
+    # https://github.com/langchain-ai/langchain/issues/27947
+    Placement("in_tool", ("ChatMistralAI", "mistralai")),
+    # langchain-ollama 1.1.0: the model's template decides if a system message behind others is seen.
+    Placement("tail", ("ChatOllama", "ollama")),
+    # langchain-openai 1.7.3: sent as they are. https://platform.openai.com/docs/guides/prompt-caching
+    Placement("tail", ("BaseChatOpenAI", "openai", "azure_openai")),
 )
-"""The first that matches holds; all others get hints in the system message."""
+"""The first that matches holds; all other models get hints in the system message."""
 
 
 def checked_rules(rules: Any) -> tuple[ProviderRule, ...]:
@@ -333,9 +267,9 @@ def placement_of(model: Any, settings: Mapping[str, Any] | None = None) -> Place
 def _first(rules: Iterable[R], model: Any, settings: Mapping[str, Any] | None) -> R | None:
     """Return the first rule that a model matches.
 
-    Looks through bindings, sequences, retries, fallbacks (any of them counts) and configurable models. Where a
-    setting is given at more than one place, one that turns thinking on is enough. Nothing is imported, no model is
-    built or called, nothing is raised, and nothing is kept, since models can be changed.
+    Looks through bindings, sequences, retries, fallbacks (any of them counts) and models of ``init_chat_model``. If a
+    setting is given at more than one place, one that turns thinking on is enough. Imports, builds, calls, raises and
+    keeps nothing.
     """
     try:
         rules = tuple(rules)
@@ -366,7 +300,7 @@ class _Leaf:
             found += [getattr(model, key, None) for key in _NAMES[:2]]
         self._names = [name for name in found if isinstance(name, str)]
 
-    def meets(self, rule: ProviderRule) -> bool:
+    def meets(self, rule: ProviderRule | Placement) -> bool:
         """Return True if every condition of the rule is met; the cheapest come first."""
         lifts = list(self._found(rule.off))
         return (
@@ -425,12 +359,6 @@ def _leaves(
             calls = (*calls, kwargs)
     elif "first" in fields and "last" in fields:
         inside = [fields["first"], *(fields.get("middle") or ()), fields["last"]]
-    elif "which" in fields and "alternatives" in fields:
-        key = configurable.get(fields["which"].id, fields.get("default_key"))
-        inside = [fields["alternatives"].get(key, fields.get("default"))]
-    elif "default" in fields and isinstance(fields.get("fields"), Mapping):
-        now = {name: configurable[field.id] for name, field in fields["fields"].items() if field.id in configurable}
-        yield _Leaf(fields["default"], {**_fields(fields["default"]), **now}, calls)
     else:
         yield _Leaf(model, fields, calls)
     for each in inside:

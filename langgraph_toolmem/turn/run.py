@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.errors import GraphBubbleUp
@@ -98,16 +98,6 @@ def report(role: str, output: StepOutput, runtime: Any) -> None:
         emit(runtime, {"node": role, **output.event})
 
 
-class _Key(NamedTuple):
-    thread: str | None
-    user: str | None
-    turn: str
-    forgettings: int
-
-
-_NO_KEY: Final = _Key(None, None, "", -1)
-
-
 @dataclass(slots=True)
 class Kept:
     """A kept result of a step.
@@ -139,29 +129,29 @@ class Memo:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._lock = threads.lock()
-        self._kept: OrderedDict[_Key, Kept] = OrderedDict()
+        self._kept: OrderedDict[tuple[Any, ...], Kept] = OrderedDict()
 
     def get(self, call: Call, forgettings: int) -> Kept | None:
         """Return the result for this call; None if there is none."""
         if self._scope == "call" or _begins(call):
             return None
-        key = _key(call, forgettings)
+        whose, turn = (call.thread_id, call.user_id, forgettings), turn_of(call.messages)
+        if not turn and call.thread_id is None:
+            return None
         with self._lock:
-            if not key.turn:
-                latest = (kept for kept in reversed(self._kept) if kept._replace(turn="") == key)
-                key = next(latest, key) if key.thread is not None else _NO_KEY
+            key = (*whose, turn) if turn else next((key for key in reversed(self._kept) if key[:-1] == whose), whose)
             kept = self._kept.get(key)
-            if kept is None or (kept.point is not None and kept.point != _point(call)):
+            if kept is None or kept.point not in (None, self._point(call)):
                 return None
             self._kept.move_to_end(key)
             return kept
 
     def put(self, call: Call, forgettings: int, found: Any, *, broken: bool = False) -> Kept:
         """Keep a result, and return the one that holds: if another thread was faster, its result."""
-        kept = Kept(found, _point(call) if self._scope == "point" else None, broken=broken)
+        kept = Kept(found, self._point(call), broken=broken)
         if self._scope == "call":
             return kept
-        key = _key(call, forgettings)
+        key = (call.thread_id, call.user_id, forgettings, turn_of(call.messages))
         with self._lock:
             if self._scope == "point" or _begins(call) or broken:
                 self._kept[key] = kept
@@ -171,17 +161,12 @@ class Memo:
                 self._kept.popitem(last=False)
             return kept
 
-
-def _key(call: Call, forgettings: int) -> _Key:
-    return _Key(call.thread_id, call.user_id, turn_of(call.messages), forgettings)
+    def _point(self, call: Call) -> tuple[str, frozenset[str]] | None:
+        return (point_of(call.messages), frozenset(call.tools or ())) if self._scope == "point" else None
 
 
 def _begins(call: Call) -> bool:
     return call.thread_id is None and bool(call.messages) and isinstance(call.messages[-1], HumanMessage)
-
-
-def _point(call: Call) -> tuple[str, frozenset[str]]:
-    return point_of(call.messages), frozenset(call.tools or ())
 
 
 class CallRecorder:

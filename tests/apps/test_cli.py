@@ -315,12 +315,6 @@ def test_a_page_is_written(command: str, imported: Path, log: Path, tmp_path: Pa
 # --- import ---
 
 
-def stored(folder: Path, user: str | None = None, **options: Any) -> list[Any]:
-    """The state summaries in a folder, oldest first."""
-    with ToolMemory(folder, **options) as memory:
-        return list(memory.sit.rows.all(memory.core.users.of(user)))
-
-
 def entries(folder: Path, user: str | None = None, **options: Any) -> list[Any]:
     with ToolMemory(folder, **options) as memory:
         return list(memory.entries.rows.all(memory.core.users.of(user)))
@@ -329,8 +323,8 @@ def entries(folder: Path, user: str | None = None, **options: Any) -> list[Any]:
 def test_import_learns_everything_once(log: Path, folder: Path) -> None:
     again = answer("import", log, "--memory", folder)
     assert (again["runs"], again["calls_learned"], again["calls_known"]) == (40, 0, 80)
-    assert (again["entries"], again["atom_steps"], again["stored"]) == (40, 80, 0)
-    assert (len(entries(folder)), sum(len(each.uses) for each in stored(folder))) == (40, 80)
+    assert (again["entries"], again["atom_steps"]) == (40, 80)
+    assert len(entries(folder)) == 40
     with ToolMemory(folder) as memory:
         found = memory.sit.suggest([{"role": "user", "content": "Delete the mail about topic77"}])
     assert (found[0].tool, found[0].runs, found[0].success) == ("search_mail", 40, 1.0)
@@ -359,35 +353,23 @@ def test_import_onto_a_full_disk_is_not_called_a_success(
     assert_refused(run("import", log, "--memory", tmp_path / "memory"), "0 of 80", "No space left")
 
 
-def test_what_the_agent_wrote_is_used_and_the_rest_is_extracted(tmp_path: Path) -> None:
-    file, folder = written(tmp_path / "log.jsonl", with_summary(1)), tmp_path / "memory"
-    assert answer("import", file, "--memory", folder)["stored"] == 2
-    assert {each.target: each.made_by for each in stored(folder)} == {
-        "search_mail": "extractive",
-        "delete_mail": "tool",
-    }
-    assert "summarize_state" not in answer("report", "--memory", folder)["tools"]
-
-
 def test_runs_labelled_bad_teach_nothing(tmp_path: Path) -> None:
     runs = [logged(1, success=False), logged(2, success=None)]
     file, folder = written(tmp_path / "log.jsonl", *runs), tmp_path / "memory"
     found = answer("import", file, "--memory", folder)
-    assert (found["unlabelled"], found["stored"], found["atom_steps"]) == (1, 2, 0)
+    assert (found["unlabelled"], found["atom_steps"]) == (1, 0)
     assert {(each.query[-6:], each.score, each.made_by) for each in entries(folder)} == {
         ("topic1", 0.0, "run"),
         ("topic2", None, "run"),
     }
-    assert all("topic2" in each.text for each in stored(folder))
 
 
-def test_a_label_that_is_corrected_later_takes_the_words_out(tmp_path: Path) -> None:
+def test_a_label_may_be_corrected_later(tmp_path: Path) -> None:
     folder = tmp_path / "memory"
     for success in (True, False):
         runs = (logged(number, success=success) for number in range(3))
         assert run("import", written(tmp_path / "log.jsonl", *runs), "--memory", folder).exit_code == 0
-        assert bool(stored(folder)) is success
-    assert [each.score for each in entries(folder)] == [0.0] * 3
+        assert [each.score for each in entries(folder)] == [float(success)] * 3
 
 
 def test_what_cannot_be_kept_comes_with_the_next_import(
@@ -401,7 +383,6 @@ def test_what_cannot_be_kept_comes_with_the_next_import(
     monkeypatch.undo()
     again = answer("import", log, "--memory", tmp_path / "memory")
     assert (again["calls_learned"], again["entries"]) == (0, 40)
-    assert len(stored(tmp_path / "memory")) > 0
 
 
 def test_users_are_kept_apart_and_a_run_of_nobody_is_refused(tmp_path: Path) -> None:
@@ -409,7 +390,6 @@ def test_users_are_kept_apart_and_a_run_of_nobody_is_refused(tmp_path: Path) -> 
     file, folder = written(tmp_path / "log.jsonl", *runs), tmp_path / "memory"
     assert run("import", file, "--memory", folder, "--namespace", "/".join(APART)).exit_code == 0
     for user, numbers in (("ann", {"0", "2"}), ("bob", {"1"})):
-        assert {each.text.split("topic")[1][0] for each in stored(folder, user, namespace=APART)} == numbers
         assert {each.query[-1] for each in entries(folder, user, namespace=APART)} == numbers
 
     nobody = written(tmp_path / "nobody.jsonl", logged(1, user_id="ann"), logged(2))
@@ -437,7 +417,7 @@ GOLDEN_REPORT = """\
 Saved 20 of 100 model calls; 3 of 4 checks right; too early to trust it.
 Problem: the disk is full
 About 42,000 tokens saved.
-States of runs stored in words: 7.
+Seven states.
 
 Tools, and proposals checked against the model
 ┏━━━━━━━━━━━━━━━━━━┳━━━━━━━┳━━━━━━━━┳━━━━━━━━━┳━━━━━━━━┓
@@ -474,7 +454,7 @@ def test_the_text_of_a_report(capsys: pytest.CaptureFixture[str]) -> None:
         wrong=1,
         tokens_saved=42_000,
         tools={"add": ToolReport(30, 1, 15, 3, 1), "[red]x[/red]\x1b[2J": ToolReport(5, 0, 5)},
-        sections={"sit": Section("Next tools", figures, ("States of runs stored in words: 7.",), tables)},
+        sections={"sit": Section("Next tools", figures, ("Seven states.",), tables)},
         problems=("the disk is full",),
     )
     show_report(report)
@@ -593,7 +573,7 @@ Packages
 │ chromadb  │      1.10 │ >=1.5    │ memory │
 │ torch     │         – │ >=2.4    │ hgt    │
 └───────────┴───────────┴──────────┴────────┘
-1 extra not installed; to install one: pip install "langgraph-toolmem[NAME]"
+1 extra not installed. In the checkout of langgraph-toolmem, type: pip install ".[NAME]"
 
 Memory: FOLDER
 On disk: SIZE (snapshot SIZE, readable; events SIZE with ROWS rows, readable)
@@ -622,7 +602,7 @@ def test_doctor_names_missing_and_old_packages(
     found = json.loads(result.stdout)
     assert (result.exit_code, found["ok"], len(found["problems"])) == (1, False, 3)
     by_name = {each["name"]: each for each in found["packages"]}
-    assert by_name["torch"]["install"] == 'pip install --upgrade "langgraph-toolmem[hgt]"'
+    assert by_name["torch"]["install"] == 'pip install --upgrade ".[hgt]"'
     assert all(by_name[name]["problem"] for name in ("torch", "langgraph", "numpy"))
     assert by_name["chromadb"]["problem"] is None
 

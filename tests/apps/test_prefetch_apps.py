@@ -36,7 +36,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, ToolNode, ToolRuntime, tools_condition
 from langgraph.types import Command, interrupt
 from openai_server import OpenAIStubServer, make_chat_model
-from places import ROOT
+from places import ROOT, TESTS
 from pydantic import Field
 
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
@@ -537,7 +537,7 @@ async def test_several_agents_on_one_memory_each_serve_their_own_within_a_graph_
 
 
 async def test_mcp_tools_run_in_the_loop_of_their_session(memory: ToolMemory) -> None:
-    server: Any = {"transport": "stdio", "command": sys.executable, "args": ["-m", "examples.mcp_server"]}
+    server: Any = {"transport": "stdio", "command": sys.executable, "args": [str(TESTS / "mcp_server.py")]}
     client = MultiServerMCPClient({"desk": {**server, "cwd": str(ROOT)}})
     async with client.session("desk") as session:
         agent = agent_of(memory, tools=await load_mcp_tools(session), prefetch=LIKELY, checkpointer=None)

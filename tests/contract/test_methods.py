@@ -22,7 +22,7 @@ EVENTS = ("turn", "learned", "ended", "judged", "imported", "report", "forget", 
 QUIET = ("learned", "ended", "judged", "report")
 """What may fail in a method without stopping anybody."""
 WITH_TABLES = {"inertia", "sit", "navigator"}
-WITH_ROWS = {"sit", "navigator", "entries", "atoms", "lessons"}
+WITH_ROWS = {"navigator", "entries", "atoms", "lessons"}
 each_method = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 each_way = pytest.mark.parametrize("way", ["sync", "async"])
 

@@ -12,9 +12,9 @@ import pytest
 from chroma_server import chroma_clients, chroma_run
 from kept import give_records
 from langchain_core.embeddings import Embeddings
+from lessons import Lesson, LessonRows
 from plugs import APART, NOW, files, memory_of
 
-from examples.own_method.lessons import Lesson, LessonRows
 from langgraph_toolmem import InputError, StorageError
 from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.core.rows import Learned

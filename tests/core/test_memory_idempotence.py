@@ -28,26 +28,6 @@ def once(runs: int) -> tuple[int, int, int, dict[str, int]]:
     return 4 * runs, 3 * runs, runs, dict.fromkeys(names, runs)
 
 
-def test_told_twice_and_piece_by_piece(memory: ToolMemory) -> None:
-    messages = history(0)
-    assert [memory.observe(messages[:n], thread_id="a") for n in range(len(messages) + 1)] == [
-        0,
-        0,
-        0,
-        1,
-        0,
-        1,
-        0,
-        1,
-        1,
-    ]
-    view = memory.view()
-    assert counts(memory) == once(1)
-    assert memory.observe(messages, thread_id="a") == memory.finish(messages, thread_id="a") == 0
-    assert counts(memory) == once(1)
-    assert memory.view() == view
-
-
 def test_piece_by_piece_and_at_once_teach_the_same(desk: Desk) -> None:
     with (
         ToolMemory.ephemeral(tools=desk.tools, now=lambda: 1_000_000.0) as memory,

@@ -364,14 +364,6 @@ def test_files_that_were_set_aside_are_named_when_a_user_is_forgotten(desk: Desk
         assert "forgotten" in memory.report().problems[-1]
 
 
-@pytest.mark.parametrize("namespace", [PER_USER, ("toolmem",)])
-def test_forgetting_needs_a_user(desk: Desk, namespace: tuple[str, ...]) -> None:
-    with ToolMemory.ephemeral(tools=desk.tools, namespace=namespace) as memory:
-        for nobody in ("", None):
-            with pytest.raises(NamespaceError):
-                memory.forget(user_id=nobody)  # type: ignore[arg-type]
-
-
 # --- several workers, one store ---
 
 

@@ -93,7 +93,7 @@ def test_money_in_words(amount, said):
 
 
 SHOWN = {"shown": 40, "followed": 30, "right": 28}
-SUGGESTED = Section("Next tools", {**SHOWN, "summaries": 7}, ("States of runs stored in words: 7.",))
+SUGGESTED = Section("Next tools", {**SHOWN, "states": 7}, ("Seven states.",))
 
 
 def test_what_the_methods_tell_is_in_the_report():
@@ -101,8 +101,8 @@ def test_what_the_methods_tell_is_in_the_report():
 
     assert (report["sit"], report["entries"]) == (SUGGESTED.figures, {})
     assert list(report.hints()) == [("Next tools", SUGGESTED.figures)]
-    assert "States of runs stored in words: 7." in str(report)
-    assert report.to_dict()["sections"] == {"sit": {**SHOWN, "summaries": 7}}
+    assert "Seven states." in str(report)
+    assert report.to_dict()["sections"] == {"sit": {**SHOWN, "states": 7}}
 
 
 def test_a_memory_that_suggests_nothing_says_nothing_of_it():
@@ -110,7 +110,7 @@ def test_a_memory_that_suggests_nothing_says_nothing_of_it():
         memory.observe(advised_run(1))
         report = memory.report()
     assert list(report.hints()) == []
-    assert report["sit"]["summaries"] == 0
+    assert report["sit"]["states"] == 1
     assert "suggest" not in str(report)
 
 
@@ -125,7 +125,7 @@ def test_states_and_runs_that_wait_for_a_verdict_are_counted():
         memory.feedback("3", score=1.0)
         memory.feedback("4", score=0.0)
         memory.flush()
-        assert [memory.report()["sit"][figure] for figure in ("runs_waiting", "summaries")] == [1, 5]
+        assert [memory.report()["sit"][figure] for figure in ("runs_waiting", "states")] == [1, 6]
 
 
 def test_a_suggestion_is_counted_as_shown_followed_and_right():
@@ -133,7 +133,7 @@ def test_a_suggestion_is_counted_as_shown_followed_and_right():
         memory.finish(advised_run(1), thread_id="1", success=True)
         for number, tool in ((2, "look_up"), (3, "other")):
             asked = user(f"Delete n{number}")
-            assert memory.sit.advise([asked], thread_id=str(number), shown=True).suggestions
+            assert memory.sit.suggest([asked], thread_id=str(number), shown=True)
             memory.observe([asked, *call(tool, {"name": "n"}, {"id": "i"}), words()], thread_id=str(number))
         memory.flush()
         assert {figure: memory.report()["sit"][figure] for figure in SHOWN} == {"shown": 2, "followed": 1, "right": 1}

@@ -129,7 +129,7 @@ ACTS = st.tuples(
 
 def edges_of(memory: ToolMemory) -> dict[tuple[str, str], Any]:
     """The counts of SIT's edges. Thirds do not add up to whole numbers in every order."""
-    rows = sit(memory).walks.edges.rows
+    rows = sit(memory).edges.rows
     return {(source, target): cell for source, row in rows.items() for target, cell in row.items()}
 
 
@@ -148,7 +148,7 @@ def test_workers_that_judge_the_same_runs_agree_once_they_have_exchanged(acts: l
             (one, two)[worker].core.lifecycle.judge(runs[run], score, None, f"user {worker}")
         workers.exchange()
         assert one.core.graph.runs == two.core.graph.runs
-        assert sit(one).walks.runs == sit(two).walks.runs
+        assert sit(one).runs == sit(two).runs
         assert {place: list(map(pytest.approx, cell)) for place, cell in edges_of(one).items()} == edges_of(two)
 
 

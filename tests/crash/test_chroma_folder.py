@@ -190,7 +190,7 @@ def test_nothing_is_rebuilt_while_another_process_writes(writer: Child, tmp_path
 
 
 def test_neither_text_nor_id_of_a_forgotten_user_is_in_any_byte(tmp_path: Path) -> None:
-    from examples.own_method.lessons import Lesson, LessonRows
+    from lessons import Lesson, LessonRows
 
     def words() -> set[bytes]:
         found = [each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()]

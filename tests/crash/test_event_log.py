@@ -436,16 +436,6 @@ def test_a_folder_that_cannot_be_written_is_read(tmp_path: Path) -> None:
         folder.chmod(0o700)
 
 
-def test_in_ram_nothing_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with store(None) as log:
-        add(log, 1)
-        log.forget(Forgotten("a" * 16))
-        log.erase()
-        assert count(log) == 1
-    assert list(tmp_path.iterdir()) == []
-
-
 # --- hostile files ---
 
 

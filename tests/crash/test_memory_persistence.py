@@ -7,9 +7,6 @@ import errno
 import logging
 import os
 import shutil
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,6 @@ import pytest
 from desk import EAGER, NAMES, Desk, assert_answered, build, call_id, expected, request, run, shortcuts, warm
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from places import TESTS
 
 from langgraph_toolmem import ConfigurationError, StorageError, ToolMemory
 from langgraph_toolmem.stores import snapshot
@@ -195,34 +191,6 @@ def test_graph_namespaces_are_apart(desk: Desk, tmp_path: Path) -> None:
 
 
 # --- Chroma stays shut ---
-
-QUIET = """
-    import sys
-    sys.path.insert(0, {tests!r})
-    from desk import Desk, EAGER, ZOE_TEXT, build, run, warm
-    from langgraph_toolmem import Atoms, Inertia, Navigator, ToolMemory
-
-    desk = Desk()
-    for _ in range(2):
-        methods = [Inertia(), Navigator(), Atoms()]  # entries and states are written to Chroma
-        memory = ToolMemory({folder!r}, tools=desk.tools, methods=methods)
-        warm(memory, 14)
-        graph, model = build(memory, desk.tools, policy=EAGER)
-        run(graph, 0)
-        assert memory.inertia.predict([("user", ZOE_TEXT)], policy=EAGER) is not None
-        memory.forget(user_id="u")
-        memory.report(), memory.view()
-        memory.close()
-        loaded = [m for m in ("chromadb", "torch", "onnxruntime", "sentence_transformers") if m in sys.modules]
-        assert not loaded, loaded
-"""
-
-
-def test_predicting_never_imports_chroma(tmp_path: Path) -> None:
-    code = textwrap.dedent(QUIET.format(tests=str(TESTS), folder=str(tmp_path)))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert not list(tmp_path.rglob("*.sqlite3"))
 
 
 @pytest.mark.parametrize("path", ["~/kept", Path("~/kept"), Path("~") / "kept"])

@@ -131,6 +131,8 @@ def test_the_first_line_is_a_judgement_and_no_share_is_told_of_few_checks() -> N
     kinds = {"reads": {"checks": 180, "right": 180}, "writes": {"checks": 12, "right": 12}}
     apart = replace(many, sections=kinds_of_predictions(checks_by_kind=kinds))
     assert apart.headline().endswith("; too early to trust writes; trust reads.")
+    kinds["writes"] = {"checks": 0, "right": 0}
+    assert apart.headline().endswith("; trust reads."), "nothing is said of what was never checked"
     assert replace(RECORD, right=30, wrong=10).headline().endswith("look at what was wrong with it.")
     assert Report().headline() == "Nothing was seen yet."
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from langgraph_toolmem.turn import run
 from langgraph_toolmem.turn.call import Call, Line, Scope, StepOutput
-from langgraph_toolmem.turn.hints import FRAME, HINTS, composed, memory_prompt, merge_hints, new_hint, turn_of
+from langgraph_toolmem.turn.hints import FRAME, HINTS, composed, hints_now, merge_hints, new_hint, turn_of
 
 HELLO = [HumanMessage("Hello", id="1")]
 WORK = [AIMessage("Looking", id="2"), ToolMessage("found", tool_call_id="c", id="3")]
@@ -22,9 +22,9 @@ def hint(messages: list[Any], text: str = "Call search.", role: str = "sit", sco
 
 
 def texts(state: Any, **options: Any) -> list[str]:
-    found = [message.text for message in memory_prompt(state, **options)]
-    assert all(text.startswith(FRAME + "\n") for text in found)
-    return [text.removeprefix(FRAME + "\n") for text in found]
+    text = hints_now(state, **options)
+    assert not text or text.startswith(FRAME + "\n")
+    return [text.removeprefix(FRAME + "\n")] if text else []
 
 
 @pytest.mark.parametrize(

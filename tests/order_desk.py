@@ -1,13 +1,9 @@
-"""What the examples share: an order desk with three tools, and a scripted model that stands in for yours.
-
-The model is no language model: it knows two wordings and reads nothing but the messages, as yours does.
-"""
+"""An order desk with three tools and a scripted model, for the graphs that tests show in LangGraph Studio."""
 
 from __future__ import annotations
 
 import json
 import re
-import textwrap
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -122,21 +118,3 @@ def warm_memory(runs: int = 120) -> ToolMemory:
         memory.finish(past_run(text), thread_id=f"past-{i}")
     DONE.clear()
     return memory
-
-
-def show(messages: Sequence[BaseMessage]) -> None:
-    """Prints a run: who chose each call, and why the model was not asked."""
-    for message in messages:
-        if isinstance(message, HumanMessage):
-            print(f"\n> {message.text}")
-        elif isinstance(message, ToolMessage) and message.status == "error":
-            print(f"  not done: {message.text}")
-        elif isinstance(message, AIMessage):
-            mark = message.additional_kwargs.get("toolmem")
-            for call in message.tool_calls:
-                args = ", ".join(f"{key}={value!r}" for key, value in call["args"].items())
-                print(f"  {call['name']}({args})  <- {'memory, no model call' if mark else 'model'}")
-            if mark:
-                print(textwrap.indent(textwrap.fill(f"why: {mark['evidence']}", 100), " " * 6))
-            elif message.text:
-                print(f"  {message.text}")

@@ -1,4 +1,4 @@
-"""A ticket desk as an MCP server over stdio: the tools of `examples.mcp_tools`.
+"""A ticket desk as an MCP server over stdio: for tests of MCP tools.
 
 Its annotations say what a memory must know before it makes a call of its own: which tools only read, which
 write, which may be repeated, and which destroy something. Every name is a customer here, with two tickets.

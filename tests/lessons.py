@@ -1,13 +1,9 @@
-"""Lessons: what people said about runs that went wrong, told to the model when somebody asks for something similar."""
+"""A sixth method for the contract suites: comments on runs that went wrong, shown at similar requests."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple
 
-from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage
-
-from langgraph_toolmem import ToolMemory, default_methods
 from langgraph_toolmem.extend import (
     Call,
     Core,
@@ -24,8 +20,6 @@ from langgraph_toolmem.extend import (
     User,
     VectorItem,
 )
-from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.testing import ScriptedChatModel
 
 
 class Lesson(NamedTuple):
@@ -108,19 +102,3 @@ class Lessons(Method):
         shown, helped, hurt = sums["runs"], sums["helped"], sums["hurt"]
         words = f"Lessons were shown in {shown:,} runs; {helped:,} of these went well, {hurt:,} badly."
         return Section("Lessons", sums, (words,))
-
-
-def main() -> None:
-    """A run goes wrong, somebody says why, and the model reads it when it is asked again."""
-    memory = ToolMemory.ephemeral(methods=default_methods(Lessons()))
-    past = [HumanMessage("Send the invoice to Ann Lee"), AIMessage("It is on its way.")]
-    memory.finish(past, thread_id="past", success=False, comment="Invoices go to the billing address.", wait=True)
-    model = ScriptedChatModel(script=lambda messages, _: AIMessage(str(messages[0].text)))
-    steps = [LessonStep(cast(Lessons, memory.method("lessons")))]
-    agent = create_agent(model, middleware=tool_memory_middleware(memory, steps=steps))
-    state = agent.invoke({"messages": [HumanMessage("Send the invoice to Bob Hill")]})
-    print(f"The model was told:\n{state['messages'][-1].text}\n\n{memory.report()}")
-
-
-if __name__ == "__main__":
-    main()

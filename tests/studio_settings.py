@@ -1,8 +1,4 @@
-"""A graph for LangGraph Studio: says at each node what it is, and lets settings be changed run by run.
-
-Start it with ``langgraph dev`` in the folder of ``langgraph.json`` (``pip install "langgraph-cli[inmem]"``). No key
-is needed. Ask it "Where is the order of Ann?", then make a second assistant with other settings and ask again.
-"""
+"""A graph that only the test of ``langgraph dev`` exposes: its nodes are described, and settings can be changed."""
 
 from __future__ import annotations
 
@@ -13,9 +9,9 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.runtime import Runtime
+from order_desk import TOOLS, make_model, warm_memory
 from pydantic import Field
 
-from examples.desk import TOOLS, make_model, show, warm_memory
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.inertia.settings import InertiaSettings
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
@@ -59,23 +55,3 @@ def make_graph(
 
 
 graph = make_graph(make_model(), warm_memory())
-
-
-def main() -> None:
-    """The same request under other settings, as two assistants in Studio would have it."""
-    model = make_model()
-    agent = make_graph(model, warm_memory())
-    for settings in (
-        Settings(),
-        Settings(inertia_mode="shadow", signature="Yours, the desk"),
-        Settings(inertia_mode="off"),
-    ):
-        before = len(model.calls)
-        feed: Any = {"messages": [("user", "Where is the order of Zoe?")]}
-        state = agent.invoke(feed, context=settings)
-        print(f"\n--- inertia_mode={settings.inertia_mode}: {len(model.calls) - before} model call(s)", end="")
-        show(state["messages"])
-
-
-if __name__ == "__main__":
-    main()
