@@ -72,7 +72,7 @@ _CONFIG: Final = RunnableConfig(tags=["nostream"], run_name="toolmem_decider")
 _REASONS: Final = {
     "unreadable": "the decision could not be read, not even when it was asked for again",
     "limit": "the limit of decisions for one request is reached",
-    "no progress": "nothing new came of the last decisions",
+    "no progress": "the last decisions brought nothing new",
     "out of steps": "the graph's limit of steps is nearly reached",
 }
 _ABOUT: Final = {
