@@ -123,7 +123,7 @@ class StructuredModel(Generic[A]):
         return Answer(value, reason, refusal, calls, usage, prompt)
 
     def _read(self, output: Mapping[str, Any]) -> tuple[A | None, str]:
-        """Return the answer, or the reason why there is none; of several JSON objects in a text the last valid one counts."""
+        """Return the answer, or the reason why there is none; of several objects in a text the last valid one wins."""
         parsed, raw, error = output.get("parsed"), output.get("raw"), output.get("parsing_error")
         if parsed is not None:
             return self._validated(parsed)
