@@ -379,7 +379,7 @@ class InertiaShortcut(StepNode):
     ) -> None:
         method = method_of(memory, Inertia, "InertiaShortcut")
         given = list(tools) if isinstance(tools, Iterator) else tools
-        method.core.catalogue.hear(read_tools(given))
+        method.core.catalogue.adopt(read_tools(given))
         # As a ``ToolNode`` takes them; schemas, dicts and classes, cannot be executed.
         functions = (each if isinstance(each, BaseTool) or not isroutine(each) else tool(each) for each in given)
         self._executed = [each for each in functions if isinstance(each, BaseTool)]

@@ -249,4 +249,4 @@ except MissingExtraError as error:
 
 def test_without_langchain_it_says_what_to_install() -> None:
     found = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, text=True, timeout=60, check=True)
-    assert "langgraph-toolmem[agents]" in found.stdout
+    assert 'pip install ".[agents]"' in found.stdout
