@@ -112,7 +112,7 @@ class Entries(Method):
     def ranked(
         self, query: str, *, user_id: str | None = None, policy: RecallPolicy | None = None
     ) -> list[RecalledEntry]:
-        """As `recall`, with the probability of being relevant, the reason, and the runs that say the same."""
+        """Return the same as `recall`, with probabilities, reasons, and the runs that say the same."""
         if not isinstance(query, str):
             raise ConfigurationError(f"query is the user's words, not {type(query).__name__}.")
         chosen, user = checked(policy) or self.policy, self.core.users.of(user_id)

@@ -1,7 +1,7 @@
 """The evidence graph: everything the memory has learned, and the increments by which it learns (`graph.events`).
 
 The graph itself holds what all methods share: tools, what followed what, where arguments came from, past requests,
-counters, runs and their verdicts. What one method keeps beside that is a `Table`, registered under a name of its own.
+counters, runs and their verdicts. What one method keeps in addition is a `Table`, registered under a name of its own.
 
 Counts are in bounded tables of plain containers, with constant time per look-up. They commute as long as no bound is
 reached; at a bound the rows with the least evidence leave first, older before newer.

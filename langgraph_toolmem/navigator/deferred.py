@@ -497,7 +497,7 @@ def _loaded(messages: Sequence[Any], tools: Mapping[str, BaseTool], *, client: b
 
 
 def _with_searches(answer: AIMessage) -> AIMessage:
-    """Searches that OpenAI sends as content become calls of `search_tools`; the items are kept beside the content."""
+    """Searches that OpenAI sends as content become calls of `search_tools`; the items stay with the content."""
     if not isinstance(answer.content, list):
         return answer
     items = [
