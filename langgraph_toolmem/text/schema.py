@@ -74,7 +74,7 @@ class Leaf:
 
 
 def leaves_of(schema: Mapping[str, Any] | None, *, limit: int = MAX_LEAVES, depth: int = MAX_DEPTH) -> list[Leaf]:
-    """The values of a JSON schema, level by level, in the order of the schema.
+    """Return the values of a JSON schema, level by level, in the order of the schema.
 
     An object without properties is a leaf itself, and so is what lies deeper than `depth`.
     """
@@ -95,7 +95,7 @@ def leaves_of(schema: Mapping[str, Any] | None, *, limit: int = MAX_LEAVES, dept
 
 
 def compact(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema of the same `leaves_of`, in plain objects and lists: types, formats and descriptions, no references.
+    """Return a schema with the same leaves, in plain objects and lists: types, formats and descriptions, no references.
 
     Keys that begin with ``x-`` stay.
     """
@@ -165,7 +165,7 @@ def _leaf(place: _Place, root: Mapping[str, Any]) -> Leaf:
 
 
 def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
-    """The JSON types a schema allows, without "null"; judged by other keywords where ``type`` is missing."""
+    """Return the JSON types a schema allows, without "null"; judged by other keywords where ``type`` is missing."""
     said = schema.get("type")
     if isinstance(said, str):
         said = [said]
@@ -181,7 +181,7 @@ def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 def type_of(value: Any) -> str:
-    """The JSON type of a value; "null" for None and for anything that JSON does not have."""
+    """Return the JSON type of a value; "null" for None and for anything that JSON does not have."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int):
@@ -196,7 +196,7 @@ def type_of(value: Any) -> str:
 
 
 def resolved(schema: Any, root: Mapping[str, Any], *, steps: int = 8) -> Mapping[str, Any]:
-    """A schema with its outermost local ``$ref`` followed and its ``allOf``, ``anyOf``, ``oneOf`` merged.
+    """Return a schema with its outermost local ``$ref`` followed and its ``allOf``, ``anyOf``, ``oneOf`` merged.
 
     Of several parts the properties and types are joined; a property is required only where all alternatives
     require it. What cannot be followed (remote, circular, missing) is left out.
