@@ -632,21 +632,36 @@ def test_doctor_looks_at_the_usual_folder_and_makes_none(
 
 
 @pytest.mark.usefixtures("packages")
-def test_doctor_names_damaged_files_and_leaves_them(folder: Path) -> None:
+def test_doctor_leaves_damaged_files_as_they_are(folder: Path) -> None:
     damaged = {"graph.pickle": b"not a graph at all", NAME: b"no database at all" * 100}
     for name, text in damaged.items():
         (folder / name).write_bytes(text)
     (folder / "graph.pickle.corrupt-1").write_bytes(b"x" * 2048)
     result = run("doctor", "--memory", folder, "--json")
-    problems = json.loads(result.stdout)["problems"]
     assert result.exit_code == 1
-    assert [next(word for word in ("corrupt-1", "graph.pickle", NAME) if word in each) for each in problems] == [
-        "graph.pickle",
-        NAME,
-        "corrupt-1",
-        NAME,
-    ]
+    assert "graph.pickle.corrupt-1 (2.0 kB) could not be read and is quarantined" in result.stdout
     assert {name: (folder / name).read_bytes() for name in damaged} == damaged
+
+
+@pytest.mark.usefixtures("packages")
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("graph.pickle", b"", "nothing is lost"),
+        ("graph.pickle", b"noise", "nothing is lost"),
+        (NAME, b"", "Restore it from a backup"),
+        (NAME, b"noise" * 99, "keeps the rows that can be read"),
+        ("chroma/chroma.sqlite3", b"", "Restore it from a backup"),
+        ("chroma/chroma.sqlite3", b"noise" * 99, "doctor --memory {folder} --rebuild"),
+        ("chroma.lock", b"noise", ""),
+    ],
+)
+def test_doctor_says_what_to_do_about_a_damaged_file(folder: Path, name: str, text: bytes, said: str) -> None:
+    (folder / name).write_bytes(text)
+    result = run("doctor", "--memory", folder, "--json")
+    problems = json.loads(result.stdout)["problems"]
+    assert bool(problems) is bool(said)
+    assert said.format(folder=folder) in " ".join(problems)
 
 
 @pytest.mark.usefixtures("packages")
