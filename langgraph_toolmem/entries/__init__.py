@@ -181,7 +181,7 @@ class Entries(Method):
         query = request_of(run)
         if not query or self.core.vectors.empty:
             return Recollection()
-        own = {each.digest for each in run.episodes()}
+        own = {run.digest, *(event.episode for event in run.events)}
         if thread_id is not None:  # those too that were trimmed away
             own |= self.core.episodes.runs(thread_id)
         try:  # nobody reads what another user said
