@@ -201,12 +201,10 @@ def chain_of(plain: Mapping[str, Any]) -> Chain:
 
     def step(value: Mapping[str, Any]) -> ChainStep:
         feeds = tuple(Feed(**feed) for feed in value["feeds"])
-        return ChainStep(value["tool"], feeds, tuple(Gift(**gift) for gift in value["gives"]), value["calls"])
+        return ChainStep(value["tool"], feeds, tuple(Gift(**gift) for gift in value["gives"]))
 
     def ask(value: Mapping[str, Any]) -> Question:
-        instead = value["instead"]
-        pair = None if instead is None else (instead[0], instead[1])
-        return Question(**{**value, "instead": pair, "also": tuple((tool, path) for tool, path in value["also"])})
+        return Question(**{**value, "also": tuple((tool, path) for tool, path in value["also"])})
 
     steps = tuple(step(value) for value in plain["steps"])
     return Chain(plain["target"], steps, tuple(ask(value) for value in plain["asks"]), plain["score"])

@@ -73,7 +73,7 @@ def prunable(
         raise ConfigurationError("prune needs a bound: above=SCORE, most=NUMBER, or both.")
     found = []
     for tool in graph.apis:
-        ok, failed = history.uses.get(tool, 0.0), history.failures.get(tool, 0.0)
+        ok, failed = history.good(tool), history.failures.get(tool, 0.0)
         if tool in keep or not (ok + failed or unused):
             continue
         score = prune_score(ok, failed)

@@ -36,7 +36,7 @@ def plan(
     clock: Callable[[], float] | None = None,
     budget: float = 0.2,
 ) -> Plan:
-    """Chains from what is known to the targets.
+    """Return chains from what is known to the targets.
 
     Each target gets its best chain; the other routes to it come from searches without one of the best chain's steps
     each, so that every one of them survives the failure of a step. The best chains of all targets come first, in the
@@ -59,10 +59,11 @@ def plan(
         budget: seconds for all of it.
 
     Raises:
-        ConfigurationError: a target is unknown, or an argument cannot be.
+        ConfigurationError: there is no target, or it is unknown.
     """
     names = [targets] if isinstance(targets, str) else list(dict.fromkeys(targets))
-    _check(graph, names, k, strategy)
+    if not names:
+        raise ConfigurationError("plan needs a target: the name of the tool to end with.")
     settings = settings or PlanSettings()
     history = history or History()
     values = known if isinstance(known, Mapping) else tuple(known)
@@ -119,14 +120,3 @@ def _solved(problem: Problem, strategy: Strategy, seed: int, expired: Callable[[
     # As in chess: when the window was too narrow to hold an answer, once more with an open one.
     again = alpha_beta(problem, expired, exact=True)
     return again if again.score > found.score else found
-
-
-def _check(graph: ToolDependencyGraph, targets: Sequence[str], k: int, strategy: str) -> None:
-    if not targets:
-        raise ConfigurationError("plan needs a target: the name of the tool to end with.")
-    for target in targets:
-        graph.api(target)
-    if type(k) is not int or k < 1:
-        raise ConfigurationError(f"k is a whole number from 1, not {k!r}.")
-    if strategy not in ("alpha_beta", "annealing"):
-        raise ConfigurationError(f"strategy is 'alpha_beta' or 'annealing', not {strategy!r}.")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from langgraph_toolmem.navigator.dependencies.graph import ApiNode, ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Known, Link
+from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, LinkEvidence
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.chains import Chain
 from langgraph_toolmem.navigator.plan.planner import Strategy, plan
@@ -165,7 +165,7 @@ class _Favouring(EdgeScorer):
     def propose(self, port: Port, k: int) -> Sequence[str]:
         return self._base.propose(port, k)
 
-    def weigh(self, links: Sequence[Link], known: Sequence[Known]) -> list[float]:
+    def weigh(self, links: Sequence[Link], known: Sequence[LinkEvidence]) -> list[float]:
         found = zip(links, known, self._base.weigh(links, known), strict=True)
         return [self._more(link, of.weight if weight is None else weight) for link, of, weight in found]
 
@@ -173,9 +173,9 @@ class _Favouring(EdgeScorer):
         return max(weight, 0.95) if link.producer == self._tool and weight > 0 else weight
 
 
-def _candidates(graph: ToolDependencyGraph, node: ApiNode, wanted: set[int]) -> list[str]:
+def _candidates(graph: ToolDependencyGraph, node: ApiNode, wanted: set[str]) -> list[str]:
     """Tools that share a wanted output, else any output or input, of the clusters that fewest share."""
-    by_id = graph.clusters.by_id
+    by_id = {cluster.id: cluster for cluster in graph.clusters.values()}
     if wanted:
         rarest = min(wanted, key=lambda number: (len(by_id[number].producers), number))
         return list(by_id[rarest].producers)
@@ -194,6 +194,6 @@ def _candidates(graph: ToolDependencyGraph, node: ApiNode, wanted: set[int]) -> 
 _HUB = 500
 
 
-def _overlap(one: set[int], other: set[int]) -> float:
+def _overlap(one: set[str], other: set[str]) -> float:
     """Jaccard index; 0 for two empty sets."""
     return len(one & other) / len(one | other) if one or other else 0.0

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Known, Link
+from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, LinkEvidence
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.alphabeta import alpha_beta
 from langgraph_toolmem.navigator.plan.annealing import anneal
@@ -156,7 +156,7 @@ class Fixed(EdgeScorer):
     def __init__(self, **weights: float) -> None:
         self.weights = weights
 
-    def weigh(self, links: Sequence[Link], known: Sequence[Known]) -> list[float | None]:
+    def weigh(self, links: Sequence[Link], known: Sequence[LinkEvidence]) -> list[float | None]:
         return [self.weights.get(link.producer, 0.5) for link in links]
 
 

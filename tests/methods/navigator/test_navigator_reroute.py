@@ -110,7 +110,10 @@ def test_the_prune_score_by_hand():
     assert prune_score(0, 0) == pytest.approx(0.5 * 0.5 + 0.5)
 
 
-HISTORY = History(uses={"find_flights": 50, "search_airport": 1}, failures={"list_departures": 5, "search_airport": 1})
+HISTORY = History(
+    uses={"find_flights": 50, "search_airport": 2, "list_departures": 5},
+    failures={"list_departures": 5, "search_airport": 1},
+)
 
 
 def test_the_tools_with_the_highest_scores_leave_first():
