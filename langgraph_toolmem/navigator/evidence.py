@@ -266,12 +266,19 @@ class NavigatorSources:
         self._table = core.register(NavigatorEvidence)
         self._quiet: dict[str, int] = {}
         self._looked_at: dict[str, None] = {}
+        self._tools: Mapping[str, ToolSpec] = {}
         self.lock, self.read_only = core.lock, core.read_only
 
     def tools(self) -> Mapping[str, ToolSpec]:
-        """Return the tools known now."""
+        """Return the tools known now; the same mapping as long as they are the same."""
         self._core.refresh()
-        return self._core.catalogue.known
+        known, before = self._core.catalogue.known, self._tools
+        if known is before or (
+            len(known) == len(before) and all(before.get(name) is spec for name, spec in known.items())
+        ):
+            return before
+        self._tools = known
+        return known
 
     def learned(self, learned: LearnedTurn) -> Record:
         """Return unknown fields of results; each result is read once."""
@@ -318,7 +325,8 @@ class NavigatorSources:
             given = {
                 (tool, parameter): count
                 for tool, entry in graph.tools.items()
-                for parameter, count in entry.get("given", {}).items()
+                if "given" in entry
+                for parameter, count in entry["given"].items()
             }
             lately = self._table.recent(self._core.now(), RECENT_DAYS)
             recent = {tool: (uses, failures) for tool, (uses, failures, _) in lately.items()}

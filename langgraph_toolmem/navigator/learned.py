@@ -77,9 +77,12 @@ class TrainedLinks:
 
     def scorer(self) -> LinkTable | None:
         """Return the table, if there is one that is better than structure alone."""
-        specs, stamp = self._core.catalogue.known, self._stamp()
+        stamp = self._stamp()
+        if stamp is None:
+            return None
+        specs = self._core.catalogue.known
         if self._read is None or self._read[0] != stamp or self._read[1] != specs:
-            self._read = stamp, dict(specs), None if stamp is None else self._load(specs)
+            self._read = stamp, dict(specs), self._load(specs)
         found = self._read[2]
         return found if found is not None and found.better else None
 

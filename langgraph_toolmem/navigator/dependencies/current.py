@@ -39,6 +39,7 @@ class CurrentGraph:
         self._vectors: ParameterVectors | None = None
         self._lock = threads.lock()
         self._graph: ToolDependencyGraph | None = None
+        self._specs: Mapping[str, ToolSpec] | None = None
         self._outputs: int | None = None
         self._history: tuple[float, History] | None = None
 
@@ -50,10 +51,12 @@ class CurrentGraph:
 
     def prepare(self, ports: Iterable[Port]) -> None:
         """Embed the meanings of known values without holding the graph."""
-        with self.held():
-            vectors = self._vectors
-        if vectors is not None:
-            vectors.prepare(ports, again=False)
+        with self._lock:
+            vectors = self._meanings()
+            if vectors is None:
+                return
+            self._current()  # parameters of schemas come first: their vectors are kept
+        vectors.prepare(ports, again=False)
 
     def history(self, *, at_once: bool = False) -> History:
         """Return the counts of past runs, as they were at most `FRESH_SECONDS` ago.
@@ -78,12 +81,9 @@ class CurrentGraph:
 
     def _current(self) -> ToolDependencyGraph:
         evidence, graph = self._evidence, self._graph
-        specs, left_out = dict(evidence.tools()), evidence.left_out()
+        specs, left_out = evidence.tools(), evidence.left_out()
         if graph is None:
-            if (kept := text_vectors(self._store, PARAMETERS)) is not None and self._vectors is None:
-                from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
-
-                self._vectors = ParameterVectors(self._store.embedder, kept)
+            self._specs = specs
             self._outputs, observed = evidence.outputs(None)
             self._graph = graph = self._made(specs.values(), observed)
             graph.leave_out(left_out)
@@ -93,9 +93,14 @@ class CurrentGraph:
             graph.note_outputs(name, seen)
         if left_out != graph.left_out:
             graph.leave_out(left_out)
-        for name in [name for name in graph.apis if name not in specs]:
+        if specs is self._specs:
+            return graph
+        self._specs, apis = specs, graph.apis
+        for name in [name for name in apis if name not in specs]:
             graph.remove(name)
-        new = [spec for name, spec in specs.items() if name not in graph or graph.apis[name].spec != spec]
+        new = [
+            spec for name, spec in specs.items() if name not in apis or apis[name].spec is not spec != apis[name].spec
+        ]
         if new:  # else nobody waits for values that are being embedded
             known = evidence.outputs_of([spec.name for spec in new])  # the graph forgot those of a tool that left
             for spec in new:
@@ -103,7 +108,14 @@ class CurrentGraph:
             graph.update(new)
         return graph
 
+    def _meanings(self) -> ParameterVectors | None:
+        if self._vectors is None and (kept := text_vectors(self._store, PARAMETERS)) is not None:
+            from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
+
+            self._vectors = ParameterVectors(self._store.embedder, kept)
+        return self._vectors
+
     def _made(self, specs: Iterable[ToolSpec], observed: Outputs) -> ToolDependencyGraph:
         from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 
-        return ToolDependencyGraph(specs, aliases=self._aliases, vectors=self._vectors, observed=observed)
+        return ToolDependencyGraph(specs, aliases=self._aliases, vectors=self._meanings(), observed=observed)
