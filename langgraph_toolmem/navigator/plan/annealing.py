@@ -71,7 +71,7 @@ class Population:
                     best = max(best, child, key=lambda found: found[1])
             temperature *= settings.cooling
         draft, _ = decode(self.problem, best[0])
-        return Solution(draft, best[1], cut_short=cut_short, nodes=self.nodes)
+        return Solution(draft, best[1], cut_short)
 
     def born(self, genes: Genes, changed: float = 0.0) -> tuple[Genes, float]:
         """A candidate with its fitness. Genes of inputs it does not have are dropped."""

@@ -1,4 +1,4 @@
-"""The navigator's search: from targets backward to chains of calls, with other routes beside the best one."""
+"""The navigator's search: from targets backward to chains of calls, with other routes next to the best one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
 from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.plan.alphabeta import Solution, alpha_beta
+from langgraph_toolmem.navigator.plan.alphabeta import alpha_beta
 from langgraph_toolmem.navigator.plan.annealing import anneal
 from langgraph_toolmem.navigator.plan.chains import Chain, Plan, chain_of, subgraph_of
 from langgraph_toolmem.navigator.plan.problem import Problem, lacking
@@ -64,8 +64,6 @@ def plan(
     names = [targets] if isinstance(targets, str) else list(dict.fromkeys(targets))
     if not names:
         raise ConfigurationError("plan needs a target: the name of the tool to end with.")
-    settings = settings or PlanSettings()
-    history = history or History()
     values = known if isinstance(known, Mapping) else tuple(known)
     end = None if clock is None else clock() + budget
 
@@ -78,13 +76,19 @@ def plan(
             target,
             values,
             scorer=scorer,
-            history=history,
-            settings=settings,
+            history=history or History(),
+            settings=settings or PlanSettings(),
             avoid=without,
             done=done,
             request=request,
         )
-        found = _solved(problem, strategy, seed, expired)
+        if strategy == "annealing":
+            found = anneal(problem, Random(seed), expired)
+        else:
+            found = alpha_beta(problem, expired)
+            if lacking(found.draft) and not found.cut_short:
+                # As in chess: when the window was too narrow to hold an answer, once more with an open one.
+                found = max(found, alpha_beta(problem, expired, exact=True), key=lambda solution: solution.score)
         return chain_of(found.draft, problem, found.score), found.cut_short
 
     best: list[Chain] = []
@@ -109,14 +113,3 @@ def plan(
     others.sort(key=lambda chain: (not chain.complete, -chain.score))
     chains = (*best, *others)
     return Plan(chains, subgraph_of(graph, chains), strategy, cut_short)
-
-
-def _solved(problem: Problem, strategy: Strategy, seed: int, expired: Callable[[], bool]) -> Solution:
-    if strategy == "annealing":
-        return anneal(problem, Random(seed), expired)
-    found = alpha_beta(problem, expired)
-    if not lacking(found.draft) or found.cut_short:
-        return found
-    # As in chess: when the window was too narrow to hold an answer, once more with an open one.
-    again = alpha_beta(problem, expired, exact=True)
-    return again if again.score > found.score else found

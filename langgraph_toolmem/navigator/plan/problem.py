@@ -4,15 +4,14 @@ A *draft* maps every required input of every step to one choice: a known value, 
 It is valid if its steps have an order and no step stands more than `depth` calls before the target. Both strategies
 search among the same valid drafts; they differ in what they hold to be good:
 
-- `reliability` (alpha-beta): Π of all choices' values · δ^steps. A link's value is its weight, a known value's is 1,
-  asking costs as the settings say, and a question that serves several inputs costs once.
-- `fitness` (annealing), the paper's parts with our reading [R]: see there.
+- alpha-beta: the reliability, Π of all choices' values · δ^(steps before the target). A link's value is its weight, a
+  known value's is 1, asking costs as the settings say, and a question that serves several inputs costs once.
+- annealing: `fitness`, the paper's parts with our reading [R].
 """
 
 from __future__ import annotations
 
 import logging
-import math
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
@@ -316,17 +315,6 @@ def levels_of(draft: Draft, target: str, depth: int) -> dict[str, int] | None:
 def lacking(draft: Draft) -> bool:
     """Return True if the user is asked for something that only a system knows."""
     return any(choice.kind == "user" and choice.sort == "produced" for choice in draft.values())
-
-
-def reliability(draft: Draft, problem: Problem) -> float:
-    """Return Π of the values of all choices · δ^(steps before the target).
-
-    Of inputs that share a question the least value counts, once.
-    """
-    steps = {choice.origin for choice in draft.values() if choice.kind == "step"}
-    values = [choice.value for choice in draft.values() if choice.kind != "user"]
-    values += [choice.value for choice in _questions(draft).values()]
-    return math.prod(values) * problem.settings.delta ** len(steps)
 
 
 def fitness(draft: Draft, problem: Problem) -> float:

@@ -59,7 +59,7 @@ def test_it_cools_until_it_is_cold(temperature: float, cooling: float) -> None:
     generations = math.ceil(math.log(0.05 / temperature) / math.log(cooling))
     assert not found.cut_short
     assert found.score == max(made.seen.values())
-    assert found.nodes == 16 * (1 + generations)
+    assert made.nodes == 16 * (1 + generations)
     children = made.changes[16:]
     for generation in range(generations):
         part = children[16 * generation : 16 * (generation + 1)]
