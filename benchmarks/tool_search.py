@@ -24,8 +24,8 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.recall import embedder_named, missing
 from benchmarks.replay import DATA
-from benchmarks.sit import embedder_named, missing
 from langgraph_toolmem.navigator.tool_search.search import ToolSearcher
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.text.embedders import Embedder

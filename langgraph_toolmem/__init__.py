@@ -46,7 +46,7 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.navigator import Navigator
     from langgraph_toolmem.navigator.plan.chains import Plan
     from langgraph_toolmem.navigator.tool_search import ToolHit
-    from langgraph_toolmem.report.report import Period, Report, TokenPrice
+    from langgraph_toolmem.report.report import Report, TokenPrice
     from langgraph_toolmem.sit import SIT
     from langgraph_toolmem.sit.policy import SITPolicy
     from langgraph_toolmem.sit.suggest import Suggestion
@@ -65,7 +65,6 @@ _HOMES = {
     "InertiaSettings": "inertia.settings",
     "Navigator": "navigator",
     "PaperPolicy": "inertia.policy",
-    "Period": "report.report",
     "Plan": "navigator.plan.chains",
     "Preference": "entries.preferences",
     "Prefetch": "inertia.prefetch.settings",
@@ -107,7 +106,6 @@ __all__ = [
     "NamespaceError",
     "Navigator",
     "PaperPolicy",
-    "Period",
     "Plan",
     "Preference",
     "Prefetch",

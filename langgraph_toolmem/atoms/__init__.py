@@ -243,7 +243,7 @@ class Atoms(Method):
         core, run = self.core, judged.run
         if core.read_only or not core.has_seen(_key(run)):
             return
-        namespace = core.place_of(run, judged.user_id)
+        namespace = core.namespace_of(run, judged.user_id)
         if namespace is not None:
             user = core.owner_of(run, core.users.digest_of(judged.user_id))
             self.keeping.put_verdict(run, judged.score, user, namespace)

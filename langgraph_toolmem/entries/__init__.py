@@ -226,7 +226,7 @@ class Entries(Method):
         core, run = self.core, judged.run
         if core.read_only or not core.has_seen(entry_id(run)):
             return
-        if (namespace := core.place_of(run, judged.user_id)) is None:
+        if (namespace := core.namespace_of(run, judged.user_id)) is None:
             logger.debug("a verdict is on a run of a user who is not named, and was finished elsewhere")
         else:
             user = core.owner_of(run, core.users.digest_of(judged.user_id))

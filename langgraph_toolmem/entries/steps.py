@@ -16,10 +16,9 @@ from langgraph_toolmem.entries.preferences import to_event as guidance_event
 from langgraph_toolmem.entries.preferences import to_prompt as preference_prompt
 from langgraph_toolmem.entries.render import BUDGET, HEAD, to_brief, to_event, to_lines
 from langgraph_toolmem.runs.tools import ToolLike, name_of, read_tools
-from langgraph_toolmem.turn.call import Call, StepOutput
-from langgraph_toolmem.turn.hints import left_out_now, new_left_out
-from langgraph_toolmem.turn.shown import Line
-from langgraph_toolmem.turn.step import Place, Scope, Step
+from langgraph_toolmem.turn.call import Call, Line, Scope, StepOutput
+from langgraph_toolmem.turn.hints import new_left_out
+from langgraph_toolmem.turn.step import Place, Step
 
 if TYPE_CHECKING:
     from langgraph_toolmem.entries.preferences import Preference
@@ -91,10 +90,6 @@ class Preferences(Step[Entries]):
         self.keep = frozenset(names_given("keep", keep))
         self.tools_given = None if tools is None else tuple(read_tools(tools))
         self._policy = checked(policy)
-
-    def has_looked(self, state: Any, *, messages_key: str = "messages") -> bool:
-        """Return True if the state says what is left out in this user turn."""
-        return left_out_now(state, messages_key=messages_key) is not None
 
     def compute(self, call: Call) -> list[Preference]:
         """Return what the user likes and avoids."""

@@ -76,10 +76,8 @@ class RuleRecord:
     @property
     def sources_in_words(self) -> str:
         """Return where the arguments come from: their kinds of sources (`graph.sources`)."""
-        words = []
-        for kind in self.sources.split("+") if self.sources else ():
-            plain = kind.removeprefix("[]").lstrip("^~")
-            words.append(_SOURCES.get(plain) or _SOURCES.get(plain[:1], plain))
+        kinds = self.sources.split("+") if self.sources else []
+        words = (_SOURCES.get(kind) or _SOURCES.get(kind[:1], kind) for kind in kinds)
         return ", ".join(dict.fromkeys(words)) or "–"
 
 
@@ -91,7 +89,6 @@ _SOURCES: Final = {
     "o": "earlier output",
     "l": "output list",
     "u": "user's words",
-    "x": "output text",
     "t": "template",
     "env": "environment",
     "goal": "user's goal",

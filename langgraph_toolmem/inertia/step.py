@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from langchain_core.messages import AIMessage
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.core.evidence import HELD_OUT
+from langgraph_toolmem.core.episodes import HELD_OUT
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch.qualify import Interceptors
@@ -45,7 +45,6 @@ class Shortcut(Step[Inertia]):
         models: models that may get the history, besides the one of the call. If the API of one of them refuses turns
             that it did not make, no shortcut is taken.
         rules: such models.
-        force: take shortcuts with such models all the same.
         trust_context: settings in the run's context may loosen the policy as well (`InertiaSettings`).
     """
 
@@ -61,7 +60,6 @@ class Shortcut(Step[Inertia]):
         policy: InertiaPolicy | None = None,
         models: Iterable[Any] = (),
         rules: Iterable[ProviderRule] = PROVIDER_RULES,
-        force: bool = False,
         trust_context: bool = False,
     ) -> None:
         super().__init__(method)
@@ -72,13 +70,12 @@ class Shortcut(Step[Inertia]):
         self.ahead: Prefetcher | None = None
         self._models: tuple[Any, ...] = ()
         self._rules: tuple[ProviderRule, ...] = ()
-        self.guard_providers(models, rules, force=force)
+        self.guard_providers(models, rules)
 
-    def guard_providers(self, models: Iterable[Any], rules: Iterable[ProviderRule], *, force: bool) -> None:
+    def guard_providers(self, models: Iterable[Any], rules: Iterable[ProviderRule]) -> None:
         """Adds models that may get the history, and says which rules hold for all of them."""
-        checked = checked_rules(rules)
+        self._rules = checked_rules(rules)
         self._models = (*self._models, *models)
-        self._rules = () if force else checked
 
     def run_ahead(
         self, prefetch: Any, *, interceptors: Interceptors | None = None, messages_key: str = "messages"

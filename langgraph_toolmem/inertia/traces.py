@@ -9,7 +9,7 @@ import logging
 
 from langgraph_toolmem.inertia.proposal import Decision
 from langgraph_toolmem.inertia.reasons import Code
-from langgraph_toolmem.turn.telemetry import Attributes, annotate
+from langgraph_toolmem.turn.host import Attributes, annotate
 
 _decisions = logging.getLogger("langgraph_toolmem.decisions")
 _logger = logging.getLogger("langgraph_toolmem.inertia.traces")
@@ -21,7 +21,7 @@ def reason_code(decision: Decision) -> Code:
 
 
 def attributes(role: str, decision: Decision) -> Attributes:
-    """Return what may be told of a decision anywhere: the table is in `turn.telemetry`.
+    """Return what may be told of a decision anywhere: the table is in docs/observing.md.
 
     Args:
         role: of the node or middleware that decided.

@@ -35,8 +35,7 @@ from langgraph_toolmem.navigator.tool_search import targets_of
 from langgraph_toolmem.runs.run import CALL_TOOL, OWN_TOOLS, SEARCH_TOOL
 from langgraph_toolmem.runs.tools import ToolSpec, name_of
 from langgraph_toolmem.turn.hints import left_out_now
-from langgraph_toolmem.turn.host import ErrorLog, emit, read_key, user_id_of
-from langgraph_toolmem.turn.telemetry import annotate
+from langgraph_toolmem.turn.host import ErrorLog, annotate, emit, read_key, user_id_of
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator import Navigator
@@ -363,7 +362,7 @@ class SearchTools(BaseTool):
         messages = read_key(state, self.messages_key) or ()
         tools = getattr(runtime, "tools", None) or ()
         specs = deferred.specs(tools) if tools else navigator.tools
-        out = left_out_now(state, messages_key=self.messages_key) or {} if state is not None else {}
+        out = left_out_now(state, messages_key=self.messages_key) if state is not None else {}
         before = revealed_in(messages)
         names = [name for name in (deferred.names(tools) or specs) if name not in out and name not in before]
         user = None if runtime is None else user_id_of(runtime.config or None, runtime)

@@ -80,11 +80,11 @@ class PutBack(Event):
 
 
 @dataclass(slots=True)
-class LinksShifted(Event):
-    """Shifts of links' counts, {target: {source: uses}}, in place of earlier ones."""
+class LinksWeighed(Event):
+    """Weights of links, {target: {source: weight}}, in place of earlier ones."""
 
-    kind = "links_shifted"
-    shifts: dict[str, dict[str, float]]
+    kind = "links_weighed"
+    weights: dict[str, dict[str, float]]
     when: float
 
 
@@ -107,19 +107,19 @@ class NavigatorEvidence(Table):
     Attributes:
         days: number of the day since 1970, as text -> target -> [uses, failures, {source: good uses of source→target}].
         left: tool -> [when it was left out or put back, its good calls then]; None in place of the calls: put back.
-        shifts: [when, {target: {source: uses}}]: what a link counts more (or less) than it was used.
+        weights: [when, {target: {source: weight}}]: weights in place of the counted ones.
         outputs: tool -> path -> [JSON types, digest of the one user whose runs showed it]; "" for several or unknown.
         searches: sums of `ToolsSearched`, and the number of model calls.
     """
 
     name = "navigator"
-    parts = ("days", "left", "shifts", "outputs", "searches")
+    parts = ("days", "left", "weights", "outputs", "searches")
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.days: dict[str, dict[str, list[Any]]] = {}
         self.left: dict[str, list[Any]] = {}
-        self.shifts: list[Any] = [0.0, {}]
+        self.weights: list[Any] = [0.0, {}]
         self.outputs: dict[str, dict[str, list[Any]]] = {}
         self.searches: list[int] = [0] * 6
         self._changed: dict[str, int] = {}  # tool -> number of the change; see `outputs_since`
@@ -132,7 +132,7 @@ class NavigatorEvidence(Table):
             OutputsSeen: self._add_outputs,
             PrunedTool: self._leave_out,
             PutBack: self._put_back,
-            LinksShifted: self._shift,
+            LinksWeighed: self._weigh,
             ToolsSearched: self._add_searches,
         }
 
@@ -179,9 +179,9 @@ class NavigatorEvidence(Table):
         if before is None or when >= before[0]:
             self.left[tool] = [when, good]
 
-    def _shift(self, shifts: dict[str, dict[str, float]], when: float) -> None:
-        if when >= self.shifts[0]:
-            self.shifts = [when, shifts]
+    def _weigh(self, weights: dict[str, dict[str, float]], when: float) -> None:
+        if when >= self.weights[0]:
+            self.weights = [when, weights]
 
     def _add_searches(self, *counts: int) -> None:
         self.searches = [before + more for before, more in zip(self.searches, (*counts, 1), strict=True)]
@@ -330,7 +330,7 @@ class NavigatorSources:
             }
             lately = self._table.recent(self._core.now(), RECENT_DAYS)
             recent = {tool: (uses, failures) for tool, (uses, failures, _) in lately.items()}
-            return History.of_view(view_of(graph), given=given, recent=recent, shifts=self._table.shifts[1])
+            return History.of_view(view_of(graph), given=given, recent=recent, weights=self._table.weights[1])
 
     def recent(self, days: float) -> tuple[dict[tuple[str, str], float], dict[str, float]]:
         """Return good uses of each link, and uses of each target, on the last days."""
@@ -360,9 +360,12 @@ class NavigatorSources:
         """Take pruning back."""
         self._decide(lambda now: PutBack(tools, now))
 
-    def shift(self, shifts: dict[str, dict[str, float]]) -> None:
-        """Record weights of links; see `evolution.shifts_of`."""
-        self._decide(lambda now: LinksShifted(shifts, now))
+    def weigh(self, weights: Mapping[tuple[str, str], float]) -> None:
+        """Keep weights of links, (source, target) -> weight, in place of earlier ones."""
+        found: dict[str, dict[str, float]] = {}
+        for (source, target), weight in weights.items():
+            found.setdefault(target, {})[source] = weight
+        self._decide(lambda now: LinksWeighed(found, now))
 
     def searched(self, first: int, later: int, never: int, sent: int, saved: int) -> None:
         """Count a model call with deferred tools; see `ToolsSearched`."""

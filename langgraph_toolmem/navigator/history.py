@@ -92,15 +92,15 @@ class History:
         *,
         given: Mapping[tuple[str, str], float] | None = None,
         recent: Mapping[str, tuple[float, float]] | None = None,
-        shifts: Mapping[str, Mapping[str, float]] | None = None,
+        weights: Mapping[str, Mapping[str, float]] | None = None,
     ) -> History:
         """Return the counts of an evidence graph's view.
 
         Args:
             view: uses, failures, transitions and flows.
             given, recent: as above.
-            shifts: j -> {i: s}: the link i→j weighs (N(i→j) + s) / N(j), and flows along it count as much more or
-                less; see `evolution.shifts_of`.
+            weights: j -> {i: w}: w takes the place of N(i→j) / N(j), and flows along the link count as much more or
+                less.
         """
         flows: dict[Flow, float] = {}
         for flow in view.dataflow:
@@ -111,16 +111,11 @@ class History:
         transitions: Counter[tuple[str, str]] = Counter()
         for link in view.edges:
             transitions[link.source, link.target] += link.ok
-        weights: dict[tuple[str, str], float] = {}
-        for target, sources in (shifts or {}).items():
-            for source, shift in sources.items():
-                if uses.get(target, 0) > 0:
-                    seen = transitions.get((source, target), 0)
-                    weights[source, target] = min(1.0, max(0.0, (seen + shift) / uses[target]))
+        kept = {(source, target): w for target, sources in (weights or {}).items() for source, w in sources.items()}
         for key in flows:
             edge = key.source, key.target
-            if edge in weights and transitions.get(edge, 0) > 0:
-                flows[key] *= weights[edge] * uses[key.target] / transitions[edge]
+            if edge in kept and transitions.get(edge, 0) > 0:
+                flows[key] *= kept[edge] * uses.get(key.target, 0.0) / transitions[edge]
         return cls(
             uses=uses,
             failures={tool: counts.failed for tool, counts in view.tools.items()},
@@ -128,7 +123,7 @@ class History:
             transitions=transitions,
             flows=flows,
             given=given or {},
-            weights=weights,
+            weights=kept,
         )
 
 

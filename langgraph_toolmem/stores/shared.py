@@ -44,6 +44,7 @@ from langgraph_toolmem.base.threads import this_step
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.stores import snapshot
 from langgraph_toolmem.stores.events import INSERT, RETRY_SECONDS, EventStore
+from langgraph_toolmem.stores.remote import DEADLINE, PATIENCE
 
 Values: TypeAlias = dict[str, Any]
 
@@ -119,13 +120,13 @@ class SharedLog:
         events: EventStore,
         *,
         now: Callable[[], float],
-        deadline: float,
-        patience: float,
+        deadline: float = DEADLINE,
+        patience: float = PATIENCE,
     ) -> None:
         assert events.database is not None
         self._store, self._root, self._events, self._now = store, encode_namespace(namespace), events, now
         self._database = events.database
-        self._deadline, self._patience = deadline, patience
+        self._deadline, self.patience = deadline, patience
         events.keep = KEEP
         self._changed = threads.condition()
         self.thread: threading.Thread | None = None
@@ -234,7 +235,7 @@ class SharedLog:
         `seconds`: for one call of the store; None: for all, what is left of a step's patience.
         """
         waits, begun, failures = this_step(), time.monotonic(), self._failures
-        most = seconds if seconds is not None else self._patience - (waits.waited if waits is not None else 0.0)
+        most = seconds if seconds is not None else self.patience - (waits.waited if waits is not None else 0.0)
         if seconds is not None:
             self._again = 0.0
         self._wake()

@@ -40,8 +40,7 @@ from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import MemoryRecall, PreferenceGuide, ReflectionWriter, guided_tools
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.hints import LEFT_OUT, left_out_now, merge_left_out, new_left_out
-from langgraph_toolmem.turn.shown import FRAME, MOST, tokens_in
+from langgraph_toolmem.turn.hints import FRAME, LEFT_OUT, MOST, left_out_now, merge_left_out, new_left_out, tokens_in
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 ZOE = REQUEST.format("Zoe")
@@ -679,8 +678,8 @@ def test_what_is_left_out_holds_until_the_user_speaks() -> None:
     assert left_out_now(state) == {"fast": "rated badly"}
     state["messages"] += [AIMessage("", id="2"), AIMessage("Hi", id=call_id(3))]
     assert left_out_now(state) == {"fast": "rated badly"}
-    assert left_out_now({**state, "messages": [*state["messages"], HumanMessage("And now?", id="4")]}) is None
-    assert left_out_now({"messages": state["messages"]}) is None
+    assert left_out_now({**state, "messages": [*state["messages"], HumanMessage("And now?", id="4")]}) == {}
+    assert left_out_now({"messages": state["messages"]}) == {}
     old, new = state_with("fast")[LEFT_OUT], state_with("slow")[LEFT_OUT]
     assert merge_left_out(old, new) == new
     assert merge_left_out(old, None) == old

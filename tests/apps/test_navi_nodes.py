@@ -23,11 +23,10 @@ from langgraph.types import Command, interrupt
 from navi_script import Shop, ask, assert_well_formed, calls_made, decisions, do, say, seek, shown
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.navigator.decide.decision import FORM
-from langgraph_toolmem.nodes import NaviLimits, create_navi_subgraph
+from langgraph_toolmem.nodes import create_navi_subgraph
+from langgraph_toolmem.nodes.navi import MAX_IDLE
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.hints import LEFT_OUT
-from langgraph_toolmem.turn.points import turn_of
+from langgraph_toolmem.turn.hints import LEFT_OUT, turn_of
 
 REFUND = "Refund the order of Ann"
 CHAIN = (
@@ -94,13 +93,13 @@ def test_what_a_later_part_lacks_is_searched_at_once(shop: Shop, store: ToolMemo
         do("refund_order", order_id="o1"),
         say("Refunded."),
     )
-    graph = create_navi_subgraph(model, shop.tools, store, limits=NaviLimits(candidates=2))
+    graph = create_navi_subgraph(model, shop.tools, store, candidates=2)
     state = run(graph, "find the customer by name")
     assert "refund_order" not in seen(model, 0, "Candidate APIs")
     assert "refund_order" in seen(model, 1, "Candidate APIs")
     assert names(shop) == ["find_customer", "refund_order"]
     assert len(model.calls) == 3
-    assert "an API that refunds an order" in state["toolmem_navi"]["sought"]
+    assert "an API that refunds an order" in state["toolmem_navi"]["queries"]
 
 
 def test_another_request_in_a_hosts_graph_is_another_run(shop: Shop, store: ToolMemory) -> None:
@@ -131,7 +130,7 @@ def test_a_supervisor_that_comes_back_repeats_nothing(shop: Shop, store: ToolMem
     state = run(builder.compile(), "refund order o1 of Ann")
     assert sorted(names(shop)) == ["find_customer", "refund_order"]
     assert seen(model, 2, "Request") == "refund order o1 of Ann"
-    assert "Is it really?" in seen(model, 2, "StepOutput since the request")
+    assert "Is it really?" in seen(model, 2, "Said since the request")
     assert "- find_customer(" not in seen(model, 2, "Candidate APIs")
     assert_well_formed(state["messages"])
 
@@ -188,11 +187,12 @@ def test_a_memory_and_a_judge_that_fail_stop_nothing(
     for part, name in (
         *((store.navigator, name) for name in ("plan", "reroute", "search")),
         *((store.core.lifecycle, name) for name in ("observe", "executed")),
+        *((store.navigator.decisions, name) for name in ("add", "judge")),
     ):
         monkeypatch.setattr(part, name, broken)
     shop.broken = {"find_customer"}
     model = scripted(CHAIN[0], do("search_customers", name="Ann"), say("Found."))
-    state = run(create_navi_subgraph(model, shop.tools, store, is_failure=judge, on_decision=broken))
+    state = run(create_navi_subgraph(model, shop.tools, store, is_failure=judge, keep_decisions=True))
     assert names(shop) == ["find_customer", "search_customers"]
     assert state["messages"][-1].text == "Found."
     (route,) = state["toolmem_navi"]["routes"]
@@ -294,51 +294,35 @@ def test_a_run_without_end_is_stopped_and_answers(
         return decisions(do("find_customer", name=name))[0] if tools else AIMessage("Stopped.")  # type: ignore[return-value]
 
     model = ScriptedChatModel(script=again)
-    graph = create_navi_subgraph(model, shop.tools, store, limits=NaviLimits(**limits))
+    graph = create_navi_subgraph(model, shop.tools, store, **limits)
     state = graph.invoke({"messages": [("user", REFUND)]}, {"recursion_limit": recursion})
     assert executed is None or len(shop.did) == executed, "what succeeded is not called again"
     assert state["toolmem_navi"]["stop"] == stop
-    assert stop != "no progress" or len(model.calls) == 1 + NaviLimits().idle + 1
+    assert stop != "no progress" or len(model.calls) == 1 + MAX_IDLE + 1
     assert state["messages"][-1].text == "Stopped."
 
 
 def test_searches_know_what_may_be_called_and_whose_run_it_is(
     shop: Shop, store: ToolMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[set[str], Any]] = []
-    search = store.navigator.search
+    asked: list[tuple[str, set[str], Any]] = []
 
-    def noted(query: str, **options: Any) -> Any:
-        asked.append((set(options["available"]), options["user_id"]))
-        return search(query, **options)
+    def noted(name: str, real: Any) -> None:
+        def asks(query: str, **options: Any) -> Any:
+            asked.append((name, set(options["available"]), options["user_id"]))
+            return real(query, **options)
 
-    planned: list[Any] = []
-    plan = store.navigator.plan
+        monkeypatch.setattr(store.navigator, name, asks)
 
-    def plan_noted(*given: Any, **options: Any) -> Any:
-        planned.append(options["user_id"])
-        return plan(*given, **options)
-
-    monkeypatch.setattr(store.navigator, "search", noted)
-    monkeypatch.setattr(store.navigator, "plan", plan_noted)
-    there = {"find_customer", "refund_order"}
-    model = scripted(seek("an API that lists orders"), say("There is none."))
-    graph = create_navi_subgraph(model, shop.tools, store, available=lambda: there)
-    run(graph, "find the customer Ann", user_id="u1")
-    assert asked == [(there, "u1"), (there, "u1")]
-    assert planned == ["u1", "u1"]
-    assert "list_orders" not in model.calls[1].messages[1].text
-
-
-def test_tools_left_out_for_this_user_are_no_candidates(shop: Shop) -> None:
-    model = scripted(say("x"))
-    asked = [HumanMessage(REFUND, id="m1")]
-    left_out = {"at": turn_of(asked), "tools": {"refund_order": "the user said so"}}
-    with ToolMemory.ephemeral() as memory:  # it learns the tools from the subgraph
-        run(create_navi_subgraph(model, shop.tools, memory), {"messages": asked, LEFT_OUT: left_out})
-    text = model.calls[0].messages[1].text
-    assert "find_customer" in text
-    assert "refund_order" not in text
+    noted("search", store.navigator.search)
+    noted("plan", store.navigator.plan)
+    model = scripted(seek("an API that refunds an order"), say("There is none."))
+    said = [HumanMessage(REFUND, id="m1")]
+    left_out = {"at": turn_of(said), "tools": {"refund_order": "the user said so"}}
+    run(create_navi_subgraph(model, shop.tools, store), {"messages": said, LEFT_OUT: left_out}, user_id="u1")
+    there = {"find_customer", "search_customers", "list_orders"}
+    assert asked == [("plan", there, "u1"), ("search", there, "u1")] * 2
+    assert all("- refund_order(" not in call.messages[1].text for call in model.calls)
 
 
 class Host(MessagesState, total=False):
@@ -415,7 +399,7 @@ def test_a_decision_as_text(shop: Shop, store: ToolMemory) -> None:
     state = run(create_navi_subgraph(model, shop.tools, store, method="text"), "find Ann")
     assert shop.did == [("find_customer", {"name": "Ann"})]
     assert state["messages"][-1].text == "Found."
-    assert all(not call.tools and FORM in call.messages[0].text for call in model.calls)
+    assert all(not call.tools and '"sub_intents"' in call.messages[1].text for call in model.calls)
     other = FakeListChatModel(responses=['{"sub_intents": [{"action": "answer", "text": "Hello."}]}'])
     assert run(create_navi_subgraph(other, shop.tools, store))["messages"][-1].text == "Hello."
     with pytest.raises(ConfigurationError, match="json_schema"):

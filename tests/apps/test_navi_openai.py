@@ -6,11 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
 from navi_script import Shop, assert_well_formed, do, say
+from openai_server import OpenAIStubServer, make_chat_model
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
-from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 ROUNDS = [
     [{"action": "fly"}],
@@ -28,7 +29,7 @@ def test_decisions_over_http(method: Any, nothing_failed: None) -> None:
             return text
         assert request["tool_choice"]
         name = request["tools"][0]["function"]["name"]
-        return {"content": None, "tool_calls": [{"function": {"name": name, "arguments": text}}]}
+        return AIMessage("", tool_calls=[{"name": name, "args": json.loads(text), "id": None}])
 
     shop = Shop()
     with OpenAIStubServer(reply=reply) as server, ToolMemory.ephemeral(tools=shop.tools) as memory:

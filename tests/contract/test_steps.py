@@ -18,10 +18,10 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
+from lessons import Lessons, LessonStep
 from plugs import APART, KINDS, make, memory_of
 from shells import WAYS, App, agent_of, graph_of
 
-from examples.own_method.lessons import Lessons, LessonStep
 from langgraph_toolmem import SIT, Atoms, Entries, Inertia, Navigator, ToolMemory
 from langgraph_toolmem.atoms.step import PlanHints
 from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection
@@ -42,7 +42,8 @@ from langgraph_toolmem.nodes import (
 )
 from langgraph_toolmem.sit.step import Suggest
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.hints import Scope
+from langgraph_toolmem.turn.call import Scope
+from langgraph_toolmem.turn.run import StepRunner
 from langgraph_toolmem.turn.step import Place
 
 ASKED = request("Zoe")
@@ -81,7 +82,7 @@ def all_steps(kind: Any = Step) -> set[Any]:
 
 
 def test_every_step_of_the_package_and_of_the_example_is_among_them() -> None:
-    ours = {each for each in all_steps() if each.__module__.startswith(("langgraph_toolmem.", "examples.own_method."))}
+    ours = {each for each in all_steps() if each.__module__.startswith(("langgraph_toolmem.", "lessons"))}
     assert ours == set(STEPS)
     assert {plug.method for plug in STEPS.values()} == set(KINDS)
 
@@ -111,7 +112,7 @@ def node_of(memory: ToolMemory, kind: Any, step: Step[Any]) -> StepNode:
     base = next(each for each in kind.__mro__ if each in STEPS)
     make_node = STEPS[base].node
     node = StepNode(step) if make_node is None else make_node(memory)
-    node.step = step
+    node.step, node.runner = step, StepRunner(step)
     return node
 
 

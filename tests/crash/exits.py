@@ -1,31 +1,18 @@
-"""Does a program that never closes its memory end as it should?
+"""Programs that finish runs and never close their memory, and what is there afterwards.
 
-    python tests/crash/exits.py
-    python tests/crash/exits.py --programs 20 --seed 7 --json exits.json
-
-Each program finishes runs and ends at a moment drawn by its seed, while the memory writes in the background: it comes
-to its end, raises, calls ``sys.exit``, is asked to end by a signal, in a forked worker, in a child forked off beside
-the memory, under uvicorn, in a kernel that executes cells. Its exit status has to be its own. Then the folder is opened
-again: every run that was acknowledged has its steps, its verdict and its entry.
+Each one ends while the memory writes in the background: it comes to its end, raises, calls ``sys.exit``, is asked to
+end by a signal, in a forked worker, in a child next to the memory, under uvicorn, in a kernel that executes cells.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import random
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -143,11 +130,6 @@ class Ended:
     lost: dict[str, str] = field(default_factory=dict)
     said: str = ""
 
-    @property
-    def is_good(self) -> bool:
-        """Whether it ended with its own status, and nothing is lost."""
-        return self.status == ENDS[self.end] and not self.lost
-
 
 def ended(folder: Path, end: str, runs: int, wait: float) -> Ended:
     """Runs one program with its memory in `folder`, and looks into that afterwards."""
@@ -198,45 +180,3 @@ def missing(memory: ToolMemory, thread: str) -> str:
     if core.score_of(run) != 1.0:
         return "verdict"
     return "" if memory.entries.rows.of(run, core.users.of(None)) else "entry"
-
-
-def one(where: Path, seed: int) -> Ended:
-    """A program at a moment drawn by its seed."""
-    chance = random.Random(seed)
-    end = list(ENDS)[seed % len(ENDS)]
-    wait = chance.choice((0.0, 0.3, 2.0)) * chance.random()
-    return ended(where / f"program-{seed}", end, chance.randint(1, 40), wait)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; 0 if every program ended with its own status and nothing is lost."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args(argv)
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(args.processes) as pool:
-        seeds = range(args.seed, args.seed + args.programs)
-        found = []
-        for each in pool.map(partial(one, Path(folder)), seeds):
-            found.append(each)
-            if not each.is_good:
-                print(f"{each.end}, {each.runs} runs, {each.wait:.2f} s: status {each.status}, lost {each.lost}")
-            print(f"\r{len(found)} of {args.programs}", end="", file=sys.stderr, flush=True)
-    print(file=sys.stderr)
-    for end in ENDS:
-        mine = [each for each in found if each.end == end]
-        statuses = dict(Counter(each.status for each in mine))
-        slowest = max((each.seconds for each in mine), default=0.0)
-        print(f"{end:10} {len(mine):4} programs, exit statuses {statuses}, slowest end {slowest:.1f} s")
-    acknowledged, lost = sum(len(each.acknowledged) for each in found), sum(len(each.lost) for each in found)
-    own = sum(each.status == ENDS[each.end] for each in found)
-    print(f"{own} of {len(found)} exit statuses are the program's own; {lost} of {acknowledged} acknowledged runs lost")
-    if args.json:
-        args.json.write_text(json.dumps([asdict(each) for each in found]))
-    return 0 if all(each.is_good for each in found) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -16,18 +16,16 @@ from typing import Any
 
 import pytest
 from children import run
-from desk import Desk, history
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langgraph.store.base import BaseStore, Result
 from langgraph.store.memory import InMemoryStore
 from servers import MissingError, postgres_run
 
-from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.threads import StepBudget, step
-from langgraph_toolmem.core.evidence import Evidence
+from langgraph_toolmem.core.core import Evidence
 from langgraph_toolmem.core.users import Users
 from langgraph_toolmem.graph.events import Count, Forgotten, Request, RunSeen
 from langgraph_toolmem.stores import shared as shared_log
@@ -754,19 +752,6 @@ def test_a_step_without_a_folder_waits_until_the_store_has_what_it_learned(worke
     assert waits.waited == 0.0
 
 
-def test_a_memory_whose_store_was_away_for_a_while_sends_at_its_end() -> None:
-    store = FlakyStore()
-    with ToolMemory(None, tools=Desk().tools, store=store) as memory:
-        store.down = True
-        for number in range(5):
-            memory.finish(history(number), thread_id=f"thread {number}")
-        assert any("wait" in problem for problem in memory.report().problems)
-        store.down = False
-    with ToolMemory(None, tools=Desk().tools, store=store) as fresh:
-        fresh.core.refresh(at_once=True)
-        assert fresh.report().turns == 20
-
-
 def test_a_store_that_fails_anywhere_loses_and_repeats_nothing(
     worker: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -809,8 +794,3 @@ def test_labels_are_acceptable_and_stay_different(labels: list[str]) -> None:
     assert one != two
     assert one
     assert not set(".\0") & set(one)
-
-
-def test_the_reserved_first_label_is_avoided() -> None:
-    assert encode_namespace(("langgraph", "langgraph"))[0] != "langgraph"
-    assert encode_namespace(("toolmem", "langgraph")) == ("toolmem", "langgraph")

@@ -13,6 +13,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason='torch is not installed; type: pip install "langgraph-toolmem[hgt]"')
 
+from tests.methods.navigator.test_navigator_learned import tool  # noqa: E402
+
 from langgraph_toolmem import Navigator, ToolMemory  # noqa: E402
 from langgraph_toolmem.base.errors import ConfigurationError  # noqa: E402
 from langgraph_toolmem.hgt import Training, train_links  # noqa: E402
@@ -23,7 +25,6 @@ from langgraph_toolmem.navigator.history import Flow, History  # noqa: E402
 from langgraph_toolmem.navigator.learned import TABLE  # noqa: E402
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools  # noqa: E402
 from langgraph_toolmem.text.embedders import resolve_embedder  # noqa: E402
-from tests.methods.navigator.test_navigator_learned import tool  # noqa: E402
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"))]
 TYPED = (("a", "r", "b"), ("b", "s", "b"), ("b", "t", "a"))

@@ -16,7 +16,9 @@ from planned import HEAD, taught
 
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.placement import PLACEMENTS, placed, placement_of
+from langgraph_toolmem.turn import host
+from langgraph_toolmem.turn.hints import placed
+from langgraph_toolmem.turn.providers import placement_of
 
 HINT = "Likely next tools: search."
 SYSTEM = SystemMessage("You are kind.")
@@ -38,37 +40,36 @@ def request(model: Any, messages: list[BaseMessage], **settings: Any) -> tuple[l
     return [*([found.system] if found.system else []), *found.messages], dict(found.settings)
 
 
-def test_each_row_says_where_that_is_from() -> None:
-    assert len({each.name for each in PLACEMENTS}) == len(PLACEMENTS)
-    for each in PLACEMENTS:
-        assert each.why
-        assert each.source
-        assert each.rule.clients
-
-
 @pytest.mark.parametrize(
-    ("model", "name"),
+    ("model", "where"),
     [
-        ("openai:gpt-4.1", "openai"),
-        ("azure_openai:gpt-4.1", "openai"),
-        ("anthropic:claude-sonnet-4-5", "anthropic"),
-        ("google_genai:gemini-2.5-pro", "gemini"),
-        ("mistralai:mistral-large", "mistral"),
-        ("ollama:llama3", "ollama"),
-        ("bedrock_converse:anthropic.claude-3-5-sonnet", "bedrock-claude"),
-        ("bedrock_converse:amazon.nova-pro", "bedrock"),
+        ("openai:gpt-4.1", "tail"),
+        ("azure_openai:gpt-4.1", "tail"),
+        ("anthropic:claude-sonnet-4-5", "tail"),
+        ("google_genai:gemini-2.5-pro", "tail"),
+        ("mistralai:mistral-large", "in_tool"),
+        ("ollama:llama3", "tail"),
+        ("bedrock_converse:anthropic.claude-3-5-sonnet", "tail_list"),
+        ("bedrock_converse:amazon.nova-pro", "in_tool"),
         ("acme:one", None),
         (ScriptedChatModel(script=["a"]), None),
     ],
 )
-def test_which_placement_a_model_has(model: Any, name: str | None) -> None:
+def test_which_placement_a_model_has(model: Any, where: str | None) -> None:
     found = placement_of(model)
-    assert (found and found.name) == name
+    assert (found and found.where) == where
 
 
-def test_an_unknown_model_gets_it_in_the_system_message() -> None:
-    messages, _ = request(ScriptedChatModel(script=["a"]), TOOL)
-    assert messages == [SystemMessage(f"You are kind.\n\n{HINT}"), *TOOL]
+def test_an_unknown_model_gets_it_in_the_system_message_and_one_warning_says_so(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "warned", set())
+    for _ in range(2):
+        messages, _ = request(ScriptedChatModel(script=["a"]), TOOL)
+        assert messages == [SystemMessage(f"You are kind.\n\n{HINT}"), *TOOL]
+    (record,) = caplog.records
+    assert "ScriptedChatModel" in record.getMessage()
+    assert "prompt cache" in record.getMessage()
 
 
 @pytest.mark.parametrize("messages", [USER, TOOL], ids=["after the user", "after a tool"])

@@ -36,11 +36,13 @@ class Solution(NamedTuple):
         draft: port -> choice.
         score: by the strategy's measure.
         cut_short: a limit ended the search.
+        nodes: drafts that were tried.
     """
 
     draft: Draft
     score: float
     cut_short: bool = False
+    nodes: int = 0
 
 
 def alpha_beta(problem: Problem, expired: Callable[[], bool] = lambda: False, *, exact: bool = False) -> Solution:
@@ -54,7 +56,7 @@ def alpha_beta(problem: Problem, expired: Callable[[], bool] = lambda: False, *,
     settings = problem.settings.with_(alpha=0.0, beta=_OPEN) if exact else problem.settings
     search = _Search(problem, settings, expired)
     search.open(problem.target, (), 1.0)
-    return search.best._replace(cut_short=search.over)
+    return search.best._replace(cut_short=search.over, nodes=search.nodes)
 
 
 class _Search:

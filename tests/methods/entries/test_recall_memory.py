@@ -10,6 +10,7 @@ from typing import Any
 import histories as h
 import pytest
 from kept import episode, ledger
+from openai_server import OpenAIStubServer, make_chat_model
 
 from langgraph_toolmem import (
     ConfigurationError,
@@ -26,7 +27,6 @@ from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.recall import MAX_SAME, Recollection
 from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.stores.vectors import VectorStore
-from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 PER_USER = ("toolmem", "{user_id}")
 ONE = RecallPolicy(max_n=1)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
+from openai_server import OpenAIStubServer, make_chat_model
 
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import digest
@@ -14,7 +15,6 @@ from langgraph_toolmem.entries.critique import Critique, bounded, critique
 from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.preferences import Preference, preferences, tool_prefix
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 TOOLS = read_tools(
     [

@@ -12,6 +12,7 @@ from typing import Any
 import histories as h
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
+from openai_server import OpenAIStubServer, make_chat_model
 from test_recall_memory import PER_USER, Critic, asking, holding, mail, queries, shown
 
 from langgraph_toolmem import Entries, StorageError, ToolMemory
@@ -24,8 +25,6 @@ from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
 from langgraph_toolmem.stores import database
-from langgraph_toolmem.testing import OpenAIStubServer
-from langgraph_toolmem.testing.server import make_chat_model
 
 # --- whose a verdict is ---
 

@@ -1,15 +1,13 @@
-"""Reading decisions: the schema, what is forgiven, what is not, and what is done first."""
+"""Decisions: what is forgiven, what is not, and what is done first."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
 from navi_script import ask, do, say, seek
 
-from langgraph_toolmem.navigator.decide.decision import MAX_INTENTS, Decision, due, read
+from langgraph_toolmem.navigator.decide.decision import MAX_INTENTS, Decision, due, problem_of
 
 
 def made(*parts: dict[str, Any]) -> Decision:
@@ -34,14 +32,6 @@ def test_the_lowest_rank_is_done_first_and_answers_up_to_it_are_noted() -> None:
     assert due(final) == (final.sub_intents, [])
 
 
-@pytest.mark.parametrize("fence", ["{}", "```json\n{}\n```", " ```\n{}\n``` \n"], ids=["bare", "json", "plain"])
-def test_json_in_the_text_is_understood(fence: str) -> None:
-    text = fence.replace("{}", '{"sub_intents": [{"action": "answer", "text": "x"}]}')
-    found = read({"raw": AIMessage(text), "parsed": None, "parsing_error": None})
-    assert isinstance(found, Decision)
-    assert found.answer == "x"
-
-
 @pytest.mark.parametrize(
     ("parts", "why"),
     [
@@ -52,31 +42,9 @@ def test_json_in_the_text_is_understood(fence: str) -> None:
         ([do("")], "name of an api"),
         ([{**do("f"), "parameters": "[1]"}], "JSON object"),
         ([{**do("f"), "parameters": "{"}], "JSON object"),
-        ([{"action": "jump"}], "action"),
         ([say("x")] * (MAX_INTENTS + 1), "at most"),
     ],
-    ids=["none", "no answer", "no question", "no recall", "no api", "list", "broken", "action", "many"],
+    ids=["none", "no answer", "no question", "no recall", "no api", "list", "broken", "many"],
 )
 def test_what_is_useless_is_refused_with_the_reason(parts: list[dict[str, Any]], why: str) -> None:
-    text = json.dumps({"sub_intents": parts})
-    found = read({"raw": AIMessage(text), "parsed": None, "parsing_error": None})
-    assert isinstance(found, str)
-    assert why in found
-    assert "\n" not in found
-
-
-def test_no_output_is_no_decision() -> None:
-    for output in (None, {"raw": AIMessage("hello"), "parsed": None, "parsing_error": None}, {}):
-        assert read(output) == "there was no structured output"
-    assert read({"parsed": None, "parsing_error": ValueError("bad\nworse")}) == "bad"
-
-
-def test_a_models_refusal_is_its_answer() -> None:
-    text = "I cannot help with that."
-    block = {"type": "refusal", "refusal": text}
-    for raw in (AIMessage("", additional_kwargs={"refusal": text}), AIMessage([block])):
-        found = read({"raw": raw, "parsed": None, "parsing_error": ValueError(text)})
-        assert isinstance(found, Decision)
-        assert (found.final, found.answer) == (True, text)
-    raw = AIMessage("", additional_kwargs={"refusal": None})
-    assert read({"raw": raw, "parsed": None, "parsing_error": None}) == "there was no structured output"
+    assert why in problem_of(made(*parts))

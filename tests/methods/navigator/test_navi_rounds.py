@@ -10,8 +10,8 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from navi_script import ask, do, say, seek, shown
 
-from langgraph_toolmem.navigator.decide.decision import Decision
-from langgraph_toolmem.navigator.decide.prompt import (
+from langgraph_toolmem.navigator.decide.decision import (
+    Decision,
     closing_messages,
     decider_messages,
     request_at,
@@ -19,13 +19,11 @@ from langgraph_toolmem.navigator.decide.prompt import (
 from langgraph_toolmem.navigator.decide.rounds import (
     begun,
     decided,
-    given_values,
     observed,
     succeeded,
     with_retrieved,
 )
 from langgraph_toolmem.navigator.decide.state import (
-    NaviLimits,
     NaviRecord,
     Retrieved,
     new_record,
@@ -34,7 +32,6 @@ from langgraph_toolmem.navigator.decide.state import (
 from langgraph_toolmem.runs.tools import read_tools
 
 SPECS = read_tools([h.schema("a", "x", "n:integer"), h.schema("b", "y"), h.schema("c", "z"), h.schema("d", "y")])
-LIMITS = NaviLimits()
 
 
 def record(*candidates: str, **changes: Any) -> NaviRecord:
@@ -42,21 +39,21 @@ def record(*candidates: str, **changes: Any) -> NaviRecord:
     return made  # type: ignore[no-any-return]
 
 
-def round_(before: NaviRecord, *parts: dict[str, Any], allowed: Any = frozenset(SPECS)) -> NaviRecord:
-    ids = itertools.count(len(before["made"]))
+def round_(before: NaviRecord, *parts: dict[str, Any]) -> NaviRecord:
+    ids = itertools.count(len(before["outcomes"]))
     decision = Decision.model_validate({"sub_intents": list(parts)})
-    return decided(before, decision, SPECS, allowed, lambda: f"call-{next(ids)}")
+    return decided(before, decision, SPECS, lambda: f"call-{next(ids)}")
 
 
 def answered(before: NaviRecord, *texts: str, failed: bool = False) -> NaviRecord:
     status: Any = "error" if failed else "success"
     calls = before["pending"]["calls"]
     answers = [ToolMessage(t, tool_call_id=c["id"], status=status) for t, c in zip(texts, calls, strict=True)]
-    return observed(before, answers, [], [], limits=LIMITS)[0]
+    return observed(before, answers, candidates=24)[0]
 
 
 def notes(after: NaviRecord) -> str:
-    return "\n".join(after["pairs"][-1]["observed"])
+    return "\n".join(after["history"][-1]["observed"])
 
 
 def test_calls_of_one_rank_go_together_and_the_rest_waits() -> None:
@@ -88,7 +85,6 @@ def test_a_call_that_cannot_be_right_is_an_observation(part: dict[str, Any], why
 def test_what_succeeded_is_not_called_again_but_other_arguments_are_another_call() -> None:
     after = answered(round_(record(), do("a", x="1", n=2)), "done")
     assert succeeded(after) == ["a"]
-    assert given_values(after) == {"x": "1", "n": 2}
     again = round_(after, do("a", n=2, x="1"), do("a", x="2", n=2))
     assert [c["args"] for c in again["pending"]["calls"]] == [{"x": "2", "n": 2}]
     assert "was made before" in notes(again)
@@ -97,14 +93,14 @@ def test_what_succeeded_is_not_called_again_but_other_arguments_are_another_call
 
 def test_a_tool_that_failed_is_out() -> None:
     chain = retrieved_of("r", None)
-    before = with_retrieved(record(), {**chain, "tools": ["a"]}, LIMITS)[0]
+    before = with_retrieved(record(), {**chain, "tools": ["a"]}, 24)[0]
     pending = round_(before, do("a", x="1"), do("b", y="1"))
     calls = pending["pending"]["calls"]
     answers = [
         ToolMessage("it is down", tool_call_id=calls[0]["id"], status="error"),
         ToolMessage("fine", tool_call_id=calls[1]["id"]),
     ]
-    after, broken = observed(pending, answers, [], [], limits=LIMITS)
+    after, broken = observed(pending, answers, candidates=24)
     assert [call["tool"] for call in broken] == ["a"]
     assert after["failed"] == {"a": "it is down"}
     assert "a" not in after["candidates"]
@@ -121,39 +117,30 @@ def test_refused_arguments_and_a_persons_refusal_put_no_tool_out() -> None:
     ):
         after = answered(round_(record(), do("a", x="1")), text, failed=True)
         assert after["failed"] == {}
-        assert after["made"][0]["status"] == "refused"
+        assert after["outcomes"][0]["status"] == "refused"
         again = round_(after, do("a", x="1"), do("a", x="2"))
         assert [c["args"] for c in again["pending"]["calls"]] == [{"x": "2"}]
 
 
-def test_a_tool_that_was_taken_away_is_treated_like_one_that_failed() -> None:
-    pending = round_(record(), do("a", x="1"), allowed={"b"})
-    assert pending["pending"]["calls"] == []
-    after, broken = observed(pending, [], [], [], limits=LIMITS)
-    assert [call["tool"] for call in broken] == ["a"]
-    assert "a was not called: it is no longer there" in notes(after)
-
-
 def test_a_search_that_brings_nothing_new_is_no_progress() -> None:
-    old = Retrieved(recall="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["a"])
-    after, _ = observed(round_(record("a", "b"), seek("r")), [], [old], [], limits=LIMITS)
+    old = Retrieved(query="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["a"])
+    after, _ = observed(round_(record("a", "b"), seek("r")), [], [old], candidates=24)
     assert "found nothing new" in notes(after)
     assert after["idle"] == 1
     assert "searched for before" in notes(round_(after, seek("r")))
-    fresh: Retrieved = {**old, "recall": "s", "tools": ["c"]}
-    after, _ = observed(round_(after, seek("s")), [], [fresh], [], limits=LIMITS)
+    fresh: Retrieved = {**old, "query": "s", "tools": ["c"]}
+    after, _ = observed(round_(after, seek("s")), [], [fresh], candidates=24)
     assert after["candidates"] == ["c", "a", "b"]
     assert after["idle"] == 0
 
 
 def test_too_many_candidates_leave_those_of_chains_and_those_in_use() -> None:
-    limits = NaviLimits(candidates=1)
     before = answered(round_(record("a", "b", "c"), do("c", z="1")), "ok")
-    found = Retrieved(recall="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["d"])
-    after, new = with_retrieved(before, found, limits)
+    found = Retrieved(query="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["d"])
+    after, new = with_retrieved(before, found, 1)
     assert new
     assert after["candidates"] == ["c", "d"]
-    first = with_retrieved(record("a", "b"), found, limits)[0]
+    first = with_retrieved(record("a", "b"), found, 1)[0]
     assert first["candidates"] == ["d"]
 
 
@@ -179,7 +166,7 @@ def test_a_prompt_has_a_bound_whatever_comes_back() -> None:
         calls = [do("a", x=f"{huge}{turn}{n}") for n in range(20)]
         now = round_(now, *calls, ask(huge), say(huge), {**do("b", 2, y=huge), "intent": huge, "analysis": huge})
         answers = [ToolMessage(huge, tool_call_id=call["id"]) for call in now["pending"]["calls"]]
-        now, _ = observed(now, answers, [], [huge], limits=LIMITS)
+        now, _ = observed(now, answers, [], [huge], candidates=24)
     messages = [HumanMessage(huge), AIMessage(huge), HumanMessage(huge), AIMessage(huge)]
     texts = [decider_messages(now, SPECS, messages)[1].text, closing_messages(now, messages, "why")[1].text]
     assert all(len(text) < 220_000 for text in texts), [len(text) for text in texts]
@@ -191,7 +178,7 @@ def test_what_only_reads_may_be_read_again_after_a_change() -> None:
     def step(before: NaviRecord, part: dict[str, Any], *texts: str, failed: bool = False) -> NaviRecord:
         decision = Decision.model_validate({"sub_intents": [part]})
         ids = (f"{before['decisions']}-{n}" for n in itertools.count())
-        after = decided(before, decision, specs, set(specs), lambda: next(ids))
+        after = decided(before, decision, specs, lambda: next(ids))
         assert len(after["pending"]["calls"]) == len(texts), notes(after)
         return answered(after, *texts, failed=failed) if texts else after
 
@@ -216,10 +203,10 @@ def test_what_was_called_for_this_request_before_is_known() -> None:
         ToolMessage("it is down", tool_call_id="b", status="error"),
         ToolMessage("handed over", tool_call_id="other"),
     ]
-    now = begun(new_record("do it"), since, SPECS, limits=LIMITS)
-    assert [(made["tool"], made["status"]) for made in now["made"]] == [("a", "ok"), ("b", "failed")]
-    assert (now["failed"], now["pairs"], now["decisions"]) == ({"b": "it is down"}, [], 0)
-    assert begun(new_record("do it"), [AIMessage("hm")], SPECS, limits=LIMITS) == new_record("do it")
+    now = begun(new_record("do it"), since, SPECS)
+    assert [(made["tool"], made["status"]) for made in now["outcomes"]] == [("a", "ok"), ("b", "failed")]
+    assert (now["failed"], now["history"], now["decisions"]) == ({"b": "it is down"}, [], 0)
+    assert begun(new_record("do it"), [AIMessage("hm")], SPECS) == new_record("do it")
 
 
 def test_the_request_is_the_users_latest_words_or_else_the_latest_there_are() -> None:
