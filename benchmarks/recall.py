@@ -28,7 +28,7 @@ from rich.table import Table
 from benchmarks.replay import DATA
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
-from langgraph_toolmem.entries.policy import RecallPolicy, dynamic_n
+from langgraph_toolmem.entries.policy import dynamic_n
 from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
 
 EMBEDDERS: Final = ("built-in", "MiniLM")
@@ -286,12 +286,9 @@ def embedded(name: str) -> Similarity:
 def rules() -> dict[str, Callable[[list[float]], int]]:
     """What decides by similarity alone: how many of a falling list."""
     fixed: dict[str, Callable[[list[float]], int]] = {f"fixed {n}": lambda _, n=n: n for n in FIXED}  # type: ignore[misc]
-    paper = RecallPolicy.paper()
     return fixed | {
         "largest gap": lambda values: int(np.argmax(-np.diff(values))) + 1,
-        "paper": lambda values: dynamic_n(values, paper),
-        "paper, R = 5": lambda values: dynamic_n(values, paper.with_(radius=5)),
-        "paper, second peak": lambda values: dynamic_n(values, paper.with_(peak=2)),
+        "paper": dynamic_n,
     }
 
 

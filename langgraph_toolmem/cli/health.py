@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from langgraph_toolmem._version import __version__
-from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.base.errors import StorageError, install_extra
 from langgraph_toolmem.base.text import count
 from langgraph_toolmem.cli.terminal import progress, say, table
 
@@ -46,12 +46,12 @@ def packages() -> list[dict[str, Any]]:
             version = metadata.version(need.name)
         except metadata.PackageNotFoundError:
             version = None
-        install = f'pip install --upgrade "{DISTRIBUTION}{f"[{extra}]" if extra else ""}"'
+        install = f'pip install --upgrade ".{f"[{extra}]" if extra else ""}"'
         problem = None
         if version is None and not extra:
-            problem = f"{need.name} is not installed; type: {install}"
+            problem = f"{need.name} is not installed; in the checkout, type: {install}"
         elif version is not None and not need.specifier.contains(version, prereleases=True):
-            problem = f"{need.name} {version} does not fit {need.specifier}; type: {install}"
+            problem = f"{need.name} {version} does not fit {need.specifier}; in the checkout, type: {install}"
         found[need.name] = {
             "name": need.name,
             "needed": str(need.specifier),
@@ -227,7 +227,7 @@ def show_health(found: dict[str, Any]) -> None:
     table("Packages", ("package", "installed", "needed", "extra"), rows, len(rows))
     extras = {each["extra"] for each in found["packages"] if each["extra"] and each["version"] is None}
     if extras:
-        say(f'{count(len(extras), "extra")} not installed; to install one: pip install "{DISTRIBUTION}[NAME]"')
+        say(f"{count(len(extras), 'extra')} not installed. {install_extra('NAME')}")
     say("")
     if found["folder"] is not None:
         say(f"Memory: {found['folder']}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 from langgraph_toolmem.base.checks import options_named
-from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, has_package
+from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, has_package, install_extra
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.learning import LearnedTurn as LearnedTurn
 from langgraph_toolmem.runs.run import Run
@@ -252,7 +252,7 @@ def installed(methods: Iterable[Method]) -> list[Method]:
     if new:
         _off.update(new)
         extras = ",".join(dict.fromkeys(new.values()))
-        logger.warning('Off: %s. To have them: pip install "langgraph-toolmem[%s]"', ", ".join(new), extras)
+        logger.warning("Off: %s. %s", ", ".join(new), install_extra(extras))
     return there
 
 

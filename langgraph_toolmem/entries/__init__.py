@@ -20,11 +20,11 @@ similar requests is a *preference* against a tool, which may be taken out of wha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
 from langgraph_toolmem.base.threads import async_variant
+from langgraph_toolmem.core.ledger import ALL
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.policy import RecallPolicy, checked
@@ -125,7 +125,6 @@ class Entries(Method):
         *,
         user_id: str | None = None,
         policy: RecallPolicy | None = None,
-        domain_of: Callable[[str], str | None] | None = None,
         settle: bool = True,
     ) -> list[Preference]:
         """Return what a user likes and avoids for requests like this one: at least two ratings in the same direction.
@@ -134,7 +133,6 @@ class Entries(Method):
             query: the user's words, or the messages of a run.
             user_id: whose ratings; None in a namespace shared by all: everybody's.
             policy: which requests are alike; the method's own, with up to 50 runs, if None.
-            domain_of: returns the domain of a tool, as `tool_prefix` does; without it only tools are rated.
             settle: wait for what was finished in this process and is being written.
 
         Raises:
@@ -153,7 +151,7 @@ class Entries(Method):
             return []
         found = self.search(text, user, checked(policy) or self.policy.with_(max_n=RATED), parts=("judged",))
         rated = [entry for each in found for entry in (each.entry, *each.others)]
-        return preferences(rated, user=user.digest, domain_of=domain_of)
+        return preferences(rated, user=user.digest)
 
     def recollect(
         self,
@@ -257,7 +255,7 @@ class Entries(Method):
             if self._search is None:
                 from langgraph_toolmem.entries.recall import EntrySearch  # numpy: only when entries are used
 
-                self._search = EntrySearch(self.rows)
+                self._search = EntrySearch(self.rows, lambda: self.core.ledger.track(self.name, ALL))
             return self._search
 
     @property

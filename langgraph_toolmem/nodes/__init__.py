@@ -1,6 +1,5 @@
 """LangGraph nodes over a `ToolMemory`. Thin: what they do is in the steps of the methods."""
 
-from langgraph_toolmem.inertia.step import shortcut_message
 from langgraph_toolmem.navigator.decide.state import NaviRecord, NaviState
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
 from langgraph_toolmem.nodes.steps import (
@@ -18,23 +17,17 @@ from langgraph_toolmem.nodes.steps import (
     shortcut_condition,
 )
 from langgraph_toolmem.turn.hints import (
-    HintState,
-    LeftOutState,
     MemoryState,
-    PlanningState,
     messages_with_hints,
 )
 
 __all__ = [
-    "HintState",
     "InertiaShortcut",
-    "LeftOutState",
     "LoopGuard",
     "MemoryRecall",
     "MemoryState",
     "NaviRecord",
     "NaviState",
-    "PlanningState",
     "PreferenceGuide",
     "Recorder",
     "ReflectionWriter",
@@ -46,5 +39,4 @@ __all__ = [
     "loop_guard_condition",
     "messages_with_hints",
     "shortcut_condition",
-    "shortcut_message",
 ]

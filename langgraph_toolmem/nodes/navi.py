@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -25,7 +25,6 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Checkpointer, Send, interrupt
 from typing_extensions import TypedDict, get_type_hints
 
-from langgraph_toolmem.base.checks import is_count
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.base.text import as_text
@@ -42,7 +41,14 @@ from langgraph_toolmem.navigator.decide.decision import (
 )
 from langgraph_toolmem.navigator.decide.guards import guards
 from langgraph_toolmem.navigator.decide.retriever import CallContext, Retriever
-from langgraph_toolmem.navigator.decide.rounds import Judge, begun, decided, observed, with_retrieved, with_route
+from langgraph_toolmem.navigator.decide.rounds import (
+    MAX_CANDIDATES,
+    begun,
+    decided,
+    observed,
+    with_retrieved,
+    with_route,
+)
 from langgraph_toolmem.navigator.decide.state import NaviRecord, NaviState, new_record, tools_of
 from langgraph_toolmem.nodes.steps import Recorder
 from langgraph_toolmem.runs.messages import text_of
@@ -51,11 +57,13 @@ from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.turn.ask import Ask, StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import LeftOutState, left_out_now
 from langgraph_toolmem.turn.host import ErrorLog, annotate, emit, read_key, runtime_of, thread_id_of, user_id_of
-from langgraph_toolmem.turn.structured import Answer, Method, StructuredModel
+from langgraph_toolmem.turn.structured import Method, StructuredModel
 
 logger = logging.getLogger("langgraph_toolmem.nodes.navi")
 
 ROLE: Final = "navi"
+MAX_DECISIONS: Final = 24
+"""Decisions for one request; the host's ``recursion_limit`` may allow fewer."""
 MAX_IDLE: Final = 3
 """Decisions in a row without anything new after which a run ends."""
 STEPS_TO_CLOSE: Final = 6
@@ -77,14 +85,6 @@ _ABOUT: Final = {
     "conclude": "says what could not be done",
     "record": "the memory learns from the run",
 }
-_AFTER_DECISION: Final[dict[Hashable, str]] = {
-    "tools": "tools",
-    "retrieve": "retrieve",
-    "clarify": "clarify",
-    "nothing to do": "observe",
-    "stop": "conclude",
-    "answer": "record",
-}
 
 
 def create_navi_subgraph(
@@ -93,11 +93,8 @@ def create_navi_subgraph(
     memory: ToolMemory,
     *,
     instructions: str = "",
-    is_failure: Judge | None = None,
     wrap_tool_call: Any = None,
     awrap_tool_call: Any = None,
-    decisions: int = 24,
-    candidates: int = 24,
     method: Method | None = None,
     keep_decisions: bool = False,
     state_schema: type | None = None,
@@ -109,7 +106,8 @@ def create_navi_subgraph(
 
     The first decision sees the candidates of a search for the request, so a task without failures costs one model
     call for each round of tool calls and one for the answer. A tool that fails is not called again in this run. An
-    equivalent tool, another way from upstream, or the result of a fresh search takes its place. It asks the user by
+    equivalent tool, another way from upstream, or the result of a fresh search takes its place. An error that blames
+    the arguments puts no tool out, and a guard may turn an error such as "not found" into a result. It asks the user by
     ``interrupt()``, which needs a checkpointer here or in the host's graph::
 
         builder.add_node("navi", create_navi_subgraph(model, tools, memory))
@@ -124,14 +122,10 @@ def create_navi_subgraph(
         tools: the tools that may be called.
         memory: finds tools and chains, and learns from the calls.
         instructions: further instructions to the decider: who it works for, which day it is.
-        is_failure: judges an error of a tool: True if the tool cannot do its work and is out for this run. Defaults to
-            each error, unless the arguments or a person's refusal were the reason.
         wrap_tool_call, awrap_tool_call: guards of the host around each execution, as for ``ToolNode``, such as a
             person's approval by ``interrupt()``. The memory sees the calls that they let through. A call that a guard
             answers with an error, without executing it, was refused: its tool is not out, and nothing stands in for
             it. A call that a guard edits is shown to the decider as it was executed.
-        decisions: most decisions for one request.
-        candidates: tools that the first decision is shown; later ones see up to twice as many.
         method: of ``with_structured_output``, or "text" for JSON in the text. Defaults to the model's own, and to
             "text" for a model without structured output.
         keep_decisions: If True, ``memory.navigator.decisions`` keeps each decision with its prompt for fine-tuning.
@@ -153,11 +147,6 @@ def create_navi_subgraph(
         raise ConfigurationError(
             f"create_navi_subgraph takes a chat model with no tools bound, not {type(model).__name__}."
         )
-    if is_failure is not None and not callable(is_failure):
-        raise ConfigurationError(f"is_failure must be a function, got {type(is_failure).__name__}.")
-    for what, number in (("decisions", decisions), ("candidates", candidates)):
-        if not is_count(number, 1):
-            raise ConfigurationError(f"{what} must be a whole number >= 1, got {number!r}.")
     given = read_tools(tools)
     if not given:
         raise ConfigurationError("create_navi_subgraph needs at least one tool.")
@@ -174,9 +163,6 @@ def create_navi_subgraph(
         Retriever(memory.navigator, specs, errors),
         errors,
         instructions,
-        is_failure,
-        decisions,
-        candidates,
         keep_decisions,
         messages_key,
     )
@@ -188,10 +174,11 @@ def create_navi_subgraph(
         builder.add_node(part, runs, metadata={"toolmem": ROLE, "toolmem_about": _ABOUT[part]})
     builder.add_edge(START, "begin")
     builder.add_edge("begin", "decide")
-    builder.add_conditional_edges("decide", steps.after_decision, _AFTER_DECISION)
+    after_decision = ["tools", "retrieve", "clarify", "observe", "conclude", "record"]
+    builder.add_conditional_edges("decide", steps.after_decision, after_decision)
     for part in ("tools", "retrieve", "clarify"):
         builder.add_edge(part, "observe")
-    builder.add_conditional_edges("observe", steps.after_observation, {"go on": "decide", "stop": "conclude"})
+    builder.add_conditional_edges("observe", steps.after_observation, ["decide", "conclude"])
     builder.add_edge("conclude", "record")
     builder.add_edge("record", END)
     return builder.compile(checkpointer=checkpointer, name=name)
@@ -243,9 +230,6 @@ class NaviSteps:
     retriever: Retriever
     errors: ErrorLog
     instructions: str
-    is_failure: Judge | None
-    decisions: int
-    candidates: int
     keep_decisions: bool
     messages_key: str
 
@@ -269,10 +253,10 @@ class NaviSteps:
         at = request_at(messages)
         record = new_record("" if at is None else text_of(messages[at].content, separator="\n").strip())
         if at is not None:
-            record = begun(record, messages[at + 1 :], self.specs, judge=self._judge)
+            record = begun(record, messages[at + 1 :], self.specs)
         context = self._context(state, config)
-        found = self.retriever.search(record, record["request"], context, most=self.candidates)
-        record = {**with_retrieved(record, found, self.candidates)[0], "queries": []}
+        found = self.retriever.search(record, record["request"], context, most=MAX_CANDIDATES)
+        record = {**with_retrieved(record, found)[0], "queries": []}
         _tell(config, {"event": "candidates", "candidates": record["candidates"], **_seen(record)})
         return {"toolmem_navi": record, "toolmem_navi_retrieved": [], "toolmem_navi_said": []}
 
@@ -294,8 +278,13 @@ class NaviSteps:
             if calls := record["pending"]["calls"]:
                 made = [{"name": c["tool"], "args": c["args"], "id": c["id"], "type": "tool_call"} for c in calls]
                 update[self.messages_key] = [AIMessage(content="", tool_calls=made, usage_metadata=answer.usage)]
-        self._tell_decision(before, record, decision, answer, config)
-        if decision is not None and self.keep_decisions:
+        parts = [] if decision is None else [part.model_dump() for part in decision.sub_intents]
+        action = "+".join(dict.fromkeys(part["action"] for part in parts)) or "none"
+        annotate({"toolmem.node": ROLE, "toolmem.action": action, "toolmem.step": record["decisions"]})
+        told = {"step": record["decisions"], "action": action, "sub_intents": parts, "model_calls": answer.calls}
+        not_done = [] if record["stop"] else record["history"][-1]["observed"]
+        _tell(config, {"event": "decision", **told, "reason": answer.reason, "not_done": not_done, **_seen(before)})
+        if decision is not None and self.keep_decisions and not not_done:
             self._keep(state, record, decision, answer.prompt, config)
         return {**update, "toolmem_navi": record}
 
@@ -320,18 +309,16 @@ class NaviSteps:
             [message for message in self._messages(state) if isinstance(message, ToolMessage)],
             read_key(state, "toolmem_navi_retrieved") or (),
             read_key(state, "toolmem_navi_said") or (),
-            candidates=self.candidates,
-            judge=self._judge,
         )
         if self.keep_decisions and before["pending"]["calls"]:
             good = all(call["status"] == "ok" for call in record["outcomes"][len(before["outcomes"]) :])
             self._fail_open(lambda: self.navigator.decisions.judge(self._run(state, config), before["decisions"], good))
         for call in broken:
             route, found = self.retriever.reroute(before, record, call, self._context(state, config))
-            record = with_route(record, route, found, self.candidates)
+            record = with_route(record, route, found)
             _tell(config, {"event": "another way", "route": dict(route), **_seen(record)})
         left = read_key(state, "remaining_steps")
-        if record["decisions"] >= self.decisions:
+        if record["decisions"] >= MAX_DECISIONS:
             record = {**record, "stop": "limit"}
         elif record["idle"] >= MAX_IDLE:
             record = {**record, "stop": "no progress"}
@@ -360,7 +347,7 @@ class NaviSteps:
         """Return the next nodes. Each call is a task of its own: one that waits does not repeat others."""
         record = _record(state)
         if record["stop"]:
-            return ["answer" if record["stop"] == "answered" else "stop"]
+            return ["record" if record["stop"] == "answered" else "conclude"]
         pending = record["pending"]
         seen = {key: value for key, value in dict(state).items() if key not in NaviState.__annotations__}
         ways: list[str | Send] = [
@@ -376,54 +363,22 @@ class NaviSteps:
         ]
         ways += ["retrieve"] if pending["queries"] else []
         ways += ["clarify"] if pending["questions"] else []
-        return ways or ["nothing to do"]
+        return ways or ["observe"]
 
     def after_observation(self, state: Any) -> str:
         """Return the next node: another decision, or the end."""
-        return "stop" if _record(state)["stop"] else "go on"
+        return "conclude" if _record(state)["stop"] else "decide"
 
     # --- parts of the nodes ---
-
-    def _judge(self, answer: ToolMessage) -> bool:
-        """Ask the host's judge; without one, or if it raises, an error counts as a failure."""
-        try:
-            return self.is_failure is None or bool(self.is_failure(answer))
-        except Exception as error:  # noqa: BLE001 - a judge must not stop the run
-            self.errors.failed(error)
-            return True
 
     def _context(self, state: Any, config: RunnableConfig | None) -> CallContext:
         allowed = self.specs.keys() - set(left_out_now(state, messages_key=self.messages_key))
         return CallContext(allowed, user_id_of(config, runtime_of(config)))
 
-    def _tell_decision(
-        self,
-        before: NaviRecord,
-        record: NaviRecord,
-        decision: Decision | None,
-        answer: Answer[Decision],
-        config: RunnableConfig | None,
-    ) -> None:
-        parts = [] if decision is None else [part.model_dump() for part in decision.sub_intents]
-        action = "+".join(dict.fromkeys(part["action"] for part in parts))
-        annotate({"toolmem.node": ROLE, "toolmem.action": action, "toolmem.step": record["decisions"]})
-        event = {
-            "event": "decision",
-            "step": record["decisions"],
-            "action": action or "none",
-            "sub_intents": parts,
-            "model_calls": answer.calls,
-            "not_done": [] if record["stop"] else record["history"][-1]["observed"],
-            **_seen(before),
-        }
-        _tell(config, {**event, "reason": answer.reason} if answer.reason else event)
-
     def _keep(
         self, state: Any, record: NaviRecord, decision: Decision, prompt: Any, config: RunnableConfig | None
     ) -> None:
-        """Keep a decision for fine-tuning, unless a part of it cannot be done."""
-        if not decision.final and record["history"][-1]["observed"]:
-            return
+        """Keep a decision for fine-tuning; its calls are judged when they were made."""
         self._fail_open(
             lambda: self.navigator.decisions.add(
                 self._run(state, config),

@@ -20,7 +20,6 @@ from langgraph_toolmem.base.errors import ConfigurationError, LoopError
 from langgraph_toolmem.core.method import Method, check_installed
 from langgraph_toolmem.entries import Entries
 from langgraph_toolmem.entries.policy import RecallPolicy
-from langgraph_toolmem.entries.preferences import DomainOf
 from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.entries.steps import How, Preferences, Recall, Reflection, Verdict
 from langgraph_toolmem.inertia import Inertia
@@ -77,8 +76,8 @@ class Recorder(MemoryNode):
         ToolNode(tools, wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)
     """
 
-    def __init__(self, memory: ToolMemory, *, messages_key: str = "messages", name: str | None = None) -> None:
-        super().__init__("recorder", "learns what the run shows; decides nothing", messages_key=messages_key, name=name)
+    def __init__(self, memory: ToolMemory, *, messages_key: str = "messages") -> None:
+        super().__init__("recorder", "learns what the run shows; decides nothing", messages_key=messages_key)
         self._core = checked(memory, "Recorder").core
         method = next((each for each in memory.methods if isinstance(each, Inertia)), None)
         how: dict[str, Any] = {"errors": self.errors, "messages_key": messages_key}
@@ -114,7 +113,7 @@ class ReflectionWriter(StepNode):
         verdict: judges the run from the state; None: nobody judges. An error, or any other value, counts as None. In an
             async graph it is called in a thread.
         wait: if True, return when entry and critique are written: for scripts.
-        messages_key, name: as for all nodes.
+        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
@@ -124,10 +123,9 @@ class ReflectionWriter(StepNode):
         verdict: Verdict | None = None,
         wait: bool = False,
         messages_key: str = "messages",
-        name: str | None = None,
     ) -> None:
         step = Reflection(method_of(memory, Entries, "ReflectionWriter"), verdict=verdict, wait=wait)
-        super().__init__(step, messages_key=messages_key, name=name)
+        super().__init__(step, messages_key=messages_key)
 
 
 class MemoryRecall(StepNode):
@@ -148,7 +146,7 @@ class MemoryRecall(StepNode):
         memory: the memory.
         policy: which runs are shown, and how many; the memory's own if None.
         budget: tokens at most (a quarter of the text's length in UTF-8).
-        messages_key, name: as for all nodes.
+        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
@@ -158,10 +156,9 @@ class MemoryRecall(StepNode):
         policy: RecallPolicy | None = None,
         budget: int = BUDGET,
         messages_key: str = "messages",
-        name: str | None = None,
     ) -> None:
         step = Recall(method_of(memory, Entries, "MemoryRecall"), policy=policy, budget=budget)
-        super().__init__(step, messages_key=messages_key, name=name)
+        super().__init__(step, messages_key=messages_key)
 
 
 class PreferenceGuide(StepNode):
@@ -175,10 +172,9 @@ class PreferenceGuide(StepNode):
         memory: the memory.
         tools: the agent's tools; in an agent those of each model call if None.
         how: "leave_out": avoided tools are left out. "tell": a hint says what the user likes and avoids. "both".
-        domain_of: the domain of a tool, such as `tool_prefix`; without it only tools are compared.
         policy: which requests are alike; the memory's own if None.
         keep: names of tools that always stay.
-        messages_key, name: as for all nodes.
+        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
@@ -187,15 +183,13 @@ class PreferenceGuide(StepNode):
         tools: Iterable[ToolLike] | None = None,
         *,
         how: How = "leave_out",
-        domain_of: DomainOf | None = None,
         policy: RecallPolicy | None = None,
         keep: Iterable[str] = (),
         messages_key: str = "messages",
-        name: str | None = None,
     ) -> None:
         method = method_of(memory, Entries, "PreferenceGuide")
-        step = Preferences(method, tools, how=how, domain_of=domain_of, policy=policy, keep=keep)
-        super().__init__(step, messages_key=messages_key, name=name)
+        step = Preferences(method, tools, how=how, policy=policy, keep=keep)
+        super().__init__(step, messages_key=messages_key)
 
 
 def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "messages") -> list[T]:
@@ -227,7 +221,7 @@ class SITSummary(StepNode):
         memory: the memory.
         policy: how states are compared; the memory's own if None.
         summary_tool: if True, an agent gets the summary tool.
-        messages_key, name: as for all nodes.
+        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
@@ -237,11 +231,10 @@ class SITSummary(StepNode):
         policy: SITPolicy | None = None,
         summary_tool: bool = True,
         messages_key: str = "messages",
-        name: str | None = None,
     ) -> None:
         method = method_of(memory, SIT, "SITSummary")
         step = Suggest(method, policy=policy, summary_tool=summary_tool, messages_key=messages_key)
-        super().__init__(step, messages_key=messages_key, name=name)
+        super().__init__(step, messages_key=messages_key)
         self.tool = step.tool
 
 
@@ -259,7 +252,7 @@ class SGAPlanner(StepNode):
         memory: the memory.
         settings: how many steps are shown, and the model that plans (none by default).
         tools: the agent's tools; those that the memory knows if None.
-        messages_key, name: as for all nodes.
+        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
@@ -269,12 +262,11 @@ class SGAPlanner(StepNode):
         *,
         tools: Iterable[ToolLike] | None = None,
         messages_key: str = "messages",
-        name: str | None = None,
     ) -> None:
         method = method_of(memory, Atoms, "SGAPlanner")
         if settings is not None and not isinstance(settings, SGASettings):
             raise ConfigurationError(f"settings is an SGASettings, not {settings!r}.")
-        super().__init__(PlanHints(method, settings, tools=tools), messages_key=messages_key, name=name)
+        super().__init__(PlanHints(method, settings, tools=tools), messages_key=messages_key)
 
 
 class ToolRetriever(StepNode):
@@ -300,7 +292,7 @@ class ToolRetriever(StepNode):
         tools: the agent's tools, LangChain tools or functions; in an agent those of each model call if None.
         search: how tools are found (`ToolSearch`).
         always: more names of tools that are always offered.
-        messages_key, name: as for all nodes.
+        messages_key: key of the messages in the host's state.
     """
 
     step: RevealTools
@@ -313,7 +305,6 @@ class ToolRetriever(StepNode):
         search: ToolSearch | None = None,
         always: Iterable[str] = (),
         messages_key: str = "messages",
-        name: str | None = None,
     ) -> None:
         method = method_of(memory, Navigator, "ToolRetriever")
         if search is not None and not isinstance(search, ToolSearch):
@@ -325,7 +316,7 @@ class ToolRetriever(StepNode):
             raise ConfigurationError(f"{own!r} is the name of a tool of the memory; none of the tools may have it.")
         always = names_given("always", always)
         step = RevealTools(method, given, search=search, always=always, messages_key=messages_key)
-        super().__init__(step, messages_key=messages_key, name=name)
+        super().__init__(step, messages_key=messages_key)
         self.tools: list[BaseTool] = step.deferred.tools
 
     def offer(self, messages: Sequence[Any], model: Any = None) -> Offer:
@@ -370,7 +361,7 @@ class InertiaShortcut(StepNode):
             what stands between the model and the tools (``interrupt_before``, an approval): name the tools that may be
             run before it.
         trust_context: if True, settings in the run's context may also loosen the policy (`InertiaSettings`).
-        messages_key, name: as for all nodes.
+        messages_key: key of the messages in the host's state.
     """
 
     step: Shortcut
@@ -385,7 +376,6 @@ class InertiaShortcut(StepNode):
         messages_key: str = "messages",
         prefetch: bool | Prefetch = False,
         trust_context: bool = False,
-        name: str | None = None,
     ) -> None:
         method = method_of(memory, Inertia, "InertiaShortcut")
         given = list(tools) if isinstance(tools, Iterator) else tools
@@ -395,7 +385,7 @@ class InertiaShortcut(StepNode):
         self._executed = [each for each in functions if isinstance(each, BaseTool)]
         models = () if model is None else (model,)
         step = Shortcut(method, policy=policy, models=models, trust_context=trust_context)
-        super().__init__(step, messages_key=messages_key, name=name)
+        super().__init__(step, messages_key=messages_key)
         step.run_ahead(prefetch, messages_key=messages_key)
 
     def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
@@ -443,9 +433,9 @@ class LoopGuard(MemoryNode):
         builder.add_conditional_edges("guard", loop_guard_condition, ["agent", "tools", END])
     """
 
-    def __init__(self, memory: ToolMemory, *, messages_key: str = "messages", name: str | None = None) -> None:
+    def __init__(self, memory: ToolMemory, *, messages_key: str = "messages") -> None:
         about = "answers calls that repeat without anything new; calls no model"
-        super().__init__("loop_guard", about, messages_key=messages_key, name=name)
+        super().__init__("loop_guard", about, messages_key=messages_key)
         self._core = checked(memory, "LoopGuard").core
 
     def body(self, state: Any, config: RunnableConfig | None) -> Any:

@@ -24,7 +24,7 @@ MAX_LINES: Final = 40
 MAX_CHANGES: Final = 5
 """Changes that the printed report shows; the page has more."""
 FEW: Final = 20
-"""Checks below which no share is told."""
+"""Checks below which the report gives no share."""
 RIGHT: Final = 0.95
 """Share of right checks below which the wrong ones are worth a look."""
 

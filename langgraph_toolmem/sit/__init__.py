@@ -35,7 +35,8 @@ from langgraph_toolmem.sit.policy import SITPolicy, checked
 from langgraph_toolmem.sit.states import Near, last_calls, near_states, transitions, written_states
 from langgraph_toolmem.sit.suggest import Suggestion, Vote
 from langgraph_toolmem.sit.suggest import suggest as weigh
-from langgraph_toolmem.text.tools import ToolIndex
+from langgraph_toolmem.text.similarity import LexicalIndex
+from langgraph_toolmem.text.tools import tool_text
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
@@ -60,7 +61,7 @@ class SIT(Method):
 
     def __init__(self, policy: SITPolicy | None = None) -> None:
         self.policy = checked(policy) or SITPolicy()
-        self._index: tuple[Mapping[str, ToolSpec], ToolIndex] | None = None
+        self._index: tuple[Mapping[str, ToolSpec], LexicalIndex] | None = None
 
     def open(self, core: Core) -> None:
         super().open(core)
@@ -163,11 +164,9 @@ class SIT(Method):
         gone = {tool for tool in done if side_effects(marked[tool]) == "destroys"}
         return available if available is None or not gone else set(available) - gone
 
-    def _tool_index(self, specs: Mapping[str, ToolSpec]) -> ToolIndex:
+    def _tool_index(self, specs: Mapping[str, ToolSpec]) -> LexicalIndex:
         if self._index is None or self._index[0] != specs:
-            index = ToolIndex()
-            index.declare(specs)
-            self._index = dict(specs), index
+            self._index = dict(specs), LexicalIndex((spec.name, tool_text(spec)) for spec in specs.values())
         return self._index[1]
 
     def turn(self, learned: LearnedTurn) -> Record:

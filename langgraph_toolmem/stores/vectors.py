@@ -519,8 +519,9 @@ class VectorStore:
             lock.acquire(timeout=0.1, poll_interval=0.02)  # `may_write` of another process holds it for a moment
         except filelock.Timeout:
             raise StorageError(
-                f"{self.where}: another process writes there. Its texts can be read; to write from several processes, "
-                "share one server: `chroma run` and chroma=chromadb.HttpClient(...)."
+                f"{self.where}: another process writes there. Its texts can be read. If that process (an old notebook, "
+                "say) no longer uses its memory, call close() there. To write from several processes, share one "
+                "server: `chroma run` and chroma=chromadb.HttpClient(...)."
             ) from None
         except (OSError, NotImplementedError) as error:
             raise StorageError(f"{self.where}: {self.folder.parent / LOCK} cannot be locked: {error}") from error

@@ -7,7 +7,6 @@ before the first vector is needed. Every vector that comes out is a list of fini
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import importlib.util
 import logging
@@ -70,7 +69,7 @@ class Embedder:
         return f"Embedder({self.name!r})"
 
     def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector of length 1 per text.
+        """Return one vector of length 1 per text.
 
         Raises:
             ConfigurationError: the embedder cannot be made.
@@ -82,33 +81,12 @@ class Embedder:
         return self._checked(self._ask(lambda: self._ready().embed_documents(given)), len(given))
 
     def embed_query(self, text: str) -> list[float]:
-        """The vector of a question, of length 1. Raises as `embed_documents`."""
+        """Return the vector of a question, of length 1. Raises as `embed_documents`."""
         given = clean(text)
         return self._checked(self._ask(lambda: [self._ready().embed_query(given)]), 1)[0]
 
-    async def aembed_documents(self, texts: Sequence[str]) -> list[list[float]]:
-        """Async variant of `embed_documents`; loading happens in a thread."""
-        if not texts:
-            return []
-        given = [clean(text) for text in texts]
-        embeddings = await self._aready()
-        try:
-            answer = await embeddings.aembed_documents(given)
-        except Exception as error:
-            raise self._failed(error) from error
-        return self._checked(answer, len(given))
-
-    async def aembed_query(self, text: str) -> list[float]:
-        """Async variant of `embed_query`; loading happens in a thread."""
-        embeddings = await self._aready()
-        try:
-            answer = await embeddings.aembed_query(clean(text))
-        except Exception as error:
-            raise self._failed(error) from error
-        return self._checked([answer], 1)[0]
-
     def dimension(self) -> int:
-        """Length of the vectors. Embeds one word if none was embedded before."""
+        """Return the length of the vectors. Embed one word if none was embedded before."""
         if self._dimension is None:
             self.embed_query("dimension")
         return cast("int", self._dimension)
@@ -127,21 +105,13 @@ class Embedder:
                         ) from error
         return self._embeddings
 
-    async def _aready(self) -> Embeddings:
-        if self._embeddings is not None:
-            return self._embeddings
-        return await asyncio.to_thread(self._ready)
-
     def _ask(self, question: Callable[[], list[list[float]]]) -> list[list[float]]:
         try:
             return question()
         except ToolMemoryError:
             raise
         except Exception as error:
-            raise self._failed(error) from error
-
-    def _failed(self, error: Exception) -> StorageError:
-        return StorageError(f"The embedder {self.name!r} failed: {_first_line(error)}")
+            raise StorageError(f"The embedder {self.name!r} failed: {_first_line(error)}") from error
 
     def _checked(self, answer: Any, expected: int) -> list[list[float]]:
         try:

@@ -33,39 +33,24 @@ _MERGED: Final = ("allOf", "anyOf", "oneOf")
 
 
 class Described(Protocol):
-    """The part of a tool that is read here; `langgraph_toolmem.runs.tools.ToolSpec` has it."""
+    """The part of a tool that is read here; `langgraph_toolmem.runs.tools.ToolSpec` has it and says what it is."""
 
     @property
-    def name(self) -> str:
-        """Its name."""
-
+    def name(self) -> str: ...
     @property
-    def description(self) -> str:
-        """Return what the model is told about it."""
-
+    def description(self) -> str: ...
     @property
-    def parameters(self) -> dict[str, Any]:
-        """JSON schema of what a model may fill."""
-
+    def parameters(self) -> dict[str, Any]: ...
     @property
-    def properties(self) -> dict[str, dict[str, Any]]:
-        """Parameter name to its schema."""
-
+    def properties(self) -> dict[str, dict[str, Any]]: ...
     @property
-    def toolkit(self) -> str:
-        """Return what it belongs to, "" if it is on its own."""
-
+    def toolkit(self) -> str: ...
     @property
-    def category(self) -> str:
-        """Sort of the toolkit, "" if unknown."""
-
+    def category(self) -> str: ...
     @property
-    def route(self) -> str:
-        """HTTP method and path template, "" if it is no HTTP operation."""
-
+    def route(self) -> str: ...
     @property
-    def returns(self) -> dict[str, Any] | None:
-        """JSON schema of the result, if declared."""
+    def returns(self) -> dict[str, Any] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +64,6 @@ class Leaf:
         format: ``format`` of the schema, "" if none.
         choices: the values of an enumeration as texts, at most `MAX_CHOICES`.
         required: every level on the way to it is required.
-        has_default: a default is declared.
     """
 
     path: str
@@ -88,12 +72,6 @@ class Leaf:
     format: str = ""
     choices: tuple[str, ...] = ()
     required: bool = False
-    has_default: bool = False
-
-    @property
-    def many(self) -> bool:
-        """Return True if there may be several of it: it lies in a list."""
-        return "[]" in self.path
 
 
 def leaves_of(schema: Mapping[str, Any] | None, *, limit: int = MAX_LEAVES, depth: int = MAX_DEPTH) -> list[Leaf]:
@@ -175,7 +153,6 @@ def _leaf(path: str, schema: Mapping[str, Any], required: bool, described: Any) 
         format=kind if isinstance(kind, str) else "",
         choices=tuple(str(value) for value in list(values)[:MAX_CHOICES]),
         required=required,
-        has_default=schema.get("default") is not None,
     )
 
 

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from langgraph_toolmem.base import threads
 from langgraph_toolmem.text.requests import SENTENCE_END
 from langgraph_toolmem.text.routes import names_in
 from langgraph_toolmem.text.schema import Described
-from langgraph_toolmem.text.similarity import LexicalIndex
 from langgraph_toolmem.text.words import STOP_WORDS, stem, words
 
 MAX_CHARS: Final = 4000
@@ -204,33 +201,3 @@ def tool_text(spec: Described) -> str:
     if names:
         parts.append(f"({', '.join(names)})")
     return " ".join(parts)
-
-
-class ToolIndex:
-    """Words of the tools' descriptions, for suggestions: scores grow with the share of a text's weight that fits.
-
-    `ToolSearch` finds more and needs numpy. Safe for threads; the index is made at the first search.
-    """
-
-    def __init__(self) -> None:
-        self._specs: tuple[Described, ...] = ()
-        self._words: LexicalIndex | None = None
-        self._lock = threads.lock()
-
-    def declare(self, specs: Mapping[str, Described]) -> None:
-        """These are the tools now."""
-        with self._lock:
-            self._specs, self._words = tuple(specs.values()), None
-
-    def search(self, query: str, k: int = 5) -> list[tuple[str, float]]:
-        """The k best tools with how much of the query's weight their texts cover (BM25), 0 to 1, best first.
-
-        Fewer than k if fewer share anything with the query.
-        """
-        return self._known().search(query, k)
-
-    def _known(self) -> LexicalIndex:
-        with self._lock:
-            if self._words is None:
-                self._words = LexicalIndex((spec.name, tool_text(spec)) for spec in self._specs)
-            return self._words

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.text.embedders import Embedder
 
 Floats = npt.NDArray[np.float32]
@@ -37,9 +38,7 @@ class Embedding:
         """By name, the vector of each text."""
         return dict(zip(texts, self._embedder.embed_documents(list(texts.values())), strict=True))
 
-    async def aof(self, texts: Mapping[str, str]) -> Vectors:
-        """Async variant of `of`."""
-        return dict(zip(texts, await self._embedder.aembed_documents(list(texts.values())), strict=True))
+    aof = async_variant(of)
 
 
 class VectorRows:

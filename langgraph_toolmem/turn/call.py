@@ -27,7 +27,6 @@ class Call:
         thread_id: the thread, if the host has a checkpointer.
         user_id: the user, if one is named.
         state: the host's state.
-        messages_key: key of the messages in the state.
         runtime: of the graph; None outside of one.
         tools: specs of the offered tools that the agent executes, by name; None if unknown.
         offered: all offered tools, as the request has them.
@@ -45,7 +44,6 @@ class Call:
     thread_id: str | None = None
     user_id: str | None = None
     state: Any = None
-    messages_key: str = "messages"
     runtime: Any = None
     tools: Mapping[str, ToolSpec] | None = None
     offered: Sequence[Any] = ()

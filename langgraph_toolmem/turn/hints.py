@@ -173,12 +173,6 @@ def merge_hints(old: dict[str, Hint] | None, new: dict[str, Hint] | None) -> dic
     return {**(old or {}), **(new or {})}
 
 
-class HintState(TypedDict):
-    """The private key of hints, for a state of your own."""
-
-    toolmem_hints: NotRequired[Annotated[dict[str, Hint], merge_hints]]
-
-
 class LeftOut(TypedDict):
     """Tools that are left out, each with the reason in one line, and their user turn."""
 
@@ -192,7 +186,7 @@ def merge_left_out(old: LeftOut | None, new: LeftOut | None) -> LeftOut | None:
 
 
 class LeftOutState(TypedDict):
-    """The private key of `PreferenceGuide`, for a state of your own."""
+    """The private key of `PreferenceGuide`."""
 
     toolmem_left_out: NotRequired[Annotated[LeftOut, merge_left_out]]
 
@@ -224,14 +218,11 @@ def merge_planning(old: Planning | None, new: Planning | None) -> Planning:
     return {**(old or {}), **(new or {})}
 
 
-class PlanningState(TypedDict):
-    """The private key of `SGAPlanner`, for a state of your own."""
-
-    toolmem_planning: NotRequired[Annotated[Planning, merge_planning]]
-
-
-class MemoryState(MessagesState, HintState, LeftOutState, PlanningState):
+class MemoryState(MessagesState, LeftOutState):
     """`MessagesState` with room for the memory's values: ``StateGraph(MemoryState)``."""
+
+    toolmem_hints: NotRequired[Annotated[dict[str, Hint], merge_hints]]
+    toolmem_planning: NotRequired[Annotated[Planning, merge_planning]]
 
 
 def new_hint(role: str, output: StepOutput, messages: Sequence[Any], scope: Scope = "call") -> dict[str, Any]:

@@ -166,7 +166,6 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             thread_id_of(config, request.runtime),
             user_id_of(config, request.runtime),
             request.state,
-            "messages",
             request.runtime,
             tools=self._core.catalogue.offered(request.tools),
             offered=request.tools,
@@ -240,7 +239,7 @@ class EndingMiddleware(StepsMiddleware):
     def _over(self, state: Any, runtime: Runtime[Any]) -> StepGenerator[Any]:
         config = config_of()
         who = (thread_id_of(config, runtime), user_id_of(config, runtime))
-        call = Call(state["messages"], *who, state, runtime=runtime)
+        call = Call(state["messages"], *who, state, runtime)
         for runner in self._runners:
             if runner.step.ends and env_mode() != "off":
                 yield from runner.at_end(call)

@@ -38,7 +38,6 @@ class MemoryNode(Runnable[Any, Any]):
         role: name of the node in a graph if no other is given, and in events.
         about: its purpose, for Studio.
         messages_key: key of the messages in the host's state.
-        name: of the node in traces.
     """
 
     def __init_subclass__(cls, **more: Any) -> None:
@@ -47,10 +46,10 @@ class MemoryNode(Runnable[Any, Any]):
         if "__init__" in vars(cls):
             options_named(cls)
 
-    def __init__(self, role: str, about: str, *, messages_key: str = "messages", name: str | None = None) -> None:
+    def __init__(self, role: str, about: str, *, messages_key: str = "messages") -> None:
         self.role, self.about = role, about
         self.messages_key = messages_key
-        self.name = name or type(self).__name__
+        self.name = type(self).__name__
         self.errors = ErrorLog(self.name, logger)
 
     def add_to(self, builder: StateGraph[Any, Any, Any, Any], name: str | None = None, **options: Any) -> None:
@@ -102,7 +101,7 @@ class MemoryNode(Runnable[Any, Any]):
         runtime = runtime_of(config)
         who = (thread_id_of(config, runtime), user_id_of(config, runtime))
         left_out = left_out_now(state, messages_key=self.messages_key)
-        return Call(messages, *who, state, self.messages_key, runtime, left_out=left_out)
+        return Call(messages, *who, state, runtime, left_out=left_out)
 
 
 class StepNode(MemoryNode):
@@ -111,11 +110,10 @@ class StepNode(MemoryNode):
     Args:
         step: the step.
         messages_key: key of the messages in the host's state.
-        name: of the node in traces.
     """
 
-    def __init__(self, step: Step[Any], *, messages_key: str = "messages", name: str | None = None) -> None:
-        super().__init__(step.role, step.about, messages_key=messages_key, name=name)
+    def __init__(self, step: Step[Any], *, messages_key: str = "messages") -> None:
+        super().__init__(step.role, step.about, messages_key=messages_key)
         self.step = step
         step.failed = self.errors.failed
         self.runner = StepRunner(step)

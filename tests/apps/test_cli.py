@@ -573,7 +573,7 @@ Packages
 │ chromadb  │      1.10 │ >=1.5    │ memory │
 │ torch     │         – │ >=2.4    │ hgt    │
 └───────────┴───────────┴──────────┴────────┘
-1 extra not installed; to install one: pip install "langgraph-toolmem[NAME]"
+1 extra not installed. In the checkout of langgraph-toolmem, type: pip install ".[NAME]"
 
 Memory: FOLDER
 On disk: SIZE (snapshot SIZE, readable; events SIZE with ROWS rows, readable)
@@ -602,7 +602,7 @@ def test_doctor_names_missing_and_old_packages(
     found = json.loads(result.stdout)
     assert (result.exit_code, found["ok"], len(found["problems"])) == (1, False, 3)
     by_name = {each["name"]: each for each in found["packages"]}
-    assert by_name["torch"]["install"] == 'pip install --upgrade "langgraph-toolmem[hgt]"'
+    assert by_name["torch"]["install"] == 'pip install --upgrade ".[hgt]"'
     assert all(by_name[name]["problem"] for name in ("torch", "langgraph", "numpy"))
     assert by_name["chromadb"]["problem"] is None
 

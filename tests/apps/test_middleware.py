@@ -24,10 +24,9 @@ from desk import (
 )
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, TodoListMiddleware
 from langchain_core.messages import AIMessage, convert_to_messages
-from langchain_core.tools import BaseTool
 from openai_server import OpenAIStubServer, make_chat_model
 
-from langgraph_toolmem import ConfigurationError, Inertia, ToolMemory
+from langgraph_toolmem import ConfigurationError, ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn import middleware
@@ -83,20 +82,6 @@ async def test_two_changed_lines_are_enough() -> None:
     assert 2 <= first < 60, "what was never seen to be right is not done"
     assert desk.done == [call for i in range(first) for call in expected(NAMES[i % 12])]
     assert memory.report().turns == 4 * first
-
-
-async def test_the_recorder_alone_learns() -> None:
-    with ToolMemory.ephemeral(reads={"*"}, methods=[Inertia(EAGER)]) as memory:
-        agent = build_agent(None, Desk(), inside=tool_memory_middleware(memory, shortcut=False))
-        for i in range(24):
-            assert not shortcuts((await agent.run(i))["messages"])
-        report = memory.report()
-        assert agent.model_calls == 96
-        assert (report.turns, report.calls, report.answers, report.skipped) == (96, 72, 24, 0)
-        assert report.right >= 15
-        assert report.wrong == 0
-        await build_agent(memory, Desk()).run(24)
-        assert memory.report().skipped == 3, "what it learned is enough to act on"
 
 
 class Sets(AgentMiddleware[Any, Any, Any]):
@@ -165,37 +150,6 @@ async def test_a_shortcut_is_marked_as_the_memorys(desk: Desk, memory: ToolMemor
         assert json.loads(json.dumps(mark)) == mark
         assert (message.name, message.usage_metadata, message.text) == (None, None, "")
         assert message.id
-
-
-def marked(desk: Desk, name: str, **marks: Any) -> list[BaseTool]:
-    tools = desk.tools
-    for one in tools:
-        if one.name == name:
-            one.tags = None
-            for field, value in marks.items():
-                setattr(one, field, value)
-    return tools
-
-
-@pytest.mark.parametrize(
-    "marks", [{"tags": ["destructive"]}, {"metadata": {"destructiveHint": True, "readOnlyHint": False}}]
-)
-async def test_guards_know_the_marks_of_the_tools_at_hand(marks: dict[str, Any]) -> None:
-    memory = ToolMemory.ephemeral()
-    warm(memory)
-    desk = Desk()
-    agent = build_agent(memory, desk, tools=marked(desk, "latest_order", **marks))
-    state = await agent.run(0)
-    assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["find_customer", "add_note"]
-    before = state["messages"][:3]
-    assert memory.inertia.predict(before, policy=EAGER) is None, "the memory itself knows them now"
-    named = EAGER.with_(may_write={"latest_order", "add_note"}, allow_destructive={"latest_order"})
-    assert memory.inertia.predict(before, policy=named) is None, "a write does not follow the memory's own call"
-    asked = [message.model_copy(update={"additional_kwargs": {}}) for message in before]
-    assert memory.inertia.predict(asked, policy=named).tool == "latest_order"  # type: ignore[union-attr]
-    agent = build_agent(memory, desk, tools=marked(desk, "latest_order", **marks), policy=named)
-    assert len(shortcuts((await agent.run(1))["messages"])) == 2
-    assert desk.done == [*expected("Ann"), *expected("Ben")]
 
 
 # --- async ---
@@ -295,4 +249,4 @@ except MissingExtraError as error:
 
 def test_without_langchain_it_says_what_to_install() -> None:
     found = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, text=True, timeout=60, check=True)
-    assert "langgraph-toolmem[agents]" in found.stdout
+    assert 'pip install ".[agents]"' in found.stdout

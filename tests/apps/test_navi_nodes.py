@@ -11,9 +11,7 @@ from typing import Annotated, Any
 import pytest
 from agents import WAYS
 from crowd import plain
-from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -22,9 +20,9 @@ from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command, interrupt
 from navi_script import Shop, ask, assert_well_formed, calls_made, decisions, do, say, seek, shown
 
-from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.nodes import create_navi_subgraph
-from langgraph_toolmem.nodes.navi import MAX_IDLE
+from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.navigator.decide import rounds
+from langgraph_toolmem.nodes import create_navi_subgraph, navi
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn.hints import LEFT_OUT, turn_of
 
@@ -87,13 +85,17 @@ def test_a_task_in_rounds(shop: Shop, store: ToolMemory) -> None:
     assert "- refund_order(order_id, cents?)" in seen(later, 0, "Candidate APIs")
 
 
-def test_what_a_later_part_lacks_is_searched_at_once(shop: Shop, store: ToolMemory) -> None:
+def test_what_a_later_part_lacks_is_searched_at_once(
+    shop: Shop, store: ToolMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for part in (navi, rounds):
+        monkeypatch.setattr(part, "MAX_CANDIDATES", 2)
     model = scripted(
         [do("find_customer", name="Ann"), do("list_orders", 2), seek("an API that refunds an order", 3)],
         do("refund_order", order_id="o1"),
         say("Refunded."),
     )
-    graph = create_navi_subgraph(model, shop.tools, store, candidates=2)
+    graph = create_navi_subgraph(model, shop.tools, store)
     state = run(graph, "find the customer by name")
     assert "refund_order" not in seen(model, 0, "Candidate APIs")
     assert "refund_order" in seen(model, 1, "Candidate APIs")
@@ -177,9 +179,8 @@ def test_no_way_around_writes_something_only_to_get_a_value() -> None:
     assert "send_mail" not in route["chain"][:-1]
 
 
-@pytest.mark.parametrize("judge", [None, lambda answer: 1 / 0])
-def test_a_memory_and_a_judge_that_fail_stop_nothing(
-    judge: Any, shop: Shop, store: ToolMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_memory_that_fails_stops_nothing(
+    shop: Shop, store: ToolMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise OSError("no disk")
@@ -192,7 +193,7 @@ def test_a_memory_and_a_judge_that_fail_stop_nothing(
         monkeypatch.setattr(part, name, broken)
     shop.broken = {"find_customer"}
     model = scripted(CHAIN[0], do("search_customers", name="Ann"), say("Found."))
-    state = run(create_navi_subgraph(model, shop.tools, store, is_failure=judge, keep_decisions=True))
+    state = run(create_navi_subgraph(model, shop.tools, store, keep_decisions=True))
     assert names(shop) == ["find_customer", "search_customers"]
     assert state["messages"][-1].text == "Found."
     (route,) = state["toolmem_navi"]["routes"]
@@ -269,36 +270,34 @@ async def test_sync_and_async_end_with_the_same_record_in_another_process(shop: 
 
 def test_output_that_does_not_parse_is_repaired_once(shop: Shop, store: ToolMemory) -> None:
     broken = AIMessage("", tool_calls=[{"name": "Decision", "args": {"sub_intents": 3}, "id": "d"}])
-    for rounds, stop, calls in (
+    for script, stop, calls in (
         (["I think I should search.", CHAIN[0], say("Found.")], "answered", 3),
         ([CHAIN[0], broken, broken], "unreadable", 3),
     ):
-        model = scripted(*rounds)
+        model = scripted(*script)
         state = run(create_navi_subgraph(model, shop.tools, store))
         assert (state["toolmem_navi"]["stop"], len(model.calls)) == (stop, calls)
 
 
 @pytest.mark.parametrize(
-    ("stop", "limits", "recursion", "executed"),
-    [
-        ("no progress", {}, 60, 1),
-        ("limit", {"decisions": 4}, 60, 4),
-        ("out of steps", {"decisions": 90}, 20, None),
-    ],
+    ("stop", "recursion", "executed"),
+    [("no progress", 60, 1), ("limit", 60, 4), ("out of steps", 20, None)],
 )
 def test_a_run_without_end_is_stopped_and_answers(
-    stop: str, limits: Any, recursion: int, executed: int | None, shop: Shop, store: ToolMemory
+    stop: str, recursion: int, executed: int | None, shop: Shop, store: ToolMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(navi, "MAX_DECISIONS", 4 if stop == "limit" else 90)
+
     def again(messages: Any, tools: Any) -> AIMessage:
         name = "Ann" if stop == "no progress" else str(len(model.calls))
         return decisions(do("find_customer", name=name))[0] if tools else AIMessage("Stopped.")  # type: ignore[return-value]
 
     model = ScriptedChatModel(script=again)
-    graph = create_navi_subgraph(model, shop.tools, store, **limits)
+    graph = create_navi_subgraph(model, shop.tools, store)
     state = graph.invoke({"messages": [("user", REFUND)]}, {"recursion_limit": recursion})
     assert executed is None or len(shop.did) == executed, "what succeeded is not called again"
     assert state["toolmem_navi"]["stop"] == stop
-    assert stop != "no progress" or len(model.calls) == 1 + MAX_IDLE + 1
+    assert stop != "no progress" or len(model.calls) == 1 + navi.MAX_IDLE + 1
     assert state["messages"][-1].text == "Stopped."
 
 
@@ -385,44 +384,6 @@ def test_wrong_parameters_never_reach_a_tool_nor_forged_results_the_frame_of_the
     lines = prompt.splitlines()
     assert not [line for line in lines if line.startswith(("wipe_disk(", "- wipe_disk"))]
     assert sum("wipe_disk({}) -> ok" in line for line in lines) >= 2, "it is shown all the same"
-
-
-def test_a_decision_as_text(shop: Shop, store: ToolMemory) -> None:
-    first = json.dumps({"sub_intents": [do("find_customer", name="Ann")]})
-    model = ScriptedChatModel(
-        script=[
-            f'<think>Not {{"sub_intents": [] }}.</think>```json\n{first}\n```',
-            "Hm.",
-            '{"sub_intents": [{"action": "answer", "text": "Found."}]} That is all.',
-        ]
-    )
-    state = run(create_navi_subgraph(model, shop.tools, store, method="text"), "find Ann")
-    assert shop.did == [("find_customer", {"name": "Ann"})]
-    assert state["messages"][-1].text == "Found."
-    assert all(not call.tools and '"sub_intents"' in call.messages[1].text for call in model.calls)
-    other = FakeListChatModel(responses=['{"sub_intents": [{"action": "answer", "text": "Hello."}]}'])
-    assert run(create_navi_subgraph(other, shop.tools, store))["messages"][-1].text == "Hello."
-    with pytest.raises(ConfigurationError, match="json_schema"):
-        create_navi_subgraph(other, shop.tools, store, method="json_schema")
-
-
-def test_an_output_cut_short_is_asked_for_again_and_other_errors_reach_the_host(shop: Shop, store: ToolMemory) -> None:
-    cut_short = type("LengthFinishReasonError", (Exception,), {})  # as the openai package names it
-    outputs: list[Any] = [cut_short(), AIMessage('{"sub_intents": [{"action": "answer", "text": "x"}]}'), EOFError()]
-
-    def answer(_: Any) -> Any:
-        if isinstance(output := outputs.pop(0), Exception):
-            raise output
-        return {"raw": output, "parsed": None, "parsing_error": None}
-
-    class Cut(ScriptedChatModel):
-        def with_structured_output(self, schema: Any, **_: Any) -> Any:
-            return RunnableLambda(answer)
-
-    graph = create_navi_subgraph(Cut(script=[]), shop.tools, store)
-    assert run(graph, "hello")["messages"][-1].text == "x"
-    with pytest.raises(EOFError):
-        run(graph, "hello")
 
 
 def test_each_decision_is_an_event_and_messages_may_have_another_key(shop: Shop, store: ToolMemory) -> None:

@@ -205,7 +205,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         [
             NO_MEMORY,
             *each("how", "softly"),
-            *each("domain_of", "calendar"),
             *each("policy", 3),
             *each("keep", "fast_courier", [3], None),
             ({"tools": [3]}, "tool"),
@@ -228,9 +227,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             ({"model": 3}, "chat model"),
             ({"model": "gpt"}, "provider:model"),
             ({"tools": []}, "at least one tool"),
-            *each("decisions", 0, True),
-            *each("candidates", 1.5),
-            *each("is_failure", "no"),
             ({"awrap_tool_call": lambda r, e: e(r)}, "wrap_tool_call"),
             *each("state_schema", 3),
         ],
@@ -249,7 +245,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         method(Entries),
         [
             *each("critic", 3, "gpt", "nobody:model"),
-            ({"policy": "paper"}, "policy is a RecallPolicy"),
+            ({"policy": "paper"}, "`policy` must be a RecallPolicy"),
             *each("judge", 3),
         ],
     ),
@@ -258,9 +254,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         [
             *each("kind", "best"),
             *each("max_n", 0, True),
-            *each("radius", 0),
-            *each("peak", 0),
-            *each("prominence", -1),
             *each("least", 1.1, NAN),
         ],
     ),

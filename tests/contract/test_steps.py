@@ -8,6 +8,7 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple, get_args
 
 import histories as h
@@ -173,21 +174,20 @@ def shown(app: App, messages: Sequence[Any]) -> tuple[Any, ...]:
 
 
 @each_step
-async def test_the_same_reaches_the_model_in_a_graph_and_in_an_agent_sync_and_async(
+async def test_the_same_reaches_the_model_in_a_graph_and_an_agent_sync_and_async_with_a_saver_and_without(
     kind: Any, nothing_failed: None
 ) -> None:
     seen = []
-    for build in BUILDS:
-        for way in WAYS:
-            with experienced(kind) as memory:
-                app = app_of(memory, kind, build)
-                messages = await run(app, way)
-                assert memory.flush()
-                entries = [each.query for each in memory.entries.recall(ASKED)] if kind is Reflection else []
-                hints, offered, made, length = shown(app, messages)
-                seen.append((hints, [] if kind is Reflection else offered, made, length, entries))
-                assert not any(isinstance(each, SystemMessage) for each in messages), "a hint is never stored"
-    assert seen[1:] == seen[:1] * 3
+    for build, way, saver in product(BUILDS, WAYS, (InMemorySaver(), None)):
+        with experienced(kind) as memory:
+            app = app_of(memory, kind, build, checkpointer=saver)
+            messages = await run(app, way, thread=f"{build} {way}")
+            assert memory.flush()
+            entries = [each.query for each in memory.entries.recall(ASKED)] if kind is Reflection else []
+            hints, offered, made, length = shown(app, messages)
+            seen.append((hints, [] if kind is Reflection else offered, made, length, entries))
+            assert not any(isinstance(each, SystemMessage) for each in messages), "a hint is never stored"
+    assert seen[1:] == seen[:1] * 7
     hints, offered, skipped, length, entries = seen[0]
     first = {*offered[0]} if offered else set()
     told = {
@@ -348,17 +348,6 @@ async def test_a_thread_that_pauses_goes_on_in_another_process_as_if_it_had_not(
             state = await app.ask(None, way)
         app.model.calls[:0] = paused.model.calls
         assert shown(app, state["messages"]) == whole, (build, way)
-
-
-@each_shown
-async def test_without_a_checkpointer_it_is_the_same(kind: Any, nothing_failed: None) -> None:
-    for build, way in ALL_WAYS:
-        seen = []
-        for saver in (InMemorySaver(), None):
-            with experienced(kind) as memory:
-                app = app_of(memory, kind, build, checkpointer=saver)
-                seen.append(shown(app, await run(app, way)))
-        assert seen[0] == seen[1], (build, way)
 
 
 @each_step

@@ -202,35 +202,6 @@ def test_the_navigator_asks_back_and_goes_on(server: StudioServer, assistants: d
     assert answer.values["toolmem_navi"]["stop"] == "answered"
 
 
-# --- other assistants ---
-
-
-@pytest.mark.parametrize(
-    ("context", "skipped"),
-    [
-        ({"inertia_mode": "shadow"}, 0),
-        ({"inertia_never": ["latest_order"]}, 1),
-    ],
-    ids=str,
-)
-def test_a_second_assistant_has_a_policy_of_its_own(
-    server: StudioServer, assistants: dict[str, str], context: dict[str, Any], skipped: int
-) -> None:
-    second = server.client.assistants.create("settings", context={**context, "signature": "Yours."})["assistant_id"]
-    answer = run(server, second, say("Where is the order of Zoe?"))
-    assert answer.calls == LOOKED_UP
-    assert answer.skipped == answer.decisions.count("shortcut") == skipped
-    assert answer.messages[-1]["content"] == "The order of Zoe is shipped. Yours."
-
-
-def test_a_setting_out_of_range_is_refused(server: StudioServer, assistants: dict[str, str]) -> None:
-    answer = run(
-        server, assistants["settings"], say("Where is the order of Zoe?"), context={"inertia_min_precision": 7}
-    )
-    assert "inertia_min_precision" in answer.error["message"]
-    assert not answer.values.get("messages", [])[1:]
-
-
 # --- time travel ---
 
 

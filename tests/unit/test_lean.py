@@ -76,7 +76,7 @@ with ToolMemory(sys.argv[1], tools=tools, reads={"find_order", "track"}, methods
         try:
             refused()
         except MissingExtraError as error:
-            assert 'pip install "langgraph-toolmem[memory]"' in str(error)
+            assert 'pip install ".[memory]"' in str(error)
         else:
             raise AssertionError("a method whose extra is missing was not refused")
     memory.finish([("user", "hello"), ("assistant", "Hi!")], thread_id="x", wait=True)
@@ -108,7 +108,7 @@ def _lean(code: str, *arguments: object) -> str:
 def test_a_graph_skips_calls_without_any_extra(tmp_path):
     said = _lean(APP, tmp_path)
 
-    off = 'Off: entries, atoms. To have them: pip install "langgraph-toolmem[memory]"'
+    off = 'Off: entries, atoms. In the checkout of langgraph-toolmem, type: pip install ".[memory]"'
     assert said.count(off) == 1
     assert "skipped " in said
 

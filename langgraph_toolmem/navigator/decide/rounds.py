@@ -37,10 +37,10 @@ MAX_RESULT: Final = 6_000
 FULL: Final = 6
 MAX_DIGEST: Final = 400
 """Characters of a result in the list of all calls."""
-CHAINS: Final = 9
+MAX_CANDIDATES: Final = 24
+"""Tools that the first decision is shown; later ones see up to twice as many."""
+MAX_CHAINS: Final = 9
 """Chains of the last searches that are kept."""
-Judge = Callable[[ToolMessage], bool]
-"""Returns True if a tool's error means that it cannot do its work: then it is not called again in this run."""
 
 
 def decided(
@@ -130,9 +130,6 @@ def observed(
     answers: Sequence[ToolMessage],
     found: Sequence[Retrieved] = (),
     said: Sequence[str] = (),
-    *,
-    candidates: int,
-    judge: Judge | None = None,
 ) -> tuple[NaviRecord, list[DecidedCall]]:
     """Return the record after the pending requests were done, and the calls whose tools failed.
 
@@ -141,8 +138,6 @@ def observed(
         answers: the results of the pending calls, among others.
         found: results of the pending searches.
         said: the user's answers to the pending questions.
-        candidates: see `with_retrieved`.
-        judge: judges errors.
     """
     pending, outcomes, lines = record["pending"], list(record["outcomes"]), []
     failed = dict(record["failed"])
@@ -151,7 +146,7 @@ def observed(
     most = min(MAX_RESULT, FULL * MAX_RESULT // max(1, len(pending["calls"])))
     for call in pending["calls"]:
         answer = by_id.get(call["id"])
-        status, text = _outcome(answer, judge)
+        status, text = _outcome(answer)
         line, ran = call_line(call["tool"], call["args"]), call
         if answer is not None and (instead := ran_instead(answer)) is not None:
             ran = DecidedCall(id=call["id"], tool=instead[0], args=instead[1], intent=call["intent"])
@@ -174,7 +169,7 @@ def observed(
     after = _without_failed(after)
     anything_new = False
     for each in found:
-        after, new = with_retrieved(after, each, candidates)
+        after, new = with_retrieved(after, each)
         anything_new = anything_new or new
         outcome = f"found {', '.join(each['tools'])}" if new else "found nothing new"
         after = _noted(after, [f"Searched for an API ({_short(each['query'])}): {outcome}."])
@@ -183,33 +178,24 @@ def observed(
     return after, list(broken.values())
 
 
-def _outcome(answer: ToolMessage | None, judge: Judge | None) -> tuple[Literal["ok", "failed", "refused"], str]:
+def _outcome(answer: ToolMessage | None) -> tuple[Literal["ok", "failed", "refused"], str]:
     if answer is None:  # a tool that answers with a Command without a message, such as a handoff
         return "ok", "(no answer)"
-    text = text_of(answer.content, separator="\n")
-    status = status_of(answer.content, error=answer.status == "error")
-    if never_ran(answer):
-        return "refused", text
-    if status == "ok":
-        return "ok", text
-    return ("failed" if status == "failed" and (judge is None or judge(answer)) else "refused"), text
+    status = "refused" if never_ran(answer) else status_of(answer.content, error=answer.status == "error")
+    return status if status in ("ok", "failed") else "refused", text_of(answer.content, separator="\n")
 
 
-def with_retrieved(record: NaviRecord, found: Retrieved, candidates: int) -> tuple[NaviRecord, bool]:
+def with_retrieved(record: NaviRecord, found: Retrieved) -> tuple[NaviRecord, bool]:
     """Put the result of a search in front; return True if it has a tool that was no candidate before.
 
-    Args:
-        record: the run so far.
-        found: the result.
-        candidates: number of tools that the first decision is shown; later ones see up to twice as many. Tools of
-            chains and tools that were used leave last, and the best chain is never cut.
+    Of too many candidates, tools of chains and tools that were used leave last. The best chain is never cut.
     """
     tools = [tool for tool in found["tools"] if tool not in record["failed"]]
     new = any(tool not in record["candidates"] for tool in tools)
-    chains = [*found["chains"], *(chain for chain in record["chains"] if chain not in found["chains"])][:CHAINS]
+    chains = [*found["chains"], *(chain for chain in record["chains"] if chain not in found["chains"])][:MAX_CHAINS]
     planned = [tool for chain in chains for tool in tools_of(chain)]
     first = [tool for tool in (*planned, *succeeded(record)) if tool in tools or tool in record["candidates"]]
-    most = max(candidates * (2 if record["decisions"] else 1), len(tools_of(chains[0])) if chains else 0)
+    most = max(MAX_CANDIDATES * (2 if record["decisions"] else 1), len(tools_of(chains[0])) if chains else 0)
     return {
         **record,
         "candidates": list(dict.fromkeys([*first, *tools, *record["candidates"]]))[:most],
@@ -219,10 +205,10 @@ def with_retrieved(record: NaviRecord, found: Retrieved, candidates: int) -> tup
     }, new
 
 
-def with_route(record: NaviRecord, route: Route, found: Retrieved | None, candidates: int) -> NaviRecord:
+def with_route(record: NaviRecord, route: Route, found: Retrieved | None) -> NaviRecord:
     """Return the record with the way around a failure: its chain comes first, and the decider is shown it."""
     if found is not None:
-        record = with_retrieved(record, found, candidates)[0]
+        record = with_retrieved(record, found)[0]
     failed, similar = route["failed"], ", ".join(route["similar"])
     chain = " -> ".join(route["chain"])
     closest = similar or ", ".join([] if found is None else found["tools"])
@@ -252,16 +238,13 @@ def _without_failed(record: NaviRecord) -> NaviRecord:
     }
 
 
-def begun(
-    record: NaviRecord, since: Sequence[BaseMessage], names: Collection[str], *, judge: Judge | None = None
-) -> NaviRecord:
+def begun(record: NaviRecord, since: Sequence[BaseMessage], names: Collection[str]) -> NaviRecord:
     """Return a new record with the earlier calls for its request: a host's graph may come here again for it.
 
     Args:
         record: a new record.
         since: the messages after the request.
         names: names of the tools; other calls are ignored.
-        judge: judges errors.
     """
     answers = {message.tool_call_id: message for message in since if isinstance(message, ToolMessage)}
     calls = [
@@ -273,7 +256,7 @@ def begun(
     ]
     pending: Pending = {**nothing_pending(), "calls": calls}
     before: NaviRecord = {**record, "pending": pending, "history": [DecisionRecord(decided=[], observed=[])]}
-    after, _ = observed(before, list(answers.values()), candidates=1, judge=judge)
+    after, _ = observed(before, list(answers.values()))
     return {**after, "history": []}
 
 

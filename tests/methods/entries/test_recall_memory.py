@@ -379,7 +379,7 @@ def test_a_preference_needs_two_ratings_in_the_same_direction() -> None:
         memory.finish(mail("Bob", "fax"), thread_id="2", success=False, user_id="u")
         memory.finish(mail("Cid", "post"), thread_id="3", success=True, user_id="other")
         (found,) = memory.entries.preferences(asking("Dora"), user_id="u")
-        assert (found.name, found.liked, found.ratings) == ("fax", False, 2)
+        assert (found.tool, found.liked, found.ratings) == ("fax", False, 2)
         assert memory.entries.preferences("send a mail to Bob", user_id="other") == []
         assert memory.entries.preferences("book a flight to Oslo", user_id="u") == []
 

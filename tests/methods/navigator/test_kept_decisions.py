@@ -9,19 +9,14 @@ from typing import Any
 
 import pytest
 from kept import episode
-from langchain_core.messages import convert_to_messages
-from langgraph.checkpoint.memory import InMemorySaver
 from navi_script import Shop, decisions, do, say, seek
-from openai_server import OpenAIStubServer, make_chat_model
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
 from langgraph_toolmem.navigator.decide import recording
-from langgraph_toolmem.navigator.decide.decision import Decision
 from langgraph_toolmem.nodes import create_navi_subgraph
 from langgraph_toolmem.stores.database import NAME
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.structured import StructuredModel
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 APART = ("toolmem", "{user_id}")
@@ -217,38 +212,3 @@ def test_files_that_exist_or_cannot_be_written_are_refused(store: ToolMemory, tm
     with pytest.raises(ConfigurationError, match="min_score"):
         log.export(tmp_path / "out.jsonl", min_score=2.0)
     assert (tmp_path / "there.jsonl").read_text() == "mine\n"
-
-
-def test_lines_are_what_the_model_was_sent(shop: Shop, store: ToolMemory, tmp_path: Path) -> None:
-    rounds: list[Any] = [
-        [do("find_customer", name="Ann"), do("find_customer", name="Бен\u2028 \U0001f600")],
-        "no decision",
-        [do("list_orders", customer_id="c-Ann")],
-        [do("refund_order", order_id="o-c-Ann")],
-        [do("search_customers", name="Ann")],
-        [say("Refunded, \u201cas asked\u201d.")],
-    ]
-
-    def reply(_: dict[str, Any]) -> str:
-        parts = rounds[len(server.requests) - 1]
-        return parts if isinstance(parts, str) else json.dumps({"sub_intents": parts})
-
-    config: Any = {"configurable": {"thread_id": "t1", "user_id": "ann@example.com"}}
-    with OpenAIStubServer(reply=reply) as server:
-        options: Any = {"method": "json_schema", "keep_decisions": True, "checkpointer": InMemorySaver()}
-        graph = create_navi_subgraph(make_chat_model(server), shop.tools, store, **options)
-        feed: Any = {"messages": [("user", "refund Ann's order")]}
-        state = graph.invoke(feed, config)
-    store.finish(state["messages"], thread_id="t1", success=True, user_id="ann@example.com")
-    out = tmp_path / "train.jsonl"
-    with ToolMemory(tmp_path / "memory", read_only=True) as reader:  # while another one writes
-        assert reader.navigator.decisions.export(out) == 5
-    sent = [request["messages"] for n, request in enumerate(server.requests) if n != 2]  # the third is the repair
-    for line, prompt, parts in zip(lines(out), sent, [rounds[0], *rounds[2:]], strict=True):
-        *messages, action = line["messages"]
-        assert messages == [{"role": m["role"], "content": m["content"]} for m in prompt]
-        # A fine-tuned model that writes this is understood.
-        trained = StructuredModel(ScriptedChatModel(script=[action["content"]]), Decision, method="text")
-        assert trained.ask(convert_to_messages(messages)).value == Decision.model_validate({"sub_intents": parts})
-    assert "ann@example.com" not in out.read_text()
-    assert '"t1"' not in out.read_text()

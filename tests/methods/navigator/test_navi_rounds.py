@@ -10,6 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from navi_script import ask, do, say, seek, shown
 
+from langgraph_toolmem.navigator.decide import rounds
 from langgraph_toolmem.navigator.decide.decision import (
     Decision,
     closing_messages,
@@ -49,7 +50,7 @@ def answered(before: NaviRecord, *texts: str, failed: bool = False) -> NaviRecor
     status: Any = "error" if failed else "success"
     calls = before["pending"]["calls"]
     answers = [ToolMessage(t, tool_call_id=c["id"], status=status) for t, c in zip(texts, calls, strict=True)]
-    return observed(before, answers, candidates=24)[0]
+    return observed(before, answers)[0]
 
 
 def notes(after: NaviRecord) -> str:
@@ -93,14 +94,14 @@ def test_what_succeeded_is_not_called_again_but_other_arguments_are_another_call
 
 def test_a_tool_that_failed_is_out() -> None:
     chain = retrieved_of("r", None)
-    before = with_retrieved(record(), {**chain, "tools": ["a"]}, 24)[0]
+    before = with_retrieved(record(), {**chain, "tools": ["a"]})[0]
     pending = round_(before, do("a", x="1"), do("b", y="1"))
     calls = pending["pending"]["calls"]
     answers = [
         ToolMessage("it is down", tool_call_id=calls[0]["id"], status="error"),
         ToolMessage("fine", tool_call_id=calls[1]["id"]),
     ]
-    after, broken = observed(pending, answers, candidates=24)
+    after, broken = observed(pending, answers)
     assert [call["tool"] for call in broken] == ["a"]
     assert after["failed"] == {"a": "it is down"}
     assert "a" not in after["candidates"]
@@ -124,23 +125,24 @@ def test_refused_arguments_and_a_persons_refusal_put_no_tool_out() -> None:
 
 def test_a_search_that_brings_nothing_new_is_no_progress() -> None:
     old = Retrieved(query="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["a"])
-    after, _ = observed(round_(record("a", "b"), seek("r")), [], [old], candidates=24)
+    after, _ = observed(round_(record("a", "b"), seek("r")), [], [old])
     assert "found nothing new" in notes(after)
     assert after["idle"] == 1
     assert "searched for before" in notes(round_(after, seek("r")))
     fresh: Retrieved = {**old, "query": "s", "tools": ["c"]}
-    after, _ = observed(round_(after, seek("s")), [], [fresh], candidates=24)
+    after, _ = observed(round_(after, seek("s")), [], [fresh])
     assert after["candidates"] == ["c", "a", "b"]
     assert after["idle"] == 0
 
 
-def test_too_many_candidates_leave_those_of_chains_and_those_in_use() -> None:
+def test_too_many_candidates_leave_those_of_chains_and_those_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "MAX_CANDIDATES", 1)
     before = answered(round_(record("a", "b", "c"), do("c", z="1")), "ok")
     found = Retrieved(query="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["d"])
-    after, new = with_retrieved(before, found, 1)
+    after, new = with_retrieved(before, found)
     assert new
     assert after["candidates"] == ["c", "d"]
-    first = with_retrieved(record("a", "b"), found, 1)[0]
+    first = with_retrieved(record("a", "b"), found)[0]
     assert first["candidates"] == ["d"]
 
 
@@ -166,7 +168,7 @@ def test_a_prompt_has_a_bound_whatever_comes_back() -> None:
         calls = [do("a", x=f"{huge}{turn}{n}") for n in range(20)]
         now = round_(now, *calls, ask(huge), say(huge), {**do("b", 2, y=huge), "intent": huge, "analysis": huge})
         answers = [ToolMessage(huge, tool_call_id=call["id"]) for call in now["pending"]["calls"]]
-        now, _ = observed(now, answers, [], [huge], candidates=24)
+        now, _ = observed(now, answers, [], [huge])
     messages = [HumanMessage(huge), AIMessage(huge), HumanMessage(huge), AIMessage(huge)]
     texts = [decider_messages(now, SPECS, messages)[1].text, closing_messages(now, messages, "why")[1].text]
     assert all(len(text) < 220_000 for text in texts), [len(text) for text in texts]

@@ -25,7 +25,7 @@ from langgraph_toolmem.stores.chroma_repair import rebuild
 from langgraph_toolmem.stores.vectors import TOOLS as KIND
 from langgraph_toolmem.stores.vectors import TextVectors, VectorStore
 from langgraph_toolmem.text.embedders import resolve_embedder
-from langgraph_toolmem.text.tools import ToolIndex, Wording, embedded_text, kit_name, kit_of
+from langgraph_toolmem.text.tools import Wording, embedded_text, kit_name, kit_of
 
 
 def spec(name: str, description: str = "", *parameters: str, said: str = "") -> ToolSpec:
@@ -498,15 +498,6 @@ async def test_a_changed_embedder_is_not_hidden_by_the_words(tmp_path: Path) -> 
         assert names(memory.navigator.search("room", k=1)) == ["reserve_room"]
 
 
-def test_the_quick_index_ranks_by_words() -> None:
-    index = ToolIndex()
-    assert index.search("anything", 3) == []
+def test_the_best_hits_are_targets() -> None:
     hits = [ToolHit(name, score) for name, score in (("a", 0.4), ("b", 0.5), ("c", 0.16), ("d", 0.1))]
     assert targets_of(hits) == ["a", "b", "c"]
-    index.declare(read_tools(TOOLS))
-    [(name, score), *_] = index.search("rotating the images", 2)
-    assert name == "rotateImage"
-    assert 0 < score <= 1
-    assert index.search("xylophone", 5) == index.search("image", 0) == []
-    index.declare(read_tools([told("paint", "Paint a wall")]))
-    assert index.search("rotate", 2) == []
