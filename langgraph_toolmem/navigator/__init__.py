@@ -176,7 +176,7 @@ class Navigator(GraphEvolution, Method):
             done: tools that were called with success in this run.
             strategy: "alpha_beta": the most reliable chain; "annealing" (with a seed): the fittest by the paper.
             budget: seconds for the search.
-            scorer: weighs and proposes links; the memory's own if None. What it alone links is `Feed.predicted`.
+            scorer: weighs and proposes links; the memory's own if None. What it alone links is `InputSource.predicted`.
             user_id: whose finished runs have a say in what the query is about, where the namespace keeps users apart.
 
         Returns:

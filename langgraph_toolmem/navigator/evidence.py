@@ -350,13 +350,13 @@ class NavigatorSources:
         with self.lock:
             return self._table.left_out()
 
-    def leave_out(self, tools: Collection[str]) -> None:
+    def exclude(self, tools: Collection[str]) -> None:
         """Prune tools, each until it has more good calls than now."""
         with self.lock:
             good = {tool: int(self._core.graph.tools.get(tool, {}).get("ok", 0)) for tool in tools}
             self._decide(lambda now: PrunedTool(good, now))
 
-    def put_back(self, tools: list[str]) -> None:
+    def restore(self, tools: list[str]) -> None:
         """Take pruning back."""
         self._decide(lambda now: PutBack(tools, now))
 

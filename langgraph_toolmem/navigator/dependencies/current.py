@@ -86,13 +86,13 @@ class CurrentGraph:
             self._specs = specs
             self._outputs, observed = evidence.outputs(None)
             self._graph = graph = self._made(specs.values(), observed)
-            graph.leave_out(left_out)
+            graph.exclude(left_out)
             return graph
         self._outputs, changed = evidence.outputs(self._outputs)
         for name, seen in changed.items():
             graph.note_outputs(name, seen)
         if left_out != graph.left_out:
-            graph.leave_out(left_out)
+            graph.exclude(left_out)
         if specs is self._specs:
             return graph
         self._specs, apis = specs, graph.apis

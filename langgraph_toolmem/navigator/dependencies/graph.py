@@ -92,8 +92,8 @@ class ApiNode:
         words: what its name says, as stems, and its tags.
         needs: the inputs a call must have.
         route: its HTTP route, if it has one.
-        worth: how welcome it is as a producer, 0 to 1: to read is better than to write something in order to get an id,
-            to destroy is worst [O].
+        producer_prior: factor for what it gives, 0 to 1: to read is better than to write something in order to get an
+            id, and to destroy is worst [O].
     """
 
     spec: ToolSpec
@@ -101,7 +101,7 @@ class ApiNode:
     outputs: tuple[Port, ...]
     words: frozenset[str]
     needs: tuple[Port, ...]
-    worth: float
+    producer_prior: float
     route: Route | None = None
 
     @property
@@ -181,14 +181,14 @@ class ToolDependencyGraph:
             if tool in self.apis:
                 self.update([self.apis[tool].spec])
 
-    def leave_out(self, tools: Collection[str]) -> None:
+    def exclude(self, tools: Collection[str]) -> None:
         """Have these tools, and no others, give nothing to others. One can still plan for them [O]."""
         changed, self._left_out = self._left_out.symmetric_difference(tools), frozenset(tools)
         self.update(self.apis[tool].spec for tool in sorted(changed) if tool in self.apis)
 
     @property
     def left_out(self) -> frozenset[str]:
-        """Return the tools that give nothing to others, by `leave_out`."""
+        """Return the tools that give nothing to others, by `exclude`."""
         return self._left_out
 
     @property
@@ -291,7 +291,7 @@ class ToolDependencyGraph:
         share = (_VAGUE if cluster.vague else 1.0) / (1 + math.log2(count) / 4)
         for tool in self._chosen(port.tool, cluster.producers, most):
             node = self.apis[tool]
-            fit = node.worth * share * (_APART + (1 - _APART) * self.affinity(tool, port.tool))
+            fit = node.producer_prior * share * (_APART + (1 - _APART) * self.affinity(tool, port.tool))
             for output in cluster.producers[tool]:
                 yield Link(tool, output.path, port.tool, port.path, fit)
 
@@ -369,7 +369,7 @@ class ToolDependencyGraph:
         inputs = tuple({port.key: port for port in inputs_of(spec)}.values())
         outputs = () if spec.name in self._left_out else outputs_of(spec, self._observed.get(spec.name))
         route, needs = route_of(spec.route), tuple(port for port in inputs if port.required)
-        return ApiNode(spec, inputs, outputs, frozenset(words), needs, _worth(spec), route)
+        return ApiNode(spec, inputs, outputs, frozenset(words), needs, _producer_prior(spec), route)
 
     def _add(self, node: ApiNode) -> None:
         name = node.spec.name
@@ -416,7 +416,7 @@ class ToolDependencyGraph:
                 yield self._lists_of, (resource(node.route.path) or ("",))[-1]
 
 
-def _worth(spec: ToolSpec) -> float:
+def _producer_prior(spec: ToolSpec) -> float:
     if spec.destructive:
         return _DESTROYS
     reads = spec.read_only

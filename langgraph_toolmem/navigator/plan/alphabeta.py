@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from langgraph_toolmem.navigator.plan.problem import Choice, Draft, Problem, levels_of
+from langgraph_toolmem.navigator.plan.problem import Assignment, Choice, PlanSearch, step_depths
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
 from langgraph_toolmem.text.meaning import Port
 
@@ -39,13 +39,13 @@ class Solution(NamedTuple):
         nodes: drafts that were tried.
     """
 
-    draft: Draft
+    draft: Assignment
     score: float
     cut_short: bool = False
     nodes: int = 0
 
 
-def alpha_beta(problem: Problem, expired: Callable[[], bool] = lambda: False, *, exact: bool = False) -> Solution:
+def alpha_beta(problem: PlanSearch, expired: Callable[[], bool] = lambda: False, *, exact: bool = False) -> Solution:
     """Return the most reliable draft; see the module.
 
     Args:
@@ -60,12 +60,12 @@ def alpha_beta(problem: Problem, expired: Callable[[], bool] = lambda: False, *,
 
 
 class _Search:
-    def __init__(self, problem: Problem, settings: PlanSettings, expired: Callable[[], bool]) -> None:
+    def __init__(self, problem: PlanSearch, settings: PlanSettings, expired: Callable[[], bool]) -> None:
         self.problem = problem
         self.settings = settings
         self.expired = expired
         self.levels = {problem.target: 0}
-        self.draft: Draft = {}
+        self.draft: Assignment = {}
         self.asked: dict[tuple[object, ...], float] = {}
         self.best = Solution({}, -1.0)
         self.nodes = 0
@@ -147,8 +147,8 @@ class _Search:
                 return
 
     def _link(self, rest: tuple[Port, ...], score: float) -> None:
-        """Feed an input by a step that is there already, unless that makes a circle or lies too deep."""
-        levels = levels_of(self.draft, self.problem.target, self.settings.depth)
+        """InputSource an input by a step that is there already, unless that makes a circle or lies too deep."""
+        levels = step_depths(self.draft, self.problem.target, self.settings.depth)
         if levels is not None:
             before, self.levels = self.levels, levels
             self._visit(rest, score)

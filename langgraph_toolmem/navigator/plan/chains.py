@@ -12,12 +12,12 @@ from typing import Any, Literal
 from pydantic_core import to_jsonable_python
 
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.plan.problem import Choice, Draft, Problem, levels_of
+from langgraph_toolmem.navigator.plan.problem import Assignment, Choice, PlanSearch, step_depths
 from langgraph_toolmem.text.meaning import Port
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class InputSource:
     """The source of one input of a step.
 
     Attributes:
@@ -43,7 +43,7 @@ class Feed:
 
 
 @dataclass(frozen=True, slots=True)
-class Gift:
+class OutputUse:
     """A part of a step's output that a later step takes."""
 
     output: str
@@ -62,8 +62,8 @@ class ChainStep:
     """
 
     tool: str
-    feeds: tuple[Feed, ...] = ()
-    gives: tuple[Gift, ...] = ()
+    feeds: tuple[InputSource, ...] = ()
+    gives: tuple[OutputUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Question:
         input: path of the input.
         description: what its schema says of it.
         reason: why the user is asked.
-        findable: no person is expected to know it, yet nothing was found that produces it.
+        system_value: no person is expected to know it, yet nothing was found that produces it.
         also: (tool, input) of further steps that take the same value: it is asked for once.
     """
 
@@ -83,7 +83,7 @@ class Question:
     input: str
     description: str
     reason: str
-    findable: bool
+    system_value: bool
     also: tuple[tuple[str, str], ...] = ()
 
 
@@ -111,7 +111,7 @@ class Chain:
     @property
     def complete(self) -> bool:
         """Return True if the user is asked for nothing but what a user can know."""
-        return not any(ask.findable for ask in self.asks)
+        return not any(ask.system_value for ask in self.asks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,32 +211,34 @@ def tree(chain: Chain) -> str:
     return "\n".join(lines)
 
 
-def chain_of(draft: Draft, problem: Problem, score: float) -> Chain:
+def chain_of(draft: Assignment, problem: PlanSearch, score: float) -> Chain:
     """Return the steps of a valid draft in an order in which each has what it needs, the target last."""
-    levels = levels_of(draft, problem.target, problem.settings.depth) or {problem.target: 0}
+    levels = step_depths(draft, problem.target, problem.settings.depth) or {problem.target: 0}
     order = sorted(levels, key=lambda tool: (-levels[tool], tool))
-    feeds: dict[str, tuple[Feed, ...]] = {}
-    gifts: dict[str, list[Gift]] = {tool: [] for tool in order}
+    feeds: dict[str, tuple[InputSource, ...]] = {}
+    gifts: dict[str, list[OutputUse]] = {tool: [] for tool in order}
     asks: dict[tuple[object, ...], Question] = {}
     for tool in order:
         found = [(port, _feed(port, draft.get(port.key), problem, feeds)) for port in problem.graph.apis[tool].inputs]
         feeds[tool] = tuple(feed for _, feed in found if feed is not None)
         for port, feed in found:
             if feed is not None and feed.source == "step":
-                gifts[feed.origin].append(Gift(feed.output, tool, feed.input))
+                gifts[feed.origin].append(OutputUse(feed.output, tool, feed.input))
             elif feed is not None and feed.source == "user":
                 choice = draft[port.key]
-                findable, asked = choice.sort == "produced", asks.get(choice.question)
+                system_value, asked = choice.sort == "produced", asks.get(choice.question)
                 if asked is None:
-                    asks[choice.question] = Question(tool, port.path, port.leaf.description, choice.reason, findable)
+                    asks[choice.question] = Question(
+                        tool, port.path, port.leaf.description, choice.reason, system_value
+                    )
                 else:
                     also = (*asked.also, (tool, port.path))
-                    asks[choice.question] = replace(asked, also=also, findable=asked.findable or findable)
+                    asks[choice.question] = replace(asked, also=also, system_value=asked.system_value or system_value)
     steps = tuple(ChainStep(tool, feeds[tool], tuple(gifts[tool])) for tool in order)
     return Chain(problem.target, steps, tuple(asks.values()), score)
 
 
-def _feed(port: Port, choice: Choice | None, problem: Problem, earlier: Collection[str]) -> Feed | None:
+def _feed(port: Port, choice: Choice | None, problem: PlanSearch, earlier: Collection[str]) -> InputSource | None:
     """Return the source of an input.
 
     Optional ones take known values, and outputs that they took in past runs of calls that are made anyway.
@@ -246,12 +248,12 @@ def _feed(port: Port, choice: Choice | None, problem: Problem, earlier: Collecti
     if choice is None:
         return None
     weight = round(choice.value, 6)
-    return Feed(
+    return InputSource(
         port.path, choice.kind, choice.origin, choice.output, weight, port.required, choice.reason, choice.predicted
     )
 
 
-def _optional(port: Port, problem: Problem, earlier: Collection[str]) -> Choice | None:
+def _optional(port: Port, problem: PlanSearch, earlier: Collection[str]) -> Choice | None:
     name = problem.known_for(port)
     if name is not None:
         return Choice("known", name, "", 1.0)

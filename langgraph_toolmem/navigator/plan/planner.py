@@ -13,7 +13,7 @@ from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.alphabeta import alpha_beta
 from langgraph_toolmem.navigator.plan.annealing import anneal
 from langgraph_toolmem.navigator.plan.chains import Chain, Plan, chain_of, subgraph_of
-from langgraph_toolmem.navigator.plan.problem import Problem, lacking
+from langgraph_toolmem.navigator.plan.problem import PlanSearch, asks_for_system_value
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
 
 Strategy = Literal["alpha_beta", "annealing"]
@@ -71,7 +71,7 @@ def plan(
         return clock is not None and end is not None and clock() >= end
 
     def search(target: str, without: Collection[str]) -> tuple[Chain, bool]:
-        problem = Problem(
+        problem = PlanSearch(
             graph,
             target,
             values,
@@ -86,7 +86,7 @@ def plan(
             found = anneal(problem, Random(seed), expired)
         else:
             found = alpha_beta(problem, expired)
-            if lacking(found.draft) and not found.cut_short:
+            if asks_for_system_value(found.draft) and not found.cut_short:
                 # As in chess: when the window was too narrow to hold an answer, once more with an open one.
                 found = max(found, alpha_beta(problem, expired, exact=True), key=lambda solution: solution.score)
         return chain_of(found.draft, problem, found.score), found.cut_short

@@ -42,7 +42,7 @@ Source = Literal["user", "produced", "either"]
 
 BIG: Final = 8
 """Steps before the target that make a chain as complex as can be."""
-LACKING: Final = 2.0
+SYSTEM_VALUE: Final = 2.0
 PROPOSED: Final = 3
 """Links into one input that a scorer may propose."""
 ENOUGH: Final = 3
@@ -77,7 +77,7 @@ class Choice(NamedTuple):
 
 
 PortKey = tuple[str, str, str]
-Draft = dict[PortKey, Choice]
+Assignment = dict[PortKey, Choice]
 
 
 def value_source(port: Port, history: History) -> tuple[Source, str]:
@@ -104,7 +104,7 @@ def value_source(port: Port, history: History) -> tuple[Source, str]:
     return "either", "nothing says so"
 
 
-class Problem:
+class PlanSearch:
     """A target, what is known, and the options of every input; options are worked out when they are asked for.
 
     A scorer that fails, or answers what is no weight, is asked no more, and the log says so once.
@@ -297,7 +297,7 @@ def known_ports(known: Mapping[str, Any] | Iterable[str]) -> list[Port]:
     return found
 
 
-def levels_of(draft: Draft, target: str, depth: int) -> dict[str, int] | None:
+def step_depths(draft: Assignment, target: str, depth: int) -> dict[str, int] | None:
     """Return step -> most calls between it and the target; None if a step lies too deep or there is no order."""
     producers = _producers(draft)
     levels: dict[str, int] = {}
@@ -312,12 +312,12 @@ def levels_of(draft: Draft, target: str, depth: int) -> dict[str, int] | None:
     return levels
 
 
-def lacking(draft: Draft) -> bool:
+def asks_for_system_value(draft: Assignment) -> bool:
     """Return True if the user is asked for something that only a system knows."""
     return any(choice.kind == "user" and choice.sort == "produced" for choice in draft.values())
 
 
-def fitness(draft: Draft, problem: Problem) -> float:
+def fitness(draft: Assignment, problem: PlanSearch) -> float:
     """Return compactness + share of parameter nodes − depth + mean weight − path complexity, weighted [R].
 
     Our reading, each part from 0 to 1: compactness is the mean of 1/distance to the target over the other steps (1 if
@@ -325,11 +325,11 @@ def fitness(draft: Draft, problem: Problem) -> float:
     have counts half and one that only a system knows nothing); depth is the longest way to the target by the most
     allowed; the mean weight is that over the inputs that are not the user's (1 for a known value, 0 for one that is
     asked for nevertheless); inputs that share a question count once; complexity is the number of other steps by `BIG`,
-    at most 1. A candidate that asks for what only a system knows is no solution: each such question costs `LACKING`,
-    more than all parts can make good.
+    at most 1. A candidate that asks for what only a system knows is no solution: each such question costs
+    `SYSTEM_VALUE`, more than all parts can make good.
     """
     settings = problem.settings
-    levels = levels_of(draft, problem.target, settings.depth) or {problem.target: 0}
+    levels = step_depths(draft, problem.target, settings.depth) or {problem.target: 0}
     others = len(levels) - 1
     had = {"user": 1.0, "either": 0.5, "produced": 0.0}
     asked = _questions(draft)
@@ -344,11 +344,11 @@ def fitness(draft: Draft, problem: Problem) -> float:
         - settings.shallowness * max(levels.values()) / max(1, settings.depth)
         + settings.confidence * (sum(weights) / len(weights) if weights else 1.0)
         - settings.simplicity * min(1.0, others / BIG)
-        - LACKING * sum(choice.sort == "produced" for choice in asked.values())
+        - SYSTEM_VALUE * sum(choice.sort == "produced" for choice in asked.values())
     )
 
 
-def _questions(draft: Draft) -> dict[tuple[object, ...], Choice]:
+def _questions(draft: Assignment) -> dict[tuple[object, ...], Choice]:
     """Return what the user is asked, each question once: as the input that is hardest to answer for."""
     found: dict[tuple[object, ...], Choice] = {}
     for choice in draft.values():
@@ -359,7 +359,7 @@ def _questions(draft: Draft) -> dict[tuple[object, ...], Choice]:
     return found
 
 
-def _producers(draft: Draft) -> dict[str, set[str]]:
+def _producers(draft: Assignment) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for (tool, _, _), choice in draft.items():
         if choice.kind == "step":
@@ -367,7 +367,7 @@ def _producers(draft: Draft) -> dict[str, set[str]]:
     return found
 
 
-def _distances(draft: Draft, target: str) -> dict[str, int]:
+def _distances(draft: Assignment, target: str) -> dict[str, int]:
     """Return step -> fewest calls between it and the target."""
     producers = _producers(draft)
     distances = {target: 0}

@@ -115,7 +115,7 @@ def recombine(
     """
     out = frozenset(failed)
     values = known if isinstance(known, Mapping) else tuple(known)
-    allowed = sum(ask.findable for ask in chain.asks)
+    allowed = sum(ask.system_value for ask in chain.asks)
     equal = {
         step.tool: equivalents(graph, step.tool, needed=[gift.output for gift in step.gives], avoid={*out, *done})
         for step in chain.steps
@@ -137,7 +137,7 @@ def recombine(
             clock=clock,
             budget=budget,
         )
-        if found.chain is not None and sum(ask.findable for ask in found.chain.asks) <= allowed:
+        if found.chain is not None and sum(ask.system_value for ask in found.chain.asks) <= allowed:
             fallback = next((tool for tool in found.chain.tools if tool in fallbacks), "")
             return Recombination("equivalent" if fallback else "upstream", found, fallback)
     return Recombination("none")

@@ -23,7 +23,7 @@ from langgraph_toolmem.navigator.history import Flow, History, plain_path
 from langgraph_toolmem.navigator.learned import TABLE, LinkTable, digest_of
 from langgraph_toolmem.navigator.plan.chains import tree
 from langgraph_toolmem.navigator.plan.planner import plan
-from langgraph_toolmem.navigator.plan.problem import Problem
+from langgraph_toolmem.navigator.plan.problem import PlanSearch
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.embedders import resolve_embedder
@@ -415,7 +415,7 @@ def test_what_was_seen_since_still_counts_and_no_opinion_is_what_is_known():
     history = History(uses={"read_order": 8}, transitions={("search_orders", "read_order"): 6})
 
     def weights(scorer: EdgeScorer | None) -> dict[str, float]:
-        problem = Problem(graph, "read_order", (), scorer=scorer, history=history, settings=PlanSettings())
+        problem = PlanSearch(graph, "read_order", (), scorer=scorer, history=history, settings=PlanSettings())
         return {link.producer: weight for link, weight, _ in problem.weighed(port)}
 
     found = weights(Says(search_orders=0.5, read_flight=0.5))
