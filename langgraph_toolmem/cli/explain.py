@@ -102,7 +102,7 @@ def _plan(plan: dict[str, Any] | None) -> Iterator[str]:
                 if feed["source"] == "step":
                     yield f"  {step['tool']}.{feed['input']}: {feed['output'] or 'result'} of {feed['origin']}"
         for ask in chain["asks"]:
-            where = "nothing found gives it" if ask["findable"] else "the user says it"
+            where = "nothing found gives it" if ask["system_value"] else "the user says it"
             yield f"  {ask['tool']}.{ask['input']}: {where}"
 
 
