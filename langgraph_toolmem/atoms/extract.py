@@ -4,8 +4,8 @@ A *situation* is the state of a run in words that hold for other runs too (the t
 since the user spoke, by the descriptions of the tools), and its sub-goals: the parts of the request that no call so far
 was about, values replaced by their types. Atoms are stored under both and found by both.
 
-In a call, a value becomes a slot, except what steers the call: truth values, declared choices, small numbers that came
-from nowhere, and values that never vary. Secrets, identifiers and persons are always slots.
+In a call, a value becomes a slot, except what steers the call: truth values, declared choices, and values that never
+vary. Secrets, identifiers and persons are always slots.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MAX_DONE: Final = 3
 """Latest calls that the state names."""
 MAX_ABOUT: Final = 100
 """Characters said of a call."""
-MAX_KNOWN: Final = 8
+MAX_KNOWN: Final = 4
 MAX_GOALS: Final = 12
 MAX_GOAL: Final = 300
 """Characters of a sub-goal."""
@@ -60,8 +60,6 @@ EARLIER: Final = 100
 """Events of a thread before an episode whose values are known in it."""
 MAX_LITERAL: Final = 40
 """Characters of a literal."""
-LARGE: Final = 1000
-"""From this size on, and with decimals, a number is a value of the day rather than a setting."""
 ENOUGH: Final = 3
 """Runs in which a value has to be the only one, for it to be a literal."""
 FEW, OFTEN = 6, 4
@@ -204,15 +202,14 @@ class Extractor:
         """
         masks: dict[int, tuple[dict[str, Any], set[str]]] = {}
         hidden: dict[str, str] = {}
-        known, said, knew = Known(), "", dict[int, Known]()
+        known, knew = Known(), dict[int, Known]()
         for event in events:
             if isinstance(event, UserMessage):
-                said += "\n" + event.text.lower()
                 known.push(event, self.slots)
                 continue
             knew[id(event)] = known.copy()
             for step in event.steps:
-                masker = Masker(step.tool, self.slots, known, self._habits, said)
+                masker = Masker(step.tool, self.slots, known, self._habits)
                 arguments = {name: masker.value(inner, str(name)) for name, inner in step.args.items()}
                 masks[id(step)] = arguments, masker.required
                 hidden |= masker.values
@@ -229,15 +226,15 @@ class Extractor:
 
 
 class Masker:
-    """The arguments of one call with slots for values; `said` are the user's words so far, in lower case.
+    """The arguments of one call with slots for values.
 
     Attributes:
         required: types that had to be known, as K names them.
         values: texts that were taken out, with their types.
     """
 
-    def __init__(self, tool: str, slots: Slots, known: Known, habits: Habits = lambda *_: {}, said: str = "") -> None:
-        self._tool, self._slots, self._known, self._habits, self._said = tool, slots, known, habits, said
+    def __init__(self, tool: str, slots: Slots, known: Known, habits: Habits = lambda *_: {}) -> None:
+        self._tool, self._slots, self._known, self._habits = tool, slots, known, habits
         self.required: set[str] = set()
         self.values: dict[str, str] = {}
 
@@ -255,10 +252,9 @@ class Masker:
         if value is None or isinstance(value, bool) or value == "":
             return value
         parameter = self._slots.parameter(self._tool, path)
-        types = self._known.types_of(value)
-        if self._is_literal(value, path, parameter, bool(types)):
+        if self._is_literal(value, path, parameter):
             return value
-        label = parameter.type_of(value)
+        label, types = parameter.type_of(value), self._known.types_of(value)
         if types:
             telling = [each for each in types if each not in KINDS or each in PLAIN]
             if label not in types and telling:
@@ -269,17 +265,13 @@ class Masker:
             self.values[value] = label
         return f"<{label}>"
 
-    def _is_literal(self, value: Any, path: str, parameter: Parameter, known: bool) -> bool:
-        if parameter.hidden or (isinstance(value, str) and (parameter.person or len(value) > MAX_LITERAL)):
-            return False
+    def _is_literal(self, value: Any, path: str, parameter: Parameter) -> bool:
         if isinstance(value, str):
-            if value.lower() in parameter.choices:
+            if value.lower() in parameter.choices and not parameter.hidden:
                 return True
-            return kind_of(value) not in KINDS and is_constant(self._habits(self._tool, path), value)
-        if is_constant(self._habits(self._tool, path), value):
-            return True
-        setting = abs(value) < LARGE and (isinstance(value, int) or value.is_integer())
-        return setting and not known and not is_in(canon(value), self._said)
+            if parameter.person or len(value) > MAX_LITERAL or kind_of(value) in KINDS:
+                return False
+        return not parameter.hidden and is_constant(self._habits(self._tool, path), value)
 
 
 def is_constant(given: Mapping[str, tuple[float, int]], value: Any) -> bool:
@@ -372,15 +364,6 @@ def names_in(mail: str) -> list[str]:
     """
     found = re.findall(r"[^\W\d_]{3,}", mail.partition("@")[0].lower())
     return [word for word in found if word not in _MAILBOXES and not is_usual(word)]
-
-
-def is_in(value: str, text: str) -> bool:
-    """Return True if a value stands in a text as words of its own; both in lower case.
-
-    >>> is_in("10", "the 10 best"), is_in("10", "the 100 best"), is_in("10", "10.5 of them")
-    (True, False, False)
-    """
-    return re.search(rf"(?<!\w){re.escape(value)}(?!\w|[.,:]\d)", text) is not None if value else False
 
 
 def _has_slot(value: Any) -> bool:

@@ -204,12 +204,7 @@ def reword(rows: AtomRows, run: str, worded: Mapping[str, Atom], user: User) -> 
 
 
 class AtomSearch:
-    """Finds atoms of a memory. Safe to use from several threads.
-
-    Args:
-        rows: the atoms.
-        misleads: return True if a call of a user is no longer shown.
-    """
+    """Finds atoms of a memory, without calls that mislead. Safe to use from several threads."""
 
     def __init__(self, rows: AtomRows, misleads: Callable[[User, str], bool]) -> None:
         self._rows, self._misleads = rows, misleads
@@ -226,11 +221,7 @@ class AtomSearch:
         resolve: Resolve = by_name,
         plain: bool = False,
     ) -> list[AtomHit]:
-        """Return the atoms that fit best, best first, without those that mislead; arguments as for `ranked`.
-
-        Raises:
-            StorageError: Chroma or the embedder fails.
-        """
+        """Return the atoms that fit best; arguments as for `ranked`. Raises StorageError if Chroma or embedder fail."""
 
         def allowed(atom: Atom) -> Resolved | None:
             return None if not plain and self._misleads(user, atom.call) else resolve(atom)
@@ -272,12 +263,7 @@ class AtomSearch:
 
 
 class AtomKeeping:
-    """The atoms of a memory, and the work of keeping them. Made when atoms are first used.
-
-    Args:
-        core: of the memory.
-        writer: words atoms with a chat model; None: they are read off runs and schemas.
-    """
+    """The atoms of a memory, and the work of keeping them. Made when atoms are first used."""
 
     def __init__(self, core: Core, writer: AtomWriter | None) -> None:
         self._core, self._writer = core, writer

@@ -17,7 +17,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel, Field
 
 from langgraph_toolmem.atoms.atoms import Atom, leaves_of, make_atom
-from langgraph_toolmem.atoms.extract import SHORTEST, Extracted, Extractor, Situation, is_in
+from langgraph_toolmem.atoms.extract import SHORTEST, Extracted, Extractor, Situation
 from langgraph_toolmem.atoms.retrieve import Question
 from langgraph_toolmem.atoms.slots import MAX_VALUE, SLOT, type_named
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -166,7 +166,7 @@ def _checked(text: str, tool: str, gone: Iterable[str]) -> str:
     """Return a text of the model, "" if it names the tool or a value that was taken out."""
     flat = " ".join(text.split())
     low = flat.lower()
-    if tool.lower() in low or any(value in low if len(value) > SHORTEST else is_in(value, low) for value in gone):
+    if tool.lower() in low or any(value in (low if len(value) > SHORTEST else low.split()) for value in gone):
         return ""
     return delexicalised(flat)
 

@@ -98,13 +98,7 @@ class _Look(NamedTuple):
 
 
 class HintPlanner:
-    """Plans steps of runs. Safe to use from several threads.
-
-    Args:
-        method: it has the atoms.
-        settings: how they are looked up and shown; their model is asked if there is one.
-        failed: gets errors that are passed over.
-    """
+    """Plans steps of runs; `failed` gets errors that are passed over. Safe to use from several threads."""
 
     def __init__(self, method: Atoms, settings: SGASettings, *, failed: Callable[[Exception], None]) -> None:
         self._method, self._settings, self._failed = method, settings, failed
@@ -123,14 +117,7 @@ class HintPlanner:
         thread_id: str | None = None,
         user_id: str | None = None,
     ) -> StepGenerator[Planned]:
-        """Return the hints for the model call that comes now.
-
-        Args:
-            messages: the history as far as it is still there.
-            specs: the available tools; None: nobody knows.
-            kept: the record of an earlier step.
-            thread_id: the thread.
-            user_id: whose run it is.
+        """Return the hints for the model call that comes now; `kept` is the record of an earlier step.
 
         Raises:
             MessageError: `messages` cannot be read.

@@ -65,11 +65,7 @@ class Resolved(NamedTuple):
 
 
 class Resolver:
-    """Finds the tools of atoms among the available ones: by name, otherwise by description and parameters.
-
-    Args:
-        tools: the available tools, read.
-    """
+    """Finds the tools of atoms among the available ones: by name, otherwise by description and parameters."""
 
     def __init__(self, tools: Extractor) -> None:
         self._tools = tools
@@ -163,13 +159,7 @@ def ranked(
 
 
 def to_goal(goal: str, atom: Atom, cosine: float | None = None) -> float:
-    """Return the part of an atom's likeness that depends on a goal.
-
-    Args:
-        goal: what is asked for.
-        atom: the atom.
-        cosine: of the two sub-goals by an embedding model; Defaults to that of their words.
-    """
+    """Return the part of an atom's likeness that depends on a goal; `cosine` is that of an embedding model, if any."""
     asked = sparse(worded(goal))
     alike = similarity(asked, sparse(worded(atom.goal))) if cosine is None else max(0.0, cosine)
     return GOAL * alike + ABOUT * similarity(asked, sparse(atom.about))
