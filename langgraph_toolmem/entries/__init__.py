@@ -26,7 +26,7 @@ from langgraph_toolmem.base.errors import ConfigurationError, StorageError, desc
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.ledger import ALL
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words
-from langgraph_toolmem.core.users import User
+from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.entries.policy import RecallPolicy, checked
 from langgraph_toolmem.runs.tools import side_effects
 
@@ -218,7 +218,7 @@ class Entries(Method):
         if (namespace := core.namespace_of(run, judged.user_id)) is None:
             logger.debug("a verdict is on a run of a user who is not named, and was finished elsewhere")
         else:
-            user = core.owner_of(run, core.users.digest_of(judged.user_id))
+            user = core.owner_of(run, user_digest(judged.user_id or None))
             self.keeping.put_verdict(run, judged.score, judged.comment, user, namespace)
 
     def imported(self, given: Import) -> int:

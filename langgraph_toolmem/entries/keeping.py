@@ -40,7 +40,7 @@ WRITE, JUDGE, CRITIQUE = "write", "judge", "critique"
 JUDGE_TRIES: Final = 8
 """Feedback on a run that has no entry waits for it so often: about two minutes."""
 SIMILAR: Final = 3
-"""Entries with similar requests that a critic sees beside one."""
+"""Entries with similar requests that a critic reads with one."""
 SURE: Final = 0.02
 """How improbable a record has to be by chance for its entry to be retired."""
 _ASIDE: Final = ("id", "query", "recalled", "helped", "hurt", "retired")

@@ -47,7 +47,7 @@ class Embedder:
     """An embedder with an identity, loaded at its first use, whose answers are checked.
 
     Args:
-        name: identity written beside the vectors. A function is called at the first question for it.
+        name: identity stored with the vectors. A function is called at the first question for it.
         load: makes the LangChain ``Embeddings``. Called once, at the first text, under a lock.
         builtin: the answers come from `LexicalEmbedder`, so a lexical index says the same, better.
     """
