@@ -178,6 +178,11 @@ def links_of(history: History, graph: ToolDependencyGraph) -> list[tuple[str, st
     return sorted((a, b) for a, b in found if a != b and a != START and a in graph and b in graph)
 
 
+def numbers_of(graph: ToolDependencyGraph) -> dict[str, int]:
+    """Return the number of each parameter node, by its id."""
+    return {cluster: number for number, cluster in enumerate(sorted(each.id for each in graph.clusters.values()))}
+
+
 def tensors_of(
     graph: ToolDependencyGraph,
     history: History,
@@ -187,19 +192,21 @@ def tensors_of(
 ) -> GraphTensors:
     """A dependency graph with what runs have shown; `hidden` links, and flows along them, are left out."""
     places = {name: place for place, name in enumerate(sorted(graph.apis))}
-    numbers = {cluster: place for place, cluster in enumerate(sorted(graph.clusters.by_id))}
+    numbers = numbers_of(graph)
     found: dict[Relation, dict[tuple[int, int], float]] = {relation: {} for relation in RELATIONS[::2]}
     takes, gives, before, flows = found.values()
 
     def add(edges: dict[tuple[int, int], float], source: int, target: int, weight: float) -> None:
         edges[source, target] = max(edges.get((source, target), 0.0), min(1.0, weight))
 
-    for name, cluster, direction, port in graph.edges():
-        if direction == "out":
-            add(gives, places[name], numbers[cluster], 0.0)
-            continue
-        fed = sum(n for flow, n in history.flows_into(name, port.parameter) if (flow.source, name) not in hidden)
-        add(takes, numbers[cluster], places[name], fed / max(history.uses.get(name, 0.0), 1.0))
+    for cluster in graph.clusters.values():
+        for name in cluster.producers:
+            add(gives, places[name], numbers[cluster.id], 0.0)
+        for name, ports in cluster.consumers.items():
+            for port in ports:
+                flowed = history.flows_into(name, port.parameter)
+                fed = sum(n for flow, n in flowed if (flow.source, name) not in hidden)
+                add(takes, numbers[cluster.id], places[name], fed / max(history.uses.get(name, 0.0), 1.0))
     for a, b in links_of(history, graph):
         if (a, b) not in hidden:
             add(before, places[a], places[b], history.weight(a, b))
@@ -217,7 +224,7 @@ def tensors_of(
         edges[_BACK[relation]], weights[_BACK[relation]] = edges[relation].flip(0), weights[relation]
     used = []
     for name in places:
-        good, bad = history.uses.get(name, 0.0), history.failures.get(name, 0.0)
+        good, bad = history.good(name), history.failures.get(name, 0.0)
         used.append([math.log1p(good), math.log1p(bad), good / (good + bad) if good + bad else 0.0])
     columns = {
         API: [vectors[API], np.array(used), _degree(takes, 1, len(places)), _degree(gives, 0, len(places))],
@@ -274,7 +281,7 @@ class Trainer:
         for node in graph.apis.values():
             wording.learn(node.spec)
         texts = [embedded_text(graph.apis[name].spec, wording) for name in self.names]
-        labels = [graph.clusters.by_id[cluster].label for cluster in sorted(graph.clusters.by_id)]
+        labels = [*numbers_of(graph)]
         vectors = np.array(embed([*texts, *labels]), dtype=np.float32)
         self._vectors = {API: vectors[: len(texts)], PARAMETER: vectors[len(texts) :]}
         hidden = frozenset((self.names[a], self.names[b]) for a, b in [*self.validation, *self.test])
@@ -379,7 +386,7 @@ class Trainer:
     def rows(self) -> list[tuple[str, str, str, str, float]]:
         """Producer, its output, consumer, its input, and the score √(p(a→b) p(a→i)) (½ + ½ likeness(o, i)) [O]."""
         between, towards = self.logits(tensors_of(self.graph, self.history, self._vectors, self.device))
-        numbers = {cluster: place for place, cluster in enumerate(sorted(self.graph.clusters.by_id))}
+        numbers = numbers_of(self.graph)
         places = {name: place for place, name in enumerate(self.names)}
         found = []
         for consumer, column in zip(self.names, between.T, strict=True):

@@ -13,9 +13,8 @@ tools that fail leave, weights follow recent use. The upper one, a model that de
 ``deferred``      tools that the model finds by a search: the ways in which they reach it
 ``decide``        the decider's subgraph
 ``openapi``       tools from OpenAPI documents
-``evidence``      what all of it reads of the memory's evidence graph; ``history``: the counts of past runs in it
-``table``         what it keeps there: fields seen in results, tools left out
-``step``          tools revealed at a model call; ``fields``: fields of results
+``evidence``      what all of it keeps in the memory's evidence graph; ``history``: the counts of past runs in it
+``step``          tools revealed at a model call
 ``arguments``     checks of what a program asks
 """
 
@@ -36,10 +35,9 @@ from langgraph_toolmem.navigator.arguments import check_aliases, check_names, ch
 from langgraph_toolmem.navigator.decide.recording import DecisionLog
 from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.links import check_scorer
-from langgraph_toolmem.navigator.evidence import NavigatorSources
+from langgraph_toolmem.navigator.evidence import NavigatorEvidence, NavigatorSources
 from langgraph_toolmem.navigator.evolution import GraphEvolution
 from langgraph_toolmem.navigator.learned import TrainedLinks
-from langgraph_toolmem.navigator.table import NavigatorEvidence
 from langgraph_toolmem.navigator.tool_search import TARGETS, ToolHit, targets_of
 from langgraph_toolmem.navigator.tool_search.current import CurrentSearch
 
@@ -171,7 +169,7 @@ class Navigator(GraphEvolution, Method):
             done: tools that were called with success in this run.
             strategy: "alpha_beta": the most reliable chain; "annealing" (with a seed): the fittest by the paper.
             budget: seconds for the search.
-            scorer: weighs and proposes links; the memory's own if None. What it alone links is `Feed.predicted`.
+            scorer: weighs and proposes links; the memory's own if None. What it alone links is `InputSource.predicted`.
             user_id: whose finished runs have a say in what the query is about, where the namespace keeps users apart.
 
         Returns:

@@ -11,7 +11,6 @@ recorder) sees calls of the real tools.
 ``anthropic``   all tools are sent, deferred; the answer of a search becomes ``tool_reference`` blocks
 ``openai``      from gpt-5.4: ``tool_search`` that the client executes; before: ``additional_tools`` behind the answer
 ``portable``    `call_tool` runs what was found; it becomes the real call in the answer, and `call_tool` in the prompt
-``filter``      the list is chosen for each request; the cache is lost
 ==============  =====================================================================================================
 """
 
@@ -43,8 +42,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("langgraph_toolmem.navigator")
 
-Mode = Literal["auto", "anthropic", "openai", "portable", "filter"]
-Way = Literal["anthropic", "tool_search", "additional_tools", "portable", "filter"]
+Mode = Literal["auto", "anthropic", "openai", "portable"]
+Way = Literal["anthropic", "tool_search", "additional_tools", "portable"]
 
 MAX_REVEALED: Final = 200
 """Tools found in a thread that stay revealed; of more, the latest."""
@@ -52,8 +51,6 @@ MAX_QUERY: Final = 4_000
 MAX_ABOUT: Final = 160
 MAX_SCHEMA: Final = 3_000
 """Characters of a request that are searched with, of a description, and of a schema with its descriptions."""
-FILTERED: Final = 4
-"""With ``mode="filter"``, a request gets this many times `ToolSearch.k` tools."""
 
 SEARCH_ABOUT: Final = (
     "Search for tools by what they do. Most tools are not in your list; search before you say that something cannot "
@@ -181,7 +178,7 @@ def revealed_in(messages: Iterable[Any]) -> dict[str, int]:
 
 def way_of(model: Any, mode: Mode = "auto") -> Way:
     """Return how deferred tools reach a model. The client's URL decides: `ls_provider` is "openai" for any."""
-    if mode in ("anthropic", "portable", "filter"):
+    if mode in ("anthropic", "portable"):
         return mode
     kinds = {base.__name__ for base in type(model).__mro__}
     name = str(getattr(model, "model_name", None) or getattr(model, "model", ""))
@@ -217,7 +214,6 @@ class DeferredTools:
         self.search_tool = SearchTools(deferred=self, messages_key=messages_key)
         self.call_tool = CallTool(deferred=self)
         self.tools: list[BaseTool] = [self.search_tool, self.call_tool]
-        self._requests: dict[tuple[str, frozenset[str]], tuple[str, ...]] = {}
         self._costs: dict[tuple[int, int], tuple[int, int]] = {}
 
     def names(self, tools: Iterable[Any]) -> list[str]:
@@ -249,13 +245,6 @@ class DeferredTools:
         if way == "portable":
             offered = [*always, self.search_tool, _CALL]
             return Offer(offered, _bridged(messages, {*insisted, *_names(offered)}), way)
-        if way == "filter":
-            stay = self._chosen(messages, deferred)
-            return Offer(
-                [tool for tool in tools if (name := name_of(tool)) != CALL_TOOL and name not in deferred - stay],
-                list(messages),
-                way,
-            )
         later = {tool.name: tool for tool in tools if isinstance(tool, BaseTool) and tool.name in deferred}
         if way == "anthropic":
             offered = _with_cache_mark([*always, self.search_tool], later.values())
@@ -268,17 +257,6 @@ class DeferredTools:
             else self.search_tool
         )
         return Offer([*always, search], _loaded(messages, later, client=client), way)
-
-    def _chosen(self, messages: Sequence[Any], deferred: Collection[str]) -> set[str]:
-        """With ``mode="filter"``: what fits the request, and what the thread found or called."""
-        called = {call["name"] for m in messages if isinstance(m, AIMessage) for call in m.tool_calls}
-        request = _request(messages)
-        key = request, frozenset(deferred)
-        if key not in self._requests:
-            if len(self._requests) >= 64:
-                self._requests.clear()
-            self._requests[key] = tuple(find_tools(self.navigator, request, deferred, FILTERED * self.options.k))
-        return {*self._requests[key], *revealed_in(messages), *called}
 
     # --- from the model ---
 

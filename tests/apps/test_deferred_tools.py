@@ -501,15 +501,6 @@ def test_few_tools_are_all_offered(memory: ToolMemory) -> None:
     assert offered(model) == [[each.name for each in Desk().tools]]
 
 
-def test_filter_offers_what_the_request_needs_and_what_was_found(memory: ToolMemory) -> None:
-    model = scripted([("search_tools", {"query": "archive a vehicle"}), ("archive_vehicle", {"vehicle_id": "7"})])
-    ask(agent_with(memory, model, tool_search=ToolSearch(k=1, mode="filter")))
-    first, *rest = offered(model)
-    assert {*DESK, "search_tools"} <= {*first}
-    assert len(first) <= 5
-    assert all({*first, "archive_vehicle"} <= {*names} for names in rest)
-
-
 def test_tools_of_similar_requests_are_shown_before_a_search() -> None:
     with knowing(crowded(Desk()), 0) as memory:
         learner = scripted([*STEPS, ADD])

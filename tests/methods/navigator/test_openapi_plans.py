@@ -101,7 +101,7 @@ def test_nothing_is_created_in_order_to_delete_it_unless_the_request_says_so():
     chain = chain_to("deleteOrder", graph)
     assert chain.tools == ("listCustomers", "deleteOrder")
     (ask,) = chain.asks
-    assert ask.findable
+    assert ask.system_value
     assert "only createOrder would, which changes something" in ask.reason
     assert "createOrder" not in chain_to("deleteOrder", graph, request="delete the order").tools
     asked = chain_to("deleteOrder", graph, request="Create an order for Ann, then delete it")
