@@ -95,8 +95,8 @@ def _safety(report: Report) -> Iterable[str]:
         # No name is proposed but those that seem to read: what is pasted may be called without the model.
         names = ", ".join(f'"{name}"' for name in inertia.get("suggested") or ("name", "list_*"))
         yield (
-            f"<h2>Tools to declare</h2><p>{_text(', '.join(undeclared))}: never called without the model. Declare those "
-            f"that only read:</p><pre>ToolMemory(..., reads={{{_text(names)}}})</pre>"
+            f"<h2>Tools to declare</h2><p>{_text(', '.join(undeclared))}: never called without the model. Declare "
+            f"those that only read:</p><pre>ToolMemory(..., reads={{{_text(names)}}})</pre>"
         )
     changes = inertia.get("changes", ())
     rows = [
