@@ -153,6 +153,10 @@ def test_what_is_to_be_reviewed_declared_and_withdrawn_is_told() -> None:
     assert "<td>t-&lt;7&gt;</td><td>write</td><td>{&quot;title&quot;: &quot;x&quot;}</td><td>ok: written</td>" in page
     assert "2026-10-05 00:00" in page
     assert "reads={&quot;read&quot;}" in page
+    nothing_seems_to_read = kinds_of_predictions(undeclared=["send_mail"], suggested=[])
+    assert "reads={&quot;name&quot;, &quot;list_*&quot;}" in render_page(
+        replace(RECORD, sections=nothing_seems_to_read), DESK
+    )
     assert "mail: a person refused" in page
     assert "its name \\u003csays\\u003e so" in page
     assert "Declared: 3 tools that only read, 1 that may write" in page
