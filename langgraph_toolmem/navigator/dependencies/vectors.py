@@ -114,5 +114,5 @@ class ParameterVectors:
 
 
 def _may_join(key: Key, other: Key) -> bool:
-    """A thing is not its id, and a text is no truth value."""
+    """Return True unless one is a thing and one its id, or one a text and one a truth value."""
     return key[1] == other[1] and bool(key[0] & IDENTIFIERS) == bool(other[0] & IDENTIFIERS)
