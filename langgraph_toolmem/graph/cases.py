@@ -10,7 +10,7 @@ import difflib
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise, repeat
@@ -299,14 +299,13 @@ class CaseIndex:
             query.similarities[case_id] = near
         return near
 
-    def known(self, word: str, tool: str, *, asked: bool = False) -> bool:
-        """Return True if a request with a word, or one that answered it (`asked`), was followed by a call of a tool."""
-        terms = [f"\x1f{term}" for term in words(word)] if asked else [word]
-        return all(any(self._called(case_id, tool) for case_id in self._postings.get(term, ())) for term in terms)
+    def alike(self, state: RunState) -> Iterator[str]:
+        """Yield the past requests that share most words with a run's latest one, whatever they led to."""
+        return (case_id for case_id in self._query(state.user.raw, state.asked).ranked if case_id != state.user_key)
 
-    def _called(self, case_id: str, tool: str) -> bool:
-        case = self.cases.get(case_id)
-        return case is not None and any(call[0] == tool for call in case[2].values())
+    def led_to(self, case_id: str, tool: str) -> bool:
+        """Return True if a request led to a call of a tool."""
+        return any(call[0] == tool for call in self.cases[case_id][2].values())
 
     def _heaviest(self, weights: Mapping[str, float], most: int) -> list[tuple[float, str]]:
         known = [(weight, term) for term, weight in weights.items() if term in self._postings]

@@ -13,7 +13,7 @@ from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, windows
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.arguments import Filled, fill, fill_each, may_offer
 from langgraph_toolmem.inertia.contexts import CallContexts, call_key
-from langgraph_toolmem.inertia.proposal import calls_text
+from langgraph_toolmem.inertia.decision import calls_text
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, canon_args
 

@@ -33,7 +33,7 @@ from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.events import Event, Forgotten, Record
 from langgraph_toolmem.graph.state import SEPARATOR, WORDS, RunState
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
-from langgraph_toolmem.inertia.reasons import Reason
+from langgraph_toolmem.inertia.decision import Reason
 from langgraph_toolmem.runs.run import ExecutedCall
 
 LOOKBACK: Final = 4

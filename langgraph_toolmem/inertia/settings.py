@@ -16,8 +16,8 @@ from pydantic.json_schema import SkipJsonSchema
 
 from langgraph_toolmem.base.checks import nearest
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.inertia.decision import Reason
 from langgraph_toolmem.inertia.policy import Bound, InertiaPolicy, PaperPolicy
-from langgraph_toolmem.inertia.reasons import Reason
 from langgraph_toolmem.turn import env_mode
 
 logger = logging.getLogger("langgraph_toolmem.inertia.settings")

@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END
 
 from langgraph_toolmem.base.errors import LoopError
-from langgraph_toolmem.inertia.loops import VARIED, repeated_calls
+from langgraph_toolmem.inertia.guards import VARIED, repeated_calls
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.of_memory import checked
 from langgraph_toolmem.runs.messages import LOOP_NOTE

@@ -16,7 +16,7 @@ from langgraph.types import Command
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.prefetch.settings import Prefetch
+from langgraph_toolmem.inertia.prefetch import Prefetch
 from langgraph_toolmem.inertia.step import MARK, Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.of_memory import method_of

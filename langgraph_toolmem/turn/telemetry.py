@@ -7,7 +7,7 @@ prompts nor arguments are in it, so it may go where traces go. Words and values 
 =========================  =========================================================================
 ``toolmem.node``           the role of the node or middleware: ``inertia``, ``recorder``
 ``toolmem.decision``       ``shortcut`` or ``ask_model``
-``toolmem.reason``         one of `langgraph_toolmem.inertia.reasons.REASONS`
+``toolmem.reason``         one of `langgraph_toolmem.inertia.decision.REASONS`
 ``toolmem.tool``           the tool proposed, whether it is called or not
 ``gen_ai.tool.name``       OpenTelemetry's name for a tool that is called: only where the shortcut calls it
 ``toolmem.confidence``     from 0 to 1; with the paper's policy the score CIPS

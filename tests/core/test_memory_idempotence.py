@@ -15,7 +15,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langgraph_toolmem import InertiaPolicy, InputError, MessageError, ToolMemory
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed, TurnOpened
+from langgraph_toolmem.inertia.record import InertiaEvidence, TurnClosed, TurnOpened
 
 SHADOW = InertiaPolicy(shadow=True)
 
@@ -314,7 +314,7 @@ def test_when_it_is_not_the_models_turn(memory: ToolMemory) -> None:
 
 def test_the_end_of_a_turn_may_be_told_before_its_beginning() -> None:
     """As when the logs of several workers are read one after the other."""
-    begun = TurnOpened("t", ["w0"], [["A1"]], [], True, None)
+    begun = TurnOpened("t", ["w0"], [["b", "", ["A1"]]], True, None)
     records: list[Any] = [begun, TurnClosed("t"), begun]
     states = []
     for order in ([0, 1], [1, 0], [0, 2, 1], [0, 1, 2], [1, 0, 2]):

@@ -32,12 +32,10 @@ from langgraph_toolmem.core.lifecycle import Lifecycle
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia import calibrated, guards, paper
 from langgraph_toolmem.inertia.budget import Budget, Checked
-from langgraph_toolmem.inertia.novelty import NoveltyRecord, Unlike
-from langgraph_toolmem.inertia.proposal import Option
-from langgraph_toolmem.inertia.reasons import REASONS, Reason
+from langgraph_toolmem.inertia.decision import REASONS, Option, Reason, attributes, note_decision, reason_code
+from langgraph_toolmem.inertia.novelty import NoveltyRecord
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF
 from langgraph_toolmem.inertia.step import Shortcut
-from langgraph_toolmem.inertia.traces import attributes, note_decision, reason_code
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores.events import EventLog
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
@@ -154,7 +152,12 @@ def repeated(*answers: Any) -> Decision:
         learner.graph.tools["open"]["repeats"] = 99
     state = state_of(user("Go."), *[call("open", {"id": SECRET}, answer) for answer in answers])
     specs, graph = learner.specs, learner.graph
-    return refused(guards.refusal("open", {"id": SECRET}, specs=specs, policy=FREE, graph=graph, state=state))
+    return refused(guards.refusal("open", ({"id": SECRET},), specs=specs, policy=FREE, graph=graph, state=state))
+
+
+def twice() -> str:
+    specs, policy = read_tools([schema("save")]), FREE.with_(may_write={"save"})
+    return guards.refusal("save", [{}, {}], specs=specs, policy=policy, graph=ToolGraph(), state=state_of(user("Go.")))
 
 
 def held(missed: int, p: float) -> Decision:
@@ -168,7 +171,7 @@ def held(missed: int, p: float) -> Decision:
 
 def strange(spread: int) -> Decision:
     novelty = ToolGraph().register(NoveltyRecord)
-    return refused(novelty.refusal("open", Unlike(0.5) if spread else None))
+    return refused(novelty.refusal("open", 0.5 if spread else None))
 
 
 def explained(*messages: Any) -> Decision:
@@ -207,7 +210,7 @@ def forbidden(tool_choice: str) -> Decision:
         (lambda: before_open(practised(PAPER), TOOLS[0]), "unknown_tool"),
         (lambda: repeated("busy"), "repeat"),
         (lambda: repeated("busy", "done"), "repeat"),
-        (lambda: refused(guards.twice("save", [{}, {}], specs={}, policy=FREE)), "repeat"),
+        (lambda: refused(twice()), "repeat"),
         (lambda: explained(user("Go."), words()), "not_the_models_turn"),
         (lambda: explained(user("Go."), call("find", {"name": "x"})[0]), "not_the_models_turn"),
         (lambda: Decision(None, SWITCHED_OFF), "switched_off"),
