@@ -76,7 +76,7 @@ def decide(
     novelty = Novelty(state, neighbours, graph.cases)
     distances = [novelty.distance(c) for c in found]
     shares = [tables.novelty.share(c.tool, each) for c, each in zip(found, distances, strict=True)]
-    columns = columns_of(found, keys, shares, state, neighbours, records=tables.evidence.rules, cases=tables.cases)
+    columns = columns_of(found, keys, shares, neighbours, records=tables.evidence.rules)
     likely = map(float, tables.estimator.probabilities(columns))
     weighed = sorted(zip(likely, found, keys, pack(columns), distances, strict=True), key=lambda w: -w[0])
 
@@ -103,7 +103,7 @@ def decide(
         args=best.calls[0],
         beside=best.calls[1:],
         confidence=p,
-        evidence=_evidence(graph, best, p, neighbours),
+        evidence=_evidence(graph, best, p),
         act=not hold,
         hold=hold,
         audit=audit,
@@ -133,19 +133,19 @@ def _refused(
     return Reason("low_confidence", f"confidence {p:.2f} is below {least:.2f}") if p < least else ""
 
 
-def _evidence(graph: ToolGraph, candidate: Candidate, p: float, neighbours: Sequence[Neighbour]) -> str:
-    parts = []
-    if candidate.window:
-        row = graph.successors.row(candidate.window)
+def _evidence(graph: ToolGraph, candidate: Candidate, p: float) -> str:
+    parts, near = [], candidate.here.neighbours
+    if candidate.here.window:
+        row = graph.successors.row(candidate.here.window)
         seen = sum(sum(cell) for cell in row.values())
         times = sum(row.get(candidate.following or candidate.tool, [0.0]))
-        tail = candidate.window.split(SEPARATOR)[1:]
+        tail = candidate.here.window.split(SEPARATOR)[1:]
         path = " → ".join(symbol_in_words(s) for s in tail if s) or "any point"
         parts.append(f"After {path}, {candidate.tool} came next {times:g} of {seen:g} times.")
-    if candidate.neighbour_agrees == 2:
+    if candidate.nearest_agrees == 2:
         parts.append(
-            f"The nearest past request (similarity {candidate.similarity:.2f}) went on with {candidate.tool}, as "
-            f"did {candidate.agreeing_neighbours:.0%} of the {len(neighbours)} nearest."
+            f"The nearest past request (similarity {near[0].similarity:.2f}) went on with {candidate.tool}, as did "
+            f"{candidate.agreeing} of the {len(near)} nearest."
         )
     for name, filled in candidate.filled.items():
         if filled.value is not ABSENT:

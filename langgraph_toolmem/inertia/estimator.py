@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from langgraph_toolmem.inertia.cases import Cases
-
 MAX_EXAMPLES: Final = 4_000
 EVERY: Final = 20
 """Model turns between two fits; a quarter of it before the first EVERY turns are over."""
@@ -46,16 +44,15 @@ COLUMNS: Final = (
     "1 for an answer in words",
     "record of the tool, log-odds",
     "record of the tool right after the event before it, log-odds",
-    "cases of the tool after that event, log",
     "share of the tool's requests that were as unlike the others",
 )
 """The columns; an intercept comes after them."""
-PRIOR: Final = (0.14, 0.19, 0.22, 0.94, -1.29, -0.2, 0.31, 0.28, 0.15, 0.17, -0.87)
+PRIOR: Final = (0.14, 0.19, 0.22, 0.94, -1.29, -0.2, 0.31, 0.28, 0.17, -0.6)
 """Fitted once, to six sets of recorded runs that were read cold."""
 
 _FIVE: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
 _TWO: Final = (0.5, 0.8)
-_KINDS: Final = ("", "+", "+", "=")
+_KINDS: Final = ("", "+", "=")
 """Before the records of a tool's best filling, of others, and of whole calls from their context."""
 
 Floats: TypeAlias = "npt.NDArray[np.float64]"
@@ -174,8 +171,8 @@ def _sigmoid(odds: Floats) -> Floats:
 def record_keys(candidate: Candidate, state: RunState) -> tuple[str, str]:
     """Return the keys of a candidate's two records: of its tool, and of its tool after the event before it."""
     product = candidate.p_tool * candidate.p_args
-    kind = _KINDS[candidate.rank] + (">" if candidate.each else "")
-    backing = f"{bisect_right(_FIVE, product)}{candidate.neighbour_agrees}"
+    kind = _KINDS[candidate.kind] + (">" if candidate.each else "")
+    backing = f"{bisect_right(_FIVE, product)}{candidate.nearest_agrees}"
     after = f"{min(candidate.witnesses, 3)}{bisect_right(_TWO, product)}"
     return (
         f"{kind}D{candidate.tool}\x1f{backing}",
@@ -187,11 +184,9 @@ def columns_of(
     found: Sequence[Candidate],
     keys: Sequence[tuple[str, str]],
     unlike: Sequence[float],
-    state: RunState,
     neighbours: Sequence[Neighbour],
     *,
     records: CountTable,
-    cases: Cases,
 ) -> Floats:
     """Return the (candidates, columns) of `COLUMNS`.
 
@@ -199,11 +194,9 @@ def columns_of(
         found: the candidates.
         keys: of their records, as `record_keys` makes them.
         unlike: per candidate the share of its tool's requests that were as unlike the others.
-        state: the run before the model's turn.
         neighbours: the nearest past requests, which vote for a candidate if their own call is the same in this run's
             terms.
         records: hits and misses by key.
-        cases: past turns of the same state.
     """
     import numpy as np
 
@@ -217,7 +210,6 @@ def columns_of(
             max((vote for k, vote in enumerate(votes) if k != i), default=0.0),
             float(candidate.tool == WORDS),
             *(_record(records, key) for key in keys[i]),
-            math.log1p(cases.seen(state, candidate.tool)),
             unlike[i],
         )
         for i, candidate in enumerate(found)

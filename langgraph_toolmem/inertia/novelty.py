@@ -19,6 +19,7 @@ from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 from langgraph_toolmem.graph.cases import CaseIndex, Neighbour
@@ -117,7 +118,8 @@ class Novelty:
         self._text, self._asked = state.user.raw, state.asked
         self._called = [canon(value) for step in state.since_user for value in step.args.values()]
         self._alike = list(cases.alike(state)) if self._asks else []
-        self._own: dict[str, frozenset[str]] = {}
+        self._distances: dict[tuple[str, str], float | None] = {}
+        self._led: dict[str, list[str]] = {}
 
     def distance(self, candidate: Candidate) -> float | None:
         """Return the Dice distance of the wording to the nearest of the similar requests that led to the tool.
@@ -127,24 +129,20 @@ class Novelty:
         """
         if not self._asks:
             return 0.0
-        own = self._wording(candidate)
-        return min((_distance(own, other) for other in self._past(candidate.tool)), default=None)
-
-    def _wording(self, candidate: Candidate) -> frozenset[str]:
-        own = self._own.get(candidate.text)
-        if own is None:
-            own = self._own[candidate.text] = wording(self._text, (*self._called, *_values(candidate)))
-        return own
+        key = candidate.tool, candidate.text
+        if key not in self._distances:
+            own = wording(self._text, (*self._called, *_values(candidate)))
+            past = self._past(candidate.tool)
+            self._distances[key] = min((_distance(own, other) for other in past), default=None)
+        return self._distances[key]
 
     def _past(self, tool: str, *, asked: bool = False) -> list[frozenset[str]]:
-        led = (each for each in self._alike if tool == WORDS or self._cases.led_to(each, tool))
-        found = []
-        for case_id in led:
-            text, _, _, _, before = self._cases.cases[case_id]
-            found.append(_wording_of(before if asked else text, self._cases.arguments(case_id)))
-            if len(found) == ALIKE:
-                break
-        return found
+        led = self._led.get(tool)
+        if led is None:
+            found = (each for each in self._alike if tool == WORDS or self._cases.led_to(each, tool))
+            led = self._led[tool] = list(islice(found, ALIKE))
+        texts = ((self._cases.cases[each][4 if asked else 0], each) for each in led)
+        return [_wording_of(text, self._cases.arguments(each)) for text, each in texts]
 
     def strange(self, candidate: Candidate) -> str:
         """Return why something may not be changed after this request; "" if all of it was there before."""
