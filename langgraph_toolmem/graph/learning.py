@@ -107,7 +107,7 @@ def learn_turn(
         if not graph.cases.knows(request):
             record.append(op.Request(request, state.user.raw[:MAX_CASE_TEXT], user, state.asked))
         if not turn.steps and turn.chosen_by == "model":
-            record.append(op.RequestEnd(request, position, state.signature()))
+            record.append(op.RequestEnd(request, position))
     if len(executed) > 1 and turn.chosen_by == "model":
         record += _learn_group(graph, state, executed, user)
     tools = list(state.tools)
@@ -134,9 +134,7 @@ def learn_turn(
         if request and state.user.raw and position + offset < MAX_CALLS:
             args = canon_args(step.args)
             beside = len(turn.steps) - 1 if offset == 0 else 0
-            call = op.RequestCall(
-                request, position + offset, step.tool, args, step.status, sources, state.signature(), beside
-            )
+            call = op.RequestCall(request, position + offset, step.tool, args, step.status, sources, beside)
             record.append(call)
         tools.append(step.tool)
     return record

@@ -76,7 +76,7 @@ def decide(
     novelty = Novelty(state, neighbours, graph.cases)
     distances = [novelty.distance(c) for c in found]
     shares = [tables.novelty.share(c.tool, each) for c, each in zip(found, distances, strict=True)]
-    columns = columns_of(found, keys, shares, neighbours, records=tables.evidence.rules)
+    columns = columns_of(found, keys, shares, state, neighbours, records=tables.evidence.rules, cases=tables.cases)
     likely = map(float, tables.estimator.probabilities(columns))
     weighed = sorted(zip(likely, found, keys, pack(columns), distances, strict=True), key=lambda w: -w[0])
 

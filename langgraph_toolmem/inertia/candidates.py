@@ -119,11 +119,6 @@ class Candidate:
         return min((f.witnesses for name, f in self.filled.items() if name != self.each), default=self.agreeing)
 
     @cached_property
-    def p_call(self) -> float:
-        """Share of this very call among what followed the run's latest calls."""
-        return self.here.of_calls.get(self.key, 0.0) if self.here.of_calls else 0.0
-
-    @cached_property
     def calls(self) -> tuple[dict[str, Any], ...]:
         """The arguments of each call, without optional ones that are best left out. None for an answer in words."""
         if self.tool == WORDS:

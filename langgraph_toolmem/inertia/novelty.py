@@ -152,8 +152,6 @@ class Novelty:
         near = [each for each in self._near if each.tool == candidate.following]
         if not near:
             return Reason("unfamiliar", f"no request before that went on with {tool} went the same way so far")
-        if not any(each.looked for each in near):
-            return Reason("unfamiliar", f"the latest answer looks unlike those that went on with {tool} before")
         for asked, text in ((False, self._text), (True, self._asked)):
             own, left = wording(text, calls), left_over(text, calls)
             past = [_wording_of(each.asked if asked else each.text, each.made) for each in near]

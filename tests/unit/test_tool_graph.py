@@ -128,7 +128,7 @@ def test_the_log_gives_the_live_graph(tmp_path: Path):
 
     again = EventStore(tmp_path, lock=rlock(), tables=tables, read_only=True)
     assert again.graph.to_state() == live.graph.to_state()
-    assert again.graph.cases.nearest("Look up Ann", [], look="")
+    assert again.graph.cases.nearest("Look up Ann", [])
     again.close()
     live.snapshot()
     live.close()

@@ -384,6 +384,6 @@ def test_what_a_request_answers_is_kept_with_it(usual: Learner):
     again = ToolGraph()
     again.load(loads(dumps(usual.graph.to_state())))
     assert again.cases.cases[request.request] == usual.graph.cases.cases[request.request]
-    near = again.cases.nearest("Yes please", [], look="", asked=SHALL.format("O-1"))[0]
+    near = again.cases.nearest("Yes please", [], asked=SHALL.format("O-1"))[0]
     assert (near.text, near.tool, near.similarity) == ("Yes please", "cancel_order", pytest.approx(0.9, abs=0.1))
     assert "Shall I cancel" in near.asked

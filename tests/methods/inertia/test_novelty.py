@@ -90,21 +90,6 @@ def test_names_that_were_left_over_before_may_be_left_over_again():
     assert not second(both, "Give the money back to Bob and tell Ann Mae Lee").acts
 
 
-def test_nothing_is_changed_after_an_answer_that_looks_unlike_those_before():
-    learner = Learner(TOOLS, FREE)
-    for i in range(40):
-        found = call("find", {"name": f"Name{i}"}, {"order": f"O-{i}{i}", "open": True})
-        run = [user(BACK.format(f"Name{i}")), found, call("refund", {"order": f"O-{i}{i}"}), words()]
-        learner.learn(*run, thread_id=str(i))
-
-    def decided(*, is_open: bool) -> Any:
-        found = call("find", {"name": "Bob"}, {"order": "O-9999", "open": is_open})
-        return learner.decide(user(BACK.format("Bob")), found)
-
-    assert decided(is_open=True).acts
-    assert not decided(is_open=False).would_act
-
-
 def test_a_look_up_of_a_known_kind_of_request_is_made_on_a_new_path():
     learner = Learner([reading("find", "name"), reading("list", "of")], FREE)
     for i in range(40):
