@@ -7,7 +7,7 @@ STAMP_ALL := $(VENV)/.stamp-dev-all
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-extras test-all test-oldest tests lint bench docs format clean
+.PHONY: help demo quick test test-extras test-all test-oldest tests lint data bench docs format clean
 
 help: ## show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -52,7 +52,11 @@ lint: $(STAMP) ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shared/data; see benchmarks/README.md)
+data: $(STAMP) ## fetch the public recorded runs at named commits and convert them into ../shared/data, for `make bench`
+	$(PIP) pandas mpmath
+	$(BIN)/python -m benchmarks.data $(ARGS)
+
+bench: $(STAMP) ## all figures of the README (needs the recorded runs: `make data`; see benchmarks/README.md)
 	$(BIN)/python -m benchmarks.replay
 	$(BIN)/python -m benchmarks.closed_loop
 	$(BIN)/python -m benchmarks.prefetch

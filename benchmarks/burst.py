@@ -5,7 +5,7 @@
 Recorded runs are handed to `finish` of a memory in a folder, with the default methods and the built-in embedder.
 **alone**: `flush` waits after each run. **burst**: all are handed over first. The figures are processor time of the
 whole process per run (the runs of the default set have 13 turns on average), of it the host's thread, which learns, and
-the one that does the jobs, and the seconds until all is written.
+the seconds until all is written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import argparse
 import json
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -43,21 +42,15 @@ def finish(memory: ToolMemory, run: dict[str, Any]) -> None:
     memory.finish(run["messages"], thread_id=run["id"], success=run["success"])
 
 
-def background() -> float:
-    """Seconds of processor time of the thread that does the jobs."""
-    found = [each for each in threading.enumerate() if each.name == "toolmem-jobs" and each.ident]
-    return sum(time.clock_gettime(time.pthread_getcpuclockid(each.ident or 0)) for each in found)
-
-
 def measured(folder: Path, runs: int, *, alone: bool) -> dict[str, Any]:
-    """Milliseconds of processor time per run, and of the host's thread alone; seconds until all is written."""
+    """Return milliseconds of processor time per run, those of the host's thread, and seconds until all is written."""
     tools = json.loads((folder / "tools.json").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as place, ToolMemory(place, tools=tools) as memory:
         given = list(recorded(folder, WARM + runs))
         for run in given[:WARM]:
             finish(memory, run)
         memory.flush()
-        begun, spent, mine, theirs = time.monotonic(), time.process_time(), time.thread_time(), background()
+        begun, spent, mine = time.monotonic(), time.process_time(), time.thread_time()
         for run in given[WARM:]:
             finish(memory, run)
             if alone:
@@ -67,7 +60,6 @@ def measured(folder: Path, runs: int, *, alone: bool) -> dict[str, Any]:
             "done": done,
             "ms": 1e3 * (time.process_time() - spent) / runs,
             "host_ms": 1e3 * (time.thread_time() - mine) / runs,
-            "jobs_ms": 1e3 * (background() - theirs) / runs,
             "seconds": time.monotonic() - begun,
         }
         report = memory.report()
@@ -85,14 +77,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
-    table = Table("", "runs", "CPU ms a run", "host's thread", "jobs' thread", "seconds", "episodes kept")
+    table = Table("", "runs", "CPU ms a run", "host's thread", "seconds", "episodes kept")
     found: dict[str, Any] = {}
     for name, runs in (("alone", options.runs), ("burst", options.burst)):
         if runs:
             got = measured(options.data / options.set, runs, alone=name == "alone")
             found[name] = {"runs": runs, **got}
             kept = f"{got['kept']:,} of {got['episodes']:,}"
-            cells = (f"{got[each]:.1f}" for each in ("ms", "host_ms", "jobs_ms", "seconds"))
+            cells = (f"{got[each]:.1f}" for each in ("ms", "host_ms", "seconds"))
             table.add_row(name, f"{runs:,}", *cells, kept)
     console = Console()
     console.print(table)

@@ -29,8 +29,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.recall import embedder_named, missing
 from benchmarks.replay import DATA
-from benchmarks.sit import embedder_named, missing
 from benchmarks.tool_search import CATALOGUE, Rank, Request, episodes, halves, requests, tools_of, yardsticks
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.navigator.deferred import DeferredTools, ToolSearch, described, find_tools

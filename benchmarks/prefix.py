@@ -27,10 +27,9 @@ from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.sit.step import Suggest
 from langgraph_toolmem.turn.ask import drive
-from langgraph_toolmem.turn.call import Call
-from langgraph_toolmem.turn.memo import Memo
-from langgraph_toolmem.turn.placement import placed
-from langgraph_toolmem.turn.shown import composed, tokens_in
+from langgraph_toolmem.turn.call import Call, StepOutput
+from langgraph_toolmem.turn.hints import composed, placed, tokens_in
+from langgraph_toolmem.turn.run import StepRunner
 from langgraph_toolmem.turn.step import Step
 
 SETS: Final = ("tau2_retail_gpt41mini", "tau2_airline_gpt54", "tau2_telecom_gpt41")
@@ -91,13 +90,10 @@ def add(spent: Spent, before: list[tuple[str, int]], request: Sequence[BaseMessa
     return now
 
 
-def hints_of(steps: Sequence[Step[Any]], memos: Sequence[Memo], call: Call) -> str:
-    """What the steps say at a call, as the middleware puts it together."""
-    blocks = []
-    for step, memo in zip(steps, memos, strict=True):
-        kept = memo.get(call, 0) or memo.put(call, 0, drive(lambda step=step: step.compute(call)))  # type: ignore[misc]
-        blocks.append(step.render(call, kept.found).block(step.role))
-    return composed(blocks, call.messages)
+def hints_of(runners: Sequence[StepRunner], call: Call) -> str:
+    """Return the hints of some steps at a call, as the middleware composes them."""
+    outputs: list[StepOutput] = [drive(lambda each=each: each.output(call)) for each in runners]  # type: ignore[misc]
+    return composed(outputs, call.messages)
 
 
 def measure(runs: Sequence[LoggedRun], tools: Sequence[dict[str, Any]], cut: int, limit: int) -> dict[str, Spent]:
@@ -123,7 +119,7 @@ def measure(runs: Sequence[LoggedRun], tools: Sequence[dict[str, Any]], cut: int
         for run in runs[cut:][:limit]:
             messages = convert_to_messages(run.messages)
             for name, steps in kinds.items():
-                memos = [Memo(step.scope) for step in steps]
+                runners = list(map(StepRunner, steps))
                 before: list[tuple[str, int]] = []
                 front: list[tuple[str, int]] = []
                 said = asked = 0
@@ -131,7 +127,7 @@ def measure(runs: Sequence[LoggedRun], tools: Sequence[dict[str, Any]], cut: int
                     if not isinstance(answer, AIMessage):
                         continue
                     call = Call(messages[:place], f"{name} {run.thread_id}", tools=specs, offered=tools)
-                    text = hints_of(steps, memos, call)
+                    text = hints_of(runners, call)
                     request = placed(text, system=None, messages=call.messages, model=MODEL)
                     before = add(spent[name], before, request.messages)
                     spent[name].answers += in_tokens(answer)[1]

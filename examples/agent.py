@@ -1,6 +1,6 @@
-"""LangChain's ``create_agent``: two lines more, and the model is asked less often.
+"""`create_agent` with a memory: two lines more, and look-ups are made without the model.
 
-Run it: ``python -m examples.agent``.
+Run it: ``python -m examples.agent``. The scripted model stands in for yours, such as "openai:gpt-5.1".
 """
 
 from __future__ import annotations
@@ -8,47 +8,47 @@ from __future__ import annotations
 from typing import Any
 
 from langchain.agents import create_agent
-from langchain_core.language_models import BaseChatModel
-from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.checkpoint.memory import InMemorySaver
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.tools import tool
 
-from examples.desk import POLICY, TOOLS, make_model, requests, show, warm_memory
-from langgraph_toolmem import Inertia, ToolMemory, default_methods
+from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
-
-REQUESTS = requests(120)
-
-
-def make_graph(model: BaseChatModel, memory: ToolMemory, checkpointer: BaseCheckpointSaver[Any] | None = None) -> Any:
-    """An agent with a memory."""
-    return create_agent(
-        model,
-        TOOLS,
-        middleware=tool_memory_middleware(memory),  # new; with middleware of yours: (memory, inside=[yours, ...])
-        checkpointer=checkpointer,
-    )
+from langgraph_toolmem.testing import ScriptedChatModel, call_tool
 
 
-# For LangGraph Studio, which brings its own checkpointer. The memory has seen runs, so it acts at once.
-graph = make_graph(make_model(), warm_memory())
+@tool
+def find_customer(name: str) -> str:
+    """Return the id of a customer."""
+    return f"C-{name}"
 
 
-def main() -> None:
-    """Starts with an empty memory, and shows the first run and the last one."""
-    model = make_model()
-    memory = ToolMemory.ephemeral(
-        tools=TOOLS, methods=default_methods(Inertia(POLICY))
-    )  # new; ToolMemory("./.toolmem", tools=TOOLS) keeps it
-    agent = make_graph(model, memory, InMemorySaver())
-    turns = 0
-    for i, text in enumerate(REQUESTS):
-        state = agent.invoke({"messages": [("user", text)]}, {"configurable": {"thread_id": f"thread-{i}"}})
-        turns += sum(message.type == "ai" for message in state["messages"])
-        if i in (0, len(REQUESTS) - 1):
-            show(state["messages"])
-    print(f"\nThe model was called {len(model.calls)} times, not {turns} times.")
+@tool
+def latest_order(customer_id: str) -> str:
+    """Return the state of a customer's latest order."""
+    return f"The order of {customer_id} is shipped."
+
+
+def reply(messages: list[BaseMessage], _: Any) -> AIMessage:
+    """Answer as a model would: find the customer, look at the order, say it."""
+    results = [message.text for message in messages if message.type == "tool"]
+    if not results:
+        return call_tool("find_customer", name=messages[0].text.split()[-1])
+    return call_tool("latest_order", customer_id=results[0]) if len(results) == 1 else AIMessage(results[1])
+
+
+model = ScriptedChatModel(script=reply)
+memory = ToolMemory.ephemeral(reads={"find_*", "latest_*"})  # new; ToolMemory("./.toolmem", ...) keeps it
+agent: Any = create_agent(
+    model,
+    [find_customer, latest_order],
+    middleware=tool_memory_middleware(memory),  # new; with middleware of yours: (memory, inside=[yours])
+)
+
+
+if __name__ == "__main__":  # handle 100 requests, and show who chose the calls of the first and of the last one
+    for number in range(100):
+        before = len(model.calls)
+        agent.invoke({"messages": [("user", f"Where is the order of customer{number}")]})
+        if number in (0, 99):
+            print(f"request {number + 1}: {len(model.calls) - before} model calls")
     print(memory.report())
-
-
-if __name__ == "__main__":
-    main()

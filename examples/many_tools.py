@@ -1,92 +1,60 @@
-"""Many tools: the model finds those that the request needs by a search, as complete chains.
+"""Many tools: the model finds those that a request needs with a search; its own list of tools never changes.
 
-Run it: ``python -m examples.many_tools``. The agent has the desk's tools among 300 others. "Refund the order of Ann"
-fits `refund` by its words. What that one needs two others give, and `find_customer` shares no word with the request.
+Run it: ``python -m examples.many_tools``. The search shows `find_customer` although it shares no word with the request:
+`refund` needs an id, and past runs show where it comes from.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from typing import Any
 
 from langchain.agents import create_agent
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool, StructuredTool, tool
 
-from examples.desk import TOOLS, calling, past_run, reply, requests
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.testing import ScriptedChatModel
-
-THINGS = ("invoice", "ticket", "contract", "meeting", "vehicle", "warehouse", "employee", "course", "room", "license")
-DEEDS = ("create", "update", "delete", "list", "search", "archive", "export", "approve", "assign", "print")
-PLACES = ("sales", "support", "finance")
+from langgraph_toolmem.testing import ScriptedChatModel, call_tool
 
 
-def generated() -> list[BaseTool]:
-    """300 tools of other departments."""
-    return [_tool(place, deed, thing) for place in PLACES for deed in DEEDS for thing in THINGS]
+@tool
+def find_customer(name: str) -> dict[str, str]:
+    """Look up a person by name."""
+    return {"customer_id": f"C-{name}"}
 
 
-def _tool(place: str, deed: str, thing: str) -> BaseTool:
-    def act(**args: str) -> str:
-        return json.dumps({"done": True, **args})
-
-    key = "text" if deed == "search" else f"{thing}_id"
-    schema = {"type": "object", "properties": {key: {"type": "string"}}, "required": [key]}
-    about = f"{deed.capitalize()} a {thing} of the {place} department."
-    return StructuredTool(name=f"{place}_{deed}_{thing}", description=about, args_schema=schema, func=act)
+@tool
+def refund(customer_id: str) -> str:
+    """Pay the money back for the latest order."""
+    return f"{customer_id} has its money back."
 
 
-def make_graph(model: BaseChatModel, tools: Sequence[BaseTool], memory: ToolMemory) -> Any:
-    """An agent with many tools, whose model finds them by a search: its list of tools stays the same."""
-    # Without shortcuts, to see all calls of the model.
-    return create_agent(model, tools, middleware=tool_memory_middleware(memory, tool_search=True, shortcut=False))
+def other(deed: str, thing: str) -> BaseTool:
+    """Return a tool of another department."""
+    schema = {"type": "object", "properties": {f"{thing}_id": {"type": "string"}}, "required": [f"{thing}_id"]}
+    about = f"{deed.capitalize()} a {thing}."
+    return StructuredTool(name=f"{deed}_{thing}", description=about, args_schema=schema, func=lambda **_: "done")
 
 
-def ask(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]] = ()) -> AIMessage:
-    """The model: searches for what the request needs, and calls what was found."""
-    request, results = messages[0].text, [m for m in messages if m.type == "tool"]
-    if not results:
-        return calling("search_tools", query=request)
-    if "order" not in request:
-        deed = calling("call_tool", name="finance_archive_warehouse", arguments={"warehouse_id": "W-7"})
-        return deed if len(results) == 1 else AIMessage("Building 7 is archived.")
-    answer = reply([m for m in messages if m not in results[:1] and not _is_search(m)], tools)
-    for call in answer.tool_calls:
-        call["args"] = {"name": call["name"], "arguments": call["args"]}
-        call["name"] = "call_tool"
-    return answer
+def past_run(name: str) -> list[BaseMessage]:
+    """Return the messages of a run from before the search."""
+    look, pay = call_tool("find_customer", name=name), call_tool("refund", customer_id=f"C-{name}")
+    found = ToolMessage(f'{{"customer_id": "C-{name}"}}', tool_call_id=look.tool_calls[0]["id"])
+    paid = ToolMessage("paid", tool_call_id=pay.tool_calls[0]["id"])
+    return [HumanMessage(f"Refund the order of {name}"), look, found, pay, paid, AIMessage("Done.")]
 
 
-def _is_search(message: BaseMessage) -> bool:
-    return isinstance(message, AIMessage) and any(call["name"] == "search_tools" for call in message.tool_calls)
+others = [
+    other(deed, thing) for deed in ("create", "delete", "list", "print") for thing in ("invoice", "room", "ticket")
+]
+tools = [find_customer, refund, *others]
+script = [call_tool("search_tools", query="Refund the order of Ann"), AIMessage("I would call these two.")]
+memory = ToolMemory.ephemeral(tools=tools)
+middleware = tool_memory_middleware(memory, tool_search=True)
+agent: Any = create_agent(ScriptedChatModel(script=script), tools, middleware=middleware)
 
-
-def main() -> None:
-    """Two requests, with what was found and called."""
-    tools = [*generated(), *TOOLS]
-    model = ScriptedChatModel(script=ask)
-    with ToolMemory.ephemeral(tools=tools) as memory:
-        for i, text in enumerate(requests(9)):  # past runs show which tool gives what
-            memory.finish(past_run(text), thread_id=f"past-{i}", success=True)
-        agent = make_graph(model, tools, memory)
-        for text in ("Refund the order of Ann", "Archive a warehouse of the finance department"):
-            print(f"\n> {text}")
-            for mode, part in agent.stream({"messages": [("user", text)]}, stream_mode=["custom", "updates"]):
-                if mode == "custom" and part["toolmem"]["node"] == "search_tools":
-                    for name, why in part["toolmem"]["found"].items():
-                        print(f"    {name} {why}")
-                for message in part.get("model", {}).get("messages", ()) if mode == "updates" else ():
-                    for call in message.tool_calls:
-                        print(f"  {call['name']}({json.dumps(call['args'])})")
-                    if message.text:
-                        print(f"  {message.text}")
-        memory.flush()
-        print(f"\n{next(line for line in memory.report().sentences() if line.startswith('Tool search'))}")
-
-
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # learn nine runs, then search
+    for number in range(9):
+        memory.finish(past_run(f"customer{number}"), thread_id=f"past-{number}", success=True)
+    for message in agent.invoke({"messages": [("user", "Refund the order of Ann")]})["messages"]:
+        print(f"{message.type}: {message.text or message.tool_calls}")

@@ -1,91 +1,60 @@
-"""Remembering: what went wrong with a request is shown to the model when one like it comes.
+"""Remembering: what went wrong with a request is shown to the model when a similar request comes.
 
-Run it: ``python -m examples.remembering``. Asked for a call "at 9, local time there", the model books 9 o'clock UTC.
-The user says that it was wrong, a critic finds out why, and the next request of the kind has both in its prompt.
+Run it: ``python -m examples.remembering``. A user says that a run was wrong, a critic (a chat model) finds out why, and
+the next request of the kind has both in its prompt.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from typing import Any
 
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.tools import BaseTool, tool
+from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from examples.desk import calling, show
 from langgraph_toolmem import Entries, ToolMemory, default_methods
 from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.testing import ScriptedChatModel
-
-HOURS_FROM_UTC = {"Ann": -8, "Ben": 2}
-REQUEST = "Book a call with {} at 9, local time there"
+from langgraph_toolmem.testing import ScriptedChatModel, call_tool
 
 
-@tool
-def time_zone(name: str) -> dict[str, int]:
-    """The time zone somebody lives in."""
-    return {"hours_from_utc": HOURS_FROM_UTC[name]}
+def time_zone(name: str) -> str:
+    """Return the hours from UTC of a person."""
+    return {"Ben": "2"}[name]
 
 
-@tool
-def book_call(name: str, hour_utc: int) -> dict[str, Any]:
+def book_call(name: str, hour_utc: int) -> str:
     """Book a call at an hour in UTC."""
-    return {"booked": name, "hour_utc": hour_utc}
+    return f"The call with {name} is booked at {hour_utc}:00 UTC."
 
 
-TOOLS: list[BaseTool] = [time_zone, book_call]
-
-
-def reply(messages: list[BaseMessage], _: list[dict[str, Any]]) -> AIMessage:
-    """The model: does the obvious, unless its prompt tells it better."""
-    [request] = [m.text for m in messages if isinstance(m, HumanMessage)]
-    name = next(name for name in HOURS_FROM_UTC if name in request)
-    results = [json.loads(m.text) for m in messages if isinstance(m, ToolMessage)]
-    warned = any("Ask for the time zone" in m.text for m in messages if m.type == "system")
+def reply(messages: list[BaseMessage], _: Any) -> AIMessage:
+    """Answer as a model would: book nine o'clock, unless the prompt says to ask for the time zone first."""
+    results = [message.text for message in messages if message.type == "tool"]
+    warned = any("Ask for the time zone" in message.text for message in messages)
     if results and "booked" in results[-1]:
-        return AIMessage(f"The call with {name} is booked.")
+        return AIMessage(results[-1])
     if warned and not results:
-        return calling("time_zone", name=name)
-    return calling("book_call", name=name, hour_utc=9 - (results[-1]["hours_from_utc"] if results else 0))
+        return call_tool("time_zone", name="Ben")
+    return call_tool("book_call", name="Ben", hour_utc=9 - int(results[0]) if results else 9)
 
 
-def criticise(_: list[BaseMessage], tools: Sequence[dict[str, Any]]) -> AIMessage:
-    """The critic, a chat model too: it reads the run and the user's comment, and fills in the form it is given."""
-    [form] = [each["function"]["name"] for each in tools]
-    return calling(
-        form,
-        went_wrong="The hour is local time, and was booked as UTC.",
-        call=1,
-        instead="Ask for the time zone, then convert the hour.",
-    )
+def criticise(_: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+    """Answer as a critic would: fill in the form."""
+    wrong, instead = "The hour is local time.", "Ask for the time zone, then convert the hour."
+    return call_tool(tools[0]["function"]["name"], went_wrong=wrong, call=1, instead=instead)
 
 
-def main() -> None:
-    """Two requests of one kind, with a verdict between them."""
-    model = ScriptedChatModel(script=reply)
-    with ToolMemory.ephemeral(
-        tools=TOOLS, methods=default_methods(Entries(critic=ScriptedChatModel(script=criticise)))
-    ) as memory:
-        agent: Any = create_agent(
-            model,
-            TOOLS,
-            middleware=tool_memory_middleware(memory, recall=True, reflect=True),
-            checkpointer=InMemorySaver(),  # the thread's id is the run's
-        )
-
-        def ask(name: str) -> None:
-            feed = {"messages": [("user", REQUEST.format(name))]}
-            show(agent.invoke(feed, {"configurable": {"thread_id": f"call-with-{name}"}})["messages"])
-
-        ask("Ann")
-        memory.feedback("call-with-Ann", score=0.0, comment="she was asleep")  # an hour later, from whatever process
-        memory.flush()  # only here: the critique is written in the background
-        ask("Ben")
-        print(f"\nWhat the model was shown the second time:\n\n{model.calls[-1].messages[0].text}\n\n{memory.report()}")
+model = ScriptedChatModel(script=reply)
+memory = ToolMemory.ephemeral(methods=default_methods(Entries(critic=ScriptedChatModel(script=criticise))))
+middleware = tool_memory_middleware(memory, recall=True, reflect=True)
+agent: Any = create_agent(model, [time_zone, book_call], middleware=middleware, checkpointer=InMemorySaver())
 
 
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # handle two requests of one kind, with feedback between them
+    for thread_id in ("monday", "friday"):
+        feed = {"messages": [("user", f"Book a call with Ben on {thread_id} at 9, his time")]}
+        print(agent.invoke(feed, {"configurable": {"thread_id": thread_id}})["messages"][-1].text)
+        if thread_id == "monday":
+            memory.feedback(thread_id, score=0.0, comment="he was asleep")
+            memory.flush()  # only here: the critique is written in the background
+    print(f"\nThe prompt of the second run:\n{model.calls[-1].messages[0].text}")

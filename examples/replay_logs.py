@@ -1,9 +1,9 @@
-"""Only logs: what would a memory have saved, and a memory that starts with what they teach.
+"""Only logs: what a memory would have saved, and a memory that starts with what the logs teach.
 
 Run it: ``python -m examples.replay_logs``. The same from the shell::
 
-    toolmem replay runs.jsonl --tools tools.json
-    toolmem import runs.jsonl --tools tools.json --memory .toolmem
+    toolmem replay runs.jsonl --reads find_customer
+    toolmem import runs.jsonl --memory .toolmem
 """
 
 from __future__ import annotations
@@ -11,56 +11,40 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from langchain_core.messages import convert_to_openai_messages
-from langchain_core.utils.function_calling import convert_to_openai_tool
-
-from examples.desk import DONE, TOOLS, past_run, requests
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.offline.replay import replay
 from langgraph_toolmem.runs.logs import load_runs
 
-RUNS = 120
+
+def logged(number: int) -> dict[str, Any]:
+    """Return a run as an application may log it: one a line, messages in OpenAI's format."""
+    function = {"name": "find_customer", "arguments": json.dumps({"name": f"customer{number}"})}
+    return {
+        "id": f"run-{number}",
+        "success": True,
+        "messages": [
+            {"role": "user", "content": f"What is the id of customer{number}"},
+            {"role": "assistant", "tool_calls": [{"id": "call-1", "type": "function", "function": function}]},
+            {"role": "tool", "tool_call_id": "call-1", "content": f"C-{number}"},
+            {"role": "assistant", "content": f"It is C-{number}."},
+        ],
+    }
 
 
-def write_logs(folder: Path) -> Path:
-    """Runs as an application may log them: one a line, messages in OpenAI's format."""
-    file = folder / "runs.jsonl"
-    with file.open("w", encoding="utf-8") as out:
-        for i, text in enumerate(requests(RUNS)):
-            messages = convert_to_openai_messages(past_run(text))
-            out.write(json.dumps({"id": f"run-{i}", "messages": messages, "success": True}) + "\n")
-    # OpenAI's format has no place for tags; without them the memory does not know which tools only look.
-    schemas = [{**convert_to_openai_tool(tool), "tags": tool.tags} for tool in TOOLS]
-    (folder / "tools.json").write_text(json.dumps(schemas), encoding="utf-8")
-    return file
+if __name__ == "__main__":  # write logs, replay them, and start a memory with them
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "runs.jsonl"
+        file.write_text("\n".join(json.dumps(logged(number)) for number in range(120)), encoding="utf-8")
+        runs = load_runs(file).runs
 
+        found = replay(runs, reads={"find_customer"})
+        print(f"{found.runs} runs, {found.turns} model turns: {found.right} calls made right, {found.wrong} wrong")
 
-def main() -> None:
-    """Writes logs, replays them, and imports them."""
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        log = load_runs(write_logs(folder))
-        DONE.clear()
-
-        print("What a memory would have saved, had it been there (no model, no tool is called):")
-        found = replay(log.runs, tools=TOOLS)
-        print(f"  {found.runs} runs, {found.turns} model turns")
-        print(f"  {found.right} could have been skipped, {found.wrong} would have been skipped with another call")
-        for name, tally in found.by_tool.items():
-            print(f"  {name}: {tally.right} of {tally.calls} calls")
-        for chain, count in found.chains[:2]:
-            print(f"  {count} times: {' -> '.join(chain)}")
-
-        print("\nA memory that starts with these runs:")
-        with ToolMemory(folder / "memory", tools=TOOLS) as memory:
-            for run in log.runs:
-                memory.finish(run.messages, thread_id=run.thread_id, success=run.success, user_id=run.user_id)
-            proposal = memory.inertia.predict([("user", "Where is the order of Zoe?")])
+        with ToolMemory(Path(folder) / "memory", reads={"find_customer"}) as memory:
+            for run in runs:
+                memory.finish(run.messages, thread_id=run.thread_id, success=run.success)
+            proposal = memory.inertia.predict([("user", "What is the id of Zoe")])
             assert proposal is not None
-            print(f"  {proposal.tool}({proposal.args}) at {proposal.confidence:.0%}; act: {proposal.act}")
-            print(f"  because: {proposal.evidence}")
-
-
-if __name__ == "__main__":
-    main()
+            print(f"{proposal.tool}({proposal.args}) with probability {proposal.confidence:.2f}: {proposal.evidence}")

@@ -45,8 +45,8 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.memory import ToolMemory, default_methods
     from langgraph_toolmem.navigator import Navigator
     from langgraph_toolmem.navigator.plan.chains import Plan
-    from langgraph_toolmem.navigator.tool_search.hit import ToolHit
-    from langgraph_toolmem.report.report import Period, Report, TokenPrice
+    from langgraph_toolmem.navigator.tool_search import ToolHit
+    from langgraph_toolmem.report.report import Report, TokenPrice
     from langgraph_toolmem.sit import SIT
     from langgraph_toolmem.sit.policy import SITPolicy
     from langgraph_toolmem.sit.suggest import Suggestion
@@ -65,7 +65,6 @@ _HOMES = {
     "InertiaSettings": "inertia.settings",
     "Navigator": "navigator",
     "PaperPolicy": "inertia.policy",
-    "Period": "report.report",
     "Plan": "navigator.plan.chains",
     "Preference": "entries.preferences",
     "Prefetch": "inertia.prefetch",
@@ -77,7 +76,7 @@ _HOMES = {
     "SITPolicy": "sit.policy",
     "Suggestion": "sit.suggest",
     "TokenPrice": "report.report",
-    "ToolHit": "navigator.tool_search.hit",
+    "ToolHit": "navigator.tool_search",
     "ToolMemory": "memory",
     "default_methods": "memory",
 }
@@ -107,7 +106,6 @@ __all__ = [
     "NamespaceError",
     "Navigator",
     "PaperPolicy",
-    "Period",
     "Plan",
     "Preference",
     "Prefetch",

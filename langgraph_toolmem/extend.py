@@ -1,8 +1,7 @@
-"""For methods of your own: what the five that come with the package are made of.
+"""Names for a method of your own.
 
-A method hears what happens (`Method`), keeps what it needs on the core (`Core`), and does its part at a model call in a
-step (`Step`). ``examples/own_method`` is one in a folder. It is given to a memory as the others are:
-``ToolMemory(path, methods=default_methods(Lessons()))``.
+A method is notified of runs (`Method`), keeps rows on the core (`Core`), and does its part at a model call in a step
+(`Step`). ``docs/methods.md`` has an example. Give it to a memory with ``methods=default_methods(Yours())``.
 """
 
 from langgraph_toolmem.core.core import Core

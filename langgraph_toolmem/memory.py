@@ -20,7 +20,6 @@ from langgraph_toolmem.report.report import Report, TokenPrice, compare, make_re
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike
 from langgraph_toolmem.stores.events import Fsync
-from langgraph_toolmem.stores.remote import PATIENCE
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -48,9 +47,7 @@ def default_methods(*own: Method) -> list[Method]:
     from langgraph_toolmem.sit import SIT
 
     given = {each.name: each for each in check_methods(own)}
-    sit = SIT()
-    sit.in_use = False  # who only uses the shortcut loads no Chroma
-    five: list[Method] = [Inertia(), sit, Navigator(), Entries(), Atoms()]
+    five: list[Method] = [Inertia(), SIT(), Navigator(), Entries(), Atoms()]
     return [*installed(given.pop(each.name, each) for each in five), *given.values()]
 
 
@@ -77,16 +74,13 @@ class ToolMemory:
         store: a LangGraph ``BaseStore`` through which several workers share the evidence graph.
         namespace: of personal memory; ``("toolmem", "{user_id}")`` for many users.
         graph_namespace: of the evidence graph.
-        fsync: "snapshot": what was acknowledged survives the end of the process; "always": of the machine; "never":
-            nothing waits for the disk.
+        fsync: "snapshot": what was acknowledged survives the end of the process; "always": of the machine.
         read_only: read, but do not write; works next to a writing process.
         now: returns seconds since 1970.
         holdout: this share of the episodes, drawn by their identity, runs without hints and without calls made in the
             model's place. The memory learns in them too, and `report` compares (0.05 is a good share).
         retention: age, a timedelta or seconds, from which requests, values, verdicts, entries, summaries and atoms are
             deleted in the background, daily. None: nothing is deleted.
-        step_timeout: seconds that a node or middleware waits for `store` and a Chroma server together. Then the agent
-            continues without them, and `report().problems` counts it.
 
     Raises:
         ConfigurationError: an argument cannot work.
@@ -110,7 +104,6 @@ class ToolMemory:
         now: Callable[[], float] = time.time,
         holdout: float = 0.0,
         retention: timedelta | float | None = None,
-        step_timeout: float = PATIENCE,
     ) -> None:
         self._methods = default_methods() if methods is None else check_methods(methods)
         kept_for = seconds_of(retention)
@@ -129,7 +122,6 @@ class ToolMemory:
             now=now,
             holdout=holdout,
             ages=retention is not None,
-            step_timeout=step_timeout,
         )
         self._forgetting = Forgetting(self._core, kept_for)
         for each in self._methods:

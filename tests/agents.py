@@ -62,7 +62,6 @@ def build_agent(
     model: Any = None,
     policy: InertiaPolicy | None = EAGER,
     checkpointer: Any = ...,
-    force: bool = False,
     **options: Any,
 ) -> Agent:
     """An agent on a desk; without a memory it is what the host had before.
@@ -75,14 +74,13 @@ def build_agent(
         model: another model than the desk's script.
         policy: of the shortcut.
         checkpointer: InMemorySaver if not given.
-        force: as for `tool_memory_middleware`.
         options: of ``create_agent``.
     """
     desk = desk or Desk()
     model = model or ScriptedChatModel(script=script)
     middleware = list(inside)
     if memory is not None:
-        middleware = tool_memory_middleware(memory, inside=middleware, shortcut=policy or True, force=force)
+        middleware = tool_memory_middleware(memory, inside=middleware, shortcut=policy or True)
     graph = create_agent(
         model,
         list(desk.tools if tools is None else tools),

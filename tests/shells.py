@@ -24,7 +24,7 @@ from langgraph_toolmem.nodes import (
     ToolRetriever,
     guided_tools,
     loop_guard_condition,
-    memory_prompt,
+    messages_with_hints,
     shortcut_condition,
 )
 from langgraph_toolmem.testing import ScriptedChatModel
@@ -105,7 +105,7 @@ def graph_of(
     retriever = next((node for node in nodes if isinstance(node, ToolRetriever)), None)
 
     def agent(state: Any) -> Any:
-        prompt = [*memory_prompt(state), *state["messages"]]
+        prompt = messages_with_hints(state, model)
         if retriever is not None:
             offer = retriever.offer(prompt, model)
             return {"messages": [retriever.take(model.bind_tools(offer.tools).invoke(offer.messages))]}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from langgraph.graph import END, START, MessagesState, StateGraph
+from order_desk import TOOLS
 
-from examples.desk import TOOLS
 from langgraph_toolmem import ToolMemory
 
 memory = ToolMemory(Path(__file__).parent / "careless", tools=TOOLS)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from examples.desk import TOOLS, make_model, past_run, requests
-from examples.studio import make_graph
+from order_desk import TOOLS, make_model, past_run, requests
+from studio_settings import make_graph
+
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
 
 memory = ToolMemory(

@@ -13,7 +13,6 @@ from langchain_core.tools import BaseTool, tool
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
-from langgraph_toolmem.sit.rows import StoredSummary
 
 SYMPTOM = "The page of {} does not load"
 FINDINGS = {
@@ -78,13 +77,6 @@ def teach(
 
 def names(suggestions: Iterable[Any]) -> list[str]:
     return [suggestion.tool for suggestion in suggestions]
-
-
-def stored(memory: ToolMemory, user_id: str | None = None, source: str | None = None) -> list[StoredSummary]:
-    """The summaries that a user may see, once what is due is written."""
-    memory.core.jobs.settle(timeout=10)
-    found = memory.sit.rows.all(memory.core.users.of(user_id))
-    return [each for each in found if source is None or each.source == source]
 
 
 # --- the same desk as a real agent's tools and model ---

@@ -34,7 +34,7 @@ from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words, shown_in_words
-from langgraph_toolmem.core.users import User
+from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
@@ -243,9 +243,9 @@ class Atoms(Method):
         core, run = self.core, judged.run
         if core.read_only or not core.has_seen(_key(run)):
             return
-        namespace = core.place_of(run, judged.user_id)
+        namespace = core.namespace_of(run, judged.user_id)
         if namespace is not None:
-            user = core.owner_of(run, core.users.digest_of(judged.user_id))
+            user = core.owner_of(run, user_digest(judged.user_id or None))
             self.keeping.put_verdict(run, judged.score, user, namespace)
 
     def imported(self, given: Import) -> int:

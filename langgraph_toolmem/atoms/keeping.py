@@ -134,7 +134,7 @@ class AtomKeeping:
         if supports:
             self.store(runs[0].user, supports)
             owners = {each.run.digest: each.user.digest or "" for each in runs}
-            self._core.jobs.queue.note_places([(name, owners[name], runs[0].user.namespace) for name in names])
+            self._core.jobs.queue.note_namespaces([(name, owners[name], runs[0].user.namespace) for name in names])
         return names, steps
 
     # --- in the background ---
@@ -161,7 +161,7 @@ class AtomKeeping:
         said, key = job.payload, digest("again", job.id)
         after = CHECK_SECONDS * (1 + int(key[:2], 16) / 255)  # not when all others look too
         where: dict[str, Any] = {"run": job.run, "user": job.user, "namespace": job.namespace}
-        self._core.jobs.put(ATOMS, {**said, "again": True}, **where, key=key, line="", after=after)
+        self._core.jobs.put(ATOMS, {**said, "again": True}, **where, key=key, ordering_key="", after=after)
 
     def word(self, job: Job) -> str:
         """Return what the model says of the steps of a run, as JSON."""

@@ -37,8 +37,7 @@ from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.requests import is_small_talk
 from langgraph_toolmem.text.tools import USUAL
 from langgraph_toolmem.text.values import delexicalised
-from langgraph_toolmem.turn.hints import Planning
-from langgraph_toolmem.turn.points import turn_of
+from langgraph_toolmem.turn.hints import Planning, turn_of
 
 if TYPE_CHECKING:
     from langgraph_toolmem.atoms import Atoms

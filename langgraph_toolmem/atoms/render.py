@@ -9,7 +9,7 @@ from typing import Any, Final
 from langgraph_toolmem.atoms.retrieve import AtomHit
 from langgraph_toolmem.atoms.words import SLOT
 from langgraph_toolmem.base.text import quoted
-from langgraph_toolmem.turn.shown import Line
+from langgraph_toolmem.turn.call import Line
 
 MAX_CHARS: Final = 1_600
 """Characters of all hints."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from langgraph_toolmem.base.checks import expect, is_count, is_share, options_named
@@ -57,10 +57,6 @@ class SGASettings:
     def with_(self, **changes: Any) -> SGASettings:
         """A copy with some fields changed."""
         return replace(self, **changes)
-
-    def options(self) -> dict[str, Any]:
-        """As arguments of `SGAPlanner`."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 __all__ = ["SGASettings"]

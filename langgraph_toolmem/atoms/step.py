@@ -15,9 +15,9 @@ from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.core.catalogue import without_own
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
 from langgraph_toolmem.turn.ask import StepGenerator
-from langgraph_toolmem.turn.call import Call, StepOutput
+from langgraph_toolmem.turn.call import Call, Scope, StepOutput
 from langgraph_toolmem.turn.hints import PLANNING, Planning, merge_planning, planning_now
-from langgraph_toolmem.turn.step import Keeps, Scope, Step
+from langgraph_toolmem.turn.step import Keeps, Step
 
 if TYPE_CHECKING:
     from langgraph_toolmem.atoms.planning import Planned

@@ -78,10 +78,3 @@ def names_given(what: str, given: Any) -> tuple[str, ...]:
     if not all(isinstance(name, str) for name in names) or (not names and given not in ((), [], set(), frozenset())):
         raise ConfigurationError(f"{what} is a list of names of tools, not {given!r}.")
     return tuple(dict.fromkeys(names))
-
-
-def check_seconds(name: str, value: Any) -> float:
-    """Return a time in seconds; raise ConfigurationError if it is not a number above 0."""
-    if not (is_number(value) and value > 0):
-        raise ConfigurationError(f"{name} is in seconds, more than 0, not {value!r}.")
-    return float(value)

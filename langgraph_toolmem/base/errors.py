@@ -34,7 +34,12 @@ class MissingExtraError(ConfigurationError, ImportError):
     """An optional package is not installed; the message has the line to type."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f'{what} needs an optional package. Type: pip install "langgraph-toolmem[{extra}]"')
+        super().__init__(f"{what} needs an optional package. {install_extra(extra)}")
+
+
+def install_extra(extra: str) -> str:
+    """Return how to install an extra."""
+    return f'In the checkout of langgraph-toolmem, type: pip install ".[{extra}]"'
 
 
 def has_package(name: str) -> bool:

@@ -1,15 +1,13 @@
 """The command line: `toolmem demo | replay | import | report | explain | doctor | feedback | forget`.
 
-============  ============================================================
-``app``       the commands and their options
-``inputs``    what a user names on the command line: tools, policy, memory
-``imports``   learning from recorded runs
+============  ==========================================================
+``app``       the commands, their options, and what the options name
 ``explain``   answers of a memory to one request
-``health``    what `doctor` looks at and mends
+``health``    checks and repairs of `doctor`
 ``demo``      an office agent without the memory and with it
-``tables``    a replay and a record in plain words
-``terminal``  where text goes: tables and sentences, errors, progress
-============  ============================================================
+``tables``    a replay and a report as sentences and tables
+``terminal``  output: tables and sentences, notes, progress
+============  ==========================================================
 
 Exit codes: 0 fine; 1 `doctor` found a problem; 2 bad input or usage; 130 interrupted.
 """

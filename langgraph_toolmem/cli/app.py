@@ -1,44 +1,76 @@
-"""The commands of `toolmem` and their options. What is heavy is imported by the command that needs it."""
+"""The eight commands of `toolmem`, their options, and what these name: a log, tools, a policy, a memory.
+
+What is heavy is imported by the command that needs it.
+"""
 
 from __future__ import annotations
 
+import importlib
 import itertools
+import json
+import os
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from langgraph_toolmem._version import __version__
-from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
+from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError, ToolMemoryError
 from langgraph_toolmem.base.text import count, printable
 from langgraph_toolmem.cli.demo import demo
-from langgraph_toolmem.cli.inputs import (
-    POLICY_HELP,
-    Embeddings,
-    Json,
-    Lenient,
-    LogFile,
-    MemoryFolder,
-    Namespace,
-    ToolsFile,
-    UserId,
-    check_folder,
-    load_log,
-    log_in_plain,
-    open_memory,
-    read_policy,
-    read_price,
-    read_tools_file,
-)
-from langgraph_toolmem.cli.terminal import Commands, answer_json, note, progress, say, write_text
+from langgraph_toolmem.cli.terminal import answer_json, note, progress, say, write_text
 
-PATIENCE_SECONDS = 5.0
-"""`feedback` waits so long for what the run's entries need."""
+if TYPE_CHECKING:
+    from langgraph_toolmem.core.method import Method
+    from langgraph_toolmem.inertia.policy import InertiaPolicy
+    from langgraph_toolmem.memory import ToolMemory
+    from langgraph_toolmem.report.report import TokenPrice
+    from langgraph_toolmem.runs.logs import RunLog
+
+BAD_INPUT: Final = 2
+INTERRUPTED: Final = 130
+BATCH: Final = 200
+"""Runs that `import` learns at a time."""
+FLUSH_SECONDS: Final = 5.0
+"""`feedback` waits so long until the entries of the run are written."""
+PROBLEMS_SHOWN: Final = 5
+OWN_METHODS: Final = "TOOLMEM_METHODS"
+"""Environment variable with methods of your own, ``package.module:Class``, commas between them."""
+
+LogFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="Recorded runs: messages of OpenAI, Anthropic or LangChain (JSONL, may be gzipped), LangSmith's export, "
+        "OpenTelemetry spans, or LangGraph's checkpoints (sqlite:///FILE, postgresql://…).",
+    ),
+]
+MemoryFolder = Annotated[
+    Path, typer.Option("--memory", "--path", metavar="FOLDER", help="The folder of a memory.", show_default=False)
+]
+ToolsFile = Annotated[
+    Path | None,
+    typer.Option("--tools", metavar="FILE", help="Tool schemas (JSON) or an OpenAPI document (JSON or YAML)."),
+]
+UserId = Annotated[
+    str | None, typer.Option("--user-id", metavar="ID", help="The user, if the memory is kept apart by user.")
+]
+Namespace = Annotated[
+    str | None,
+    typer.Option(
+        "--namespace", metavar="A/B", help="Of personal memory, such as toolmem/{user_id} [default: the folder's]."
+    ),
+]
+Embeddings = Annotated[str, typer.Option("--embeddings", metavar="SPEC", help="The embedder that the agent uses.")]
+Lenient = Annotated[bool, typer.Option("--lenient", help="Leave malformed lines out instead of stopping.")]
+Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+
 app = typer.Typer(
     name="toolmem",
-    cls=Commands,
-    help="Tool-use memory for LangGraph agents: what do past runs tell about the next tool call?",
+    help="Tool-use memory for LangGraph agents.",
     invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -47,9 +79,30 @@ app = typer.Typer(
 )
 
 
-def main() -> None:
-    """Entry point of the `toolmem` program."""
-    app()
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the `toolmem` program: an error is one line on stderr and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a letter shows "?"
+    try:
+        code = app(arguments, standalone_mode=False)
+        if code == INTERRUPTED:
+            _failed("interrupted", INTERRUPTED)
+    except (ToolMemoryError, OSError) as error:
+        code = _failed(str(error), BAD_INPUT)
+    except typer.Abort:
+        code = _failed("interrupted", INTERRUPTED)
+    except Exception as error:
+        # Usage errors: their class moved between releases of typer, their interface did not.
+        if not hasattr(error, "format_message"):
+            raise
+        code = _failed(error.format_message(), BAD_INPUT)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _failed(message: str, code: int) -> int:
+    note(f"error: {message}")
+    return code
 
 
 def _version(wanted: bool) -> None:
@@ -82,25 +135,23 @@ def replay(
             "--reads", metavar="NAME", help="A tool that only reads, or a pattern such as `list_*`; repeatable."
         ),
     ] = None,
-    policy: Annotated[str, typer.Option(metavar="POLICY", help=POLICY_HELP)] = "calibrated",
+    policy: Annotated[
+        str,
+        typer.Option(metavar="POLICY", help="`calibrated`, `paper` (AutoTool as published), or a JSON file."),
+    ] = "calibrated",
     seed: Annotated[int, typer.Option(help="Seed of what the memory draws by chance.")] = 0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many runs.")] = None,
-    prefetch: Annotated[
-        bool, typer.Option("--prefetch", help="Say what running look-ups while the model thinks would have saved.")
-    ] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Read only the first N runs.")] = None,
+    prefetch: Annotated[bool, typer.Option("--prefetch", help="Also show what prefetch would have saved.")] = False,
     tool_seconds: Annotated[
         float, typer.Option("--tool-seconds", min=0.0, help="With --prefetch: how long a tool call takes, in seconds.")
     ] = 1.0,
     lenient: Lenient = False,
     as_json: Json = False,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write one web page, to put beside a pull request.")
-    ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as a web page.")] = None,
 ) -> None:
     """Show what the memory would have saved on recorded runs.
 
-    Feeds the runs in order, predicts before each model turn what the memory would have done, then shows it
-    the truth. Needs no key and calls no model.
+    Reads the runs in order and predicts each model turn before it is shown. Needs no key and calls no model.
     """
     from langgraph_toolmem.cli.tables import replay_in_words, show_replay
     from langgraph_toolmem.offline.prefetch import PrefetchTally
@@ -142,17 +193,6 @@ def import_(
     file: LogFile,
     memory: MemoryFolder,
     tools: ToolsFile = None,
-    max_model_calls: Annotated[int, typer.Option(min=1, help="At most so many calls of the chat model.")] = 500,
-    entries: Annotated[bool, typer.Option(" /--no-entries", help="Keep no runs for recall.")] = True,
-    atoms: Annotated[bool, typer.Option(" /--no-atoms", help="Make no atoms of successful runs.")] = True,
-    atom_model: Annotated[
-        str | None,
-        typer.Option(
-            "--atom-model",
-            metavar="SPEC",
-            help="The chat model that words atoms, `provider:model` [default: read off runs and schemas, no model].",
-        ),
-    ] = None,
     namespace: Namespace = None,
     embeddings: Embeddings = "builtin",
     lenient: Lenient = False,
@@ -160,38 +200,60 @@ def import_(
 ) -> None:
     """Warm a memory from recorded runs.
 
-    The whole file is checked before anything is learned. Importing it again teaches nothing twice. Which tools to
-    suggest is learned from all runs but those with "success": false; what their agents wrote with `summarize_state` is
-    used. Each run is kept for recall, with its verdict, and the steps of successful ones become atoms for planning.
+    The whole file is checked before anything is learned. Importing it again learns nothing twice. Each run is kept for
+    recall with its score, and the steps of successful runs for planning. Runs with "success": false suggest no tools.
     """
-    from langgraph_toolmem.base.models import resolve_model
-    from langgraph_toolmem.cli.imports import Wanted, import_runs
+    from langgraph_toolmem.runs.trajectory import parse_run
 
-    schemas, writer = read_tools_file(tools), None
-    if atom_model is not None:
-        from langgraph_toolmem.atoms.writer import AtomWriter
-
-        writer = AtomWriter(resolve_model(atom_model, name="--atom-model"), most=max_model_calls)
+    schemas = read_tools_file(tools)
     log = load_log(file, lenient=lenient)
-    wanted = Wanted(entries, atoms, writer)
+    kept = {"entries": 0, "atoms": 0}
     with open_memory(memory, tools=schemas, namespace=namespace, embeddings=embeddings) as opened:
+        nobody = next((run for run in log.runs if run.user_id is None), None)
+        if opened.core.users.apart and nobody is not None:
+            raise InputError(f"line {nobody.line} of the log has no 'user_id', which the namespace needs")
+        opened.core.vectors.check()
         before = opened.view().calls
-        done = import_runs(opened, log.runs, wanted, show=not as_json)
+        with progress("learning", len(log.runs), show=not as_json) as update:
+            for start in range(0, len(log.runs), BATCH):
+                part = log.runs[start : start + BATCH]
+                runs = [(parse_run(run.messages, thread_id=run.thread_id), run) for run in part]
+                judged = [
+                    (read, None if run.success is None else float(run.success), run.user_id) for read, run in runs
+                ]
+                try:
+                    for name, pieces in opened.import_runs(judged).items():
+                        kept[name] = kept.get(name, 0) + pieces
+                except StorageError as error:
+                    raise StorageError(f"not all runs could be kept; import the log again: {error}") from error
+                update(start + len(part))
         view, problems = opened.view(), opened.report().problems
-    with open_memory(memory, read_only=True) as stored:
-        kept = stored.view().calls
-    if kept < view.calls:  # a memory goes on in RAM when the disk fails; an import is for what is stored
+    with open_memory(memory, read_only=True) as reopened:
+        stored = reopened.view().calls
+    if stored < view.calls:  # a memory continues in RAM if the disk fails; an import is for what is stored
         why = "; ".join(problems) or "the reason is not known"
-        raise StorageError(f"only {kept} of {view.calls} tool calls are stored in {memory}: {why}")
+        raise StorageError(f"only {stored} of {view.calls} tool calls are stored in {memory}: {why}")
     learned = view.calls - before
     if as_json:
-        told = {"memory": str(memory), "runs": len(log.runs), "calls_learned": learned, "calls_known": view.calls}
-        answer_json({**log_in_plain(file, log), **told, **vars(done)})
+        answer_json(
+            {
+                **log_in_plain(file, log),
+                "memory": str(memory),
+                "runs": len(log.runs),
+                "unlabelled": sum(run.success is None for run in log.runs),
+                "calls_learned": learned,
+                "calls_known": view.calls,
+                "entries": kept["entries"],
+                "atom_steps": kept["atoms"],
+            }
+        )
         return
     say(f"Read {count(len(log.runs), 'run')} and learned {count(learned, 'new tool call')} from them.")
     say(f"The memory in {memory} now knows {count(view.calls, 'tool call')} of {count(len(view.tools), 'tool')}.")
-    for line in done.sentences():
-        say(line)
+    say(
+        f"Kept for recall: {count(kept['entries'], 'run')}; for planning: {count(kept['atoms'], 'step')} of "
+        "successful runs."
+    )
 
 
 @app.command()
@@ -201,17 +263,11 @@ def report(
         str | None,
         typer.Option(metavar="IN:OUT[:CACHED]", help="Money per million input, output and cached tokens: 2.5:10:1.25."),
     ] = None,
-    currency: Annotated[str, typer.Option(metavar="NAME", help="Of the price.")] = "USD",
+    currency: Annotated[str, typer.Option(metavar="NAME", help="Currency of the price.")] = "USD",
     as_json: Json = False,
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write one web page, with the graph to explore (- for stdout)."),
-    ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as a web page.")] = None,
 ) -> None:
-    """Show what a memory did so far, and how often it was right.
-
-    Skipped calls, precision, tokens and money saved: as a whole, per tool, per kind of prediction.
-    """
+    """Show what a memory did so far, and how often it was right."""
     if html is not None and as_json:
         raise ConfigurationError("choose one of --json and --html")
     paid = read_price(price, currency)
@@ -222,11 +278,8 @@ def report(
     elif html is not None:
         from langgraph_toolmem.page import render_page
 
-        page = render_page(result, view, title=f"toolmem: {memory.resolve().name}", generated=time.time())
-        if str(html) == "-":
-            typer.echo(page, nl=False)
-        else:
-            write_text(html, page)
+        title = f"toolmem: {memory.resolve().name}"
+        write_text(html, render_page(result, view, title=title, generated=time.time()))
     else:
         from langgraph_toolmem.cli.tables import show_report
 
@@ -235,27 +288,20 @@ def report(
 
 @app.command()
 def explain(
-    request: Annotated[str, typer.Argument(metavar="REQUEST", help="What a user says.")],
+    request: Annotated[str, typer.Argument(metavar="REQUEST", help="A user's words.")],
     memory: Annotated[
         Path | None, typer.Option("--memory", "--path", metavar="FOLDER", help="The folder of a memory.")
     ] = None,
-    tools: Annotated[
-        Path | None,
-        typer.Option(
-            "--tools",
-            metavar="FILE",
-            help="Tool schemas (JSON) or an OpenAPI document, besides those the memory saw, or without a memory.",
-        ),
-    ] = None,
+    tools: ToolsFile = None,
     user_id: UserId = None,
     namespace: Namespace = None,
     embeddings: Embeddings = "builtin",
     as_json: Json = False,
 ) -> None:
-    """Show what a memory would say to a request, and why.
+    """Show what a memory would answer to a request, and why.
 
-    The next call, the next tools, the tools that fit and a plan of their calls, past runs and their steps. Writes
-    nothing, calls no model and does not disturb a process that writes.
+    Shows the next call, the next tools, the tools that fit and a plan of their calls, past runs and their steps.
+    Writes nothing and calls no model. With --tools it works without a memory.
     """
     if not request.strip():
         raise InputError("the request is empty")
@@ -288,32 +334,22 @@ def explain(
 def doctor(
     memory: Annotated[
         Path | None,
-        typer.Option("--memory", metavar="FOLDER", help="The folder of a memory [default: .toolmem if there]."),
+        typer.Option("--memory", metavar="FOLDER", help="The folder of a memory [default: .toolmem if it exists]."),
     ] = None,
-    retry: Annotated[
-        bool, typer.Option("--retry", help="Have entries and critiques that were given up tried again.")
-    ] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Queue failed background jobs again.")] = False,
     reembed: Annotated[
         str | None,
         typer.Option(
             metavar="SPEC",
-            help='Make stored vectors again with another embedder: "builtin", "provider:model" or '
-            '"sentence-transformers:<name or folder>".',
+            help='Embed all stored texts again with "builtin", "provider:model" or "sentence-transformers:NAME".',
         ),
     ] = None,
-    rebuild: Annotated[
-        bool,
-        typer.Option(
-            "--rebuild",
-            help="Make a damaged Chroma again from its texts, with the embedder it had or that of --reembed.",
-        ),
-    ] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild a damaged Chroma folder from its texts.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Is everything installed, and the memory readable?
+    """Check the installed packages and the files of a memory.
 
-    Also says where the memory is, how big, what was set aside, and what is still to be written or was given up. The
-    exit code is 1 if there is a problem.
+    Names what to do about each problem. The exit code is 1 if there is one.
     """
     from langgraph_toolmem.cli import health
 
@@ -321,30 +357,30 @@ def doctor(
     if retry or rebuild or reembed is not None:
         check_folder(folder)
     if retry:
-        note(f"to be tried again, by the process that works with the memory: {health.retry(folder):,}")
+        note(f"{count(health.retry(folder), 'job')} queued again, for the process that uses the memory")
     if rebuild or reembed is not None:
         name, texts = health.rebuild(folder, reembed, damaged=rebuild, show=not as_json)
         note(f"{'Chroma was rebuilt: ' if rebuild else ''}{texts:,} texts were embedded again with {name}")
     found = health.examine(memory)
     if as_json:
-        answer_json(found.to_dict())
+        answer_json(found)
     else:
         health.show_health(found)
-    if found.problems:
+    if found["problems"]:
         raise typer.Exit(1)
 
 
 @app.command()
 def feedback(
-    thread_id: Annotated[str, typer.Argument(metavar="THREAD", help="The run: its thread id, as the agent had it.")],
+    thread_id: Annotated[str, typer.Argument(metavar="THREAD", help="The thread id that the agent used.")],
     memory: MemoryFolder,
     score: Annotated[float, typer.Option(min=0.0, max=1.0, help="From 0 (bad) to 1 (good).", show_default=False)],
-    comment: Annotated[str | None, typer.Option(metavar="TEXT", help="A word on it.")] = None,
+    comment: Annotated[str | None, typer.Option(metavar="TEXT", help="A reason for the score.")] = None,
     episode: Annotated[
         str | None,
         typer.Option(
             metavar="N|ID",
-            help="The request in the thread: its number from 1, or the id of the user's message. Else the latest.",
+            help="The request in the thread: its number from 1, or the id of the user's message [default: the latest].",
         ),
     ] = None,
     user_id: UserId = None,
@@ -352,26 +388,22 @@ def feedback(
     embeddings: Embeddings = "builtin",
     as_json: Json = False,
 ) -> None:
-    """Say how a run went, also an hour later and from another process.
+    """Score a run, also an hour later and from another process.
 
-    Entries and summaries of the run follow in the background; while another process works with the folder, it writes
-    them.
+    If another process uses the folder, that process writes the entries and summaries of the run.
     """
     check_folder(memory)
     which = int(episode) if episode is not None and episode.isdecimal() else episode
     given: dict[str, Any] = {"score": score, "comment": comment, "episode": which, "user_id": user_id}
     with open_memory(memory, namespace=namespace, embeddings=embeddings) as opened:
         opened.feedback(thread_id, **given)
-        queued = not opened.flush(timeout=PATIENCE_SECONDS)
+        queued = not opened.flush(timeout=FLUSH_SECONDS)
     if as_json:
         answer_json({"thread_id": thread_id, "score": score, "comment": comment, "queued": queued})
-    elif queued:
-        say(
-            f"Noted on {thread_id}. What is kept of the run is written by the process that works with {memory}, within "
-            "a minute, or at its next start."
-        )
     else:
         say(f"Noted: {thread_id} {'went well' if score >= 0.5 else 'went wrong'} (score {score:g}).")
+        if queued:
+            say(f"The process that uses {memory} writes its entries within a minute, or when it starts next.")
 
 
 @app.command()
@@ -379,7 +411,7 @@ def forget(
     memory: MemoryFolder,
     thread: Annotated[
         str | None,
-        typer.Option(metavar="THREAD", help="Its id, as the agent had it; else all of the user goes."),
+        typer.Option(metavar="THREAD", help="The thread id that the agent used [default: all threads of the user]."),
     ] = None,
     user_id: UserId = None,
     namespace: Namespace = None,
@@ -387,13 +419,13 @@ def forget(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Take everything of a thread, or of a user, out of a memory and off the disk.
+    """Delete everything of a thread, or of a user, from a memory and from the disk.
 
     No other process may write to the folder meanwhile.
     """
     check_folder(memory)
     if thread is None and not user_id:
-        raise typer.BadParameter("Name a thread (--thread) or a user (--user-id).")
+        raise ConfigurationError("name a thread with --thread, or a user with --user-id")
     what = f"the thread {printable(thread)}" if thread is not None else f"the user {printable(user_id or '')}"
     if not yes:
         typer.confirm(f"Forget all that {memory} keeps of {what}?", abort=True)
@@ -403,3 +435,143 @@ def forget(
         answer_json({"thread_id": thread, "user_id": user_id, "removed": removed})
     else:
         say(f"Forgotten: {removed:,} pieces of {what}." if removed else f"Nothing was kept of {what}.")
+
+
+# --- what options name ---
+
+
+def read_tools_file(path: Path | None) -> list[dict[str, Any]] | None:
+    """Read tool schemas: a list of tools, an object with `tools`, or an OpenAPI document (JSON or YAML)."""
+    if path is None:
+        return None
+    from langgraph_toolmem.navigator.openapi import read_openapi
+    from langgraph_toolmem.runs.tools import changes_of
+
+    value = {"paths": {}} if path.suffix in (".yaml", ".yml") else _read_json(path)
+    if isinstance(value, dict) and "tools" not in value and isinstance(value.get("paths"), dict):
+        return [{"name": spec.name, **changes_of(spec, {})} for spec in read_openapi(path)]
+    if isinstance(value, dict):
+        value = value.get("tools")
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise InputError(f"{path} must hold a list of tool schemas, an object with 'tools', or an OpenAPI document")
+    return value
+
+
+def read_policy(text: str) -> InertiaPolicy:
+    """Return the policy that `--policy` names."""
+    from langgraph_toolmem.inertia.policy import InertiaPolicy
+
+    if text == "calibrated":
+        return InertiaPolicy()
+    if text == "paper":
+        return InertiaPolicy.paper()
+    if Path(text).suffix != ".json":
+        raise ConfigurationError(f"--policy must be calibrated, paper or a file that ends in .json, got {text!r}")
+    settings = _read_json(Path(text))
+    if not isinstance(settings, dict):
+        raise ConfigurationError(f"{text} must hold one JSON object with the policy's settings")
+    return InertiaPolicy.from_dict(settings)
+
+
+def read_price(text: str | None, currency: str) -> TokenPrice | None:
+    """Return the price that `--price IN:OUT[:CACHED]` names."""
+    from langgraph_toolmem.report.report import TokenPrice
+
+    if text is None:
+        return None
+    try:
+        paid_in, paid_out, *rest = map(float, text.split(":"))
+        cached = None if not rest else float(*rest)
+    except (ValueError, TypeError):
+        raise ConfigurationError(
+            f"--price must be IN:OUT or IN:OUT:CACHED in money per million tokens, such as 2.5:10, got {text!r}"
+        ) from None
+    return TokenPrice(paid_in, paid_out, currency, cached)
+
+
+def own_methods() -> list[type[Method]]:
+    """Return the methods that the environment names, so that their rows are learned, reported and forgotten."""
+    from langgraph_toolmem.core.method import Method
+
+    found = []
+    for each in filter(None, os.environ.get(OWN_METHODS, "").split(",")):
+        module, _, name = each.strip().partition(":")
+        try:
+            kind = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ConfigurationError(f"{OWN_METHODS} names {each!r}, which cannot be imported: {error}") from error
+        if not (isinstance(kind, type) and issubclass(kind, Method)):
+            raise ConfigurationError(f"{OWN_METHODS} names {each!r}, which is no method of a memory")
+        found.append(kind)
+    return found
+
+
+def open_memory(
+    folder: Path,
+    *,
+    tools: list[dict[str, Any]] | None = None,
+    read_only: bool = False,
+    namespace: str | None = None,
+    embeddings: str = "builtin",
+) -> ToolMemory:
+    """Open the memory in a folder; with `read_only`, it must exist.
+
+    The namespace has slashes between its labels; it defaults to that of the folder.
+    """
+    if read_only or folder.exists():
+        check_folder(folder)
+    from langgraph_toolmem.core.core import DEFAULT_NAMESPACE
+    from langgraph_toolmem.core.users import namespace_kept
+    from langgraph_toolmem.memory import ToolMemory, default_methods
+
+    return ToolMemory(
+        folder,
+        tools=tools,
+        read_only=read_only,
+        namespace=tuple(namespace.split("/")) if namespace else namespace_kept(folder) or DEFAULT_NAMESPACE,
+        embeddings=None if embeddings == "builtin" else embeddings,
+        methods=default_methods(*(kind() for kind in own_methods())),
+    )
+
+
+def check_folder(folder: Path) -> None:
+    """Raise `InputError` if the folder of a memory does not exist or is a file."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; --memory takes the folder of a memory")
+    if not folder.is_dir():
+        raise InputError(f"there is no memory at {folder}")
+
+
+def load_log(file: str, *, lenient: bool, limit: int | None = None) -> RunLog:
+    """Read the runs of a log file, or of a checkpointer's database; note on stderr what was left out."""
+    from langgraph_toolmem.runs.logs import load_runs, without_password
+
+    log = load_runs(file, lenient=lenient, limit=limit)
+    for error in log.skipped[:PROBLEMS_SHOWN]:
+        note(f"left out: {error}")
+    if (more := len(log.skipped) - PROBLEMS_SHOWN) > 0:
+        note(f"left out: {more:,} more malformed lines")
+    if log.shared_ids:
+        note(f"{count(log.shared_ids, 'line')} had the id of an earlier line and counted as a later state of that run")
+    if not log.runs:
+        raise InputError(f"{without_password(file)} holds no runs" + (" that can be read" if log.skipped else ""))
+    return log
+
+
+def log_in_plain(file: str, log: RunLog) -> dict[str, Any]:
+    """Return which log was read, and what was left out of it, for JSON."""
+    from langgraph_toolmem.runs.logs import without_password
+
+    lines = [{"line": error.line, "problem": str(error)} for error in log.skipped]
+    return {"file": without_password(file), "skipped_lines": lines, "shared_ids": log.shared_ids}
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON ({error})") from error

@@ -68,7 +68,7 @@ def _steps(memory: ToolMemory, request: str, user_id: str | None) -> Iterator[di
 
 
 def show_explanation(found: dict[str, Any]) -> None:
-    """Print it for a person."""
+    """Print an explanation."""
     for why in dict.fromkeys(found["missing"].values()):
         say(f"Not looked at: {why}")
     if found["next_call"] is not None:

@@ -1,4 +1,4 @@
-"""Output of the command line: answers on stdout, errors, remarks and progress on stderr, tables, files."""
+"""Output of the command line: answers on stdout; errors, notes and progress on stderr; tables; files."""
 
 from __future__ import annotations
 
@@ -6,58 +6,20 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperGroup
 
-from langgraph_toolmem.base.errors import InputError, ToolMemoryError
+from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-BAD_INPUT = 2
-INTERRUPTED = 130
-
-
-class Commands(TyperGroup):
-    """A command group whose errors are one line on stderr and exit code 2, however it is started."""
-
-    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
-        """Run a command; with `standalone_mode` off, errors come out as exceptions."""
-        run = partial(super().main, *args, standalone_mode=False, **extra)  # type: ignore[misc]
-        if not standalone_mode:
-            return run()
-        for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors="replace")  # a terminal that cannot show a letter shows "?"
-        try:
-            code = run()
-            if code == INTERRUPTED:
-                fail("interrupted", INTERRUPTED)
-        except (ToolMemoryError, OSError) as error:
-            code = fail(str(error))
-        except typer.Abort:
-            code = fail("interrupted", INTERRUPTED)
-        except Exception as error:
-            # Usage errors: their class moved between releases of typer, their interface did not.
-            if not hasattr(error, "format_message"):
-                raise
-            code = fail(error.format_message())
-        sys.exit(code if isinstance(code, int) else 0)
-
-
-def fail(message: str, code: int = BAD_INPUT) -> int:
-    """Print one line on stderr and return the exit code."""
-    note(f"error: {message}")
-    return code
-
 
 def note(message: str) -> None:
-    """Print a remark on stderr, so that it never mixes with an answer that is piped on."""
+    """Print a note on stderr, so that it never mixes with an answer on stdout."""
     typer.echo(printable(message), err=True)
 
 
@@ -67,15 +29,9 @@ def answer_json(value: Any) -> None:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write a file as a whole: a reader sees the old text or the new one. Write into a device or a pipe."""
-    from langgraph_toolmem.stores.snapshot import replace_file
-
-    target = file.resolve()
+    """Write a file that the user named."""
     try:
-        if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8")
-        else:
-            replace_file(target, text.encode(), fsync=False)
+        file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{file} cannot be written: {error.strerror or error}") from error
     note(f"written to {file}")

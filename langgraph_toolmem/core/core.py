@@ -1,7 +1,11 @@
-"""The core: it reads messages, keeps evidence, rows, jobs, users and tools, and knows no method."""
+"""The core: it reads messages, keeps evidence, rows, jobs, users and tools, and knows no method.
+
+`Evidence` is the graph with its lock, its log and its users; `Core` adds everything else.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -9,12 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from langgraph_toolmem.base import threads
-from langgraph_toolmem.base.checks import check_seconds
-from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, log_failure
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.catalogue import Catalogue, Declarations, without_own
-from langgraph_toolmem.core.episodes import Episodes
-from langgraph_toolmem.core.evidence import Evidence, Holdout
+from langgraph_toolmem.core.episodes import Episodes, Holdout
 from langgraph_toolmem.core.forgetting import Ages
 from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.ledger import Ledger
@@ -22,13 +24,13 @@ from langgraph_toolmem.core.lifecycle import Lifecycle
 from langgraph_toolmem.core.method import Hooks, PastRuns, Section
 from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User, Users, check_namespace, keep_namespace
+from langgraph_toolmem.graph.events import HOUR, Count, Forgotten, Record
 from langgraph_toolmem.graph.state import Folds, RunState
-from langgraph_toolmem.graph.tool_graph import Table
+from langgraph_toolmem.graph.tool_graph import AUTHOR, COMMENT, SCORE, WEIGHT, Table
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
 from langgraph_toolmem.runs.trajectory import ExecutionLog
 from langgraph_toolmem.stores.events import EventStore, Fsync
-from langgraph_toolmem.stores.remote import DEADLINE
 from langgraph_toolmem.stores.shared import SharedLog
 from langgraph_toolmem.stores.vectors import VectorStore
 from langgraph_toolmem.text.embedders import resolve_embedder
@@ -38,9 +40,142 @@ if TYPE_CHECKING:
     from langgraph.store.base import BaseStore
 
 T = TypeVar("T")
+TableT = TypeVar("TableT", bound=Table)
 
+logger = logging.getLogger("langgraph_toolmem.memory")
 
 DEFAULT_NAMESPACE: Final = ("toolmem",)
+
+
+class Evidence:
+    """The evidence graph with its lock, its persistence and its users. Safe to use from several threads.
+
+    Attributes:
+        graph: to be read under `lock`.
+        forgettings: number of `forget` calls in this process.
+        closed: True if nothing may be opened any more.
+    """
+
+    def __init__(self, store: EventStore, users: Users, *, now: Callable[[], float], read_only: bool) -> None:
+        self.lock = store.lock
+        self.store, self.users, self.now, self.read_only = store, users, now, read_only
+        self.graph = store.graph
+        self.shared_log: SharedLog | None = None
+        self.forgettings = 0
+        self.closed = False
+        self._warned: set[str] = set()
+
+    def register(self, kind: type[TableT]) -> TableT:
+        with self.lock:
+            return self.store.register(kind)
+
+    def apply(self, key: str | None, record: Record, *, user: str | None = None, run: str = "") -> bool:
+        """Store the events of a run and apply them to the graph, once for each key. The caller holds the lock."""
+        new = self.store.append(key, record, user=user or "", run=run)
+        if self.shared_log is not None and not self.read_only:
+            self.shared_log.learned()
+        return new
+
+    def refresh(self, *, at_once: bool = False) -> None:
+        """Apply what other processes and workers learned; `at_once` waits for a shared store. Not under the lock."""
+        if self.shared_log is not None:
+            self.shared_log.look(at_once=at_once)
+        with self.lock:
+            self.store.refresh()
+
+    def acknowledge(self) -> None:
+        """Wait a moment for a shared store to have what was learned, where nothing else outlives the process."""
+        if self.shared_log is not None:
+            self.shared_log.acknowledge()
+
+    def hour(self) -> int:
+        return int(self.now() // HOUR)
+
+    def log_and_continue(self, what: str, do: Callable[[], object]) -> Exception | None:
+        """Call a function whose errors must not stop the caller; log each failure once, and return the error."""
+        try:
+            do()
+        except Exception as error:  # noqa: BLE001 - whatever it is, learning and the host go on
+            self.log_failure_and_continue(what, error)
+            return error
+        return None
+
+    def log_failure_and_continue(self, what: str, error: Exception) -> None:
+        nobody = isinstance(error, NamespaceError)
+        level = logging.DEBUG if nobody or what in self._warned else logging.WARNING
+        self._warned |= set() if nobody else {what}
+        log_failure(logger, level, what, error=error)
+
+    def refuse_if_closed(self) -> None:
+        if self.closed:
+            raise StorageError("The memory is closed. Make a new one to go on.")
+
+    def refuse_if_read_only(self) -> None:
+        if self.read_only:
+            raise StorageError("A memory opened with read_only=True keeps nothing: do this where it is written.")
+
+    # --- counting ---
+
+    def has_seen(self, key: str) -> bool:
+        with self.lock:
+            return self.graph.has_seen(key)
+
+    def count(self, counter: str, amount: float = 1) -> None:
+        with self.lock:
+            self.apply(None, [Count(counter, amount)])
+
+    def count_once(self, key: str, counter: str) -> None:
+        """Add one to a counter, once for each key."""
+        with self.lock:
+            self.apply(key, [Count(counter, 1)])
+
+    def counter(self, name: str) -> int:
+        with self.lock:
+            return int(self.graph.counters.get(name, 0))
+
+    # --- runs and whose they are ---
+
+    def score_of(self, run: str) -> float | None:
+        with self.lock:
+            return self.graph.score(run)
+
+    def weight_of(self, run: str) -> float:
+        with self.lock:
+            entry = self.graph.runs.get(run)
+            return 0.0 if entry is None or entry[SCORE] is None else float(entry[WEIGHT])
+
+    def verdict_of(self, run: str, user: str | None) -> tuple[float | None, str | None]:
+        """Return score and comment of a run, unless another user's run with the same id was scored."""
+        with self.lock:
+            entry = self.graph.runs.get(run)
+        if entry is None or entry[SCORE] is None or entry[AUTHOR] not in (None, user):
+            return None, None
+        return entry[SCORE], entry[COMMENT]
+
+    def known_owner(self, run: str) -> str:
+        """Return the digest of a run's user, or of the author of its feedback; "" if both are unknown."""
+        with self.lock:
+            entry = self.graph.runs.get(run)
+            return self.graph.owner(run) or (entry is not None and entry[AUTHOR]) or ""
+
+    def close_store(self) -> None:
+        """Send waiting events to a shared store, write a snapshot, and release the folder."""
+        if self.shared_log is not None:
+            self.shared_log.close()
+        self.store.close()
+
+    def forget(self, gone: Forgotten) -> int:
+        """Remove a user, or runs, from graph and disk; return how many pieces. Raise StorageError if some are left."""
+        if self.read_only:
+            raise StorageError("A memory opened with read_only=True cannot forget: call forget where it is written.")
+        self.refresh(at_once=True)
+        with self.lock:
+            self.forgettings += 1
+            removed = self.store.forget(gone)
+            if self.shared_log is not None:
+                self.shared_log.withdraw(gone)
+        self.store.erase()
+        return removed + (0 if self.shared_log is None else self.shared_log.forget(gone))
 
 
 class Core(Evidence):
@@ -69,10 +204,8 @@ class Core(Evidence):
         read_only: bool,
         now: Callable[[], float],
         holdout: float,
-        step_timeout: float,
         ages: bool,
     ) -> None:
-        limits = {"deadline": DEADLINE, "patience": check_seconds("step_timeout", step_timeout)}
         users = Users(check_namespace(namespace, name="namespace", user_allowed=True))
         self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
         specs = None if tools is None else without_own(read_tools(tools))
@@ -97,7 +230,7 @@ class Core(Evidence):
         log = EventStore(where, lock=threads.rlock(), tables=tables, fsync=fsync, read_only=read_only, shared=shared)
         super().__init__(log, users, now=now, read_only=read_only)
         if store is not None:
-            self.shared_log = SharedLog(store, self.graph_namespace, self.store, now=now, **limits)
+            self.shared_log = SharedLog(store, self.graph_namespace, self.store, now=now)
         if self.folder is not None and not read_only and users.namespace != DEFAULT_NAMESPACE:
             self.log_and_continue(
                 "the namespace is not kept in the folder", partial(keep_namespace, self.folder, users.namespace)
@@ -108,7 +241,6 @@ class Core(Evidence):
             embedder=embedder,
             client=chroma,
             namespace=self.graph_namespace,
-            **limits,
         )
         self.jobs = Jobs(
             self.folder,
@@ -203,10 +335,10 @@ class Core(Evidence):
 
     def owner_of(self, run: str, user: str | None = None) -> str:
         """Return the digest of a run's user, `user` if given, so that `forget` finds the run; "" if it is unknown."""
-        return user or self.jobs.queue.place_of(run)[1] or self.known_owner(run)
+        return user or self.jobs.queue.namespace_of(run)[1] or self.known_owner(run)
 
-    def place_of(self, run: str, user_id: str | None) -> tuple[str, ...] | None:
+    def namespace_of(self, run: str, user_id: str | None) -> tuple[str, ...] | None:
         """Return the namespace of a run; without a user id the one noted when the run was finished here, or None."""
         if user_id or not self.users.apart:
             return self.users.of(user_id).namespace
-        return self.jobs.queue.place_of(run)[0]
+        return self.jobs.queue.namespace_of(run)[0]

@@ -95,7 +95,7 @@ class Forgetting:
         core = self._core
         if not (core.closed or core.read_only) and not 0 <= (now := core.now()) - self._looked < DAY:
             self._looked = now
-            core.jobs.put(RETENTION, {}, key=RETENTION, line="")
+            core.jobs.put(RETENTION, {}, key=RETENTION, ordering_key="")
 
     def user(self, user_id: str) -> int:
         if not user_id:
@@ -125,7 +125,7 @@ class Forgetting:
         gone = Forgotten(runs=known | {contributor(thread_id, user or None) for user in whose})
         places = {core.users.of(user_id).namespace} if user_id or not core.users.apart else set[tuple[str, ...]]()
         if not places:
-            places = {place for run in known if (place := core.jobs.queue.place_of(run)[0]) is not None}
+            places = {place for run in known if (place := core.jobs.queue.namespace_of(run)[0]) is not None}
         if not places and known:
             raise NamespaceError(
                 f"The namespace {core.users.namespace!r} needs a user id, and whose thread {thread_id!r} is was not "

@@ -52,12 +52,13 @@ CLOSE_SECONDS, FLUSH_SECONDS, BEFORE_FORGETTING = 5.0, 60.0, 1.0
 LEASE_SECONDS: Final = 30.0
 MAX_LOST: Final = 20
 """A job that was taken so often and neither done nor failed is given up: it may be what ends the process."""
-MAX_WAITING, MAX_GIVEN_UP = 100_000, 10_000
-"""More waiting jobs are refused; of jobs that were given up, the oldest are deleted."""
-MAX_PLACES: Final = 200_000
+MAX_WAITING: Final = 100_000
+"""More jobs, those that were given up among them, are refused."""
+MAX_NAMESPACES: Final = 200_000
 _WANTED: Final = "given_up = 0 AND kind IN (SELECT value FROM json_each(:kinds)) AND seq <= :upto"
-_FIRST: Final = """(line = '' OR NOT EXISTS (
-    SELECT 1 FROM jobs AS older WHERE older.line = jobs.line AND older.given_up = 0 AND older.seq < jobs.seq
+_FIRST: Final = """(ordering_key = '' OR NOT EXISTS (
+    SELECT 1 FROM jobs AS older
+    WHERE older.ordering_key = jobs.ordering_key AND older.given_up = 0 AND older.seq < jobs.seq
 ))"""
 # No job is put off or leased for an hour: if it seems so, the clock was set back.
 _DUE: Final = "(due <= :now OR due > :now + 3600)"
@@ -77,8 +78,8 @@ class Job(NamedTuple):
     payload: Mapping[str, Any]  # JSON values
     run: str = ""  # digest of the run it is about
     user: str = ""  # digest of the user it is about
-    namespace: tuple[str, ...] = ()  # of the run's rows; kept for `JobQueue.place_of`
-    line: str = ""  # jobs of one line are done one after the other, in the order they were put; "" for no order
+    namespace: tuple[str, ...] = ()  # of the run's rows; kept for `JobQueue.namespace_of`
+    ordering_key: str = ""  # jobs of one key are done one after the other, in the order they were put; "": no order
     after: float = 0.0  # seconds before it is due
     answer: str | None = None  # kept by `JobQueue.save`
     takes: int = 0  # how often it was taken
@@ -97,7 +98,7 @@ class JobQueue(Database):
             run TEXT NOT NULL,
             user TEXT NOT NULL,
             namespace TEXT NOT NULL,
-            line TEXT NOT NULL,
+            ordering_key TEXT NOT NULL,
             due REAL NOT NULL,
             lease REAL NOT NULL DEFAULT 0,
             takes INTEGER NOT NULL DEFAULT 0,
@@ -106,9 +107,9 @@ class JobQueue(Database):
             given_up INTEGER NOT NULL DEFAULT 0,
             answer TEXT,
             UNIQUE (given_up, kind, seq),
-            UNIQUE (line, given_up, seq)
+            UNIQUE (ordering_key, given_up, seq)
         """,
-        "places": "run TEXT PRIMARY KEY, namespace TEXT NOT NULL, user TEXT NOT NULL",
+        "namespaces": "run TEXT PRIMARY KEY, namespace TEXT NOT NULL, user TEXT NOT NULL",
     }
 
     def __init__(self, folder: Path | None, *, now: Callable[[], float], read_only: bool = False) -> None:
@@ -117,23 +118,24 @@ class JobQueue(Database):
 
     def put(self, jobs: Sequence[Job]) -> int:
         """Put jobs in one transaction; return how many are new. Jobs that were given up before start again."""
-        now = self._now()
-        rows = [
-            (each.id, each.kind, json.dumps(each.payload), each.run, each.user, json.dumps(each.namespace), each.line)
-            for each in jobs
-        ]
-        self.note_places([each[3:6] for each in jobs if each.run and each.namespace])
+        self.note_namespaces([each[3:6] for each in jobs if each.run and each.namespace])
         with self.writing() as database:
-            [(waiting,)] = database.execute("SELECT count(*) FROM jobs WHERE given_up = 0")
+            [(waiting,)] = database.execute("SELECT count(*) FROM jobs")
             if waiting >= MAX_WAITING:
                 raise StorageError(
                     f"{waiting:,} jobs wait to be done, and no more are taken: `toolmem doctor` says which, and why."
                 )
             database.executemany("DELETE FROM jobs WHERE id = ? AND given_up = 1", [(each.id,) for each in jobs])
-            names = "id, kind, payload, run, user, namespace, line, due"
             return database.executemany(
-                f"INSERT INTO jobs ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
-                [(*row, now + each.after) for row, each in zip(rows, jobs, strict=True)],
+                """INSERT INTO jobs (id, kind, payload, run, user, namespace, ordering_key, due)
+                VALUES (:id, :kind, :payload, :run, :user, :namespace, :ordering_key, :due)
+                ON CONFLICT (id) DO NOTHING""",
+                [
+                    each._asdict()
+                    | {"payload": json.dumps(each.payload), "namespace": json.dumps(each.namespace)}
+                    | {"due": self._now() + each.after}
+                    for each in jobs
+                ],
             ).rowcount
 
     def take(
@@ -160,14 +162,14 @@ class JobQueue(Database):
             ).rowcount
             rows = database.execute(
                 f"""UPDATE jobs SET takes = takes + 1, lease = :lease WHERE {_CHOSEN} AND given_up = 0
-                RETURNING seq, id, kind, payload, run, user, namespace, line, answer, takes, attempts""",
+                RETURNING seq, id, kind, payload, run, user, namespace, ordering_key, answer, takes, attempts""",
                 how,
             ).fetchall()
         if lost:
             logger.error("%d jobs were given up: damaged, or taken %d times in vain", lost, MAX_LOST)
         return [
-            Job(key, kind, json.loads(payload), run, user, tuple(json.loads(namespace)), line, 0.0, *rest)
-            for _, key, kind, payload, run, user, namespace, line, *rest in sorted(rows)
+            Job(key, kind, json.loads(payload), run, user, tuple(json.loads(namespace)), order, 0.0, *rest)
+            for _, key, kind, payload, run, user, namespace, order, *rest in sorted(rows)
         ]
 
     def free(self) -> None:
@@ -190,13 +192,10 @@ class JobQueue(Database):
     def retry(self, job: Job, after: float, error: str = "", *, give_up: bool = False) -> None:
         """Put back a job that failed; `error` is no text of a user. A job that is given up is only kept."""
         sql = f"UPDATE jobs SET lease = 0, attempts = attempts + 1, due = ?, error = ?, given_up = ? WHERE {_HELD}"
-        last = "SELECT seq FROM jobs WHERE given_up = 1 ORDER BY seq DESC LIMIT 1 OFFSET ?"
         with self.writing() as database:
             database.execute(sql, (self._now() + after, error, give_up, job.id, job.takes))
-            if give_up:
-                database.execute(f"DELETE FROM jobs WHERE given_up = 1 AND seq <= ({last})", (MAX_GIVEN_UP,))
 
-    def revive(self) -> int:
+    def requeue(self) -> int:
         """Have everything that was given up tried again, as if new; return how many."""
         sql = "UPDATE jobs SET given_up = 0, attempts = 0, takes = 0, lease = 0, due = ? WHERE given_up = 1"
         with self.writing() as database:
@@ -238,22 +237,23 @@ class JobQueue(Database):
 
     # --- runs and users ---
 
-    def note_places(self, places: Sequence[tuple[str, str, tuple[str, ...]]]) -> None:
+    def note_namespaces(self, found: Sequence[tuple[str, str, tuple[str, ...]]]) -> None:
         """Keep, for later feedback, the user's digest ("" if it is not known) and the namespace of runs."""
-        if not places:
+        if not found:
             return
         with self.writing() as database:
             database.executemany(
-                """INSERT OR REPLACE INTO places SELECT :run, :namespace,
-                coalesce(nullif(:user, ''), (SELECT user FROM places WHERE run = :run), '')""",
-                [{"run": run, "user": user, "namespace": json.dumps(namespace)} for run, user, namespace in places],
+                """INSERT OR REPLACE INTO namespaces SELECT :run, :namespace,
+                coalesce(nullif(:user, ''), (SELECT user FROM namespaces WHERE run = :run), '')""",
+                [{"run": run, "user": user, "namespace": json.dumps(namespace)} for run, user, namespace in found],
             )
-            database.execute("DELETE FROM places WHERE rowid <= (SELECT max(rowid) FROM places) - ?", (MAX_PLACES,))
+            oldest = "SELECT max(rowid) FROM namespaces"
+            database.execute(f"DELETE FROM namespaces WHERE rowid <= ({oldest}) - ?", (MAX_NAMESPACES,))
 
-    def place_of(self, run: str) -> tuple[tuple[str, ...] | None, str]:
+    def namespace_of(self, run: str) -> tuple[tuple[str, ...] | None, str]:
         """Return namespace (None) and user's digest ("") of a run, if they are known and can be read."""
         with suppress(StorageError):
-            for namespace, user in self.ask("SELECT namespace, user FROM places WHERE run = ?", (run,)):
+            for namespace, user in self.ask("SELECT namespace, user FROM namespaces WHERE run = ?", (run,)):
                 return tuple(json.loads(namespace)), user
         return None, ""
 
@@ -262,7 +262,7 @@ class JobQueue(Database):
         asked = {"user": user, "runs": json.dumps(list(runs)), "before": before}
         with self.writing() as database:
             deleted = database.execute(f"DELETE FROM jobs WHERE {_ABOUT} OR given_up = 1 AND due < :before", asked)
-            database.execute(f"DELETE FROM places WHERE {_ABOUT}", asked)
+            database.execute(f"DELETE FROM namespaces WHERE {_ABOUT}", asked)
         self.scrub()
         return deleted.rowcount
 
@@ -351,24 +351,24 @@ class Jobs:
         run: str = "",
         user: str = "",
         namespace: Sequence[str] = (),
-        line: str | None = None,
+        ordering_key: str | None = None,
         key: str | None = None,
         after: float = 0.0,
     ) -> None:
         """Put a `Job`, which is on disk when this returns; inside `together` at its end.
 
         Args:
-            line: jobs of one line are done in their order; those of one kind, namespace and run if None, "" for none.
+            ordering_key: jobs of one key are done in their order; None: those of one kind, namespace and run; "": none.
             key: a job whose key waits already is not put again; each one is a job of its own if None.
 
         Raises:
             StorageError: the queue cannot be written.
         """
-        if line is None:
-            line = digest(kind, *namespace, run)
+        if ordering_key is None:
+            ordering_key = digest(kind, *namespace, run)
         with self.together():
             jobs = self._gathered.jobs
-            jobs.append(Job(key or uuid.uuid4().hex, kind, payload, run, user, tuple(namespace), line, after))
+            jobs.append(Job(key or uuid.uuid4().hex, kind, payload, run, user, tuple(namespace), ordering_key, after))
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -546,7 +546,7 @@ class Jobs:
                 with self.together():
                     do(jobs)
                 for job in self.queue.done(jobs):
-                    if self.queue.place_of(job.run)[0] is None:  # forgotten
+                    if self.queue.namespace_of(job.run)[0] is None:  # forgotten
                         undo(job)
             finally:
                 self._doing = None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf, nextafter
@@ -15,10 +14,10 @@ from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, St
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.episodes import contributor
 from langgraph_toolmem.core.jobs import Job
-from langgraph_toolmem.core.method import EndedRun, JudgedRun, LearnedTurn
+from langgraph_toolmem.core.method import EndedRun, JudgedRun
 from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.graph.events import Outcome, Record, Verdict, precedence
-from langgraph_toolmem.graph.learning import attempt_digest, learn_turn, turn_digest
+from langgraph_toolmem.graph.learning import LearnedTurn, attempt_digest, learn_turn, turn_digest
 from langgraph_toolmem.graph.state import Folds, RunState, latest_turn
 from langgraph_toolmem.runs.messages import entries_of
 from langgraph_toolmem.runs.run import Execution, Run, Turn
@@ -74,10 +73,13 @@ class Lifecycle:
             for each in judged:
                 self.note(each.digest, float(success), comment, user_id, weight=1 / len(judged))
         self._learned(run, user)
-        with self._jobs_together():
-            for each in parts:
-                if self._is_new_end(each) or each is parts[-1]:
-                    self.end(each, user)
+        try:
+            with core.jobs.together():
+                for each in parts:
+                    if self._is_new_end(each) or each is parts[-1]:
+                        self.end(each, user)
+        except StorageError as error:
+            core.store.say(f"Nothing of a finished run could be put into the queue: {error}")
         core.acknowledge()
         return new
 
@@ -101,14 +103,6 @@ class Lifecycle:
         self._tell("ended", EndedRun(episode, user, score, said))
         if score is None and (stands := core.verdict_of(name, owner))[0] is not None:  # it came in between
             self._tell("judged", JudgedRun(name, stands[0], stands[1], user.id))
-
-    @contextmanager
-    def _jobs_together(self) -> Iterator[None]:
-        try:
-            with self._core.jobs.together():
-                yield
-        except StorageError as error:
-            self._core.store.say(f"Nothing of a finished run could be put into the queue: {error}")
 
     def _is_new_end(self, episode: Run) -> bool:
         with self._core.lock:
@@ -202,7 +196,7 @@ class Lifecycle:
             if new_messages := core.episodes.new(run, start):
                 core.apply(None, new_messages, user=user.digest, run=run.digest)
             last = latest_turn(run)
-            at_hand = self._core.catalogue.specs if specs is None else specs
+            specs = core.catalogue.marked(specs)
             new, thought, scratch = 0, _thought_before(run, start), dict[str, Any]()
             thread, hour = contributor(run.thread_id or run.scope, user.digest), core.hour()
             for index in range(start, len(run.events)):
@@ -213,20 +207,9 @@ class Lifecycle:
                 headless = index == 0 and run.truncated and isinstance(event, Turn) and not event.steps
                 if isinstance(event, Turn) and (event.settled or last_turn_too) and not headless:
                     name = event.episode or run.digest
-                    learned = LearnedTurn(
-                        state,
-                        event,
-                        name,
-                        thread,
-                        thought,
-                        user.digest,
-                        at_hand,
-                        hour,
-                        options,
-                        scratch,
-                        thread_id=run.thread_id or "",
-                    )
-                    key = turn_digest(event)
+                    key, who = turn_digest(event), user.digest
+                    learned = LearnedTurn(state, event, name, thread, thought, who, specs, hour, options, scratch)
+                    learned.thread_id = run.thread_id or ""
                     if not core.graph.has_seen(key):
                         new += core.apply(key, self._record(learned), user=user.digest, run=learned.run)
                     elif again := self._again(learned):
@@ -245,18 +228,7 @@ class Lifecycle:
         record += self._core.ledger.followed(learned.turn) + self._core.holdout.spent(learned.run, learned.turn)
         if self._core.ages is not None:
             record += self._core.ages.heard(learned)
-        record += learn_turn(
-            self._core.graph,
-            learned.state,
-            learned.turn,
-            specs=learned.specs,
-            neighbours=learned.neighbours,
-            run=learned.run,
-            thread=learned.thread,
-            user=learned.user,
-            hour=learned.hour,
-        )
-        return record
+        return record + learn_turn(self._core.graph, learned)
 
     def _again(self, learned: LearnedTurn) -> Record:
         """Return the record of a turn that was learned before: a fork took the same turn again."""
@@ -326,7 +298,7 @@ class Lifecycle:
         core.refresh(at_once=True)
         with core.lock:
             run = self._core.episodes.named(thread_id, episode, self.others(thread_id, user_id))
-        if core.users.apart and not user_id and self._core.jobs.queue.place_of(run)[0] is None:
+        if core.users.apart and not user_id and self._core.jobs.queue.namespace_of(run)[0] is None:
             raise NamespaceError(
                 f"The namespace {core.users.namespace!r} needs a user id, and whose run {thread_id!r} is was not "
                 "kept in this folder. Pass user_id=…"
@@ -334,7 +306,7 @@ class Lifecycle:
         if core.read_only:
             said = {"score": float(score), "comment": comment or "", "user_id": user_id or ""}
             user = core.owner_of(run, user_digest(user_id or None))
-            core.jobs.put(VERDICT, said, run=run, user=user, line=digest(run))
+            core.jobs.put(VERDICT, said, run=run, user=user, ordering_key=digest(run))
         else:
             self.judge(run, float(score), comment, user_id)
         core.acknowledge()

@@ -12,54 +12,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 from langgraph_toolmem.base.checks import options_named
-from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, has_package
+from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, has_package, install_extra
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.runs.run import Run, Turn
+from langgraph_toolmem.graph.learning import LearnedTurn as LearnedTurn
+from langgraph_toolmem.runs.run import Run
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
-    from langgraph_toolmem.graph.cases import Neighbour
     from langgraph_toolmem.graph.events import Forgotten, Record
-    from langgraph_toolmem.graph.state import RunState
     from langgraph_toolmem.graph.tool_graph import Table
-    from langgraph_toolmem.runs.tools import ToolSpec
 
 logger = logging.getLogger("langgraph_toolmem.core.method")
 
 # --- values that the hooks get ---
-
-
-@dataclass(slots=True)
-class LearnedTurn:
-    """A model turn that is being learned.
-
-    Attributes:
-        state: the run before the turn.
-        turn: the turn.
-        run: digest of the run (an episode).
-        thread: digest of its thread and user, which counts as one contributor of values.
-        thought: latest stated thought of the agent before the turn.
-        user: digest of the user, if known.
-        specs: the available tools.
-        hour: current time, in hours since 1970.
-        options: what the caller of this pass changes, by name of the method.
-        scratch: values that methods keep between turns of this pass, by their name.
-        neighbours: past requests that a method compared with this one, for the record of carried values.
-        thread_id: the thread as the host names it, "" if unknown.
-    """
-
-    state: RunState
-    turn: Turn
-    run: str
-    thread: str
-    thought: str
-    user: str | None
-    specs: Mapping[str, ToolSpec]
-    hour: int
-    options: Mapping[str, Any]
-    scratch: dict[str, Any]
-    neighbours: Sequence[Neighbour] = ()
-    thread_id: str = ""
 
 
 class EndedRun(NamedTuple):
@@ -72,7 +37,7 @@ class EndedRun(NamedTuple):
 
 
 class JudgedRun(NamedTuple):
-    """Feedback on a run (its digest), from 0 (bad) to 1 (good); `Core.place_of` may know a user who is not given."""
+    """Feedback on a run (its digest), from 0 (bad) to 1 (good); `Core.namespace_of` may know its user."""
 
     run: str
     score: float
@@ -287,7 +252,7 @@ def installed(methods: Iterable[Method]) -> list[Method]:
     if new:
         _off.update(new)
         extras = ",".join(dict.fromkeys(new.values()))
-        logger.warning('Off: %s. To have them: pip install "langgraph-toolmem[%s]"', ", ".join(new), extras)
+        logger.warning("Off: %s. %s", ", ".join(new), install_extra(extras))
     return there
 
 

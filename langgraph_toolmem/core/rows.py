@@ -288,10 +288,9 @@ class Rows(Generic[T]):
                 return found[:k]
             count *= 4
 
-    def of(self, owner: str, user: User, *others: str) -> list[T]:
-        """Return the items that name one of these (digests) as their owner; see `VectorItem.owners`."""
-        named = [{OWNERS: {"$contains": each}} for each in (owner, *others)]
-        hits = self._place(user).store.each(self.kind.name, where={"$or": named} if others else named[0])
+    def of(self, owner: str, user: User) -> list[T]:
+        """Return the items that name a user or a run (digest) as their owner; see `VectorItem.owners`."""
+        hits = self._place(user).store.each(self.kind.name, where={OWNERS: {"$contains": owner}})
         return [item for _, item in self._items(hits, user)]
 
     @property

@@ -20,13 +20,13 @@ similar requests is a *preference* against a tool, which may be taken out of wha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
 from langgraph_toolmem.base.threads import async_variant
+from langgraph_toolmem.core.ledger import ALL
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words
-from langgraph_toolmem.core.users import User
+from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.entries.policy import RecallPolicy, checked
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import side_effects
@@ -112,7 +112,7 @@ class Entries(Method):
     def ranked(
         self, query: str, *, user_id: str | None = None, policy: RecallPolicy | None = None
     ) -> list[RecalledEntry]:
-        """As `recall`, with the probability of being relevant, the reason, and the runs that say the same."""
+        """Return the same as `recall`, with probabilities, reasons, and the runs that say the same."""
         if not isinstance(query, str):
             raise ConfigurationError(f"query is the user's words, not {type(query).__name__}.")
         chosen, user = checked(policy) or self.policy, self.core.users.of(user_id)
@@ -125,7 +125,6 @@ class Entries(Method):
         *,
         user_id: str | None = None,
         policy: RecallPolicy | None = None,
-        domain_of: Callable[[str], str | None] | None = None,
         settle: bool = True,
     ) -> list[Preference]:
         """Return what a user likes and avoids for requests like this one: at least two ratings in the same direction.
@@ -134,7 +133,6 @@ class Entries(Method):
             query: the user's words, or the messages of a run.
             user_id: whose ratings; None in a namespace shared by all: everybody's.
             policy: which requests are alike; the method's own, with up to 50 runs, if None.
-            domain_of: returns the domain of a tool, as `tool_prefix` does; without it only tools are rated.
             settle: wait for what was finished in this process and is being written.
 
         Raises:
@@ -153,7 +151,7 @@ class Entries(Method):
             return []
         found = self.search(text, user, checked(policy) or self.policy.with_(max_n=RATED), parts=("judged",))
         rated = [entry for each in found for entry in (each.entry, *each.others)]
-        return preferences(rated, user=user.digest, domain_of=domain_of)
+        return preferences(rated, user=user.digest)
 
     def recollect(
         self,
@@ -226,10 +224,10 @@ class Entries(Method):
         core, run = self.core, judged.run
         if core.read_only or not core.has_seen(entry_id(run)):
             return
-        if (namespace := core.place_of(run, judged.user_id)) is None:
+        if (namespace := core.namespace_of(run, judged.user_id)) is None:
             logger.debug("a verdict is on a run of a user who is not named, and was finished elsewhere")
         else:
-            user = core.owner_of(run, core.users.digest_of(judged.user_id))
+            user = core.owner_of(run, user_digest(judged.user_id or None))
             self.keeping.put_verdict(run, judged.score, judged.comment, user, namespace)
 
     def imported(self, given: Import) -> int:
@@ -257,7 +255,7 @@ class Entries(Method):
             if self._search is None:
                 from langgraph_toolmem.entries.recall import EntrySearch  # numpy: only when entries are used
 
-                self._search = EntrySearch(self.rows)
+                self._search = EntrySearch(self.rows, lambda: self.core.ledger.track(self.name, ALL))
             return self._search
 
     @property

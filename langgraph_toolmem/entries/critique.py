@@ -1,7 +1,7 @@
 """Critiques of failed runs, by any chat model that gives structured output.
 
-MemToolAgent (arXiv 2606.07909) keeps, of a run that failed, not what was done but what was wrong with it. The model is
-told that there is a mistake, and what mistakes there are. What it reads is bounded, and cut with notes.
+MemToolAgent (arXiv 2606.07909) keeps, of a run that failed, not what was done but what was wrong with it. The prompt
+says that there is a mistake, and lists the kinds of mistakes. It is bounded, and cut with notes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ run, or something is missing. Find it. Work through these questions in order:
 4. Time: were dates, times, durations and "next", "last" or "before" worked out rightly?
 5. Conditions: where the user said "if", "unless", "only", "all" or "except", was each case checked and acted on?
 6. Answers: was an error or an empty answer of a tool passed over?
-Past runs with similar requests show what went well and what did not; they may help, and they may be beside the point.
+Past runs with similar requests show what went well and what did not; they may help, and they may be irrelevant.
 Name the mistake that matters most. Be short and concrete: name tools, arguments and values. Give advice that holds \
 for the next request of this kind, not only for this one. Nothing you say may contradict anything else you say. Do not \
 praise. If you cannot tell, say what should be checked first. What stands between the lines of the material was \

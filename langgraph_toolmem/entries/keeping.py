@@ -41,7 +41,7 @@ WRITE, JUDGE, CRITIQUE = "write", "judge", "critique"
 JUDGE_TRIES: Final = 8
 """Feedback on a run that has no entry waits for it so often: about two minutes."""
 SIMILAR: Final = 3
-"""Entries with similar requests that a critic sees beside one."""
+"""Entries with similar requests that a critic reads with one."""
 SURE: Final = 0.02
 """How improbable a record has to be by chance for its entry to be retired."""
 _ASIDE: Final = ("id", "query", "recalled", "helped", "hurt", "retired")
@@ -131,14 +131,15 @@ class EntryKeeping:
     def put(self, entry: Entry, user: User) -> None:
         """Put an entry into the queue; it is on disk when this returns."""
         namespace = user.namespace
-        where: dict[str, Any] = {"run": entry.run, "user": entry.user, "line": digest(*namespace, entry.run)}
+        where: dict[str, Any] = {"run": entry.run, "user": entry.user, "ordering_key": digest(*namespace, entry.run)}
         self._core.jobs.put(WRITE, {"entry": entry.to_dict()}, **where, namespace=namespace)
         self._core.count_once(entry.id, "entries")
 
     def put_verdict(self, run: str, score: float, comment: str | None, user: str, namespace: tuple[str, ...]) -> None:
         """Put feedback on a run that has its entry into the queue."""
         payload = {"score": score, "comment": comment or ""}
-        self._core.jobs.put(JUDGE, payload, run=run, user=user, namespace=namespace, line=digest(*namespace, run))
+        order = digest(*namespace, run)
+        self._core.jobs.put(JUDGE, payload, run=run, user=user, namespace=namespace, ordering_key=order)
 
     def import_runs(self, user: User, runs: Sequence[EndedRun]) -> int:
         """Store entries of runs of a namespace that were learned already; return how many of the runs have one."""
@@ -156,7 +157,7 @@ class EntryKeeping:
         ]
         entries = self._keep([entry for entry in made if entry is not None], user)
         if entries:
-            core.jobs.queue.note_places([(entry.run, entry.user, user.namespace) for entry in entries])
+            core.jobs.queue.note_namespaces([(entry.run, entry.user, user.namespace) for entry in entries])
         if self._critic is not None:  # those too that have no critique from before there was a critic
             for entry in self.rows.all(user):
                 self._ask_for_critique(entry, user.namespace)
@@ -223,7 +224,7 @@ class EntryKeeping:
             payload = {"entry": entry.id, "verdict": entry.verdict}
             key = digest(CRITIQUE, *namespace, entry.id, entry.verdict)
             where: dict[str, Any] = {"run": entry.run, "user": entry.user, "namespace": namespace}
-            self._core.jobs.put(CRITIQUE, payload, **where, key=key, line="")
+            self._core.jobs.put(CRITIQUE, payload, **where, key=key, ordering_key="")
 
 
 def _user(job: Job) -> User:

@@ -1,4 +1,4 @@
-"""langmem beside this memory: its tools and managers find the entries of past runs next to memories of their own.
+"""A store that langmem and a memory share: langmem's tools and managers find the entries of past runs.
 
 >>> from langgraph.store.memory import InMemoryStore
 >>> from langgraph_toolmem import ToolMemory
@@ -33,7 +33,8 @@ from langgraph_toolmem.turn.host import ErrorLog
 
 logger = logging.getLogger("langgraph_toolmem.entries.langmem")
 
-ENTRIES: Final = "tool_runs"  # the label under which the entries of a namespace stand
+ENTRIES: Final = "tool_runs"
+"""The label under which the entries of a namespace stand."""
 SEARCH: Final = RecallPolicy(least=0.02, max_n=64)
 """Models ask in words of their own, so a search is less strict than recall."""
 USER: Final = "{langgraph_user_id}"
@@ -42,7 +43,7 @@ Namespace = tuple[str, ...]
 
 
 class EntryBaseStore(BaseStore):
-    """A LangGraph store that shows the entries of a memory beside what is in another store.
+    """A LangGraph store that shows the entries of a memory next to what is in another store.
 
     The entries of a user stand under `namespace` with the user's id in the place of ``{langgraph_user_id}``, in the
     sub-namespace ``"tool_runs"``. A search at or above it gives both alternately, the other store's items first;
@@ -97,61 +98,64 @@ class EntryBaseStore(BaseStore):
     def _place(self, prefix: Namespace) -> Namespace | None:
         """Return where the entries under a prefix stand; None if there are none, or it does not say whose."""
         whole = (*self.namespace, ENTRIES)
-        pairs = list(zip(prefix, whole, strict=False))
+        pairs = zip(prefix, whole, strict=False)
         if len(prefix) > len(whole) or any(mine not in (USER, label) for label, mine in pairs):
             return None
         place = (*prefix, *whole[len(prefix) :])
         return None if USER in place else place
 
-    def _answers(self, ops: Sequence[Op], theirs: Sequence[Result]) -> list[Result]:
-        return [self._answer(op, said) for op, said in zip(ops, theirs, strict=True)]
+    def _answers(self, ops: Sequence[Op], theirs: Sequence[Any]) -> list[Result]:
+        return [self._answer(op, answer) for op, answer in zip(ops, theirs, strict=True)]
 
-    def _answer(self, op: Op, said: Any) -> Any:
-        """Return what the other store said, with the entries."""
-        place = None
-        if isinstance(op, GetOp):
-            place = op.namespace if op.namespace == self._place(op.namespace) else None
-        elif isinstance(op, SearchOp):
-            place = self._place(op.namespace_prefix)
-        mine: list[SearchItem] = []
+    def _answer(self, op: Op, theirs: Any) -> Any:
+        """Return the answer of the other store, with the entries."""
+        if isinstance(op, SearchOp):
+            both = chain.from_iterable(zip_longest(theirs, self._items(op, self._place(op.namespace_prefix))))
+            return [item for item in both if item is not None][op.offset : op.offset + op.limit]
+        if isinstance(op, GetOp) and op.namespace == self._place(op.namespace):
+            return next(iter(self._items(op, op.namespace)), None)
+        return theirs
+
+    def _items(self, op: GetOp | SearchOp, place: Namespace | None) -> list[SearchItem]:
+        """Return the entries of a user: the one with the key, those that a query finds, or all; none on any error."""
         try:
-            mine = [] if place is None else self._items(op, place)
+            return [] if place is None else [_item(entry, place) for entry in self._found(op, place)]
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             self._errors.failed(error)
-        if isinstance(op, GetOp) and place is not None:
-            return mine[0] if mine else None
-        if isinstance(op, SearchOp):
-            both = chain.from_iterable(zip_longest(said, mine))
-            return [item for item in both if item is not None][op.offset : op.offset + op.limit]
-        return said
+            return []
 
-    def _items(self, op: Op, place: Namespace) -> list[SearchItem]:
-        """Return the entries of a user: the one with the key, those that a query finds, or all."""
+    def _found(self, op: GetOp | SearchOp, place: Namespace) -> list[Entry]:
         user = place[self.namespace.index(USER)] if USER in self.namespace else None
         core, rows = self._entries.core, self._entries.rows
         core.jobs.settle()  # what was finished in this process is found
         owner = core.users.of(user, warn=False)
         if isinstance(op, GetOp):
             found = [entry for entry in rows.get([op.key], owner) if not entry.retired]
-        elif isinstance(op, SearchOp) and op.query:
+        elif op.query:
             found = self._entries.recall(op.query, user_id=user, policy=SEARCH)
         else:
             found = sorted(rows.all(owner), key=lambda entry: -entry.time)
-        items = [_item(entry, place) for entry in found if user is None or entry.user == user_digest(user)]
-        wanted = (op.filter if isinstance(op, SearchOp) else None) or {}
-        return [item for item in items if all(item.value.get(key) == value for key, value in wanted.items())]
+        wanted = {} if isinstance(op, GetOp) else op.filter or {}
+        return [
+            entry
+            for entry in found
+            if (user is None or entry.user == user_digest(user)) and wanted.items() <= _value(entry).items()
+        ]
 
 
-def _item(entry: Entry, namespace: Namespace) -> SearchItem:
-    """Return an entry as a store shows it; without a score."""
-    value = {
+def _value(entry: Entry) -> dict[str, Any]:
+    return {
         "kind": "Memory",
         "content": {"content": to_text(entry)},
         "verdict": "good" if entry.good else "failed" if entry.failed else "unjudged",
         "tools": list(entry.tools),
     }
+
+
+def _item(entry: Entry, namespace: Namespace) -> SearchItem:
+    """Return an entry as a store shows it; without a score."""
     when = datetime.fromtimestamp(entry.time, tz=timezone.utc)
-    return SearchItem(namespace, entry.id, value, when, when)
+    return SearchItem(namespace, entry.id, _value(entry), when, when)
 
 
 __all__ = ["ENTRIES", "EntryBaseStore"]

@@ -9,9 +9,13 @@ from itertools import groupby, takewhile
 from operator import ge
 from typing import Any, Final, Literal
 
-from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share, options_named
+from langgraph_toolmem.base.checks import expect, is_count, is_share, options_named
 from langgraph_toolmem.base.errors import ConfigurationError
 
+RADIUS: Final = 10
+"""The paper's R: neighbours on each side over which the slope is taken."""
+PROMINENCE: Final = 1e-5
+"""The paper's: how far a peak of the slope has to stand out."""
 SLOPES: Final = 3
 """Fewest values among which a peak can be: one with a neighbour on each side."""
 NO_PEAK: Final = 5
@@ -28,25 +32,17 @@ class RecallPolicy:
             MemToolAgent's dynamic n, where the similarities fall fastest.
         least: calibrated: the least probability.
         max_n: the most runs.
-        radius: paper: R, neighbours on each side over which the slope is taken.
-        prominence: paper: how far a peak of the slope has to stand out.
-        peak: paper: which peak counts, from 1. The paper takes the first, the second for personalisation.
     """
 
     kind: Literal["calibrated", "paper"] = "calibrated"
     least: float = 0.5
     max_n: int = 10
-    radius: int = 10
-    prominence: float = 1e-5
-    peak: int = 1
 
     def __post_init__(self) -> None:
         """Check types and ranges. Raises ConfigurationError that names the field and what is expected."""
         expect(self, "kind", "'calibrated' or 'paper'", lambda v: v in ("calibrated", "paper"))
         expect(self, "least", "a probability from 0 to 1", is_share)
-        for name in ("max_n", "radius", "peak"):
-            expect(self, name, "a whole number from 1", lambda v: is_count(v, 1))
-        expect(self, "prominence", "a number from 0", lambda v: is_number(v) and v >= 0)
+        expect(self, "max_n", "a whole number from 1", lambda v: is_count(v, 1))
 
     @classmethod
     def paper(cls, **changes: Any) -> RecallPolicy:
@@ -61,21 +57,20 @@ class RecallPolicy:
 def checked(policy: RecallPolicy | None) -> RecallPolicy | None:
     """Return a policy as it was given, if at all. Raises ConfigurationError if it is something else."""
     if policy is not None and not isinstance(policy, RecallPolicy):
-        raise ConfigurationError(f"policy is a RecallPolicy, not {type(policy).__name__}.")
+        raise ConfigurationError(f"`policy` must be a RecallPolicy, got {type(policy).__name__}.")
     return policy
 
 
-def dynamic_n(similarities: Sequence[float], policy: RecallPolicy) -> int:
-    """Return MemToolAgent's n for similarities in falling order: the place of the chosen peak among the slopes.
+def dynamic_n(similarities: Sequence[float], most: int = 50) -> int:
+    """Return MemToolAgent's n for similarities in falling order: the place of the first peak among the slopes.
 
     What the paper leaves open: in a short list R is as large as leaves three slopes, (|x|-3)/2 rounded down; where
-    the slopes have fewer peaks than asked for, the last one counts; where they have none, or the list has fewer than
-    five values, n is NO_PEAK. A flat peak has its place in the middle, rounded down. n counts from the top of the list.
+    the slopes have no peak, or the list has fewer than five values, n is NO_PEAK. A flat peak has its place in the
+    middle, rounded down. n counts from the top of the list.
     """
-    radius = min(policy.radius, (len(similarities) - SLOPES) // 2)
-    found = peaks(slopes(similarities, radius), policy.prominence) if radius >= 1 else []
-    n = found[min(policy.peak, len(found)) - 1] + radius if found else NO_PEAK
-    return min(n, policy.max_n, len(similarities))
+    radius = min(RADIUS, (len(similarities) - SLOPES) // 2)
+    found = peaks(slopes(similarities, radius), PROMINENCE) if radius >= 1 else []
+    return min(found[0] + radius if found else NO_PEAK, most, len(similarities))
 
 
 def slopes(values: Sequence[float], radius: int) -> list[float]:

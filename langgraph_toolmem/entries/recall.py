@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.core.method import PastRun, PastRunChanges
 from langgraph_toolmem.core.rows import MOST_NEAR, Learned
 from langgraph_toolmem.core.users import User
@@ -13,15 +14,15 @@ from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.keeping import PARTS, EntryRows
 from langgraph_toolmem.entries.policy import RecallPolicy, dynamic_n
 from langgraph_toolmem.entries.ranking import PastRequest, Weights, rank
+from langgraph_toolmem.stores.vectors import SearchHit
 from langgraph_toolmem.text.requests import forget_texts, terms_of
 
 LONGLIST: Final = 32
 """Different requests that are weighed, of those with feedback and of those without."""
 MAX_SAME: Final = 20
 """Runs that say the same, of which one is shown, the newest."""
-SAID_ALIKE: Final = 0.5
-"""Dice coefficient of their terms from which two texts say the same."""
-
+KEPT: Final = 16
+"""Look-ups that are kept."""
 UNORDERED: Final = 64
 """Rows by which the order of writing may differ from that of the runs."""
 
@@ -62,11 +63,19 @@ class _Candidate(NamedTuple):
 
 
 class EntrySearch:
-    """Finds past runs for a request. Safe to use from several threads."""
+    """Finds past runs for a request. Safe to use from several threads.
 
-    def __init__(self, rows: EntryRows) -> None:
-        self._rows = rows
+    The last KEPT look-ups are kept until rows or records change: recall and preferences look for the same request.
+
+    Args:
+        rows: the entries.
+        records: returns the sum of all records of entries.
+    """
+
+    def __init__(self, rows: EntryRows, records: Callable[[], ItemStats]) -> None:
+        self._rows, self._records = rows, records
         self._weights = Learned(rows, lambda sample: Weights([terms_of(entry.query) for entry in sample]))
+        self._kept: dict[tuple[object, ...], tuple[object, list[SearchHit[Entry]]]] = {}
 
     def __call__(
         self,
@@ -93,11 +102,10 @@ class EntrySearch:
         """
         if not terms_of(query):
             return []
-        vector = self._rows.embedder.embed_query(query)
-        near = [each for part in parts for each in self._near(vector, user, part, policy, exclude, own)]
+        near = [each for part in parts for each in self._near(query, user, part, policy, exclude, own)]
         if policy.kind == "paper":
             near.sort(key=lambda each: -each.similarity)
-            near = near[: dynamic_n([each.similarity for each in near], policy)]
+            near = near[: dynamic_n([each.similarity for each in near], policy.max_n)]
             scored = [(each, each.similarity, f"similarity {each.similarity:.2f}") for each in near]
         else:
             scored = [
@@ -117,28 +125,22 @@ class EntrySearch:
 
     def forget(self, user: User) -> None:
         """Forget what was learned of a user's requests, and the words of all users in caches."""
+        self._kept.clear()
         self._weights.forget(user)
         forget_texts()
 
     def _near(
-        self,
-        vector: Sequence[float],
-        user: User,
-        part: str,
-        policy: RecallPolicy,
-        exclude: Collection[str],
-        own: bool,
+        self, query: str, user: User, part: str, policy: RecallPolicy, exclude: Collection[str], own: bool
     ) -> Collection[_Candidate]:
         """Return the different requests nearest to one, each with its runs, the newest first."""
         once = self._rows.waits_little  # a server is asked once, for more
         k: int | None = None if policy.kind == "paper" else LONGLIST * (4 if once else 1)
-        fits = (lambda entry: not entry.user or entry.user == user.digest) if own else None
         while True:
-            found = self._rows.near(vector, user, k=k, part=part, fits=fits)
+            found = self._look_up(query, user, part, k)
             groups: dict[object, _Candidate] = {}
             for near in sorted(found, key=lambda near: -near.item.time):
-                if near.id not in exclude:
-                    entry = near.item
+                entry = near.item
+                if near.id not in exclude and (not own or entry.user in ("", user.digest)):
                     request = PastRequest(terms_of(entry.query), "\n".join(call.tool for call in entry.calls))
                     made = _Candidate(request, near.similarity, [])
                     groups.setdefault((request, entry.good), made).runs.append(entry)
@@ -146,13 +148,22 @@ class EntrySearch:
                 return groups.values()
             k *= 4
 
+    def _look_up(self, query: str, user: User, part: str, k: int | None) -> list[SearchHit[Entry]]:
+        key, version = (query, user.namespace, part, k), (self._rows.changes(0, user)[0], self._records())
+        known = self._kept.get(key)
+        if known is None or known[0] != version:
+            known = version, self._rows.near(query, user, k=k, part=part)
+            if len(self._kept) >= KEPT:
+                self._kept.clear()
+            self._kept[key] = known
+        return known[1]
+
 
 def grouped(found: Iterable[RecalledEntry]) -> list[RecalledEntry]:
     """Return recalled runs with one in place of each group that says the same, in the order given.
 
-    Runs say the same if they ended alike, called the same tools for the same user, and their critiques and the
-    comments on them agree. The first of a group that has a critique stands for it, else the first with a comment, else
-    the first.
+    Runs say the same if they ended alike, called the same tools for the same user, and there are not two different
+    critiques or comments on them. A run with a critique stands for its group, else one with a comment.
     """
     groups: list[list[RecalledEntry]] = []
     for each in found:
@@ -172,15 +183,8 @@ def _joined(group: list[RecalledEntry]) -> RecalledEntry:
 
 def _same(one: Entry, other: Entry) -> bool:
     ended = (one.good, one.failed, one.user, one.tools) == (other.good, other.failed, other.user, other.tools)
-    return ended and _alike(one.comment, other.comment) and _alike(one.critique, other.critique)
-
-
-def _alike(one: str, other: str) -> bool:
-    """Return True if either text says nothing, or both say the same."""
-    if one == other or not one or not other:
-        return True
-    a, b = set(terms_of(one)), set(terms_of(other))
-    return 2 * len(a & b) >= SAID_ALIKE * (len(a) + len(b))
+    said = ((one.comment, other.comment), (one.critique, other.critique))
+    return ended and all(a == b or not a or not b for a, b in said)
 
 
 class EntryRuns(NamedTuple):

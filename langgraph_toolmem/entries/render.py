@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langgraph_toolmem.base.text import as_text, quoted
 from langgraph_toolmem.entries.entry import Entry, EntryCall
-from langgraph_toolmem.turn.shown import BYTES_PER_TOKEN
+from langgraph_toolmem.turn.hints import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
     from langgraph_toolmem.entries.recall import Recollection
 
 BUDGET: Final = 300
-"""Tokens of a prompt's recalled part, if nothing else is said; there is one budget for all hints (`turn.shown`)."""
+"""Tokens of a prompt's recalled part, if nothing else is said; there is one budget for all hints (`turn.hints`)."""
 HEAD: Final = "Past runs with similar requests:"
 MAX_FULL: Final = 3
 """Runs that are shown in full, the first ones; the others shorter."""
@@ -53,7 +53,7 @@ def to_lines(recollection: Recollection, reads: Collection[str] = (), *, budget:
     Args:
         recollection: what was recalled.
         reads: tools that are declared to only read.
-        budget: tokens at most, as `turn.shown.tokens_in` counts them.
+        budget: tokens at most, as `turn.hints.tokens_in` counts them.
     """
     room = budget * BYTES_PER_TOKEN - _size(HEAD)
     lines: list[str] = []

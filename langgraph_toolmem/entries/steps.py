@@ -11,22 +11,21 @@ from langgraph_toolmem.base.checks import is_count, is_share, names_given
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries import Entries
 from langgraph_toolmem.entries.policy import RecallPolicy, checked
-from langgraph_toolmem.entries.preferences import DomainOf, Guidance, guide
-from langgraph_toolmem.entries.preferences import to_event as guidance_event
+from langgraph_toolmem.entries.preferences import left_out
+from langgraph_toolmem.entries.preferences import to_event as preference_event
 from langgraph_toolmem.entries.preferences import to_prompt as preference_prompt
 from langgraph_toolmem.entries.render import BUDGET, HEAD, to_brief, to_event, to_lines
 from langgraph_toolmem.runs.tools import ToolLike, name_of, read_tools
-from langgraph_toolmem.turn.call import Call, StepOutput
-from langgraph_toolmem.turn.hints import left_out_now, new_left_out
-from langgraph_toolmem.turn.shown import Line
-from langgraph_toolmem.turn.step import Place, Scope, Step
+from langgraph_toolmem.turn.call import Call, Line, Scope, StepOutput
+from langgraph_toolmem.turn.hints import new_left_out
+from langgraph_toolmem.turn.step import Place, Step
 
 if TYPE_CHECKING:
     from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.entries.recall import Recollection
 
 How = Literal["leave_out", "tell", "both"]
-"""What is done with preferences: avoided tools are left out, the model is told, or both."""
+"""Use of preferences: avoided tools are left out, the model reads what the user likes and avoids, or both."""
 
 Verdict: TypeAlias = Callable[[Any], "bool | float | None"]
 """Judges a run by the graph's state: True or False, a score from 0 (bad) to 1 (good), or None."""
@@ -78,47 +77,35 @@ class Preferences(Step[Entries]):
         tools: Iterable[ToolLike] | None = None,
         *,
         how: How = "leave_out",
-        domain_of: DomainOf | None = None,
         policy: RecallPolicy | None = None,
         keep: Iterable[str] = (),
     ) -> None:
         super().__init__(method)
         if how not in get_args(How):
             raise ConfigurationError(f"how is one of {', '.join(map(repr, get_args(How)))}, not {how!r}.")
-        if domain_of is not None and not callable(domain_of):
-            raise ConfigurationError(f"domain_of is a function from a tool's name, not {type(domain_of).__name__}.")
-        self.how, self.domain_of = how, domain_of
+        self.how = how
         self.keep = frozenset(names_given("keep", keep))
         self.tools_given = None if tools is None else tuple(read_tools(tools))
         self._policy = checked(policy)
-
-    def has_looked(self, state: Any, *, messages_key: str = "messages") -> bool:
-        """Return True if the state says what is left out in this user turn."""
-        return left_out_now(state, messages_key=messages_key) is not None
 
     def compute(self, call: Call) -> list[Preference]:
         """Return what the user likes and avoids."""
         if not self._names(call):
             return []
-        how: dict[str, Any] = {"policy": self._policy, "domain_of": self.domain_of, "settle": False}
-        return self.method.preferences(call.messages, user_id=call.user_id, **how)
+        return self.method.preferences(call.messages, user_id=call.user_id, policy=self._policy, settle=False)
 
     def render(self, call: Call, found: Sequence[Preference]) -> StepOutput:
         """Return the tools to leave out, among those that this call offers; something is always left."""
-        names, text = self._names(call), ""
+        names = self._names(call)
         if not names:
             return StepOutput()
-        guidance = Guidance()
-        if self.how != "tell":
-            guidance = guide(found, names, domain_of=self.domain_of, keep=self.keep | call.insisted)
-        if self.how != "leave_out":
-            text = preference_prompt(found, names, domain_of=self.domain_of, left_out=guidance.left_out)
+        out = {} if self.how == "tell" else left_out(found, names, keep=self.keep | call.insisted)
         return StepOutput(
-            text,
-            left_out=guidance.left_out,
-            state=new_left_out(guidance.left_out, call.messages),
-            event=guidance_event(found, guidance),
-            notes={"toolmem.left_out": len(guidance.left_out)},
+            "" if self.how == "leave_out" else preference_prompt(found, {*names} - out.keys()),
+            left_out=out,
+            state=new_left_out(out, call.messages),
+            event=preference_event(found, out),
+            notes={"toolmem.left_out": len(out)},
         )
 
     def _names(self, call: Call) -> Sequence[str]:

@@ -254,6 +254,11 @@ class CaseIndex:
         found.sort(key=lambda item: -item[0])
         return [self._neighbour(similarity, case_id, len(prefix), text) for similarity, case_id in found[:k]]
 
+    def similar(self, text: str, asked: str = "") -> list[tuple[float, str]]:
+        """Return past requests that share words with one, each with its similarity, 0 to 1."""
+        query = self._query(text, asked)
+        return [(self._compared(query, case_id), case_id) for case_id in query.ranked]
+
     def _query(self, text: str, asked: str) -> _Query:
         """Return what is known of a request: its weights, and the requests that share most with it."""
         key = digest(text, asked)

@@ -1,10 +1,10 @@
-"""Operations that teach the evidence graph one finished turn. Pure: nothing is written."""
+"""The events that teach the evidence graph one finished turn. Pure: nothing is written."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -23,8 +23,6 @@ from langgraph_toolmem.text.values import dates_in, masked
 MAX_CASE_TEXT: Final = 2000
 MAX_CASE_SOURCES: Final = 12
 MAX_OUTPUTS: Final = 8
-_OUTPUT = re.compile(r"(?:\[\]|[\^~])*(?:[ol]\||x[a-z]\|)")
-"""Start of a descriptor of a part of an output (`graph.sources`)."""
 
 
 def encode_value(value: Any) -> str:
@@ -75,19 +73,42 @@ def turn_digest(turn: Turn) -> str:
     return digest("words", turn.key)
 
 
-def learn_turn(
-    graph: ToolGraph,
-    state: RunState,
-    turn: Turn,
-    *,
-    specs: Mapping[str, ToolSpec],
-    neighbours: Iterable[Neighbour],
-    run: str,
-    thread: str,
-    user: str | None,
-    hour: int | None = None,
-) -> Record:
-    """Return the operations that teach one settled turn after a state of the run; see `core.method.LearnedTurn`."""
+@dataclass(slots=True)
+class LearnedTurn:
+    """A model turn that is being learned.
+
+    Attributes:
+        state: the run before the turn.
+        turn: the turn.
+        run: digest of the run (an episode).
+        thread: digest of its thread and user, which counts as one contributor of values.
+        thought: latest stated thought of the agent before the turn.
+        user: digest of the user, if known.
+        specs: the available tools.
+        hour: current time, in hours since 1970.
+        options: what the caller of this pass changes, by name of the method.
+        scratch: values that methods keep between turns of this pass, by their name.
+        neighbours: past requests that a method compared with this one, for the record of carried values.
+        thread_id: the thread as the host names it, "" if unknown.
+    """
+
+    state: RunState
+    turn: Turn
+    run: str
+    thread: str
+    thought: str
+    user: str | None
+    specs: Mapping[str, ToolSpec]
+    hour: int
+    options: Mapping[str, Any]
+    scratch: dict[str, Any]
+    neighbours: Sequence[Neighbour] = ()
+    thread_id: str = ""
+
+
+def learn_turn(graph: ToolGraph, learned: LearnedTurn) -> Record:
+    """Return the events that teach one settled turn."""
+    state, turn, user, hour = learned.state, learned.turn, learned.user, learned.hour
     record = _count_turn(turn, hour)
     executed = [step for step in turn.steps if step.status != "rejected"]
     if turn.chosen_by == "model":
@@ -99,8 +120,8 @@ def learn_turn(
         # A person put another call in place of the shortcut's: the right one.
         record.append(op.Successor(windows(state), turn.steps[0].tool, 0 if turn.steps[0].status == "ok" else 1))
     shortcuts = int(turn.chosen_by == "shortcut")
-    if shortcuts or (user is not None and graph.owner(run) is None):
-        record.append(op.RunSeen(run, shortcuts, user))
+    if shortcuts or (user is not None and graph.owner(learned.run) is None):
+        record.append(op.RunSeen(learned.run, shortcuts, user))
     request = state.user_key
     position = len(state.since_user)
     if request and state.user.raw:
@@ -123,10 +144,8 @@ def learn_turn(
         sources: dict[str, list[str]] | None = None
         given: list[str] = []
         if step in executed and (step.chosen_by == "model" or step.review == "edited"):
-            learned, sources, given = _learn_arguments(
-                graph, state, step, specs[step.tool].properties if step.tool in specs else {}, neighbours, thread, user
-            )
-            record += learned
+            events, sources, given = _learn_arguments(graph, learned, step)
+            record += events
         if step in executed:
             record.append(
                 op.Arguments(step.tool, {name: json_type(value) for name, value in step.args.items()}, given, user)
@@ -140,7 +159,7 @@ def learn_turn(
     return record
 
 
-def _count_turn(turn: Turn, hour: int | None) -> Record:
+def _count_turn(turn: Turn, hour: int) -> Record:
     record: Record = [op.Count("turns", 1, hour)]
     if turn.chosen_by == "model":
         record.append(op.Count("calls", len(turn.steps)) if turn.steps else op.Count("answers", 1))
@@ -152,20 +171,16 @@ def _count_turn(turn: Turn, hour: int | None) -> Record:
 
 
 def _learn_arguments(
-    graph: ToolGraph,
-    state: RunState,
-    step: ExecutedCall,
-    properties: Mapping[str, Any],
-    neighbours: Iterable[Neighbour],
-    thread: str,
-    user: str | None,
+    graph: ToolGraph, learned: LearnedTurn, step: ExecutedCall
 ) -> tuple[Record, dict[str, list[str]], list[str]]:
-    """Return the operations, the possible sources of each value, and the parameters that no earlier output had."""
+    """Return the events, the possible sources of each value, and the parameters that no earlier output had."""
+    state, user = learned.state, learned.user
+    properties = learned.specs[step.tool].properties if step.tool in learned.specs else {}
     record: Record = []
     given: list[str] = []
     sources: dict[str, list[str]] = {}
     previous = state.symbols[-1]
-    same_tool = [n for n in neighbours if n.tool == step.tool]
+    same_tool = [n for n in learned.neighbours if n.tool == step.tool]
     for parameter in [*properties, *(p for p in step.args if p not in properties)]:
         value = step.args.get(parameter, ABSENT)
         slot = slot_key(step.tool, parameter)
@@ -185,13 +200,17 @@ def _learn_arguments(
         right = [d for d, hit in judged.items() if hit and "|" in d]
         if right:
             sources[parameter] = right[:MAX_CASE_SOURCES]
-        if value is not ABSENT and not any(map(_OUTPUT.match, right)) and not may_be_from_output(value, truth, state):
+        if (
+            value is not ABSENT
+            and not any(each.startswith(("o|", "l|")) for each in right)
+            and not may_be_from_output(value, truth, state)
+        ):
             given.append(parameter)
         if judged:
             record.append(op.Sources(slot, previous, judged, user))
         encoded = encode_value(value)
         if len(encoded) <= MAX_VALUE_CHARS:
-            record.append(op.Value(slot, previous, encoded, pattern_of(value, state), thread, user))
+            record.append(op.Value(slot, previous, encoded, pattern_of(value, state), learned.thread, user))
     return record, sources, given
 
 
@@ -220,8 +239,7 @@ def _learn_group(graph: ToolGraph, state: RunState, steps: Sequence[ExecutedCall
         if "|" not in path
     ]
     judged: dict[str, int] = {}
-    in_order = discover([step.args.get(parameter, ABSENT) for step in steps], state, (tool, parameter))
-    for descriptor in dict.fromkeys([*graph.sources.row(slot), *known, *in_order]):
+    for descriptor in dict.fromkeys([*graph.sources.row(slot), *known]):
         offered = evaluate(descriptor, state, (tool, parameter))
         hit = isinstance(offered, list) and sorted(map(canon, offered)) == truth
         if hit or (offered is not MISSING and descriptor in graph.sources.row(slot)):
@@ -237,7 +255,7 @@ def may_be_from_output(value: Any, text: str, state: RunState) -> bool:
     if isinstance(value, bool) or value is None:
         return False
     for seen in map(state.observation, latest):
-        parts = (seen.text.raw, *seen.scalars.values(), *(part for row in seen.lists.values() for part in row))
+        parts = (seen.prose, *seen.scalars.values(), *(part for row in seen.lists.values() for part in row))
         if any(isinstance(part, str) and text in part for part in parts):
             return True
     return False

@@ -4,13 +4,8 @@
     o|TOOL|PATH             the scalar at JSON path PATH in TOOL's latest output
     l|TOOL|PATH*|next       the first element of a list that the slot has not used yet (loops)
     l|TOOL|PATH*|rest       all that the slot has not used yet, for parallel calls; two at least
-    l|TOOL|PATH*|last       the last element, `only`: the single element, `all`: the whole list
     ua|WORDS|N              the N words that follow WORDS in the user's text
-    ub|WORDS|WORD           what stands between WORDS and WORD in it ("" for the end of the text)
     us|SHAPE, ud|FORMAT     the next token of that shape, a date in it
-    xa|TOOL|WORDS|N         the same in TOOL's latest free-text output (`xb`, `xs`, `xd`)
-    []DESCRIPTOR            a list with that one value
-    ^DESCRIPTOR             the value with its first letter in upper case, ~DESCRIPTOR: all in lower case
 
 A slot is a (tool, parameter) pair. `discover` finds the descriptors of a value, `evaluate` is its inverse, and
 `describe` puts a descriptor into words.
@@ -36,10 +31,6 @@ class _Missing:
 
 MISSING: Final = _Missing()
 
-MARKS: Final = "[]^~"
-"""Prefixes that change a descriptor's value."""
-MAX_BETWEEN: Final = 40
-"""Longest value between two words, in words."""
 _MAX_OUTPUTS: Final = 8
 _MAX_COUNTED: Final = 4
 
@@ -47,14 +38,6 @@ _MAX_COUNTED: Final = 4
 def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
     """Return the value of a source in this run, or MISSING. The value is not cast to the parameter's type."""
     kind, first, rest = _parsed(descriptor)
-    if kind == "[]":
-        inner = evaluate(rest, state, slot)
-        return MISSING if inner is MISSING or isinstance(inner, list) else [inner]
-    if kind in "^~":
-        inner = evaluate(rest, state, slot)
-        if not isinstance(inner, str):
-            return MISSING
-        return inner.lower() if kind == "~" else inner[:1].upper() + inner[1:]
     if kind == "i":
         return state.inputs.get((first, rest), MISSING)
     if kind[0] == "u":
@@ -67,20 +50,12 @@ def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
     seen = state.latest_output(first)
     if seen is None:
         return MISSING
-    if kind == "o":
-        return seen.scalars.get(rest, MISSING)
-    if kind == "l":
-        return _list_value(rest, seen.lists, state.used.get(slot, ()))
-    return _from_text(kind[1], rest, seen.text, state.used.get(slot))
+    return seen.scalars.get(rest, MISSING) if kind == "o" else _list_value(rest, seen.lists, state.used.get(slot, ()))
 
 
 @lru_cache(maxsize=16_384)
 def _parsed(descriptor: str) -> tuple[str, str, str]:
-    """Split a descriptor into its mark or kind, its tool and the rest."""
-    if descriptor[0] == "[":
-        return "[]", "", descriptor[2:]
-    if descriptor[0] in "^~":
-        return descriptor[0], "", descriptor[1:]
+    """Split a descriptor into its kind, its tool and the rest."""
     kind, _, rest = descriptor.partition("|")
     if kind[0] == "u":
         return kind, "", rest
@@ -89,7 +64,7 @@ def _parsed(descriptor: str) -> tuple[str, str, str]:
 
 
 def is_template(descriptor: str) -> bool:
-    return descriptor.lstrip(MARKS).startswith(("ud|", "xd|"))
+    return descriptor.startswith("ud|")
 
 
 def _list_value(rest: str, lists: Mapping[str, list[Any]], used: Collection[str]) -> Any:
@@ -99,14 +74,8 @@ def _list_value(rest: str, lists: Mapping[str, list[Any]], used: Collection[str]
         return MISSING
     if how == "next":
         return next((v for v in values if canon(v) not in used), MISSING)
-    if how == "rest":
-        left = list(dict.fromkeys(v for v in values if isinstance(v, (str, int, float)) and canon(v) not in used))
-        return left if len(left) > 1 else MISSING
-    if how == "last":
-        return values[-1]
-    if how == "only":
-        return values[0] if len(values) == 1 else MISSING
-    return list(values)
+    left = list(dict.fromkeys(v for v in values if isinstance(v, (str, int, float)) and canon(v) not in used))
+    return left if len(left) > 1 else MISSING
 
 
 def _from_text(kind: str, rest: str, text: Text, used: frozenset[str] | None) -> Any:
@@ -122,23 +91,14 @@ def _placed(kind: str, rest: str, raw: str) -> Any:
     text = read_text(raw)
     if kind == "d":
         return _date_in(rest, text)
-    place, _, right = rest.rpartition("|")
-    left = place.split(" ")
-    return _after(left, int(right), text) if kind == "a" else _between(left, right, text)
+    left, _, count = rest.rpartition("|")
+    return _after(left.split(" "), int(count), text)
 
 
 def _after(left: list[str], count: int, text: Text) -> Any:
     for first in _places_after(left, text):
         if first + count <= len(text.words) and all(map(is_word, text.words[first : first + count])):
             return text.span(first, first + count - 1)
-    return MISSING
-
-
-def _between(left: list[str], right: str, text: Text) -> Any:
-    for first in _places_after(left, text):
-        end = next((i for i in text.places(right) if i > first), None) if right else len(text.words)
-        if end is not None and end - first <= MAX_BETWEEN:
-            return text.span(first, end - 1)
     return MISSING
 
 
@@ -165,11 +125,7 @@ def discover(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
 
 
 def _found(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
-    if isinstance(value, list):
-        if len(value) == 1 and not isinstance(value[0], (list, dict)):
-            return ["[]" + d for d in _found(value[0], state, slot)]
-        return _whole_lists(value, state)
-    if isinstance(value, (dict, bool)) or value is None:
+    if isinstance(value, (list, dict, bool)) or value is None:
         return []
     text = canon(value)
     if not text or len(text) > MAX_VALUE_CHARS:
@@ -180,33 +136,13 @@ def _found(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
     for source in (state.user, *state.past_users):
         spots = _in_text(text, source, used)
         if spots:
-            found += [_with_letter(spot, "u") for spot in spots]
+            found += [f"u{spot}" for spot in spots]
             break
     return found
 
 
 def _plain(*names: str) -> bool:
     return not any("|" in name for name in names)
-
-
-def _with_letter(spot: str, letter: str, tool: str | None = None) -> str:
-    # ``^a|to|1`` → ``^ua|to|1``, or with a tool ``^xa|TOOL|to|1``
-    mark = spot[0] if spot[0] in "^~" else ""
-    kind, _, rest = spot.removeprefix(mark).partition("|")
-    return f"{mark}{letter}{kind}|{rest}" if tool is None else f"{mark}{letter}{kind}|{tool}|{rest}"
-
-
-def _whole_lists(value: list[Any], state: RunState) -> list[str]:
-    wanted = [canon(v) for v in value]
-    found: list[str] = []
-    for tool in list(state.outputs)[-_MAX_OUTPUTS:]:
-        seen = state.latest_output(tool)
-        if seen is None:
-            continue
-        for path, values in seen.lists.items():
-            if wanted and _plain(tool, path) and [canon(v) for v in values] == wanted:
-                found.append(f"l|{tool}|{path}|all")
-    return found
 
 
 def _in_outputs(text: str, state: RunState, slot: tuple[str, str]) -> list[str]:
@@ -218,18 +154,8 @@ def _in_outputs(text: str, state: RunState, slot: tuple[str, str]) -> list[str]:
             continue
         found += [f"o|{tool}|{path}" for path, v in seen.scalars.items() if canon(v) == text]
         for path, values in seen.lists.items():
-            texts = [canon(v) for v in values]
-            if text not in texts or not _plain(path):
-                continue
-            base = f"l|{tool}|{path}"
-            if _first_unused(texts, used) == text:
-                found.append(f"{base}|next")
-            if texts[-1] == text:
-                found.append(f"{base}|last")
-            if len(texts) == 1:
-                found.append(f"{base}|only")
-        if seen.text.words and seen.scalars.get("$") != text:
-            found += [_with_letter(spot, "x", tool) for spot in _in_text(text, seen.text, used)]
+            if _plain(path) and _first_unused([canon(v) for v in values], used) == text:
+                found.append(f"l|{tool}|{path}|next")
     return found
 
 
@@ -247,30 +173,19 @@ def _in_text(value: str, text: Text, used: frozenset[str] | None) -> list[str]:
         if date and "|" not in value and _date_in(template := f"{day[:5]}%s{value[10:]}", text) == value:
             return [f"d|{template}"]
         return []
-    raw = text.span(*span)
-    marks = {"": raw, "^": raw[:1].upper() + raw[1:], "~": raw.lower()}
-    mark = next((mark for mark, written in marks.items() if written == value), None)
-    return [] if mark is None else [mark + spot for spot in _places(text, *span, used)]
+    return _places(text, *span, used) if text.span(*span) == value else []
 
 
 def _places(text: Text, first: int, last: int, used: frozenset[str] | None) -> list[str]:
-    found = []
-    count = last - first + 1
-    words = text.words
-    lefts = [f"{words[first - 2]} {words[first - 1]}"] if first > 1 else []
-    if first == 1 or (first > 1 and is_word(words[first - 1])):
-        lefts.append(words[first - 1])
-    right = words[last + 1] if last + 1 < len(words) else ""
-    for position, left in enumerate(lefts):
-        if _plain(left, right):
-            # With one word on the left, the word behind the value rarely suffices to find it again.
-            if position == 0:
-                found.append(f"b|{left}|{right}")
-            if count <= _MAX_COUNTED and all(map(is_word, words[first : last + 1])):
-                found.append(f"a|{left}|{count}")
-    if count == 1 and (shape := shape_of(text.span(first, last))) and _first_unused(text.with_shape(shape), used):
-        found.append(f"s|{shape}")
+    found, words, count = [], text.words, last - first + 1
+    if count <= _MAX_COUNTED and all(map(is_word, words[first : last + 1])):
+        lefts = [f"{words[first - 2]} {words[first - 1]}"] if first > 1 else []
+        if first == 1 or (first > 1 and is_word(words[first - 1])):
+            lefts.append(words[first - 1])
+        found = [f"a|{left}|{count}" for left in lefts if _plain(left)]
     value = text.span(first, last)
+    if count == 1 and (shape := shape_of(value)) and _first_unused(text.with_shape(shape), used):
+        found.append(f"s|{shape}")
     return [spot for spot in found if _from_text(spot[0], spot[2:], text, used) == value]
 
 
@@ -284,21 +199,11 @@ _IN_WORDS: Final = {
     "env": "the environment adapter",
     "goal": "the user's goal",
 }
-_WHICH: Final = {
-    "next": "the next unused element of",
-    "rest": "for each call one unused element of",
-    "last": "the last element of",
-    "only": "the one element of",
-}
 
 
 def describe(descriptor: str) -> str:
     if descriptor in _IN_WORDS:
         return _IN_WORDS[descriptor]
-    if descriptor.startswith("[]"):
-        return "a list with " + describe(descriptor[2:])
-    if descriptor[0] in "^~":
-        return describe(descriptor[1:])
     kind, _, rest = descriptor.partition("|")
     if kind == "i":
         tool, _, parameter = rest.rpartition("|")
@@ -308,19 +213,11 @@ def describe(descriptor: str) -> str:
         return f"{path} in the output of {tool}"
     if kind == "l":
         tool, path, how = rest.split("|")
-        return f"{_WHICH.get(how, 'the whole list')} {path} in the output of {tool}"
-    where = "the user's words"
-    if kind[0] == "x":
-        tool, _, rest = rest.partition("|")
-        where = f"the text that {tool} answered"
-    return f"{_place(kind[1], rest)} {where}"
-
-
-def _place(kind: str, rest: str) -> str:
-    left, _, right = rest.rpartition("|")
+        which = "the next unused element" if how == "next" else "for each call one unused element"
+        return f"{which} of {path} in the output of {tool}"
+    left, _, count = rest.rpartition("|")
     return {
-        "a": f"{right} word(s) after “{left}” in",
-        "b": f"the text between “{left}” and {f'“{right}”' if right else 'the end'} in",
-        "d": "the date in",
-        "s": f"the next token of the form {rest} in",
+        "ua": f"{count} word(s) after “{left}” in the user's words",
+        "ud": "the date in the user's words",
+        "us": f"the next token of the form {rest} in the user's words",
     }[kind]

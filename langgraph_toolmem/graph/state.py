@@ -32,17 +32,17 @@ SEPARATOR: Final = "\x1f"
 
 
 class Observation(NamedTuple):
-    """One tool output, addressed."""
+    """One tool output, addressed; `prose` is the whole of one that is text."""
 
     scalars: dict[str, Any]
     lists: dict[str, list[Any]]
-    text: Text
+    prose: str = ""
 
 
 def read_output(output: Any) -> Observation:
     if isinstance(output, str):
-        return Observation({"$": output} if len(output) <= MAX_VALUE_CHARS else {}, {}, read_text(output))
-    return Observation(*flatten(output), NO_TEXT)
+        return Observation({"$": output} if len(output) <= MAX_VALUE_CHARS else {}, {}, output)
+    return Observation(*flatten(output))
 
 
 class RunState:

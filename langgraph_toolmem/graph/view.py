@@ -114,7 +114,7 @@ def _flows(graph: ToolGraph) -> list[FlowView]:
             continue
         tool, parameter = slot.split(SEPARATOR)
         for descriptor, cell in sources.items():
-            kind, _, rest = descriptor.removeprefix("[]").partition("|")
+            kind, _, rest = descriptor.partition("|")
             if kind not in ("i", "o", "l"):
                 continue
             source, _, path = rest.rpartition("|") if kind == "i" else rest.partition("|")

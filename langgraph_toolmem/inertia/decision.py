@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from langgraph_toolmem.runs.values import canon_args
-from langgraph_toolmem.turn.telemetry import Attributes, annotate
+from langgraph_toolmem.turn.host import Attributes, annotate
 
 MAX_SHOWN: Final = 5
 """Options in a stream event."""
@@ -201,7 +201,7 @@ def reason_code(decision: Decision) -> Code:
 
 
 def attributes(role: str, decision: Decision) -> Attributes:
-    """Return a decision as flat attributes without a word of a user (`turn.telemetry` lists them)."""
+    """Return a decision as flat attributes without a word of a user (docs/observing.md lists them)."""
     found: Attributes = {
         "toolmem.node": role,
         "toolmem.decision": "shortcut" if decision.acts else "ask_model",

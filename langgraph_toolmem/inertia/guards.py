@@ -11,8 +11,6 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.decision import Reason
 from langgraph_toolmem.inertia.policy import NAMES_OF_TOOLS, InertiaPolicy
-from langgraph_toolmem.runs.messages import LOOP_NOTE
-from langgraph_toolmem.runs.run import Run, UserMessage
 from langgraph_toolmem.runs.tools import SideEffects, ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon_args
 
@@ -157,31 +155,6 @@ def misnamed(policy: InertiaPolicy, tools: Collection[str]) -> set[str]:
 
 
 # --- calls that repeat ---
-
-
-def repeated_calls(run: Run) -> tuple[set[tuple[str, str]], int]:
-    """Return the calls (tool, arguments) whose latest result was the one before, with nothing new since.
-
-    New is what the user says, a call that was not made since then, and a result that differs from the one before. Also
-    return how many answers of the model got notes since anything new.
-    """
-    results: dict[tuple[str, str], Any] = {}
-    repeated: set[tuple[str, str]] = set()
-    notes = 0
-    for event in run.events:
-        if isinstance(event, UserMessage):
-            results, repeated, notes = {}, set(), 0
-            continue
-        notes += any(step.output == LOOP_NOTE for step in event.steps)
-        for step in event.steps:
-            if step.status not in ("ok", "failed"):
-                continue
-            call, result = (step.tool, canon_args(step.args)), (step.status, step.output)
-            if results.get(call) == result:
-                repeated.add(call)
-            else:
-                results[call], repeated, notes = result, set(), 0
-    return repeated, notes
 
 
 def credit_varied(state: RunState, specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> Record:

@@ -18,7 +18,7 @@ from langgraph_toolmem.base.checks import nearest
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.inertia.decision import Reason
 from langgraph_toolmem.inertia.policy import Bound, InertiaPolicy
-from langgraph_toolmem.turn import env_mode
+from langgraph_toolmem.turn.host import env_mode
 
 logger = logging.getLogger("langgraph_toolmem.inertia.settings")
 
@@ -105,7 +105,7 @@ def settings_policy(context: Any, policy: InertiaPolicy, *, trusted: bool = Fals
         The policy, the very same object if nothing is changed; None if the shortcut is switched off. ``TOOLMEM`` in
         the environment precedes all of it.
     """
-    if switched := env_mode.mode():
+    if switched := env_mode():
         return None if switched == "off" else _changed(policy, "shadow", switched == "shadow")
     for key in InertiaSettings.model_fields if context is not None else ():
         if not key.startswith(_PREFIX):

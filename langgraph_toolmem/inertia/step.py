@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from langchain_core.messages import AIMessage
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.core.evidence import HELD_OUT
+from langgraph_toolmem.core.episodes import HELD_OUT
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.decision import Decision, Proposal, Reason, note_decision
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
@@ -43,7 +43,6 @@ class Shortcut(Step[Inertia]):
         models: models that may get the history, besides the one of the call. If the API of one of them refuses turns
             that it did not make, no shortcut is taken.
         rules: such models.
-        force: take shortcuts with such models all the same.
         trust_context: settings in the run's context may loosen the policy as well (`InertiaSettings`).
     """
 
@@ -59,7 +58,6 @@ class Shortcut(Step[Inertia]):
         policy: InertiaPolicy | None = None,
         models: Iterable[Any] = (),
         rules: Iterable[ProviderRule] = PROVIDER_RULES,
-        force: bool = False,
         trust_context: bool = False,
     ) -> None:
         super().__init__(method)
@@ -67,18 +65,17 @@ class Shortcut(Step[Inertia]):
             raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
         self.policy = policy
         self._trusts = trust_context
-        self.ahead: Prefetcher | None = None
+        self.prefetcher: Prefetcher | None = None
         self._models: tuple[Any, ...] = ()
         self._rules: tuple[ProviderRule, ...] = ()
-        self.guard_providers(models, rules, force=force)
+        self.guard_providers(models, rules)
 
-    def guard_providers(self, models: Iterable[Any], rules: Iterable[ProviderRule], *, force: bool) -> None:
+    def guard_providers(self, models: Iterable[Any], rules: Iterable[ProviderRule]) -> None:
         """Adds models that may get the history, and says which rules hold for all of them."""
-        checked = checked_rules(rules)
+        self._rules = checked_rules(rules)
         self._models = (*self._models, *models)
-        self._rules = () if force else checked
 
-    def run_ahead(
+    def enable_prefetch(
         self, prefetch: Any, *, interceptors: Interceptors | None = None, messages_key: str = "messages"
     ) -> None:
         """Prefetch likely look-ups while the model is asked.
@@ -97,7 +94,7 @@ class Shortcut(Step[Inertia]):
         if not isinstance(settings, Prefetch):
             raise ConfigurationError(f"prefetch is True, False or a Prefetch, not {prefetch!r}.")
         registry, between = self.method.prefetched, interceptors or Interceptors()
-        self.ahead = Prefetcher(self.core, registry, settings, between, messages_key=messages_key)
+        self.prefetcher = Prefetcher(self.core, registry, settings, between, messages_key=messages_key)
 
     def compute(self, call: Call) -> Decided:
         """The decision about this model call; the model turn begins with it."""

@@ -10,6 +10,6 @@ try:
 except ImportError as error:
     raise _errors.MissingExtraError("langgraph_toolmem.middleware", "agents") from error
 
-from langgraph_toolmem.middleware.assembly import ToolMemoryMiddleware, tool_memory_middleware
+from langgraph_toolmem.middleware.assembly import tool_memory_middleware
 
-__all__ = ["ToolMemoryMiddleware", "tool_memory_middleware"]
+__all__ = ["tool_memory_middleware"]

@@ -9,7 +9,7 @@ tools that fail leave, weights follow recent use. The upper one, a model that de
 ``learned``       a table of scores of links that training wrote
 ``tool_search``   which tools a request is about
 ``plan``          chains from what is known to what is wanted; other routes; what to do when a call failed
-``evolve``        pruning, propagation of weights
+``evolution``     pruning, propagation of weights
 ``deferred``      tools that the model finds by a search: the ways in which they reach it
 ``decide``        the decider's subgraph
 ``openapi``       tools from OpenAPI documents
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -32,19 +33,19 @@ from langgraph_toolmem.core.method import LearnedTurn, Method, Section
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.navigator.arguments import check_aliases, check_names, check_plan, check_search
+from langgraph_toolmem.navigator.decide.recording import DecisionLog
 from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.links import check_scorer
 from langgraph_toolmem.navigator.evidence import NavigatorSources
-from langgraph_toolmem.navigator.evolve.changes import GraphEvolution
+from langgraph_toolmem.navigator.evolution import GraphEvolution
 from langgraph_toolmem.navigator.learned import TrainedLinks
 from langgraph_toolmem.navigator.table import NavigatorEvidence
+from langgraph_toolmem.navigator.tool_search import TARGETS, ToolHit, targets_of
 from langgraph_toolmem.navigator.tool_search.current import CurrentSearch
-from langgraph_toolmem.navigator.tool_search.hit import TARGETS, ToolHit, targets_of
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.method import PastRuns
     from langgraph_toolmem.graph.events import Forgotten, Record
-    from langgraph_toolmem.navigator.decide.recording import DecisionLog
     from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
     from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
     from langgraph_toolmem.navigator.history import History
@@ -86,7 +87,6 @@ class Navigator(GraphEvolution, Method):
         if scorer is not None:
             check_scorer(scorer)
         self._scorer, self._settings = scorer, settings
-        self._decisions: DecisionLog | None = None
         if aliases is not None:
             check_aliases(aliases)
         self._aliases = dict(aliases or {})
@@ -97,7 +97,9 @@ class Navigator(GraphEvolution, Method):
         self.evidence = NavigatorSources(core)
         self._graph = CurrentGraph(self.evidence, core.vectors, self._aliases)
         self.links = TrainedLinks(core)
-        self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors, lambda: self.scorer)
+        #: of ``create_navi_subgraph(..., keep_decisions=True)``
+        self.decisions = DecisionLog(core)
+        self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors)
 
     # --- asking ---
 
@@ -136,19 +138,6 @@ class Navigator(GraphEvolution, Method):
         """
         check_search(query, k, available, target)
         return self.tool_search.search(query, k, available=available, target=target, user_id=user_id)
-
-    async def asearch(
-        self,
-        query: str,
-        *,
-        k: int = 5,
-        available: Collection[str] | None = None,
-        target: str | None = None,
-        user_id: str | None = None,
-    ) -> list[ToolHit]:
-        """Async variant of `search`; an embedder is asked by its async methods."""
-        check_search(query, k, available, target)
-        return await self.tool_search.asearch(query, k, available=available, target=target, user_id=user_id)
 
     def plan(
         self,
@@ -242,8 +231,6 @@ class Navigator(GraphEvolution, Method):
         known: Mapping[str, Any] | Iterable[str] = (),
         available: Collection[str] | None = None,
         done: Collection[str] = (),
-        strategy: Strategy = "alpha_beta",
-        seed: int = 0,
         budget: float = 0.2,
     ) -> Recombination:
         """Another chain to the same end without the tools that failed: an equivalent one, else from upstream.
@@ -251,7 +238,7 @@ class Navigator(GraphEvolution, Method):
         Args:
             chain: the one whose step failed.
             failed: all tools known as failed in this run.
-            known, available, done, strategy, seed, budget: as for `plan`.
+            known, available, done, budget: as for `plan`.
 
         Returns:
             The way to go on; "none" if there is none in this part of the graph: a fresh `plan` may find other targets.
@@ -267,7 +254,7 @@ class Navigator(GraphEvolution, Method):
         if not isinstance(chain, Chain):
             raise ConfigurationError(f"chain is a Chain of a plan, not {type(chain).__name__}.")
         check_names("failed", failed)
-        check_plan(known, done, 1, strategy, seed, budget)
+        check_plan(known, done, 1, "alpha_beta", 0, budget)
         out, history = self._out(failed, available), self.history()
         known = known if isinstance(known, Mapping) else list(known)
         self._graph.prepare(known_ports(known))
@@ -281,43 +268,27 @@ class Navigator(GraphEvolution, Method):
                 history=history,
                 scorer=self.scorer,
                 settings=self._settings,
-                strategy=strategy,
-                seed=seed,
                 clock=time.monotonic,
                 budget=budget,
             )
 
-    aplan, areroute, aprune = async_variant(plan), async_variant(reroute), async_variant(GraphEvolution.prune)
+    asearch, aplan = async_variant(search), async_variant(plan)
+    areroute, aprune = async_variant(reroute), async_variant(GraphEvolution.prune)
     arestore, apruned = async_variant(GraphEvolution.restore), async_variant(GraphEvolution.pruned)
     apropagate = async_variant(GraphEvolution.propagate)
-
-    @property
-    def decisions(self) -> DecisionLog:
-        """The log of decisions, for ``create_navi_subgraph(..., on_decision=memory.navigator.decisions)``.
-
-        Opt-in: it keeps what users said in the folder; `forget` deletes a user's turns. `export_sft` of
-        `offline.finetuning` writes them out.
-        """
-        core = self.core
-        with core.lock:
-            if self._decisions is None:
-                core.refuse_if_closed()
-                from langgraph_toolmem.navigator.decide.recording import DecisionLog  # only when they are kept
-
-                self._decisions = DecisionLog(
-                    core.folder,
-                    now=core.now,
-                    verdict_of=lambda run, user: core.verdict_of(run, user or None)[0],
-                    owner_of=core.graph.owner,
-                    needs_user=core.users.apart,
-                    read_only=core.read_only,
-                )
-            return self._decisions
 
     @property
     def scorer(self) -> EdgeScorer | None:
         """Return what weighs links in plans; None: structure and record alone."""
         return self._scorer or self.links.scorer()
+
+    def dependencies(self) -> AbstractContextManager[ToolDependencyGraph]:
+        """Return the dependency graph as it is now; nobody changes it within the ``with`` block."""
+        return self._graph.held()
+
+    def history(self, *, at_once: bool = False) -> History:
+        """Return the counts of past runs, at most a second old, or with those of other workers as they are now."""
+        return self._graph.history(at_once=at_once)
 
     def snapshot(self) -> tuple[ToolDependencyGraph, History]:
         """Return a dependency graph of one's own, and the counts of past runs, to train on."""
@@ -355,8 +326,7 @@ class Navigator(GraphEvolution, Method):
 
     def close(self) -> None:
         """Lets go of recorded decisions."""
-        if self._decisions is not None:
-            self._decisions.close()
+        self.decisions.close()
 
     def _past_runs(self, user_id: str | None) -> tuple[tuple[str, ...], PastRuns] | None:
         core = self.core

@@ -32,12 +32,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from langgraph_toolmem.base.checks import is_count, names_given, nearest
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.tool_search.hit import targets_of
+from langgraph_toolmem.navigator.tool_search import targets_of
 from langgraph_toolmem.runs.run import CALL_TOOL, OWN_TOOLS, SEARCH_TOOL
 from langgraph_toolmem.runs.tools import ToolSpec, name_of
 from langgraph_toolmem.turn.hints import left_out_now
-from langgraph_toolmem.turn.host import ErrorLog, emit, read_key, user_id_of
-from langgraph_toolmem.turn.telemetry import annotate
+from langgraph_toolmem.turn.host import ErrorLog, annotate, emit, read_key, user_id_of
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator import Navigator
@@ -385,7 +384,7 @@ class SearchTools(BaseTool):
         messages = read_key(state, self.messages_key) or ()
         tools = getattr(runtime, "tools", None) or ()
         specs = deferred.specs(tools) if tools else navigator.tools
-        out = left_out_now(state, messages_key=self.messages_key) or {} if state is not None else {}
+        out = left_out_now(state, messages_key=self.messages_key) if state is not None else {}
         before = revealed_in(messages)
         names = [name for name in (deferred.names(tools) or specs) if name not in out and name not in before]
         user = None if runtime is None else user_id_of(runtime.config or None, runtime)
@@ -498,7 +497,7 @@ def _loaded(messages: Sequence[Any], tools: Mapping[str, BaseTool], *, client: b
 
 
 def _with_searches(answer: AIMessage) -> AIMessage:
-    """Searches that OpenAI sends as content become calls of `search_tools`; the items are kept beside the content."""
+    """Searches that OpenAI sends as content become calls of `search_tools`; the items stay with the content."""
     if not isinstance(answer.content, list):
         return answer
     items = [

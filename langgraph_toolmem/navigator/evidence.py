@@ -13,7 +13,7 @@ from langgraph_toolmem.navigator import fields
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.table import (
     MAX_DAYS,
-    LinksShifted,
+    LinksWeighed,
     NavigatorEvidence,
     OutputsSeen,
     PrunedTool,
@@ -99,7 +99,7 @@ class NavigatorSources:
                 for tool, entry in graph.tools.items()
                 for parameter, count in entry.get("given", {}).items()
             }
-            return History.of_view(view_of(graph), given=given, shifts=self._table.shifts[1])
+            return History.of_view(view_of(graph), given=given, weights=self._table.weights[1])
 
     def recent(self, days: float) -> tuple[dict[tuple[str, str], float], dict[str, float]]:
         """Good uses of each link, and uses of each target, on the last days."""
@@ -127,9 +127,12 @@ class NavigatorSources:
         """Takes pruning back."""
         self._decide(lambda now: PutBack(tools, now))
 
-    def shift(self, shifts: dict[str, dict[str, float]]) -> None:
-        """Weights of links; see `evolution.shifts_of`."""
-        self._decide(lambda now: LinksShifted(shifts, now))
+    def weigh(self, weights: Mapping[tuple[str, str], float]) -> None:
+        """Keep weights of links, (source, target) -> weight, in place of earlier ones."""
+        found: dict[str, dict[str, float]] = {}
+        for (source, target), weight in weights.items():
+            found.setdefault(target, {})[source] = weight
+        self._decide(lambda now: LinksWeighed(found, now))
 
     def searched(self, first: int, later: int, never: int, sent: int, saved: int) -> None:
         """Counts a model call with deferred tools; see `ToolsSearched`."""

@@ -82,15 +82,15 @@ class History:
         view: GraphView,
         *,
         given: Mapping[tuple[str, str], float] | None = None,
-        shifts: Mapping[str, Mapping[str, float]] | None = None,
+        weights: Mapping[str, Mapping[str, float]] | None = None,
     ) -> History:
         """The counts of an evidence graph's view.
 
         Args:
             view: uses, failures, transitions and flows.
             given: (tool, parameter) -> times that its value came from no output.
-            shifts: j -> {i: s}: the link i→j weighs (N(i→j) + s) / N(j), and flows along it count as much more or
-                less; see `evolution.shifts_of`.
+            weights: j -> {i: w}: w takes the place of N(i→j) / N(j), and flows along the link count as much more or
+                less.
         """
         flows: dict[Flow, float] = {}
         for flow in view.dataflow:
@@ -99,23 +99,22 @@ class History:
                 flows[key] = max(flows.get(key, 0), flow.hits)
         uses: dict[str, float] = {tool: counts.ok for tool, counts in view.tools.items()}
         transitions = _summed((edge.source, edge.target, edge.ok) for edge in view.edges)
-        weights: dict[tuple[str, str], float] = {}
-        for target, sources in (shifts or {}).items():
-            for source, shift in sources.items():
-                if uses.get(target, 0) > 0:
-                    seen = transitions.get((source, target), 0)
-                    weights[source, target] = min(1.0, max(0.0, (seen + shift) / uses[target]))
+        given_weights = {
+            (source, target): weight
+            for target, sources in (weights or {}).items()
+            for source, weight in sources.items()
+        }
         for key in flows:
             edge = key.source, key.target
-            if edge in weights and transitions.get(edge, 0) > 0:
-                flows[key] *= weights[edge] * uses[key.target] / transitions[edge]
+            if edge in given_weights and transitions.get(edge, 0) > 0:
+                flows[key] *= given_weights[edge] * uses.get(key.target, 0.0) / transitions[edge]
         return cls(
             uses=uses,
             failures={tool: counts.failed for tool, counts in view.tools.items()},
             transitions=transitions,
             flows=flows,
             given=given or {},
-            weights=weights,
+            weights=given_weights,
         )
 
 

@@ -10,12 +10,10 @@ from langgraph_toolmem.navigator import Navigator
 from langgraph_toolmem.navigator.deferred import DeferredTools, ToolSearch, described, revealed_in, way_of
 from langgraph_toolmem.runs.run import OWN_TOOLS
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
-from langgraph_toolmem.turn.call import NOTHING, Call, StepOutput
-from langgraph_toolmem.turn.hints import Scope
-from langgraph_toolmem.turn.shown import Line
+from langgraph_toolmem.turn.call import NOTHING, Call, Line, Scope, StepOutput
 from langgraph_toolmem.turn.step import Step
 
-SURE: Final = 0.3
+SURE: Final = 0.55
 """Share of the votes of similar requests from which on a tool is revealed without a search."""
 _HEAD: Final = "Runs with similar requests called these tools; call_tool calls them, search_tools finds others:"
 

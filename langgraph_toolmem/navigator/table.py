@@ -55,11 +55,11 @@ class PutBack(Event):
 
 
 @dataclass(slots=True)
-class LinksShifted(Event):
-    """Shifts of links' counts, {target: {source: uses}}, in place of earlier ones."""
+class LinksWeighed(Event):
+    """Weights of links, {target: {source: weight}}, in place of earlier ones."""
 
-    kind = "links_shifted"
-    shifts: dict[str, dict[str, float]]
+    kind = "links_weighed"
+    weights: dict[str, dict[str, float]]
     when: float
 
 
@@ -82,7 +82,7 @@ class NavigatorEvidence(Table):
     Attributes:
         days: number of the day since 1970, as text -> target -> [uses, {source: good uses of source→target}].
         left: tool -> [when it was left out or put back, its good calls then]; None in place of the calls: put back.
-        shifts: [when, {target: {source: uses}}]: what a link counts more (or less) than it was used.
+        weights: [when, {target: {source: weight}}]: weights in place of the counted ones.
         outputs: tool -> the fields of its results (`navigator.fields`).
         searches: sums of `ToolsSearched`, and the number of model calls.
     """
@@ -91,7 +91,7 @@ class NavigatorEvidence(Table):
     parts = (
         "days",
         "left",
-        "shifts",
+        "weights",
         "outputs",
         "searches",
     )
@@ -100,7 +100,7 @@ class NavigatorEvidence(Table):
         super().__init__(graph)
         self.days: dict[str, dict[str, list[Any]]] = {}
         self.left: dict[str, list[Any]] = {}
-        self.shifts: list[Any] = [0.0, {}]
+        self.weights: list[Any] = [0.0, {}]
         self.outputs: dict[str, fields.Row] = {}
         self.searches: list[int] = [0] * 6
         #: tool -> number of the change; see `outputs_since`
@@ -114,7 +114,7 @@ class NavigatorEvidence(Table):
             OutputsSeen: self._add_outputs,
             PrunedTool: self._leave_out,
             PutBack: self._put_back,
-            LinksShifted: self._shift,
+            LinksWeighed: self._weigh,
             ToolsSearched: self._add_searches,
         }
 
@@ -153,9 +153,9 @@ class NavigatorEvidence(Table):
         if before is None or when >= before[0]:
             self.left[tool] = [when, good]
 
-    def _shift(self, shifts: dict[str, dict[str, float]], when: float) -> None:
-        if when >= self.shifts[0]:
-            self.shifts = [when, shifts]
+    def _weigh(self, weights: dict[str, dict[str, float]], when: float) -> None:
+        if when >= self.weights[0]:
+            self.weights = [when, weights]
 
     def _add_searches(self, *counts: int) -> None:
         self.searches = [before + more for before, more in zip(self.searches, (*counts, 1), strict=True)]

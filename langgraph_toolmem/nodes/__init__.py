@@ -1,39 +1,33 @@
 """LangGraph nodes over a `ToolMemory`. Thin: what they do is in the steps of the methods."""
 
-from langgraph_toolmem.inertia.step import shortcut_message
-from langgraph_toolmem.navigator.decide.state import NaviLimits, NaviRecord, NaviState
-from langgraph_toolmem.nodes.guard import LoopGuard, loop_guard_condition
-from langgraph_toolmem.nodes.hints import (
+from langgraph_toolmem.navigator.decide.state import NaviRecord, NaviState
+from langgraph_toolmem.nodes.navi import create_navi_subgraph
+from langgraph_toolmem.nodes.steps import (
+    InertiaShortcut,
+    LoopGuard,
     MemoryRecall,
     PreferenceGuide,
+    Recorder,
+    ReflectionWriter,
     SGAPlanner,
     SITSummary,
     ToolRetriever,
     guided_tools,
+    loop_guard_condition,
+    shortcut_condition,
 )
-from langgraph_toolmem.nodes.navi import create_navi_subgraph
-from langgraph_toolmem.nodes.recorder import Recorder, ReflectionWriter
-from langgraph_toolmem.nodes.shortcut import InertiaShortcut, shortcut_condition
 from langgraph_toolmem.turn.hints import (
-    HintState,
-    LeftOutState,
     MemoryState,
-    PlanningState,
-    memory_prompt,
+    messages_with_hints,
 )
-from langgraph_toolmem.turn.placement import messages_with_hints
 
 __all__ = [
-    "HintState",
     "InertiaShortcut",
-    "LeftOutState",
     "LoopGuard",
     "MemoryRecall",
     "MemoryState",
-    "NaviLimits",
     "NaviRecord",
     "NaviState",
-    "PlanningState",
     "PreferenceGuide",
     "Recorder",
     "ReflectionWriter",
@@ -43,8 +37,6 @@ __all__ = [
     "create_navi_subgraph",
     "guided_tools",
     "loop_guard_condition",
-    "memory_prompt",
     "messages_with_hints",
     "shortcut_condition",
-    "shortcut_message",
 ]

@@ -1,53 +1,89 @@
 """The navigator as a subgraph: a decider that answers, asks, searches or calls tools, and goes another way on failure.
 
-NaviAgent (arXiv 2506.19500), sections 1 and 6 of its method; independent parts run side by side.
+NaviAgent (arXiv 2506.19500), sections 1 and 6 of its method; independent parts run in parallel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
-from typing import Annotated, Any, Final, get_args, get_origin
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.utils import convert_to_openai_messages
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import merge_configs
 from langchain_core.tools import BaseTool
+from langgraph.channels import LastValue
 from langgraph.graph import END, START, StateGraph, add_messages
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode
-from langgraph.types import Checkpointer
-from typing_extensions import NotRequired, ReadOnly, Required, TypedDict, get_type_hints
+from langgraph.types import Checkpointer, Send, interrupt
+from typing_extensions import TypedDict, get_type_hints
 
-from langgraph_toolmem.base.checks import is_number
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.models import resolve_model
+from langgraph_toolmem.base.text import as_text
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.navigator.decide.decider import Decider, Method
-from langgraph_toolmem.navigator.decide.events import DecisionHook
+from langgraph_toolmem.navigator import Navigator
+from langgraph_toolmem.navigator.decide.decision import (
+    Decision,
+    SubIntent,
+    closing_messages,
+    decider_messages,
+    plain_closing,
+    problem_of,
+    request_at,
+)
 from langgraph_toolmem.navigator.decide.guards import guards
-from langgraph_toolmem.navigator.decide.rounds import Judge
-from langgraph_toolmem.navigator.decide.state import NaviLimits, NaviRecord, NaviState
-from langgraph_toolmem.navigator.decide.steps import ROLE, NaviSteps
-from langgraph_toolmem.navigator.plan.planner import Strategy
-from langgraph_toolmem.nodes.recorder import Recorder
-from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.turn.hints import LeftOutState
+from langgraph_toolmem.navigator.decide.retriever import CallContext, Retriever
+from langgraph_toolmem.navigator.decide.rounds import (
+    MAX_CANDIDATES,
+    begun,
+    decided,
+    observed,
+    with_retrieved,
+    with_route,
+)
+from langgraph_toolmem.navigator.decide.state import NaviRecord, NaviState, new_record, tools_of
+from langgraph_toolmem.nodes.steps import Recorder
+from langgraph_toolmem.runs.messages import text_of
+from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.runs.trajectory import parse_run
+from langgraph_toolmem.turn.ask import Ask, StepGenerator, adrive, drive
+from langgraph_toolmem.turn.hints import LeftOutState, left_out_now
+from langgraph_toolmem.turn.host import ErrorLog, annotate, emit, read_key, runtime_of, thread_id_of, user_id_of
+from langgraph_toolmem.turn.structured import Method, StructuredModel
 
-_ABOUT: Final = {
-    "begin": "finds candidate APIs and complete toolchains for the request",
-    "decide": "asks the model: answer, clarify, retrieve or execute, for each part that is open",
-    "tools": "executes one call",
-    "retrieve": "searches for APIs that the decider imagined",
-    "clarify": "asks the user, and waits",
-    "observe": "takes in what came of it; finds another way around tools that failed",
-    "conclude": "says honestly what could not be done",
-    "record": "the memory learns from the run",
+logger = logging.getLogger("langgraph_toolmem.nodes.navi")
+
+ROLE: Final = "navi"
+MAX_DECISIONS: Final = 24
+"""Decisions for one request; the host's ``recursion_limit`` may allow fewer."""
+MAX_IDLE: Final = 3
+"""Decisions in a row without anything new after which a run ends."""
+STEPS_TO_CLOSE: Final = 6
+"""Graph steps of one more round and the closing."""
+_CONFIG: Final = RunnableConfig(tags=["nostream"], run_name="toolmem_decider")
+_REASONS: Final = {
+    "unreadable": "the decision could not be read, not even when it was asked for again",
+    "limit": "the limit of decisions for one request is reached",
+    "no progress": "nothing new came of the last decisions",
+    "out of steps": "the graph's limit of steps is nearly reached",
 }
-_WAYS: Final[dict[Hashable, str]] = {
-    "execute": "tools",
-    "retrieve": "retrieve",
-    "clarify": "clarify",
-    "nothing to do": "observe",
-    "stop": "conclude",
+_ABOUT: Final = {
+    "begin": "finds candidate tools and complete toolchains for the request",
+    "decide": "asks the model: answer, clarify, retrieve or execute, for each open part",
+    "tools": "executes one call",
+    "retrieve": "searches for tools that the decider imagined",
+    "clarify": "asks the user, and waits",
+    "observe": "reads the results; finds another way around tools that failed",
+    "conclude": "says what could not be done",
+    "record": "the memory learns from the run",
 }
 
 
@@ -57,59 +93,44 @@ def create_navi_subgraph(
     memory: ToolMemory,
     *,
     instructions: str = "",
-    available: Callable[[], Collection[str]] | None = None,
-    is_failure: Judge | None = None,
     wrap_tool_call: Any = None,
     awrap_tool_call: Any = None,
-    limits: NaviLimits | None = None,
-    strategy: Strategy = "alpha_beta",
-    seed: int = 0,
-    budget: float = 0.2,
     method: Method | None = None,
-    on_decision: DecisionHook | None = None,
-    record: bool = True,
+    keep_decisions: bool = False,
     state_schema: type | None = None,
-    context_schema: type | None = None,
     messages_key: str = "messages",
     checkpointer: Checkpointer = None,
     name: str = ROLE,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """An agent as a subgraph: give it messages, and it appends its calls, their answers and the last answer.
+    """Return an agent as a subgraph: give it messages, and it appends its calls, their results and the last answer.
 
-    The first decision sees the candidates of a search with the request, so a task without failures costs one model
-    call for each round of tool calls and one for the answer. A tool that fails is not called again in this run; an
-    equivalent tool, another way from upstream, or what a fresh search finds goes on in its place. It asks the user by
+    The first decision sees the candidates of a search for the request, so a task without failures costs one model
+    call for each round of tool calls and one for the answer. A tool that fails is not called again in this run. An
+    equivalent tool, another way from upstream, or the result of a fresh search takes its place. An error that blames
+    the arguments puts no tool out, and a guard may turn an error such as "not found" into a result. It asks the user by
     ``interrupt()``, which needs a checkpointer here or in the host's graph::
 
         builder.add_node("navi", create_navi_subgraph(model, tools, memory))
         create_navi_subgraph(model, tools, memory, checkpointer=InMemorySaver()).invoke({"messages": [("user", "…")]})
 
-    Each decision emits one custom stream event ``{"toolmem": {"node": "navi", "event": "decision", …}}`` and stands
-    in the state under ``toolmem_navi``, with the subgraph that the decider saw. A host that wants it in its own state
-    adds the key ``toolmem_navi``.
+    Each decision emits one custom stream event ``{"toolmem": {"node": "navi", "event": "decision", …}}`` and is in the
+    state under ``toolmem_navi``, with the subgraph that the decider saw. A host that wants it in its own state adds the
+    key ``toolmem_navi``.
 
     Args:
         model: the decider: any chat model, or ``"provider:model"``.
-        tools: what may be called.
-        memory: where tools and chains are looked up; it learns from the executions.
-        instructions: the host's own words to the decider: who it works for, which day it is.
-        available: names of the tools that may be called at this moment, asked before each step; all if None.
-        is_failure: judges an error that a tool answered with: True if the tool cannot do its work and is out for this
-            run. By default each error is one, unless the arguments or a person's refusal were the reason.
-        wrap_tool_call, awrap_tool_call: guards of the host around each execution, as for ``ToolNode``; a person's
-            approval by ``interrupt()`` has its place here. The memory's recorder sees what they let through. A call
-            that one answers with an error, without executing it, was refused: its tool is not out, and nothing stands
-            in for it. A call that one edits is shown to the decider as it was executed.
-        limits: bounds of one request; see `NaviLimits`.
-        strategy, seed, budget: of ``memory.navigator.plan``; the budget is in seconds, for each search.
-        method: of ``with_structured_output``, or "text": the prompt asks for JSON as text. None: the model's own
-            default, and "text" for a model without structured output.
-        on_decision: is handed each decision with its prompt: chat messages, what was decided, thread id. Its errors are
-            logged and passed over. ``memory.navigator.decisions`` keeps them for fine-tuning.
-        record: the memory learns from calls and answers. False: it only looks up.
-        state_schema: the host's state, if tools want parts of it injected or change it by a ``Command``; a TypedDict.
-            Keys without a reducer are handed back to the host.
-        context_schema: of the graph.
+        tools: the tools that may be called.
+        memory: finds tools and chains, and learns from the calls.
+        instructions: further instructions to the decider: who it works for, which day it is.
+        wrap_tool_call, awrap_tool_call: guards of the host around each execution, as for ``ToolNode``, such as a
+            person's approval by ``interrupt()``. The memory sees the calls that they let through. A call that a guard
+            answers with an error, without executing it, was refused: its tool is not out, and nothing stands in for
+            it. A call that a guard edits is shown to the decider as it was executed.
+        method: of ``with_structured_output``, or "text" for JSON in the text. Defaults to the model's own, and to
+            "text" for a model without structured output.
+        keep_decisions: If True, ``memory.navigator.decisions`` keeps each decision with its prompt for fine-tuning.
+        state_schema: the host's state, a TypedDict, if tools read parts of it or change it by a ``Command``. Keys
+            without a reducer are returned to the host.
         messages_key: key of the messages.
         checkpointer: for a graph that stands alone; inside a host's graph the host's is used.
         name: of the graph.
@@ -126,81 +147,283 @@ def create_navi_subgraph(
         raise ConfigurationError(
             f"create_navi_subgraph takes a chat model with no tools bound, not {type(model).__name__}."
         )
-    for what, given in (("available", available), ("is_failure", is_failure), ("on_decision", on_decision)):
-        if given is not None and not callable(given):
-            raise ConfigurationError(f"{what} is a function, not {type(given).__name__}.")
-    if limits is not None and not isinstance(limits, NaviLimits):
-        raise ConfigurationError(f"limits is a NaviLimits, not {type(limits).__name__}.")
-    if not is_number(budget) or budget <= 0:
-        raise ConfigurationError(f"budget is a number of seconds above 0, not {budget!r}.")
-    specs = read_tools(tools)
-    if not specs:
+    given = read_tools(tools)
+    if not given:
         raise ConfigurationError("create_navi_subgraph needs at least one tool.")
-    memory.core.catalogue.adopt(specs)
-    recorder = Recorder(memory, messages_key=messages_key) if record else None
-    wrap, awrap = guards(wrap_tool_call, awrap_tool_call, recorder)
+    memory.core.catalogue.adopt(given)
+    specs = memory.core.catalogue.marked(given)
+    recorder = Recorder(memory, messages_key=messages_key)
+    wrap, awrap = guards(wrap_tool_call, awrap_tool_call, recorder.wrap_tool_call, recorder.awrap_tool_call)
+    errors = ErrorLog("create_navi_subgraph", logger)
     steps = NaviSteps(
         model,
-        Decider(model, method),
+        StructuredModel(model, Decision, check=problem_of, method=method),
         memory.navigator,
-        memory.core.catalogue.marked(specs),
-        instructions=instructions,
-        available=available,
-        judge=is_failure,
-        limits=limits or NaviLimits(),
-        strategy=strategy,
-        seed=seed,
-        budget=budget,
-        on_decision=on_decision,
-        messages_key=messages_key,
+        specs,
+        Retriever(memory.navigator, specs, errors),
+        errors,
+        instructions,
+        keep_decisions,
+        messages_key,
     )
     node = ToolNode(
         list(tools), handle_tool_errors=True, messages_key=messages_key, wrap_tool_call=wrap, awrap_tool_call=awrap
     )
-    builder = _builder(messages_key, state_schema, context_schema)
-    last = "record" if recorder is not None else END
-    parts: dict[str, Any] = {"tools": node, "clarify": steps.clarify, **steps.runnables}
-    if recorder is not None:
-        parts["record"] = recorder
-    for part, runs in parts.items():
+    builder = _builder(messages_key, state_schema)
+    for part, runs in {"tools": node, "record": recorder, **steps.nodes}.items():
         builder.add_node(part, runs, metadata={"toolmem": ROLE, "toolmem_about": _ABOUT[part]})
     builder.add_edge(START, "begin")
     builder.add_edge("begin", "decide")
-    builder.add_conditional_edges("decide", steps.way_on, {**_WAYS, "answer": last})
+    after_decision = ["tools", "retrieve", "clarify", "observe", "conclude", "record"]
+    builder.add_conditional_edges("decide", steps.after_decision, after_decision)
     for part in ("tools", "retrieve", "clarify"):
         builder.add_edge(part, "observe")
-    builder.add_conditional_edges("observe", steps.goes_on, {"go on": "decide", "stop": "conclude"})
-    builder.add_edge("conclude", last)
-    if recorder is not None:
-        builder.add_edge("record", END)
+    builder.add_conditional_edges("observe", steps.after_observation, ["decide", "conclude"])
+    builder.add_edge("conclude", "record")
+    builder.add_edge("record", END)
     return builder.compile(checkpointer=checkpointer, name=name)
 
 
-def _builder(
-    messages_key: str, state_schema: type | None, context_schema: type | None
-) -> StateGraph[Any, Any, Any, Any]:
-    said = {messages_key: Annotated[list[AnyMessage], add_messages]}
+def _builder(messages_key: str, state_schema: type | None) -> StateGraph[Any, Any, Any, Any]:
+    messages = {messages_key: Annotated[list[AnyMessage], add_messages]}
     hosts: dict[str, Any] = {}
+    plain: dict[str, Any] = {}
     if state_schema is not None:
         try:
-            hosts = get_type_hints(state_schema, include_extras=True)
+            hosts, channels = get_type_hints(state_schema, include_extras=True), StateGraph(state_schema).channels
         except (TypeError, NameError) as error:
             raise ConfigurationError(f"state_schema cannot be read: {error}") from error
-    # What has a reducer would be reduced a second time in the host's graph.
-    plain = {key: kind for key, kind in hosts.items() if not hasattr(_bare(kind), "__metadata__")}
-    avoided = get_type_hints(LeftOutState, include_extras=True)
-    inside = {**hosts, **said, **avoided, **get_type_hints(NaviState, include_extras=True)}
+        # A key with a reducer would be reduced a second time in the host's graph.
+        plain = {key: kind for key, kind in hosts.items() if isinstance(channels.get(key), LastValue)}
+    left_out, own = (get_type_hints(schema, include_extras=True) for schema in (LeftOutState, NaviState))
     make: Any = TypedDict  # the keys are known when the graph is made, not when types are checked
     return StateGraph(
-        make("NaviGraphState", inside),
-        context_schema=context_schema,
-        input_schema=make("NaviInput", {**hosts, **said, **avoided}),
-        output_schema=make("NaviOutput", {**plain, **said, "toolmem_navi": NaviRecord}),
+        make("NaviGraphState", {**hosts, **messages, **left_out, **own}),
+        input_schema=make("NaviInput", {**hosts, **messages, **left_out}),
+        output_schema=make("NaviOutput", {**plain, **messages, "toolmem_navi": NaviRecord}),
     )
 
 
-def _bare(kind: Any) -> Any:
-    """A type without ``NotRequired`` and the like around it."""
-    while get_origin(kind) in (NotRequired, Required, ReadOnly):
-        kind = get_args(kind)[0]
-    return kind
+class NaviStep(Runnable[Any, Any]):
+    """One step as a LangGraph node, sync and async; its body may ask a model (`turn.ask`)."""
+
+    def __init__(self, name: str, body: Callable[[Any, RunnableConfig | None], Any]) -> None:
+        self.name, self._body = name, body
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002 - Runnable's name
+        """Run the step."""
+        return drive(lambda: self._body(input, config))
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+        """Run the step; what blocks in it runs in a worker thread."""
+        return await adrive(lambda: self._body(input, config))
+
+
+@dataclass(frozen=True)
+class NaviSteps:
+    """The bodies of the subgraph's nodes. See `create_navi_subgraph` for the fields."""
+
+    model: BaseChatModel
+    decider: StructuredModel[Decision]
+    navigator: Navigator
+    specs: Mapping[str, ToolSpec]
+    retriever: Retriever
+    errors: ErrorLog
+    instructions: str
+    keep_decisions: bool
+    messages_key: str
+
+    @property
+    def nodes(self) -> dict[str, Any]:
+        """The steps by the name of their node."""
+        bodies = {
+            "begin": self._begin,
+            "decide": self._decide,
+            "retrieve": self._retrieve,
+            "observe": self._observe,
+            "conclude": self._conclude,
+        }
+        return {"clarify": self._clarify, **{name: NaviStep(name, body) for name, body in bodies.items()}}
+
+    # --- nodes ---
+
+    def _begin(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
+        """Make a new record for this request, with the result of a search for it."""
+        messages = self._messages(state)
+        at = request_at(messages)
+        record = new_record("" if at is None else text_of(messages[at].content, separator="\n").strip())
+        if at is not None:
+            record = begun(record, messages[at + 1 :], self.specs)
+        context = self._context(state, config)
+        found = self.retriever.search(record, record["request"], context, most=MAX_CANDIDATES)
+        record = {**with_retrieved(record, found)[0], "queries": []}
+        _tell(config, {"event": "candidates", "candidates": record["candidates"], **_seen(record)})
+        return {"toolmem_navi": record, "toolmem_navi_retrieved": [], "toolmem_navi_said": []}
+
+    def _decide(self, state: Any, config: RunnableConfig | None) -> StepGenerator[dict[str, Any]]:
+        """Ask the model, and make its decision pending."""
+        before = _record(state)
+        prompt = decider_messages(before, self.specs, self._messages(state), extra=self.instructions)
+        answer = yield from self.decider.asking(prompt, merge_configs(config, _CONFIG))
+        refusal = SubIntent.model_validate({"action": "answer", "text": answer.refusal})
+        decision = Decision(sub_intents=[refusal]) if answer.refusal else answer.value
+        update: dict[str, Any] = {}
+        if decision is None:
+            record: NaviRecord = {**before, "decisions": before["decisions"] + 1, "stop": "unreadable"}
+        elif decision.final:
+            record = {**before, "decisions": before["decisions"] + 1, "waiting": [], "stop": "answered"}
+            update[self.messages_key] = [_message(decision.answer, record, answer.usage)]
+        else:
+            record = decided(before, decision, self.specs, lambda: f"call_{uuid.uuid4().hex[:24]}")
+            if calls := record["pending"]["calls"]:
+                made = [{"name": c["tool"], "args": c["args"], "id": c["id"], "type": "tool_call"} for c in calls]
+                update[self.messages_key] = [AIMessage(content="", tool_calls=made, usage_metadata=answer.usage)]
+        parts = [] if decision is None else [part.model_dump() for part in decision.sub_intents]
+        action = "+".join(dict.fromkeys(part["action"] for part in parts)) or "none"
+        annotate({"toolmem.node": ROLE, "toolmem.action": action, "toolmem.step": record["decisions"]})
+        told = {"step": record["decisions"], "action": action, "sub_intents": parts, "model_calls": answer.calls}
+        not_done = [] if record["stop"] else record["history"][-1]["observed"]
+        _tell(config, {"event": "decision", **told, "reason": answer.reason, "not_done": not_done, **_seen(before)})
+        if decision is not None and self.keep_decisions and not not_done:
+            self._keep(state, record, decision, answer.prompt, config)
+        return {**update, "toolmem_navi": record}
+
+    def _retrieve(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
+        """Search for the tools that the decider imagined."""
+        record, context = _record(state), self._context(state, config)
+        found = [self.retriever.search(record, query, context) for query in record["pending"]["queries"]]
+        return {"toolmem_navi_retrieved": found}
+
+    def _clarify(self, state: Any) -> dict[str, Any]:
+        """Ask the user and wait. Nothing precedes the interrupt: this node runs again when the answer comes."""
+        questions = _record(state)["pending"]["questions"]
+        answer = interrupt({"node": ROLE, "question": "\n".join(questions), "questions": questions})
+        parts = answer if isinstance(answer, (list, tuple)) else [answer]
+        return {"toolmem_navi_said": [as_text(part) for part in parts]}
+
+    def _observe(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
+        """Read the results of the decision, and look for another way around each tool that failed."""
+        before = _record(state)
+        record, broken = observed(
+            before,
+            [message for message in self._messages(state) if isinstance(message, ToolMessage)],
+            read_key(state, "toolmem_navi_retrieved") or (),
+            read_key(state, "toolmem_navi_said") or (),
+        )
+        if self.keep_decisions and before["pending"]["calls"]:
+            good = all(call["status"] == "ok" for call in record["outcomes"][len(before["outcomes"]) :])
+            self._fail_open(lambda: self.navigator.decisions.judge(self._run(state, config), before["decisions"], good))
+        for call in broken:
+            route, found = self.retriever.reroute(before, record, call, self._context(state, config))
+            record = with_route(record, route, found)
+            _tell(config, {"event": "another way", "route": dict(route), **_seen(record)})
+        left = read_key(state, "remaining_steps")
+        if record["decisions"] >= MAX_DECISIONS:
+            record = {**record, "stop": "limit"}
+        elif record["idle"] >= MAX_IDLE:
+            record = {**record, "stop": "no progress"}
+        elif isinstance(left, int) and left < STEPS_TO_CLOSE:
+            record = {**record, "stop": "out of steps"}
+        return {"toolmem_navi": record, "toolmem_navi_retrieved": [], "toolmem_navi_said": []}
+
+    def _conclude(self, state: Any, config: RunnableConfig | None) -> StepGenerator[dict[str, Any]]:
+        """Answer honestly in a run that stops early, without a model if none can answer."""
+        record, answer = _record(state), None
+        reason = _REASONS[record["stop"]]
+        if record["stop"] != "unreadable":  # a model that cannot keep to a form is not asked again
+            prompt = closing_messages(record, self._messages(state), reason)
+            try:
+                answer = yield Ask(self.model, prompt, merge_configs(config, _CONFIG))
+            except Exception as error:  # noqa: BLE001 - the run has to end with an answer
+                self.errors.failed(error)
+        text = text_of(answer.content).strip() if isinstance(answer, AIMessage) else ""
+        usage = answer.usage_metadata if isinstance(answer, AIMessage) and text else None
+        _tell(config, {"event": "stop", "reason": reason, **_seen(record)})
+        return {self.messages_key: [_message(text or plain_closing(record, reason), record, usage)]}
+
+    # --- edges ---
+
+    def after_decision(self, state: Any) -> list[str | Send]:
+        """Return the next nodes. Each call is a task of its own: one that waits does not repeat others."""
+        record = _record(state)
+        if record["stop"]:
+            return ["record" if record["stop"] == "answered" else "conclude"]
+        pending = record["pending"]
+        seen = {key: value for key, value in dict(state).items() if key not in NaviState.__annotations__}
+        ways: list[str | Send] = [
+            Send(
+                "tools",
+                {
+                    "__type": "tool_call_with_context",
+                    "tool_call": {"name": call["tool"], "args": call["args"], "id": call["id"], "type": "tool_call"},
+                    "state": seen,
+                },
+            )
+            for call in pending["calls"]
+        ]
+        ways += ["retrieve"] if pending["queries"] else []
+        ways += ["clarify"] if pending["questions"] else []
+        return ways or ["observe"]
+
+    def after_observation(self, state: Any) -> str:
+        """Return the next node: another decision, or the end."""
+        return "conclude" if _record(state)["stop"] else "decide"
+
+    # --- parts of the nodes ---
+
+    def _context(self, state: Any, config: RunnableConfig | None) -> CallContext:
+        allowed = self.specs.keys() - set(left_out_now(state, messages_key=self.messages_key))
+        return CallContext(allowed, user_id_of(config, runtime_of(config)))
+
+    def _keep(
+        self, state: Any, record: NaviRecord, decision: Decision, prompt: Any, config: RunnableConfig | None
+    ) -> None:
+        """Keep a decision for fine-tuning; its calls are judged when they were made."""
+        self._fail_open(
+            lambda: self.navigator.decisions.add(
+                self._run(state, config),
+                record["decisions"],
+                convert_to_openai_messages(list(prompt)),
+                decision.model_dump(),
+                user_id=user_id_of(config, runtime_of(config)),
+                good=None if record["pending"]["calls"] and not decision.final else True,
+            )
+        )
+
+    def _fail_open(self, do: Callable[[], object]) -> None:
+        try:
+            do()
+        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
+            self.errors.failed(error)
+
+    def _run(self, state: Any, config: RunnableConfig | None) -> str:
+        """Return the digest of the episode, as feedback names it."""
+        return parse_run(self._messages(state), thread_id=thread_id_of(config, runtime_of(config))).digest
+
+    def _messages(self, state: Any) -> list[BaseMessage]:
+        return list(read_key(state, self.messages_key) or ())
+
+
+def _record(state: Any) -> NaviRecord:
+    record: NaviRecord = read_key(state, "toolmem_navi")
+    return record
+
+
+def _message(text: str, record: NaviRecord, usage: UsageMetadata | None) -> AIMessage:
+    mark = {"by": ROLE, "stop": record["stop"], "failed": sorted(record["failed"])}
+    return AIMessage(content=text, usage_metadata=usage, response_metadata={"toolmem": mark})
+
+
+def _seen(record: NaviRecord) -> dict[str, Any]:
+    """Return the decider's view for the stream: subgraph, chains, and the other ways that are left."""
+    chains = [tools_of(chain) for chain in record["chains"]]
+    return {
+        "subgraph": record["subgraph"],
+        "chain": chains[0] if chains else [],
+        "alternatives": chains[1:],
+        "failed": dict(record["failed"]),
+    }
+
+
+def _tell(config: RunnableConfig | None, event: dict[str, Any]) -> None:
+    emit(runtime_of(config), {"node": ROLE, **event})

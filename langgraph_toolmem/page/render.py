@@ -1,12 +1,15 @@
-"""The page itself: sections of plain HTML, and the data that its script draws the tool graph from."""
+"""The page: sections of plain HTML, and the data from which its script draws the tool graph."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
+from heapq import heappop, heappush
 from html import escape
 from importlib import resources
 from typing import Any, Final
@@ -15,9 +18,8 @@ from langgraph_toolmem._version import __version__
 from langgraph_toolmem.base.text import printable
 from langgraph_toolmem.core.method import TextTable
 from langgraph_toolmem.graph.events import HOUR
-from langgraph_toolmem.graph.view import START, FlowView, GraphView
+from langgraph_toolmem.graph.view import START, EdgeView, FlowView, GraphView
 from langgraph_toolmem.inertia.report import tool_in_words
-from langgraph_toolmem.page.layout import place, times
 from langgraph_toolmem.report.report import Report, ToolReport
 
 MAX_TOOLS: Final = 400
@@ -36,7 +38,7 @@ def render_page(
     generated: float | None = None,
     lead: Sequence[str | TextTable] = (),
 ) -> str:
-    """One HTML page: a judgement, what to review and to declare, and the tool graph.
+    """Return one HTML page: a judgement, what to review and to declare, and the tool graph.
 
     Styles, script and data are in the file; its content security policy forbids everything else. The same input gives
     the same page.
@@ -110,13 +112,13 @@ def _safety(report: Report) -> Iterable[str]:
         yield "<h2>Withdrawn</h2>" + _list(withdrawn)
     if ahead := inertia.get("prefetch"):
         yield (
-            f"<h2>Look-ups run ahead</h2><p>{ahead['served']:,} of {ahead['started']:,} were ready when the model "
+            f"<h2>Prefetch</h2><p>{ahead['served']:,} of {ahead['started']:,} were ready when the model "
             f"asked, {ahead['wasted']:,} were thrown away; {ahead['seconds_saved']:,.1f} seconds of waiting saved.</p>"
         )
 
 
 def _worth(report: Report) -> Iterable[str]:
-    """Yield what it brought: hints, tokens, every method's sentences; the rules behind a disclosure."""
+    """Yield what the memory brought: hints, tokens, the sentences of each method behind a disclosure."""
     rows = [
         (title, *(f"{figures.get(name, 0):,.0f}" for name in ("shown", "followed", "right")))
         for title, figures in report.hints()
@@ -183,7 +185,7 @@ def _picture(report: Report, view: GraphView) -> dict[str, Any]:
         calls.setdefault(name, report.tools.get(name, ToolReport()).calls)
     names = sorted(calls, key=lambda name: (name != START, -calls[name], name))[:MAX_TOOLS]
     index = {name: number for number, name in enumerate(names)}
-    places, changing = place(names, view.edges), report["inertia"].get("changing", {})
+    depth, changing = depths(names, view.edges), report["inertia"].get("changing", {})
     edges = sorted(
         (
             (index[edge.source], index[edge.target], times(edge), edge.failed)
@@ -209,8 +211,7 @@ def _picture(report: Report, view: GraphView) -> dict[str, Any]:
                 "start": name == START,
                 "writes": name in changing,
                 "why": _line(changing.get(name, "")),
-                "depth": places[name].depth,
-                "rank": places[name].rank,
+                "depth": depth[name],
                 "calls": calls[name],
                 "failed": told.failed or (view.tools[name].failed if name in view.tools else 0),
                 "skipped": told.skipped,
@@ -224,6 +225,35 @@ def _picture(report: Report, view: GraphView) -> dict[str, Any]:
         "flows": flows[:MAX_FLOWS],
         "left_out": len(calls) - len(names),
     }
+
+
+def times(edge: EdgeView) -> int:
+    """Return how often the call of an edge was made, by the model or by the shortcut."""
+    return max(edge.count, edge.ok + edge.failed)
+
+
+def depths(names: Iterable[str], edges: Iterable[EdgeView]) -> dict[str, float]:
+    """Return the length of each tool's likeliest way from the start of a run.
+
+    A step from u to v costs 1 - log2 p(v | u), where p is the share of the calls after u that went to v. What no way
+    leads to comes last.
+    """
+    nodes = set(names)
+    leaving: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+    for edge in edges:
+        if edge.source != edge.target and {edge.source, edge.target} <= nodes and times(edge):
+            leaving[edge.source].append((edge.target, times(edge)))
+    found: dict[str, float] = {}
+    heap = [(0.0, START)] if START in nodes else []
+    while heap:
+        length, name = heappop(heap)
+        if name not in found:
+            found[name] = length
+            of = sum(number for _, number in leaving[name])
+            for target, number in leaving[name]:
+                heappush(heap, (length + 1 - math.log2(number / of), target))
+    last = max(found.values(), default=0.0) + 1
+    return {name: round(found.get(name, last), 6) for name in nodes}
 
 
 def _origin(flow: FlowView) -> str:
@@ -250,7 +280,7 @@ def _text(text: object) -> str:
 
 
 def _line(text: str, *, most: int = MAX_CHARS) -> str:
-    """One line without control characters, of bounded length."""
+    """Return one line without control characters, of bounded length."""
     text = printable(text)
     return text if len(text) <= most else text[: most - 1] + "…"
 
@@ -264,13 +294,13 @@ def _time(seconds: float) -> str:
 
 
 def _inside_script(value: Any) -> str:
-    """JSON that a script element can hold: nothing in it can end the element or open a comment."""
+    """Return JSON for a script element: nothing in it can end the element or open a comment."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _hash(script: str) -> str:
-    """The source expression that lets this script run under the content security policy, and no other one."""
+    """Return the source expression that lets only this script run under the content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 

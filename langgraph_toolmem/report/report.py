@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from operator import itemgetter
 from statistics import fmean, variance
 from typing import Any, Final
 
@@ -13,9 +12,9 @@ from langgraph_toolmem.base.checks import is_number
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.intervals import lower_limit
 from langgraph_toolmem.base.text import shortened
-from langgraph_toolmem.core.evidence import Episode
+from langgraph_toolmem.core.episodes import Episode
 from langgraph_toolmem.core.method import Section
-from langgraph_toolmem.graph.events import GOOD, HOUR
+from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 
 _SKIPPED: Final = ("acted_ok", "acted_failed", "acted_stopped")
@@ -25,7 +24,7 @@ MAX_LINES: Final = 40
 MAX_CHANGES: Final = 5
 """Changes that the printed report shows; the page has more."""
 FEW: Final = 20
-"""Checks below which no share is told."""
+"""Checks below which the report gives no share."""
 RIGHT: Final = 0.95
 """Share of right checks below which the wrong ones are worth a look."""
 
@@ -65,29 +64,6 @@ class TokenPrice:
         """Return the price of so many tokens; `cached_tokens` of the input come from the provider's cache."""
         less = 0 if self.cached is None else cached_tokens * (self.input - self.cached)
         return (input_tokens * self.input - less + output_tokens * self.output) / 1_000_000
-
-
-@dataclass(frozen=True)
-class Period:
-    """One hour (UTC) in which something happened.
-
-    Attributes:
-        start: its first second, in seconds since 1970.
-        turns: model turns, shortcuts included.
-        skipped: turns that the shortcut took.
-        skipped_failed: of these, how many of the calls failed.
-        right, wrong: checked proposals that the model's call equalled, or not.
-        input_tokens, output_tokens: usage of the model calls.
-    """
-
-    start: int
-    turns: int = 0
-    skipped: int = 0
-    skipped_failed: int = 0
-    right: int = 0
-    wrong: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
 
 
 def money_in_words(amount: float, currency: str | None) -> str:
@@ -161,7 +137,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class HoldoutReport:
-    """Both sides. A difference is None if a side has no feedback, or fewer than two episodes."""
+    """Episodes with the memory and without. A difference is None if a side lacks feedback or has under two episodes."""
 
     memory: Arm = field(default_factory=Arm)
     held_out: Arm = field(default_factory=Arm)
@@ -214,7 +190,6 @@ class Report:
             the good ones.
         judged_with_shortcut, good_with_shortcut: the same among runs in which the shortcut acted.
         tools: per tool.
-        periods: the hours in which something happened, oldest first.
         sections: each method's part, by its name; ``report["sit"]`` has its figures.
         holdout: episodes with the memory against those held out; None without ``holdout=``.
         jobs: background work.
@@ -241,7 +216,6 @@ class Report:
     judged_with_shortcut: int = 0
     good_with_shortcut: int = 0
     tools: Mapping[str, ToolReport] = field(default_factory=dict)
-    periods: tuple[Period, ...] = ()
     sections: Mapping[str, Section] = field(default_factory=dict)
     holdout: HoldoutReport | None = None
     jobs: JobsReport = field(default_factory=JobsReport)
@@ -300,7 +274,7 @@ class Report:
         return f"{saved}; {self.right:,} of {of:,} checks right{least}; {_trust(kinds)}."
 
     def setup(self) -> list[str]:
-        """Return in lines how the memory is set up: mode, policy, and what tools are declared to do."""
+        """Return how the memory is set up: mode, policy, and what tools are declared to do."""
         found = self["inertia"]
         if "mode" not in found:
             return []
@@ -311,7 +285,7 @@ class Report:
         ]
 
     def withdrawn(self) -> list[str]:
-        """Return in lines what the memory may not do at present, though it might."""
+        """Return what the memory may not do at present, although the policy allows it."""
         found = self["inertia"]
         lines = [f"{tool}: a person refused or edited such a call" for tool in found.get("refused", ())]
         if found.get("budget_open") is False and not found.get("learning"):
@@ -323,7 +297,7 @@ class Report:
         return sorted(self.tools.items(), key=lambda item: (-item[1].skipped, -item[1].calls, item[0]))
 
     def sentences(self) -> list[str]:
-        """Return what stands behind the headline, in a few sentences."""
+        """Return the facts behind the headline, in a few sentences."""
         lines = []
         if self.skipped_failed or self.skipped_stopped:
             lines.append(
@@ -355,6 +329,8 @@ def _trust(kinds: Mapping[str, Mapping[str, Any]]) -> str:
     found: dict[str, list[str]] = {"look at what was wrong with": [], "too early to trust": [], "trust": []}
     for kind, record in kinds.items():
         of, right = record["checks"], record["right"]
+        if not of:
+            continue
         word = "too early to trust" if of < FEW else "trust" if right >= RIGHT * of else "look at what was wrong with"
         found[word].append(kind)
     return "; ".join(f"{word} {' and '.join(those)}" for word, those in found.items() if those)
@@ -404,22 +380,11 @@ def make_report(
         judged_with_shortcut=sum(acted for acted, _ in verdicts),
         good_with_shortcut=sum(acted and good for acted, good in verdicts),
         tools={name: _tool(graph, name) for name in sorted({*graph.tools, *graph.by_tool}) if _known(graph, name)},
-        periods=_periods((int(hour) * HOUR, counters) for hour, counters in graph.periods.items()),
         sections=sections,
         holdout=holdout,
         jobs=JobsReport(**jobs),
         problems=problems,
     )
-
-
-def _periods(counted: Iterable[Sequence[Any]]) -> tuple[Period, ...]:
-    def period(start: float, counters: Mapping[str, float]) -> Period:
-        counts = {name: int(counters.get(name, 0)) for name in ("turns", "right", "wrong", "acted_failed")}
-        skipped = sum(int(counters.get(name, 0)) for name in _SKIPPED)
-        tokens = {f"{way}put_tokens": int(counters.get(f"tokens_{way}", 0)) for way in ("in", "out")}
-        return Period(int(start), skipped=skipped, skipped_failed=counts.pop("acted_failed"), **counts, **tokens)
-
-    return tuple(period(*each) for each in sorted(counted, key=itemgetter(0)))
 
 
 def _known(graph: ToolGraph, name: str) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal, NoReturn
 
-from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, convert_to_messages
+from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
 
 from langgraph_toolmem.base.errors import MessageError
@@ -65,17 +65,11 @@ def message_of(entry: Any) -> BaseMessage:
     for name in ("additional_kwargs", "response_metadata", "tool_calls", "invalid_tool_calls"):
         if fields.get(name, 0) is None:
             del fields[name]
-    refused: list[InvalidToolCall] = []
     if role in ("assistant", "ai"):
-        refused = list(fields.pop("invalid_tool_calls", ()))
-        calls, broken = _calls(fields.pop("tool_calls", ()))
-        refused += broken
-        if calls:
+        fields.pop("invalid_tool_calls", None)
+        if calls := _calls(fields.pop("tool_calls", ())):
             fields["tool_calls"] = calls
-    message = convert_to_messages([fields])[0]
-    if refused and isinstance(message, AIMessage):
-        message.invalid_tool_calls = refused
-    return message
+    return convert_to_messages([fields])[0]
 
 
 def _is_content(content: Any) -> bool:
@@ -84,28 +78,22 @@ def _is_content(content: Any) -> bool:
     return isinstance(content, str)
 
 
-def _calls(raw: Any) -> tuple[list[dict[str, Any]], list[InvalidToolCall]]:
-    """Return the calls of an assistant dict (OpenAI's or LangChain's form), and those with unreadable arguments."""
+def _calls(raw: Any) -> list[dict[str, Any]]:
+    """Return the calls of an assistant dict (OpenAI's or LangChain's form) whose arguments can be read."""
     calls: list[dict[str, Any]] = []
-    broken: list[InvalidToolCall] = []
     for call in raw:
         function = call.get("function") or call
-        name, call_id = function.get("name"), call.get("id")
-        args = function.get("arguments", function.get("args"))
+        name, args = function.get("name"), function.get("arguments", function.get("args"))
         if isinstance(args, str):
             try:
                 args = json.loads(args, strict=False) if args.strip() else {}
             except (ValueError, RecursionError):
-                args = function.get("arguments")
+                continue
         if args is None:
             args = {}
         if isinstance(args, dict) and isinstance(name, str):
-            calls.append({"name": name, "args": args, "id": call_id, "type": "tool_call"})
-        else:
-            lost: Any = {"type": "invalid_tool_call", "name": name, "args": str(args), "id": call_id}
-            lost["error"] = "no JSON object"
-            broken.append(lost)
-    return calls, broken
+            calls.append({"name": name, "args": args, "id": call.get("id"), "type": "tool_call"})
+    return calls
 
 
 # --- content ---

@@ -2,7 +2,7 @@
 
 The only module that reads LangChain messages (`messages` makes them out of dicts). :func:`parse_run` turns any
 list that ``langchain_core.messages.convert_to_messages`` takes into a :class:`Run`: user messages and model turns
-in order, with one :class:`ExecutedCall` per tool call. OpenAI logs whose arguments are broken JSON are read too.
+in order, with one :class:`ExecutedCall` per tool call.
 
 Messages say what the model asked for. What was really done may differ (a person edited the call, a limit blocked
 it): :class:`Execution` carries what a recorder saw, and goes before what the messages say.
@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, takewhile
 from operator import add, is_, itemgetter
 from typing import Any, Final, NamedTuple
@@ -26,7 +26,6 @@ from typing import Any, Final, NamedTuple
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
-    ChatMessage,
     HumanMessage,
     SystemMessage,
     ToolMessage,
@@ -84,9 +83,8 @@ def parse_run(
     """Read a history of messages.
 
     Args:
-        messages: What ``convert_to_messages`` takes. ``RemoveMessage`` entries are dropped; answers to no
-            call are ignored; a call whose arguments are broken JSON counts (as rejected, with no arguments)
-            only if it was answered.
+        messages: What ``convert_to_messages`` takes. ``RemoveMessage`` entries, answers to no call, and calls whose
+            arguments are broken JSON are left out.
         thread_id: Makes keys of counter-like call ids (``call_0``) unique per run.
         executions: What recorders saw, by the keys of steps.
         watched: Turns that a recorder watched: a failed call without an execution was never executed there.
@@ -223,11 +221,9 @@ class _Draft:
     text: str
     chosen_by: Chooser
     key: str
-    origin: str  # scope of the keys of its calls
     tokens: tuple[int, int, int] = (0, 0, 0)
     said: str = ""  # identity of the message itself, if it makes no calls
     calls: tuple[_Call, ...] = ()
-    refused: Mapping[str, str] = field(default_factory=dict)  # id -> tool of calls with unreadable arguments
 
     def position(self) -> str:
         return digest("calls", *(call.step.key for call in self.calls)) if self.calls else self.said
@@ -270,15 +266,8 @@ class _Reader:
             self._turn(message)
         elif isinstance(message, HumanMessage):
             self._user(message)
-        elif isinstance(message, SystemMessage):
-            if self._headless and text_of(message.content).startswith(_SUMMARY_SYSTEM):
-                self.truncated = True
-        elif isinstance(message, ChatMessage):
-            role = message.role.lower()
-            if role in ("user", "human"):
-                self._user(message)
-            elif role in ("assistant", "ai"):
-                self._turn(message)
+        elif isinstance(message, SystemMessage) and self._headless:
+            self.truncated |= text_of(message.content).startswith(_SUMMARY_SYSTEM)
 
     def run(self, events: _Events) -> Run:
         pending = isinstance(events.tail, Turn) and not events.tail.settled
@@ -307,30 +296,27 @@ class _Reader:
         self.events.append(UserMessage(text, self._asked))
         self._thought = ""
 
-    def _turn(self, message: BaseMessage) -> None:
+    def _turn(self, message: AIMessage) -> None:
         if self._headless:
             self.truncated = True
             self._headless = False
         text = text_of(message.content)
-        if _NOT_THE_MODEL.match(text) and not (isinstance(message, AIMessage) and message.tool_calls):
+        if _NOT_THE_MODEL.match(text) and not message.tool_calls:
             return
         chosen_by: Chooser = "shortcut" if isinstance(message.additional_kwargs.get("toolmem"), dict) else "model"
         if text and chosen_by == "model":
             self._thought = text
         key, origin = self._next_key(), self._origin(message)
-        given = message.tool_calls if isinstance(message, AIMessage) else ()
+        given = message.tool_calls
         calls = tuple(self._call(origin, chosen_by, each["name"], each["args"], each.get("id") or "") for each in given)
         said = "" if calls else self._said("words", message, text)
-        invalid = message.invalid_tool_calls if isinstance(message, AIMessage) else ()
-        refused = {str(each["id"]): str(each["name"]) for each in invalid if each.get("name") and each.get("id")}
-        self.events.append(_Draft(text, chosen_by, key, origin, _tokens(message), said, calls, refused))
+        self.events.append(_Draft(text, chosen_by, key, _tokens(message), said, calls))
         at = len(self.events) - 1
         for call_id in {call.step.call_id for call in calls}:
             self._pending[call_id] = tuple((at, i) for i, call in enumerate(calls) if call.step.call_id == call_id)
 
     def _answer(self, message: ToolMessage) -> None:
         call_id = message.tool_call_id
-        last = self.events[-1] if self.events else None
         if waiting := self._pending.pop(call_id, None):
             (at, place), *rest = waiting
             if rest:
@@ -338,18 +324,10 @@ class _Reader:
             draft = self.events[at]
             assert isinstance(draft, _Draft)
             call = self._read_answer(draft.calls[place].step, message)
-            self._replace(at, replace(draft, calls=(*draft.calls[:place], call, *draft.calls[place + 1 :])))
-        elif isinstance(last, _Draft) and call_id in last.refused:
-            step = self._call(last.origin, last.chosen_by, last.refused[call_id], {}, call_id).step
-            call = _Call(replace(step, status="rejected", output=output_of(message.content)), True)
-            refused = {name: tool for name, tool in last.refused.items() if name != call_id}
-            self._replace(len(self.events) - 1, replace(last, calls=(*last.calls, call), refused=refused))
+            self.events[at] = replace(draft, calls=(*draft.calls[:place], call, *draft.calls[place + 1 :]))
+            self.changed = min(self.changed, at)
         elif self._headless:
             self.truncated = True
-
-    def _replace(self, at: int, draft: _Draft) -> None:
-        self.events[at] = draft
-        self.changed = min(self.changed, at)
 
     def _read_answer(self, call: ExecutedCall, message: ToolMessage) -> _Call:
         content = message.content
@@ -509,8 +487,8 @@ def _corrected(call: _Call, seen: Execution | None, *, watched: bool) -> _Call:
     return _Call(replace(step, status=seen.status), True) if seen.over or answered else _Call(step, answered)
 
 
-def _tokens(message: BaseMessage) -> tuple[int, int, int]:
-    usage = message.usage_metadata if isinstance(message, AIMessage) else None
+def _tokens(message: AIMessage) -> tuple[int, int, int]:
+    usage = message.usage_metadata
     if not usage:
         return 0, 0, 0
     cached = usage.get("input_token_details", {}).get("cache_read", 0)

@@ -1,16 +1,17 @@
-"""Transitions between tools in whole runs, weighed by their verdicts: SIT's table in the evidence graph.
+"""SIT's table in the evidence graph: which tool came after which, and in which state.
 
-A run's walk is the set of its transitions. It counts for each of its edges as good or bad once the run has a
-verdict, and as open until then. Successful runs weigh more the shorter they are: an edge gets N + c·Σ 1/n, with N
-the successful runs' uses of it and n the number of transitions of each such run (SIT-Graph, arXiv 2512.07287).
+Each run keeps its *transitions*: from the tool called before to the tool called next, with the state in between. Over
+all runs they add up to weighted edges; an edge gets N + c·Σ 1/n, with N the successful runs' uses of it and n the
+number of transitions of each such run (SIT-Graph, arXiv 2512.07287). Feedback may come before or after them.
 
-What a walk adds depends on its transitions and its verdict alone, not on their order of arrival.
+A state is the request (known to `graph.cases`) and the words of its latest result, or of the summary that the agent
+wrote. Only hashes of the words are kept. What a run adds does not depend on the order of arrival.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.intervals import percentage
@@ -19,28 +20,54 @@ from langgraph_toolmem.graph.events import GOOD, Event, Forgotten, Verdict
 from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.graph.tool_graph import CountTable, Handler, Table, ToolGraph
 
-MAX_WALKS: Final = 10_000
-"""Walks that can still change; the oldest leave, and what they added stays as it is."""
+MAX_RUNS: Final = 10_000
+"""Runs whose transitions are kept. The oldest leave; what they added to the edges stays."""
 MAX_SOURCES: Final = 20_000
 MAX_TARGETS: Final = 64
 MAX_EDGES: Final = 50
 """Edges in the report, those of most weight."""
 _GOOD, _BONUS, _BAD, _OPEN = range(4)
+_SCORE, _TRANSITIONS, _WEIGHT = range(3)
 
 
 @dataclass(slots=True)
 class TransitionSeen(Event):
-    """In a run, `target` was called right after `source`; step: the key of its call."""
+    """In a run, `target` was called right after `source`.
+
+    Attributes:
+        run: digest of the run.
+        step: key of the target's call.
+        request: key of the user message that the call serves.
+        asked: True if no call lies between that message and the target.
+        words: the state after `source`: hashes of words.
+        written: True if the agent wrote the state with the summary tool.
+    """
 
     kind = "transition"
     run: str
     step: str
     source: str
     target: str
+    request: str = ""
+    asked: bool = False
+    words: list[int] = field(default_factory=list)
+    written: bool = False
+
+
+class Transition(NamedTuple):
+    """A transition of a run, with the run; see `TransitionSeen`."""
+
+    run: str
+    source: str
+    target: str
+    request: str
+    asked: bool
+    words: Sequence[int]
+    written: bool
 
 
 class Edge(NamedTuple):
-    """Evidence for one edge: uses in good runs, Σ 1/n over these, uses in bad runs and in runs not judged yet."""
+    """Evidence for one edge: uses in good runs, Σ 1/n over these, uses in bad runs and in runs without feedback."""
 
     good: float
     bonus: float
@@ -48,65 +75,111 @@ class Edge(NamedTuple):
     open: float
 
     def weight(self, c: float = 1.0, unlabelled: float = 0.0) -> float:
-        """N + c·Σ 1/n over the successful runs; uses in runs without a verdict count `unlabelled`·`trust` each."""
+        """Return N + c·Σ 1/n over the successful runs; uses without feedback count `unlabelled`·`trust` each."""
         return self.good + c * self.bonus + unlabelled * self.trust * self.open
 
     @property
     def trust(self) -> float:
-        """Worth of uses in runs without a verdict, by those with one: 1 if none of these was bad."""
+        """Worth of uses without feedback, by those with feedback: 1 if none of these was bad."""
         return (self.good + 1) / (self.good + self.bad + 1)
 
 
-class Walks:
-    """Edges with their uses in good, bad and open runs."""
+class SITEvidence(Table):
+    """Transitions of runs, and the edges that they add up to."""
 
-    def __init__(self) -> None:
+    name = "sit"
+    parts = ("edges", "runs")
+
+    def __init__(self, graph: ToolGraph) -> None:
+        super().__init__(graph)
         self.edges = CountTable(MAX_SOURCES, width=4, max_items=MAX_TARGETS)
-        #: run -> [verdict or None, {step: [source, target]}, weight of the verdict]
+        #: run -> [score or None, {step: [source, target, request, asked, words, written]}, weight of the score]
         self.runs: dict[str, list[Any]] = {}
+        self._by_request: dict[str, dict[str, str]] = {}  # request -> step -> run
 
-    def add(self, run: str, step: str, source: str, target: str) -> None:
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {TransitionSeen: self.add, Verdict: lambda run, *_: self._judge(run)}
+
+    def add(
+        self,
+        run: str,
+        step: str,
+        source: str,
+        target: str,
+        request: str = "",
+        asked: bool = False,
+        words: Sequence[int] = (),
+        written: bool = False,
+    ) -> None:
         """Add a transition of a run; the same step twice counts once."""
-        walk = self._walk(run)
-        if step in walk[1]:
+        if run not in self.runs:
+            self._judge(run)  # feedback may have come first
+        known = self._run(run)
+        if step in known[_TRANSITIONS]:
             return
-        if walk[0] is None:
-            walk[1][step] = [source, target]
+        if known[_SCORE] is None:
             self.edges.add(source, target, _OPEN)
-        else:
-            self._weigh(walk, -1)
-            walk[1][step] = [source, target]
-            self._weigh(walk, 1)
+        else:  # the length of the run changes
+            self._count(known, -1)
+        known[_TRANSITIONS][step] = [source, target, request, asked, [*words], written]
+        if known[_SCORE] is not None:
+            self._count(known, 1)
+        self._by_request.setdefault(request, {})[step] = run
 
     def judge(self, run: str, score: float, weight: float = 1.0) -> None:
-        """Apply the verdict on a run, from 0 (bad) to 1 (good); a later one takes the place of an earlier one.
+        """Apply the score of a run, from 0 (bad) to 1 (good), in place of an earlier one.
 
-        Of a verdict that counts less than 1 the rest of each use stays open.
+        If its weight is below 1, the rest of each use counts as without feedback.
         """
-        walk = self._walk(run)
-        self._weigh(walk, -1)
-        walk[0], walk[2] = float(score), float(weight)
-        self._weigh(walk, 1)
+        known = self._run(run)
+        self._count(known, -1)
+        known[_SCORE], known[_WEIGHT] = float(score), float(weight)
+        self._count(known, 1)
 
     def out_of(self, source: str) -> dict[str, Edge]:
-        """Return the edges out of a tool (or the start symbol), by target."""
+        """Return the edges out of a tool (or START), by target."""
         return {target: Edge(*cell) for target, cell in self.edges.row(source).items() if any(cell)}
 
+    def edge(self, source: str, target: str) -> Edge:
+        return Edge(*self.edges.row(source).get(target, (0, 0, 0, 0)))
+
+    def transitions(self) -> Iterator[Transition]:
+        for run, known in self.runs.items():
+            for each in known[_TRANSITIONS].values():
+                yield Transition(run, *each)
+
+    def transitions_of(self, request: str) -> list[Transition]:
+        """Return the transitions that served a request."""
+        steps = self._by_request.get(request, {})
+        return [Transition(run, *self.runs[run][_TRANSITIONS][step]) for step, run in steps.items()]
+
     def waiting(self) -> int:
-        """Return how many runs have no verdict."""
-        return sum(walk[0] is None for walk in self.runs.values())
+        """Return how many runs have no feedback."""
+        return sum(known[_SCORE] is None for known in self.runs.values())
 
-    def _walk(self, run: str) -> list[Any]:
-        walk = self.runs.get(run)
-        if walk is None:
-            walk = self.runs[run] = [None, {}, 1.0]
-            if len(self.runs) > MAX_WALKS:
-                del self.runs[next(iter(self.runs))]
-        return walk
+    def _run(self, run: str) -> list[Any]:
+        known = self.runs.get(run)
+        if known is None:
+            known = self.runs[run] = [None, {}, 1.0]
+            if len(self.runs) > MAX_RUNS:
+                self._drop(next(iter(self.runs)))
+        return known
 
-    def _weigh(self, walk: list[Any], sign: int) -> None:
-        score, steps, weight = walk
-        for source, target in steps.values():
+    def _drop(self, run: str) -> None:
+        for step, (_, _, request, *_) in self.runs.pop(run)[_TRANSITIONS].items():
+            steps = self._by_request.get(request, {})
+            steps.pop(step, None)
+            if not steps:
+                self._by_request.pop(request, None)
+
+    def _judge(self, run: str) -> None:
+        if (stands := self.graph.verdict(run)) is not None:
+            score, _, _, weight, _ = stands
+            self.judge(run, score, weight)
+
+    def _count(self, known: list[Any], sign: int) -> None:
+        score, transitions, weight = known
+        for source, target, *_ in transitions.values():
             if score is None:
                 self.edges.add(source, target, _OPEN, sign)
                 continue
@@ -114,67 +187,38 @@ class Walks:
                 self.edges.add(source, target, _OPEN, sign * (1 - weight))
             if score >= GOOD:
                 self.edges.add(source, target, _GOOD, sign * weight)
-                self.edges.add(source, target, _BONUS, sign * weight / len(steps))
+                self.edges.add(source, target, _BONUS, sign * weight / len(transitions))
             else:
                 self.edges.add(source, target, _BAD, sign * weight)
 
-
-class SITEvidence(Table):
-    """The walks of runs.
-
-    Attributes:
-        walks: which tool came after which in whole runs.
-    """
-
-    name = "sit"
-
-    def __init__(self, graph: ToolGraph) -> None:
-        super().__init__(graph)
-        self.walks = Walks()
-
-    def handlers(self) -> Mapping[type[Event], Handler]:
-        """See `Table`."""
-        return {TransitionSeen: self._add_transition, Verdict: lambda run, *_: self._judge(run)}
-
-    def _add_transition(self, run: str, step: str, source: str, target: str) -> None:
-        if run not in self.walks.runs:
-            self._judge(run)  # before this table was there
-        self.walks.add(run, step, source, target)
-
-    def _judge(self, run: str) -> None:
-        if (stands := self.graph.verdict(run)) is not None:
-            score, _, _, weight, _ = stands
-            self.walks.judge(run, score, weight)
-
     def forget(self, gone: Forgotten) -> int:
-        """Delete the walks of runs; what they added to the edges stays."""
+        """Delete the transitions of runs; what they added to the edges stays."""
         for run in gone.runs:
-            self.walks.runs.pop(run, None)
+            if run in self.runs:
+                self._drop(run)
         return 0
 
-    def to_state(self) -> dict[str, Any]:
-        """See `Table`."""
-        return super().to_state() | {"edges": self.walks.edges.rows, "walks": self.walks.runs}
-
     def load(self, state: dict[str, Any]) -> None:
-        """See `Table`."""
         super().load(state)
-        self.walks.edges.rows, self.walks.runs = state["edges"], state["walks"]
+        self._by_request = {}
+        for run, (_, transitions, _) in self.runs.items():
+            for step, (_, _, request, *_) in transitions.items():
+                self._by_request.setdefault(request, {})[step] = run
 
 
-def section(walks: Walks, counters: Mapping[str, float], sums: Mapping[str, int]) -> Section:
-    """Return SIT's part of the report, from the walks, the counters of the evidence graph and the ledger's sums."""
-    stored, unjudged = int(counters.get("summaries", 0)), walks.waiting()
-    found = [(source, target, edge) for source in walks.edges.rows for target, edge in walks.out_of(source).items()]
+def section(evidence: SITEvidence, sums: Mapping[str, int]) -> Section:
+    """Return SIT's part of the report, from its table and the ledger's sums."""
+    unjudged, states = evidence.waiting(), sum(len(known[_TRANSITIONS]) for known in evidence.runs.values())
+    found = [
+        (source, target, edge) for source in evidence.edges.rows for target, edge in evidence.out_of(source).items()
+    ]
     found.sort(key=lambda each: (-each[2].weight(), each[2].bad, *each[:2]))
     del found[MAX_EDGES:]
     edges = [{"source": one, "target": two, **edge._asdict(), "weight": edge.weight()} for one, two, edge in found]
-    figures = {**sums, "summaries": stored, "runs_waiting": unjudged, "edges": edges}
+    figures = {**sums, "states": states, "runs_waiting": unjudged, "edges": edges}
     lines = list(shown_in_words("Next tools", sums))
-    if stored:
-        lines.append(f"States of runs stored in words, for suggestions: {stored:,}.")
-    if unjudged and (lines or counters.get("runs_judged")):
-        lines.append(f"Runs without a verdict: {unjudged:,}; successful ones teach suggestions more than these.")
+    if lines and unjudged:
+        lines.append(f"Runs without feedback: {unjudged:,}; successful ones teach suggestions more than these.")
     rows = tuple(
         (
             "(start of a run)" if source == START else source,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, ClassVar, Final
@@ -17,61 +16,33 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, ConfigDict, Field
 
-from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.text import printable, quoted
+from langgraph_toolmem.base.text import printable
 from langgraph_toolmem.runs.run import OWN_TOOLS, SUMMARY_TOOL
 from langgraph_toolmem.runs.tools import name_of
-from langgraph_toolmem.sit import SIT, Advice
-from langgraph_toolmem.sit.policy import SITPolicy
+from langgraph_toolmem.sit import SIT
+from langgraph_toolmem.sit.policy import SITPolicy, checked
 from langgraph_toolmem.sit.suggest import Suggestion
-from langgraph_toolmem.turn.call import Call, StepOutput
+from langgraph_toolmem.turn.call import Call, Line, StepOutput
 from langgraph_toolmem.turn.host import ErrorLog, read_key, thread_id_of, user_id_of
-from langgraph_toolmem.turn.shown import Line
 from langgraph_toolmem.turn.step import Step
 
-MAX_SUMMARY: Final = 240
-"""Characters of a past state that the model is shown."""
-_VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|[^\s,;:()]*[\d@][^\s,;:()]*")
 HEAD: Final = "Likely next tools, from past runs:"
 
 
-def to_prompt(suggestions: Sequence[Suggestion], *, missing: str = "", with_states: bool = True) -> str:
-    """Advice in a few lines, as the summary tool answers; "" if there is nothing to say.
-
-    Args:
-        suggestions: best first.
-        missing: what could not be read, with the error in brackets, which is not for the model.
-        with_states: quote the past state that speaks for a tool.
-    """
-    lines = [line.text for line in to_lines(suggestions, with_states=with_states)]
-    if missing:
-        lines.append(f"Not looked at: {missing.partition(' (')[0]}.")
-    return "\n".join([HEAD, *lines] if suggestions else lines)
+def to_lines(suggestions: Sequence[Suggestion]) -> list[Line]:
+    """Return a line for each suggestion, with its strongest reason."""
+    return [Line(f"- {printable(each.tool)}: {each.evidence.partition('; ')[0]}.", each.tool) for each in suggestions]
 
 
-def to_lines(suggestions: Sequence[Suggestion], *, with_states: bool = False) -> list[Line]:
-    """A line for each suggestion; what other runs said stands in quotes."""
-    lines = []
-    for suggestion in suggestions:
-        # The tool's answer says it all and stays in the thread; a hint says the strongest reason, and goes.
-        said = suggestion.evidence if with_states else suggestion.evidence.partition("; ")[0]
-        if with_states and suggestion.summary:
-            said += f". A past state that led to it: {quoted(_without_values(suggestion.summary), MAX_SUMMARY)}"
-        lines.append(Line(f"- {printable(suggestion.tool)}: {said}.", suggestion.tool))
-    return lines
+def to_prompt(suggestions: Sequence[Suggestion]) -> str:
+    """Return advice in a few lines with all reasons, as the summary tool answers; "" if there is none."""
+    lines = [f"- {printable(each.tool)}: {each.evidence}." for each in suggestions]
+    return "\n".join([HEAD, *lines]) if lines else ""
 
 
-def to_event(suggestions: Sequence[Suggestion], *, missing: str = "", **more: Any) -> dict[str, Any]:
-    """Plain values for a stream event."""
-    plain = [{**asdict(s), "score": round(s.score, 4)} for s in suggestions]
-    return {"suggestions": plain, "missing": missing, **more}
-
-
-def _without_values(text: str) -> str:
-    """Return a past state without values of its request: of an extract what was done and how it looked, no ids."""
-    lines = text.splitlines()
-    done = next((i for i, line in enumerate(lines) if line.startswith("Done: ")), 0)
-    return _VALUE.sub("…", "\n".join(lines[done:]))
+def to_event(suggestions: Sequence[Suggestion]) -> dict[str, Any]:
+    """Return plain values for a stream event."""
+    return {"suggestions": [{**asdict(each), "score": round(each.score, 4)} for each in suggestions]}
 
 
 # --- the summary tool ---
@@ -115,7 +86,7 @@ class SummaryTool(BaseTool):
     _errors: Any = None
 
     def model_post_init(self, context: Any, /) -> None:
-        """Its failures are logged once each."""
+        """Log each kind of failure once."""
         super().model_post_init(context)
         self._errors = ErrorLog(SUMMARY_TOOL, logging.getLogger("langgraph_toolmem.sit"))
 
@@ -124,21 +95,21 @@ class SummaryTool(BaseTool):
             messages, who = self._where(runtime)
             if messages and self.method.core.held_out(messages, who["thread_id"]):
                 return NOTHING
-            advice = self.method.advise(messages, summary=summary, policy=self.policy, shown=True, **who)
+            found = self.method.suggest(messages, summary=summary, policy=self.policy, shown=True, **who)
         except Exception as error:  # noqa: BLE001 - the run goes on
             self._errors.failed(error)
             return f"No suggestion: the memory could not be asked ({type(error).__name__}). Go on as you think best."
-        return to_prompt(advice.suggestions, missing=advice.missing) or NOTHING
+        return to_prompt(found) or NOTHING
 
     async def _arun(self, summary: str, runtime: ToolRuntime[Any, Any] | None = None) -> str:
         return await asyncio.to_thread(self._run, summary, runtime)
 
     def _where(self, runtime: ToolRuntime[Any, Any] | None) -> tuple[list[Any], dict[str, Any]]:
-        """The history as it will be once this call is answered, and whose it is. Outside a graph there is none."""
+        """Return the history as it will be once this call is answered, and its owner. Outside a graph there is none."""
         if runtime is None:
             return [], {}
         messages = list(read_key(runtime.state, self.messages_key) or ())
-        if runtime.tool_call_id:
+        if messages and runtime.tool_call_id:
             messages.append(ToolMessage("", tool_call_id=runtime.tool_call_id, name=SUMMARY_TOOL))
         config: Mapping[str, Any] = runtime.config or {}
         return messages, {"thread_id": thread_id_of(config), "user_id": user_id_of(config, runtime)}  # type: ignore[arg-type]
@@ -169,19 +140,16 @@ class Suggest(Step[SIT]):
         messages_key: str = "messages",
     ) -> None:
         super().__init__(method)
-        if policy is not None and not isinstance(policy, SITPolicy):
-            raise ConfigurationError(f"policy is a SITPolicy, not {type(policy).__name__}.")
-        self.policy = policy or method.policy
+        self.policy = checked(policy)
         self.tool = SummaryTool(method=method, policy=policy, messages_key=messages_key)
         self.tools = [self.tool] if summary_tool else []
-        method.store_for(self.policy)
 
-    def compute(self, call: Call) -> Advice:
-        """The suggestions; none right after the summary tool gave some."""
+    def compute(self, call: Call) -> list[Suggestion]:
+        """Return the suggestions; none right after the summary tool gave some."""
         last = call.messages[-1] if call.messages else None
         if isinstance(last, ToolMessage) and last.name == SUMMARY_TOOL:
-            return Advice([])
-        return self.method.advise(
+            return []
+        return self.method.suggest(
             call.messages,
             policy=self.policy,
             available=None if call.tools is None else _names(call),
@@ -191,14 +159,14 @@ class Suggest(Step[SIT]):
             shown=True,
         )
 
-    def render(self, call: Call, advice: Advice) -> StepOutput:
-        """Them, as advice."""
+    def render(self, call: Call, found: Sequence[Suggestion]) -> StepOutput:
+        """Return a line for each."""
         return StepOutput(
-            lines=to_lines(advice.suggestions),
+            lines=to_lines(found),
             head=HEAD,
-            sure=max((each.score for each in advice.suggestions), default=0.0),
-            event=to_event(advice.suggestions, missing=advice.missing),
-            notes={"toolmem.suggestions": len(advice.suggestions)},
+            sure=max((each.score for each in found), default=0.0),
+            event=to_event(found),
+            notes={"toolmem.suggestions": len(found)},
         )
 
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +25,6 @@ MINUTES: Final = 5.0
 TEXT: Final = "chroma:document"
 PAGE: Final = 500
 _VALUES: Final = "string_value, int_value, float_value, bool_value"
-_MOST: Final = 1 << 40  # row ids
 
 
 def inspect(memory: Path) -> list[str] | None:
@@ -158,19 +157,14 @@ def _value(values: list[Any]) -> Any:
 
 
 def _rows(database: sqlite3.Connection, table: str, columns: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a table but for those that cannot be read, and some behind a long damaged stretch."""
-    found: list[tuple[Any, ...]] = []
-    at, step = 0, 1
-    sql = f"SELECT rowid, {columns} FROM {table} NOT INDEXED WHERE rowid > ? ORDER BY rowid"
-    while at < _MOST:
-        try:
-            for number, *row in database.execute(sql, (at,)):
-                found.append(tuple(row))
-                at, step = number, 1
+    """Return the rows of a table, read from both ends up to the damage."""
+    found: dict[int, tuple[Any, ...]] = {}
+    for order in ("ASC", "DESC"):
+        with suppress(sqlite3.DatabaseError):
+            sql = f"SELECT rowid, {columns} FROM {table} NOT INDEXED ORDER BY rowid {order}"
+            found.update((number, tuple(row)) for number, *row in database.execute(sql))
             break
-        except sqlite3.DatabaseError:
-            at, step = at + step, 2 * step
-    return found
+    return list(found.values())
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from langgraph_toolmem.graph.tool_graph import Table, ToolGraph
 from langgraph_toolmem.stores import snapshot
 from langgraph_toolmem.stores.database import NAME, Database, damage, query_readonly, refuse_remote
 
-Fsync: TypeAlias = Literal["never", "snapshot", "always"]
+Fsync: TypeAlias = Literal["snapshot", "always"]
 T = TypeVar("T", bound=Table)
 
 SNAPSHOT: Final = "graph.pickle"
@@ -52,7 +52,6 @@ _LAST: Final = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'eve
 INSERT: Final = """INSERT INTO events (key, user, run, body, origin, number) SELECT ?1, ?2, ?3, ?4, ?5, ?6
     WHERE NOT EXISTS (SELECT 1 FROM events WHERE key = ?1 OR (origin = ?5 AND number = ?6))"""
 """A conflict would use up a row number, and missing numbers mean that rows were deleted."""
-_SYNCHRONOUS: Final = {"never": "OFF", "snapshot": "NORMAL", "always": "FULL"}
 
 logger = logging.getLogger("langgraph_toolmem.events")
 
@@ -117,7 +116,7 @@ class EventStore:
         self._snapshot_upto = self._snapshot_bytes = 0
         self.keep = "0"
         self.news = False
-        self._fsync, self._clock = fsync, clock
+        self._clock = clock
         self._broken = False  # an interrupt left the graph half made
         self._version: tuple[int, int] | None = None
         self._polled = self._retry = float("-inf")
@@ -127,7 +126,7 @@ class EventStore:
             if folder is not None:
                 refuse_remote(folder)
                 self._make(folder)
-            how = _SYNCHRONOUS[fsync]
+            how = "FULL" if fsync == "always" else "NORMAL"
             self.database = EventLog(folder, read_only=read_only, synchronous=how, busy=BUSY_SECONDS)
             self._load()
 
@@ -363,7 +362,7 @@ class EventStore:
                     if self._unsaved:
                         raise StorageError(f"{len(self._unsaved)} events wait to be stored first.")
                     data = snapshot.dumps({"upto": upto, "state": self.graph.to_state()})
-                draft = snapshot.write_draft(folder / SNAPSHOT, data, fsync=self._fsync != "never")
+                draft = snapshot.write_draft(folder / SNAPSHOT, data, fsync=True)
                 with database.writing() as rows:
                     found = rows.execute("SELECT value FROM meta WHERE name = 'upto'").fetchone()
                     before = found[0] if found else 0
@@ -403,7 +402,7 @@ class EventStore:
                 rows.execute("INSERT INTO events (seq, origin, user, run, body) VALUES (?, '-', '', '', '[]')", (upto,))
                 if self.folder is not None:
                     data = snapshot.dumps({"upto": upto, "state": self.graph.to_state()})
-                    draft = snapshot.write_draft(self.folder / SNAPSHOT, data, fsync=self._fsync != "never")
+                    draft = snapshot.write_draft(self.folder / SNAPSHOT, data, fsync=True)
                     _rotate(self.folder, draft, alone=True)
                     self._snapshot_bytes = len(data)
             self.upto = self._snapshot_upto = upto

@@ -1,8 +1,7 @@
 """Calls to a Chroma server: each in a thread, with a deadline, a circuit breaker, and little of a step's time.
 
 A server that is stopped accepts a call and never answers. Such a call is left alone after its deadline. While it hangs
-no further step waits, no write is begun (it would have to come after the one that hangs), and only now and then
-somebody tries again. The moment it returns, all is as before.
+no further step waits, and behind a write that hangs no other is begun. The moment it returns, all is as before.
 """
 
 from __future__ import annotations
@@ -21,11 +20,10 @@ from langgraph_toolmem.base.threads import StepBudget, this_step
 T = TypeVar("T")
 
 DEADLINE: Final = 2.0
-PATIENCE: Final = 0.05
+PATIENCE: Final = 0.1
 """Seconds that a call may take, and that a step waits for all of its calls together."""
 ROWS: Final = 100
 """A call with more rows than this has a multiple of the deadline."""
-LONGEST_PAUSE: Final = 30.0
 MOST_HANGING: Final = 16
 LOOK_SECONDS: Final = 0.02
 RECENT: Final = 600.0
@@ -44,7 +42,6 @@ class Remote:
         self.where, self.deadline, self.patience = where, deadline, patience
         self._lock = threads.lock()
         self._late: dict[object, tuple[float, bool]] = {}  # calls that were left alone: when begun, whether writes
-        self._pause = self._again = 0.0
         self._failed = self._skipped = 0
         self._last = float("-inf")  # when somebody went on without an answer
         threads.at_fork(self)
@@ -62,7 +59,7 @@ class Remote:
         if waits is not None:
             most = min(most, self.patience - waits.waited)
         begun = time.monotonic()
-        self._refuse(begun, in_step=waits is not None, writes=writes, spent=most <= 0)
+        self._refuse(in_step=waits is not None, writes=writes, spent=most <= 0)
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
         threads.start("toolmem-remote", partial(self._run, future, do))
         concurrent.futures.wait([future], most)
@@ -91,7 +88,7 @@ class Remote:
 
     @property
     def well(self) -> bool:
-        return not self._late and time.monotonic() >= self._again
+        return not self._late
 
     def problem(self) -> str | None:
         with self._lock:
@@ -106,27 +103,20 @@ class Remote:
                 "an answer"
             )
 
-    def _refuse(self, now: float, *, in_step: bool, writes: bool, spent: bool) -> None:
+    def _refuse(self, *, in_step: bool, writes: bool, spent: bool) -> None:
         with self._lock:
-            ill = now < self._again or len(self._late) >= MOST_HANGING
-            if in_step:
-                ill = spent or not self.well
-            if not ill and not (writes and any(changes for _, changes in self._late.values())):
-                if self._pause:
-                    self._again = now + self._pause  # the others wait for what this one finds out
+            hangs = spent or not self.well if in_step else len(self._late) >= MOST_HANGING
+            if not hangs and not (writes and any(changes for _, changes in self._late.values())):
                 return
-            self._note(in_step=in_step, asked=False)
+            self._note(in_step=in_step)
         raise NoAnswerError(f"{self.where} did not answer others, and was not asked. Check that the server runs.")
 
-    def _note(self, *, in_step: bool, asked: bool = True) -> None:
-        """The caller holds the lock."""
+    def _note(self, *, in_step: bool) -> None:
         self._last = time.monotonic()
         if in_step:
             self._skipped += 1
-        elif asked:
+        else:
             self._failed += 1
-            self._pause = min(max(1.0, 2 * self._pause), LONGEST_PAUSE)
-            self._again = self._last + self._pause
 
     def _run(self, future: concurrent.futures.Future[Any], do: Callable[[], Any]) -> None:
         try:
@@ -135,7 +125,6 @@ class Remote:
             future.set_exception(error)
         with self._lock:
             self._late.pop(future, None)
-            self._pause = self._again = 0.0
 
 
 class RemoteClient:

@@ -266,7 +266,6 @@ class VectorStore:
     Args:
         folder: the memory's folder. None without a client: in memory, and two such stores share nothing.
         client: a synchronous chromadb client (``HttpClient``) instead of the embedded Chroma; it is never closed here.
-        limits: for calls to a server (`Remote`).
 
     Attributes:
         given: True if the client was given: other processes may write to the same Chroma.
@@ -281,7 +280,6 @@ class VectorStore:
         client: Any | None = None,
         namespace: tuple[str, ...],
         read_only: bool = False,
-        **limits: float,
     ) -> None:
         if inspect.isawaitable(client) or inspect.iscoroutinefunction(getattr(client, "get_collection", None)):
             raise ConfigurationError(
@@ -303,7 +301,7 @@ class VectorStore:
                 "Check that the folder can be read and written. If files are damaged: "
                 f"`toolmem doctor --memory {self.folder.parent} --rebuild`."
             )
-        self.remote = Remote(self.where, **limits) if self.given and is_remote(client) else None
+        self.remote = Remote(self.where) if self.given and is_remote(client) else None
         # All in-memory clients of a process see one database: a number keeps their collections apart.
         self._prefix = f"tm{next(_numbers)}" if self.folder is None and not self.given else "tm"
         self._closed, self._owner = threading.Event(), True
@@ -521,8 +519,9 @@ class VectorStore:
             lock.acquire(timeout=0.1, poll_interval=0.02)  # `may_write` of another process holds it for a moment
         except filelock.Timeout:
             raise StorageError(
-                f"{self.where}: another process writes there. Its texts can be read; to write from several processes, "
-                "share one server: `chroma run` and chroma=chromadb.HttpClient(...)."
+                f"{self.where}: another process writes there. Its texts can be read. If that process (an old notebook, "
+                "say) no longer uses its memory, call close() there. To write from several processes, share one "
+                "server: `chroma run` and chroma=chromadb.HttpClient(...)."
             ) from None
         except (OSError, NotImplementedError) as error:
             raise StorageError(f"{self.where}: {self.folder.parent / LOCK} cannot be locked: {error}") from error

@@ -1,4 +1,4 @@
-"""`ScriptedChatModel`: a chat model that says what it was told to say, and remembers what it was asked."""
+"""`ScriptedChatModel`: a chat model that answers from a script and records its calls."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.messages.tool import tool_call, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
@@ -23,6 +24,15 @@ from langgraph_toolmem.base.errors import ConfigurationError
 
 ScriptFunction = Callable[[list[BaseMessage], list[dict[str, Any]]], AIMessage]
 """What decides an answer: the messages and the bound tools (OpenAI dicts) give the next message."""
+
+
+def call_tool(name: str, /, **args: Any) -> AIMessage:
+    """Return a model's message that calls one tool.
+
+    >>> call_tool("find_person", name="Ann").tool_calls[0]["args"]
+    {'name': 'Ann'}
+    """
+    return AIMessage("", tool_calls=[tool_call(name=name, args=args, id=f"call_{uuid4().hex[:24]}")])
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ before the first vector is needed. Every vector that comes out is a list of fini
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import importlib.util
 import logging
@@ -48,7 +47,7 @@ class Embedder:
     """An embedder with an identity, loaded at its first use, whose answers are checked.
 
     Args:
-        name: identity written beside the vectors. A function is called at the first question for it.
+        name: identity stored with the vectors. A function is called at the first question for it.
         load: makes the LangChain ``Embeddings``. Called once, at the first text, under a lock.
         builtin: the answers come from `LexicalEmbedder`, so a lexical index says the same, better.
     """
@@ -70,7 +69,7 @@ class Embedder:
         return f"Embedder({self.name!r})"
 
     def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector of length 1 per text.
+        """Return one vector of length 1 per text.
 
         Raises:
             ConfigurationError: the embedder cannot be made.
@@ -82,33 +81,12 @@ class Embedder:
         return self._checked(self._ask(lambda: self._ready().embed_documents(given)), len(given))
 
     def embed_query(self, text: str) -> list[float]:
-        """The vector of a question, of length 1. Raises as `embed_documents`."""
+        """Return the vector of a question, of length 1. Raises as `embed_documents`."""
         given = clean(text)
         return self._checked(self._ask(lambda: [self._ready().embed_query(given)]), 1)[0]
 
-    async def aembed_documents(self, texts: Sequence[str]) -> list[list[float]]:
-        """Async variant of `embed_documents`; loading happens in a thread."""
-        if not texts:
-            return []
-        given = [clean(text) for text in texts]
-        embeddings = await self._aready()
-        try:
-            answer = await embeddings.aembed_documents(given)
-        except Exception as error:
-            raise self._failed(error) from error
-        return self._checked(answer, len(given))
-
-    async def aembed_query(self, text: str) -> list[float]:
-        """Async variant of `embed_query`; loading happens in a thread."""
-        embeddings = await self._aready()
-        try:
-            answer = await embeddings.aembed_query(clean(text))
-        except Exception as error:
-            raise self._failed(error) from error
-        return self._checked([answer], 1)[0]
-
     def dimension(self) -> int:
-        """Length of the vectors. Embeds one word if none was embedded before."""
+        """Return the length of the vectors. Embed one word if none was embedded before."""
         if self._dimension is None:
             self.embed_query("dimension")
         return cast("int", self._dimension)
@@ -127,21 +105,13 @@ class Embedder:
                         ) from error
         return self._embeddings
 
-    async def _aready(self) -> Embeddings:
-        if self._embeddings is not None:
-            return self._embeddings
-        return await asyncio.to_thread(self._ready)
-
     def _ask(self, question: Callable[[], list[list[float]]]) -> list[list[float]]:
         try:
             return question()
         except ToolMemoryError:
             raise
         except Exception as error:
-            raise self._failed(error) from error
-
-    def _failed(self, error: Exception) -> StorageError:
-        return StorageError(f"The embedder {self.name!r} failed: {_first_line(error)}")
+            raise StorageError(f"The embedder {self.name!r} failed: {_first_line(error)}") from error
 
     def _checked(self, answer: Any, expected: int) -> list[list[float]]:
         try:
@@ -169,7 +139,7 @@ class Embedder:
 
 
 def resolve_embedder(spec: Embeddings | Embedder | str | None) -> Embedder:
-    """The embedder a developer means. Nothing is loaded.
+    """Return the embedder that a developer means. Nothing is loaded.
 
     Args:
         spec: ``None``: the built-in lexical embedder. LangChain ``Embeddings``: named after its class and
@@ -302,7 +272,7 @@ def _files(folder: Path) -> Iterable[Path]:
 
 
 def clean(text: str) -> str:
-    """The text without lone surrogates, which models write and no encoder takes: they become ``?``."""
+    """Return the text without lone surrogates, which models write and no encoder takes: they become ``?``."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -336,7 +306,7 @@ class DescriptionSimilarity:
         self._thought_words = lru_cache(maxsize=256)(self._lexical.sparse)
 
     def __call__(self, thought: str, tool: str) -> float:
-        """From −1 to 1; 0 for a tool without a description."""
+        """Return a similarity from −1 to 1; 0 for a tool without a description."""
         if tool not in self._texts:
             return 0.0
         if not self._failed:

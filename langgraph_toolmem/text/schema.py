@@ -1,7 +1,7 @@
 """JSON schemas of tools as flat lists of values, and what outputs look like, learned from results.
 
 A *leaf* is one value inside a schema with its path: ``city``, ``address.zip``, ``items[].id``. The root itself has
-the path "". Schemas come from strangers: local ``$ref`` s are followed and may be circular, ``allOf``, ``anyOf`` and
+the path "". Schemas are not trusted: local ``$ref`` s are followed and may be circular, ``allOf``, ``anyOf`` and
 ``oneOf`` are merged, types may be missing, descriptions may be long. Nothing here raises on a schema and nothing
 remote is fetched.
 
@@ -32,39 +32,24 @@ _MERGED: Final = ("allOf", "anyOf", "oneOf")
 
 
 class Described(Protocol):
-    """The part of a tool that is read here; `langgraph_toolmem.runs.tools.ToolSpec` has it."""
+    """The part of a tool that is read here; `langgraph_toolmem.runs.tools.ToolSpec` has it and says what it is."""
 
     @property
-    def name(self) -> str:
-        """Its name."""
-
+    def name(self) -> str: ...
     @property
-    def description(self) -> str:
-        """Return what the model is told about it."""
-
+    def description(self) -> str: ...
     @property
-    def parameters(self) -> dict[str, Any]:
-        """JSON schema of what a model may fill."""
-
+    def parameters(self) -> dict[str, Any]: ...
     @property
-    def properties(self) -> dict[str, dict[str, Any]]:
-        """Parameter name to its schema."""
-
+    def properties(self) -> dict[str, dict[str, Any]]: ...
     @property
-    def toolkit(self) -> str:
-        """Return what it belongs to, "" if it is on its own."""
-
+    def toolkit(self) -> str: ...
     @property
-    def category(self) -> str:
-        """Sort of the toolkit, "" if unknown."""
-
+    def category(self) -> str: ...
     @property
-    def route(self) -> str:
-        """HTTP method and path template, "" if it is no HTTP operation."""
-
+    def route(self) -> str: ...
     @property
-    def returns(self) -> dict[str, Any] | None:
-        """JSON schema of the result, if declared."""
+    def returns(self) -> dict[str, Any] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +63,6 @@ class Leaf:
         format: ``format`` of the schema, "" if none.
         choices: the values of an enumeration as texts, at most `MAX_CHOICES`.
         required: every level on the way to it is required.
-        has_default: a default is declared.
     """
 
     path: str
@@ -87,16 +71,10 @@ class Leaf:
     format: str = ""
     choices: tuple[str, ...] = ()
     required: bool = False
-    has_default: bool = False
-
-    @property
-    def many(self) -> bool:
-        """Return True if there may be several of it: it lies in a list."""
-        return "[]" in self.path
 
 
 def leaves_of(schema: Mapping[str, Any] | None, *, limit: int = MAX_LEAVES, depth: int = MAX_DEPTH) -> list[Leaf]:
-    """The values of a JSON schema, level by level, in the order of the schema.
+    """Return the values of a JSON schema, level by level, in the order of the schema.
 
     An object without properties is a leaf itself, and so is what lies deeper than `depth`.
     """
@@ -117,7 +95,7 @@ def leaves_of(schema: Mapping[str, Any] | None, *, limit: int = MAX_LEAVES, dept
 
 
 def compact(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema of the same `leaves_of`, in plain objects and lists: types, formats and descriptions, no references.
+    """Return a schema with the same leaves, in plain objects and lists: types, formats and descriptions, no references.
 
     Keys that begin with ``x-`` stay.
     """
@@ -183,12 +161,11 @@ def _leaf(place: _Place, root: Mapping[str, Any]) -> Leaf:
         format=kind if isinstance(kind, str) else "",
         choices=tuple(str(value) for value in list(values)[:MAX_CHOICES]),
         required=place.required,
-        has_default=schema.get("default") is not None,
     )
 
 
 def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
-    """The JSON types a schema allows, without "null"; judged by other keywords where ``type`` is missing."""
+    """Return the JSON types a schema allows, without "null"; judged by other keywords where ``type`` is missing."""
     said = schema.get("type")
     if isinstance(said, str):
         said = [said]
@@ -204,7 +181,7 @@ def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 def type_of(value: Any) -> str:
-    """The JSON type of a value; "null" for None and for anything that JSON does not have."""
+    """Return the JSON type of a value; "null" for None and for anything that JSON does not have."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int):
@@ -219,7 +196,7 @@ def type_of(value: Any) -> str:
 
 
 def resolved(schema: Any, root: Mapping[str, Any], *, steps: int = 8) -> Mapping[str, Any]:
-    """A schema with its outermost local ``$ref`` followed and its ``allOf``, ``anyOf``, ``oneOf`` merged.
+    """Return a schema with its outermost local ``$ref`` followed and its ``allOf``, ``anyOf``, ``oneOf`` merged.
 
     Of several parts the properties and types are joined; a property is required only where all alternatives
     require it. What cannot be followed (remote, circular, missing) is left out.

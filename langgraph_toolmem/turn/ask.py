@@ -1,8 +1,8 @@
-"""One body for sync and async: a generator that yields what it wants done, and is sent what came of it.
+"""One body for sync and async: a generator that yields a request, and is sent the answer, as in httpx's authentication.
 
-As httpx does authentication. What is wanted is a model's answer (`Ask`), that the host goes on (`Proceed`), or that
-something under way is waited for (`Wait`). Between two of them the body may block: where it is awaited, it runs in a
-worker thread. What it waits for remote stores is counted over the whole body (`base.threads`).
+A request asks a model (`Ask`), lets the host go on (`Proceed`), or waits for work under way (`Wait`). Between two
+requests the body may block: in async code it runs in a worker thread. Its waits for remote stores share one budget
+(`base.threads`).
 """
 
 from __future__ import annotations
@@ -25,17 +25,11 @@ from langgraph_toolmem.base.threads import StepBudget, step
 R = TypeVar("R")
 
 ASIDE: Final = RunnableConfig(tags=["nostream"])
-"""``langgraph.constants.TAG_NOSTREAM``: what is asked aside is not for the user's eyes."""
+"""``langgraph.constants.TAG_NOSTREAM``: the user does not see the memory's own questions."""
 
 
 class Ask(NamedTuple):
-    """A question to a model; an error of the model is raised where it is asked.
-
-    Attributes:
-        model: what is asked: anything with ``invoke`` and ``ainvoke``.
-        input: the prompt.
-        config: of the call.
-    """
+    """A question to a model: anything with ``invoke`` and ``ainvoke``. Its errors are raised in the body."""
 
     model: Runnable[Any, Any]
     input: Any
@@ -43,11 +37,11 @@ class Ask(NamedTuple):
 
 
 class Proceed(NamedTuple):
-    """The host goes on with a request: its handler is called, and its error raised here.
+    """A call of the host's handler with a request; its errors are raised in the body.
 
     Attributes:
-        request: what the handler gets.
-        listener: hears the models that are asked meanwhile; None: nobody, or whoever does so already.
+        request: for the handler.
+        listener: a callback for the models that are asked meanwhile; None keeps the present one.
     """
 
     request: Any
@@ -55,14 +49,14 @@ class Proceed(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Something under way is waited for, but not for longer than this many seconds; what came of it, it says itself."""
+    """A wait for a future, for some seconds at most; the body reads the result itself."""
 
     future: concurrent.futures.Future[Any]
     seconds: float
 
 
 StepGenerator: TypeAlias = Generator[Any, Any, R]
-"""A body that may ask."""
+"""A body that yields requests."""
 
 _LOOP: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("toolmem_loop", default=None)
 _LISTENER: ContextVar[BaseCallbackHandler | None] = ContextVar("toolmem_listener", default=None)
@@ -70,29 +64,21 @@ register_configure_hook(_LISTENER, inheritable=False)
 
 
 def loop_of_run() -> asyncio.AbstractEventLoop | None:
-    """Of a body that is awaited: the event loop that awaits it."""
+    """Return the event loop that awaits this body; None in sync code."""
     return _LOOP.get()
 
 
 def drive(body: Callable[[], R | StepGenerator[R]], handler: Callable[[Any], Any] | None = None) -> R:
-    """Runs a body.
+    """Run a body in sync code.
 
     Args:
         body: a function, or one that makes a generator.
         handler: of the host, for `Proceed`.
     """
-    waits = StepBudget()
-    with step(waits):
-        found = body()
-    if not isinstance(found, Generator):
-        return found
-    move: Callable[[], Any] = partial(next, found)
-    while True:
-        try:
-            with step(waits):
-                wanted = move()
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+    budget = StepBudget()
+    with step(budget):
+        found, wanted = _begun(body)
+    while found is not None:
         try:
             if isinstance(wanted, Ask):
                 answer = wanted.model.invoke(wanted.input, wanted.config)
@@ -107,15 +93,18 @@ def drive(body: Callable[[], R | StepGenerator[R]], handler: Callable[[Any], Any
             found.close()
             raise
         except Exception as error:  # noqa: BLE001 - the body has its own ways with errors
-            move = partial(found.throw, error)
+            move: Callable[[], Any] = partial(found.throw, error)
         else:
             move = partial(found.send, answer)
+        with step(budget):
+            found, wanted = _moved(found, move)
+    return wanted  # type: ignore[no-any-return]
 
 
 async def adrive(body: Callable[[], R | StepGenerator[R]], handler: Callable[[Any], Awaitable[Any]] | None = None) -> R:
-    """Runs a body, what blocks in it in a worker thread."""
-    loop, waits = asyncio.get_running_loop(), StepBudget()
-    found, wanted = await asyncio.to_thread(_on, loop, waits, partial(_begun, body))
+    """Run a body in async code; it runs in a worker thread."""
+    loop, budget = asyncio.get_running_loop(), StepBudget()
+    found, wanted = await asyncio.to_thread(_on, loop, budget, partial(_begun, body))
     while found is not None:
         try:
             if isinstance(wanted, Ask):
@@ -134,7 +123,7 @@ async def adrive(body: Callable[[], R | StepGenerator[R]], handler: Callable[[An
             move: Callable[[], Any] = partial(found.throw, error)
         else:
             move = partial(found.send, answer)
-        found, wanted = await asyncio.to_thread(_on, loop, waits, partial(_moved, found, move))
+        found, wanted = await asyncio.to_thread(_on, loop, budget, partial(_moved, found, move))
     return wanted  # type: ignore[no-any-return]
 
 
@@ -149,13 +138,13 @@ def _heard(listener: BaseCallbackHandler | None) -> Iterator[None]:
 
 
 def _begun(body: Callable[[], Any]) -> tuple[Generator[Any, Any, Any] | None, Any]:
-    """The generator and what it wants first; or no generator and the result."""
+    """Return the generator and its first request, or None and the result."""
     found = body()
     return _moved(found, partial(next, found)) if isinstance(found, Generator) else (None, found)
 
 
 def _moved(found: Generator[Any, Any, Any], move: Callable[[], Any]) -> tuple[Generator[Any, Any, Any] | None, Any]:
-    """A StopIteration cannot leave a thread as the exception of a future."""
+    """Return the generator and its next request, or None and the result: a future cannot carry a StopIteration."""
     try:
         return found, move()
     except StopIteration as end:
@@ -169,7 +158,7 @@ def _on(loop: asyncio.AbstractEventLoop, waits: StepBudget, do: Callable[[], R])
 
 
 def _waited(wanted: Wait) -> None:
-    """StepBudget, but never where that would stop an event loop: a sync hook in an async run."""
+    """Wait, but not where that would stop an event loop: a sync hook in an async run."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,48 +1,49 @@
-"""One model call as a step sees it, the tools that it offers, and what a step has to say at it."""
+"""One model call as a step sees it, and the output of a step at it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_core.messages import ToolMessage
 
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import History
-from langgraph_toolmem.turn.hints import left_out_now
-from langgraph_toolmem.turn.shown import Block, Line
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
 
+Scope = Literal["call", "point", "turn"]
+"""Lifetime of a step's result: one model call; one model call with its retries; until the user speaks again."""
+
 
 @dataclass(slots=True)
 class Call:
-    """A model call that comes now.
+    """The model call that comes next.
 
     Attributes:
         messages: the history; a list becomes a `History`.
         thread_id: the thread, if the host has a checkpointer.
-        user_id: whose run it is, if anybody is named.
+        user_id: the user, if one is named.
         state: the host's state.
-        messages_key: key of the messages in it.
         runtime: of the graph; None outside of one.
-        tools: the tools that this call offers and that the agent executes, by name; None: nobody says.
-        offered: all that is offered, as the request has it.
+        tools: specs of the offered tools that the agent executes, by name; None if unknown.
+        offered: all offered tools, as the request has them.
         insisted: names of tools that the request cannot do without.
-        model: the model that is asked, if it is known; `settings` of the request, and `tool_choice`.
-        recorded: a recorder tells of executions.
+        model: the model that is asked, if known.
+        settings: of the request.
+        tool_choice: of the request.
+        recorded: True if a recorder reports executions.
         left_out: tools that an earlier step took out, each with the reason.
-        held_out: the episode runs without the memory's say (`core.evidence`).
-        foresight: what a step foresees of the model's answer, for whoever works ahead of it (`turn.ahead`).
+        held_out: True if the episode runs without the memory (`core.episodes`).
+        foresight: a step's prediction of the model's answer, for the prefetcher.
     """
 
     messages: list[Any]
     thread_id: str | None = None
     user_id: str | None = None
     state: Any = None
-    messages_key: str = "messages"
     runtime: Any = None
     tools: Mapping[str, ToolSpec] | None = None
     offered: Sequence[Any] = ()
@@ -61,7 +62,7 @@ class Call:
 
     @property
     def context(self) -> Any:
-        """Return what the host runs with."""
+        """Return the context of the host's run."""
         return getattr(self.runtime, "context", None)
 
     def allows(self, tool: str) -> bool:
@@ -69,28 +70,31 @@ class Call:
         return tool not in self.left_out
 
     def after_failure(self, call_id: str) -> list[Any]:
-        """The history with an answer to a call that raised: it was tried, and failed."""
+        """Return the history with a failed answer to a call that raised."""
         return [*self.messages, ToolMessage("", tool_call_id=call_id, status="error")]
 
-    def note_state(self) -> None:
-        """Reads from the host's state what earlier nodes took out."""
-        self.left_out = left_out_now(self.state, messages_key=self.messages_key) or {}
+
+class Line(NamedTuple):
+    """One line of a hint, and the tool that it speaks for ("" if none)."""
+
+    text: str
+    about: str = ""
 
 
 class StepOutput(NamedTuple):
     """The output of a step at a model call.
 
     Attributes:
-        text: for the model to read, as a hint, if it has no `lines`.
-        lines: for the model to read, those that matter most first; each may say which tool it speaks for.
-        head: the line above them.
-        sure: how sure it is, 0 to 1: what is surer comes first where there is little room.
-        brief: it holds until the user speaks again, and this is said of it at later model calls; None: the same.
-        answer: in the model's place.
+        text: a hint for the model, if there are no `lines`.
+        answer: a message in the model's place.
         left_out: tools that the model is not offered, each with the reason in one line.
         state: the private state that a graph keeps.
-        event: for the host's stream; None: nothing new to tell.
-        notes: for traces: nothing in it is a user's.
+        event: for the host's stream; None if there is nothing new.
+        notes: for traces; they must hold no words of a user.
+        lines: a hint for the model, the most important lines first.
+        head: the line above them.
+        sure: confidence, 0 to 1; where the budget is short, hints with more of it come first.
+        brief: for a hint that holds until the user speaks again: its lines at later model calls; None: the same lines.
     """
 
     text: str = ""
@@ -104,10 +108,10 @@ class StepOutput(NamedTuple):
     sure: float = 0.5
     brief: Sequence[Line] | None = None
 
-    def block(self, role: str) -> Block:
-        """Return what it says, for `turn.shown`."""
-        lines = tuple(self.lines) or ((Line(self.text),) if self.text else ())
-        return Block(role, lines, self.head, self.sure, None if self.brief is None else tuple(self.brief))
+    @property
+    def hint(self) -> Sequence[Line]:
+        """Return the lines for the model."""
+        return self.lines or ([Line(self.text)] if self.text else [])
 
 
 NOTHING = StepOutput()

@@ -1,33 +1,72 @@
-"""The host's side of a call: its state, runtime, run and user; its event stream; and failing open.
+"""The host's side of a call: state, config, user and stream; traces, logs, and the switch ``TOOLMEM``.
 
-Shared by the nodes and the middleware.
+``TOOLMEM`` in the environment switches any app at run time, without a change to its code. ``off``: as if the memory
+were not there. ``shadow``: the memory learns, predicts and keeps its record; it shows nothing and does nothing.
+
+No handler is added to the package's logger, not even a ``NullHandler``: in a program that never configured logging,
+Python then writes warnings to stderr, and nothing else would say that the memory failed.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections.abc import Mapping
 from types import CodeType
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
-from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
 
 from langgraph_toolmem.base.errors import log_failure
-from langgraph_toolmem.turn.telemetry import annotate
 
-MAX_LOGGED: Final = 100
-"""Kinds of errors that one node or middleware logs."""
+logger = logging.getLogger("langgraph_toolmem.turn")
+
+SWITCH: Final = "TOOLMEM"
+EVENT: Final = "toolmem"
+"""Name of the events on OpenTelemetry spans."""
+_RUNTIME: Final = "__pregel_runtime"
+"""Where LangGraph keeps the runtime in the config; no public name, so it is read only when there is no other way."""
+
+EnvMode = Literal["", "shadow", "off"]
+Attributes: TypeAlias = dict[str, str | int | float | bool]
+"""Flat names to plain values: what OpenTelemetry takes."""
+
+warned: Final[set[str]] = set()
+
+
+def warn_once(text: str, *parts: object) -> None:
+    """Log a warning, once for each text."""
+    if (line := text % parts) not in warned:
+        warned.add(line)
+        logger.warning("%s", line)
+
+
+def env_mode() -> EnvMode:
+    """Return the mode that the environment sets; "" if it sets none."""
+    value = os.environ.get(SWITCH, "").strip().lower()
+    if value == "off":
+        return "off"
+    if value == "shadow":
+        return "shadow"
+    if value not in ("", "on"):
+        warn_once("%s=%r is neither 'off' nor 'shadow'; it changes nothing", SWITCH, value)
+    return ""
+
+
+def is_active() -> bool:
+    """Return True if the memory may show hints and act in the model's place."""
+    return not env_mode()
 
 
 class ErrorLog:
-    """Logs each kind of error once: what went wrong inside the memory is passed over, not repeated at every step.
+    """Logs each kind of error once, so that an error that is passed over does not fill the log.
 
     Args:
-        owner: who failed, for the message.
-        logger: where to.
+        owner: the part that failed, for the message.
+        logger: the logger.
     """
 
     def __init__(self, owner: str, logger: logging.Logger) -> None:
@@ -36,9 +75,9 @@ class ErrorLog:
         self._logged: set[tuple[type[Exception], CodeType | None, int]] = set()
 
     def failed(self, error: Exception) -> None:
-        """Notes an error that the host must not see: kind and place at ERROR, text and traceback at DEBUG.
+        """Log an error that the host must not see: kind and place at ERROR, text and traceback at DEBUG.
 
-        The host's traces are told of it each time.
+        The host's traces get it each time.
         """
         annotate({"toolmem.failed": self._owner, "toolmem.error": type(error).__name__})
         # Not by its text: that may hold a time or an id, and so differ each time.
@@ -46,15 +85,18 @@ class ErrorLog:
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         kind = (type(error), trace.tb_frame.f_code if trace else None, trace.tb_lineno if trace else 0)
-        if kind not in self._logged and len(self._logged) < MAX_LOGGED:
+        if kind not in self._logged:
             self._logged.add(kind)
             log_failure(
                 self._logger, logging.ERROR, "%s failed and is passed over (logged once)", self._owner, error=error
             )
 
 
+# --- state, config, user ---
+
+
 def read_key(state: Any, key: str) -> Any:
-    """A key of the host's state: a dict, a dataclass, a pydantic model, or the list of messages itself."""
+    """Return a key of the host's state: a dict, a dataclass, a pydantic model, or the list of messages itself."""
     if isinstance(state, Mapping):
         return state.get(key)
     if isinstance(state, (list, tuple)):
@@ -62,15 +104,8 @@ def read_key(state: Any, key: str) -> Any:
     return getattr(state, key, None)
 
 
-_RUNTIME: Final = "__pregel_runtime"
-"""Where LangGraph keeps the runtime in the config; no public name, so only looked at when there is no other way."""
-
-
 def runtime_of(config: RunnableConfig | None = None) -> Runtime[Any] | None:
-    """The runtime of the graph that is running; None outside of one.
-
-    Before Python 3.11 an async node runs without its context variables: then the node's config tells.
-    """
+    """Return the runtime of the current graph; None outside of one. Async nodes before Python 3.11 pass the config."""
     try:
         found: Any = get_runtime()
     except (RuntimeError, KeyError):
@@ -81,7 +116,7 @@ def runtime_of(config: RunnableConfig | None = None) -> Runtime[Any] | None:
 
 
 def config_of() -> RunnableConfig | None:
-    """The config of what is running; None outside of a graph, and in async code before Python 3.11."""
+    """Return the config of the current run; None outside of a graph, and in async code before Python 3.11."""
     try:
         return get_config()
     except RuntimeError:
@@ -89,7 +124,7 @@ def config_of() -> RunnableConfig | None:
 
 
 def thread_id_of(config: RunnableConfig | None, runtime: Any = None) -> str | None:
-    """The thread, if the graph has a checkpointer."""
+    """Return the thread, if the graph has a checkpointer."""
     thread = (config or {}).get("configurable", {}).get("thread_id")
     if thread is None:
         thread = getattr(getattr(runtime, "execution_info", None), "thread_id", None)
@@ -97,7 +132,7 @@ def thread_id_of(config: RunnableConfig | None, runtime: Any = None) -> str | No
 
 
 def user_id_of(config: RunnableConfig | None, runtime: Any) -> str | None:
-    """The user: from the context, else the server's user, else the configurable."""
+    """Return the user: from the context, the server's user or the configurable, in this order."""
     context = runtime.context if runtime is not None else None
     found = None if isinstance(context, (list, tuple)) else read_key(context, "user_id")
     if not found and runtime is not None:
@@ -109,13 +144,45 @@ def user_id_of(config: RunnableConfig | None, runtime: Any) -> str | None:
     return str(found) if found else None
 
 
+# --- stream and traces ---
+
+
 def emit(runtime: Runtime[Any] | None, event: dict[str, Any]) -> None:
-    """One custom stream event, ``{"toolmem": event}``; nothing outside a graph."""
+    """Write one custom stream event, ``{"toolmem": event}``; nothing outside a graph."""
     if runtime is not None:
         runtime.stream_writer({"toolmem": event})
 
 
-def named(message: AIMessage) -> AIMessage:
-    """A message in the model's place, with the name that ``create_agent(name=...)`` gives the model's own."""
-    message.name = message.name or (config_of() or {}).get("metadata", {}).get("lc_agent_name")
-    return message
+def annotate(attributes: Mapping[str, str | int | float | bool]) -> None:
+    """Put attributes on the current OpenTelemetry span and the current LangSmith run, if there are such.
+
+    A span gets them twice: as attributes, where the last decision within the span wins, and as an event, so that
+    a span around a whole run keeps each decision. Nothing is imported for it, and nothing is raised.
+
+    On Python 3.10 LangGraph sets no LangSmith run around an async node: then the run around the graph gets them,
+    if there is one.
+    """
+    for write in (_to_span, _to_langsmith):
+        try:
+            write(attributes)
+        except Exception:  # other people's tracers; the host's run goes on
+            logger.debug("%s failed", write.__name__, exc_info=True)
+
+
+def _to_span(attributes: Mapping[str, str | int | float | bool]) -> None:
+    trace: Any = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return
+    span = trace.get_current_span()
+    if span.is_recording():
+        span.set_attributes(attributes)
+        span.add_event(EVENT, attributes)
+
+
+def _to_langsmith(attributes: Mapping[str, str | int | float | bool]) -> None:
+    helpers: Any = sys.modules.get("langsmith.run_helpers")
+    if helpers is None:
+        return
+    run = helpers.get_current_run_tree()
+    if run is not None:
+        run.add_metadata(dict(attributes))

@@ -1,12 +1,14 @@
-"""Models whose API refuses a history with a tool call that the model did not make.
+"""Models as data: those that refuse tool calls they did not make, and the place of hints in each provider's requests.
 
-A shortcut puts such a call into the history. Most APIs take it; some demand something that only the model can give
-with each tool call: Claude's thinking block, Gemini's thought signature, the ``reasoning_content`` of DeepSeek, Kimi
-and MiMo. `PROVIDER_RULES` lists them as data, `refusal_of` looks a model up.
+A shortcut puts a call that the model did not make into the history. Most APIs take it; some demand something that only
+the model can give with each tool call: Claude's thinking block, Gemini's thought signature, the ``reasoning_content``
+of DeepSeek, Kimi and MiMo. `PROVIDER_RULES` lists them, `refusal_of` looks a model up.
 
 Not listed, because nothing was found that they refuse: Claude with adaptive thinking (only the manual mode demands
 that a turn starts with a thinking block), Gemini 2.5 and older (signatures are optional), OpenAI's Responses API
 (a function call is tied to its reasoning item by the item's id, and a call of ours has none), Qwen, GLM, MiniMax.
+
+`PLACEMENTS` says what each provider's messages allow behind the last one; `placement_of` looks a model up.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from langchain_core.runnables.config import var_child_runnable_config
 
@@ -24,58 +26,33 @@ from langgraph_toolmem.base.errors import ConfigurationError
 
 logger = logging.getLogger("langgraph_toolmem.turn.providers")
 
+Settings = Mapping[str, tuple[Any, ...]]
+"""Settings of a model or of one call, by dotted path such as ``"thinking.type"``, each with the values that count.
+
+A path is looked up in the per-call settings, in the model's fields and in the mappings that carry settings on
+(``extra_body``, ``model_kwargs``, ``additional_model_request_fields``). Without values, any value counts but None,
+False, 0, "", "none", "off" and "disabled".
+"""
+
 _UNSET: Final = (None, False, 0, "", "none", "off", "disabled")
 """Values that leave a setting off."""
-
 _NAMES: Final = ("model", "model_name", "model_id", "base_model_id", "base_model")
 """Where models and calls keep the model's name."""
-
 _CARRIERS: Final = ("extra_body", "model_kwargs", "additional_model_request_fields", "additionalModelRequestFields")
 """Mappings in which models and calls carry settings that they have no field for."""
-
 _MAX_DEPTH: Final = 20
 """Wrappers around a model that are looked through."""
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A setting of a model or of one call.
-
-    Attributes:
-        path: dotted, such as ``"thinking.type"``. Looked for in the per-call settings, in the model's fields and in
-            the mappings that carry settings on (``extra_body``, ``model_kwargs``, ``additional_model_request_fields``).
-        values: those that count. Empty: any but None, False, 0, "", "none", "off", "disabled".
-    """
-
-    path: str
-    values: tuple[Any, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Raises ConfigurationError if the values are no tuple."""
-        if not isinstance(self.values, (tuple, list)):
-            raise ConfigurationError(f"Setting({self.path!r}): values must be a tuple, such as ({self.values!r},)")
-        object.__setattr__(self, "values", tuple(self.values))
-
-    def counts(self, value: Any) -> bool:
-        """Return True if a value found at the path is one of those meant."""
-        if isinstance(value, str):
-            value = value.lower()
-        if self.values:
-            return value in self.values
-        return bool(value) and value not in _UNSET
-
-
-@dataclass(frozen=True)
 class ProviderRule:
-    """Models that refuse a history with a tool call that they did not make.
-
-    A rule holds when every condition that it has is met.
+    """Some models, and what is known about them. A model matches if it meets every condition that is given.
 
     Attributes:
         name: short, for logs and for leaving the rule out.
-        why: what the API demands and what it answers.
+        why: what the API demands, and what it answers otherwise.
         source: link to where that is documented or reported.
-        clients: class names, looked for along the class's bases; or a model's ``_llm_type``, its ``ls_provider``, or
+        clients: class names, looked up along the class's bases; or a model's ``_llm_type``, its ``ls_provider``, or
             the provider as ``init_chat_model`` calls it. Empty: any.
         models: regular expression that is searched in the model's name, regardless of case. Empty: any.
         on: settings of which at least one must be found to count. Empty: none needed.
@@ -87,32 +64,35 @@ class ProviderRule:
     source: str
     clients: tuple[str, ...] = ()
     models: str = ""
-    on: tuple[Setting, ...] = ()
-    off: tuple[Setting, ...] = ()
+    on: Settings = field(default_factory=dict)
+    off: Settings = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises ConfigurationError that names the field and what is expected."""
-        for field, kind in (("clients", str), ("on", Setting), ("off", Setting)):
-            given = getattr(self, field)
-            if not isinstance(given, (tuple, list)) or not all(isinstance(item, kind) for item in given):
-                raise ConfigurationError(f"ProviderRule({self.name!r}): {field} must be a tuple of {kind.__name__}")
-            object.__setattr__(self, field, tuple(given))
+        """Raise ConfigurationError with the field and what is expected: a rule that cannot be read guards nothing."""
+        rule = f"ProviderRule({self.name!r})"
+        clients: Any = self.clients
+        if not isinstance(clients, (tuple, list)) or not all(isinstance(each, str) for each in clients):
+            raise ConfigurationError(f"{rule}: clients must be a tuple of str")
+        given: list[tuple[str, Any]] = [("on", self.on), ("off", self.off)]
+        for which, settings in given:
+            if not isinstance(settings, Mapping) or not all(isinstance(each, tuple) for each in settings.values()):
+                raise ConfigurationError(f'{rule}: {which} must map paths to tuples, as {{"thinking.type": ("on",)}}')
         if not (self.clients or self.models or self.on):
-            raise ConfigurationError(
-                f"ProviderRule({self.name!r}): give clients, models or on, or it is about any model"
-            )
+            raise ConfigurationError(f"{rule}: give clients, models or on, or it is about any model")
         try:
             re.compile(self.models)
         except (re.error, TypeError) as error:
-            raise ConfigurationError(f"ProviderRule({self.name!r}): models: {error}") from error
+            raise ConfigurationError(f"{rule}: models: {error}") from error
 
 
-_MANUAL_THINKING = (Setting("thinking.type", ("enabled",)),)
-_THINKING_OFF = (
-    Setting("thinking.type", ("disabled",)),
-    Setting("reasoning.effort", ("none",)),
-    Setting("reasoning.enabled", (False,)),
-)
+R = TypeVar("R", "ProviderRule", "Placement")
+
+_MANUAL_THINKING: Final[Settings] = {"thinking.type": ("enabled",)}
+_THINKING_OFF: Final[Settings] = {
+    "thinking.type": ("disabled",),
+    "reasoning.effort": ("none",),
+    "reasoning.enabled": (False,),
+}
 _EXPECTED_THINKING = (
     "With manual extended thinking an assistant turn must start with a signed thinking block: "
     '400 "Expected `thinking` or `redacted_thinking`, but found `tool_use`".'
@@ -124,32 +104,23 @@ _REASONING_CONTENT = (
 
 PROVIDER_RULES: Final[tuple[ProviderRule, ...]] = (
     ProviderRule(
-        "anthropic-thinking",
+        "claude-thinking",
         why=_EXPECTED_THINKING,
-        source="https://platform.claude.com/docs/en/build-with-claude/extended-thinking",
-        clients=("ChatAnthropic", "ChatAnthropicVertex", "anthropic", "anthropic_bedrock", "google_anthropic_vertex"),
-        on=_MANUAL_THINKING,
-    ),
-    ProviderRule(
-        "bedrock-thinking",
-        why=f"{_EXPECTED_THINKING} Bedrock hands it on as a ValidationException.",
-        source="https://github.com/langchain-ai/langchain-aws/issues/844",
-        clients=("ChatBedrockConverse", "ChatBedrock", "bedrock_converse", "bedrock", "amazon_bedrock"),
+        source="https://platform.claude.com/docs/en/build-with-claude/extended-thinking, "
+        "https://github.com/langchain-ai/langchain-aws/issues/844",
+        clients=(
+            *("ChatAnthropic", "ChatAnthropicVertex", "anthropic", "anthropic_bedrock", "google_anthropic_vertex"),
+            *("ChatBedrockConverse", "ChatBedrock", "bedrock_converse", "bedrock", "amazon_bedrock"),
+        ),
         on=_MANUAL_THINKING,
     ),
     ProviderRule(
         "gateway-claude-thinking",
-        why=f"{_EXPECTED_THINKING} Gateways such as LiteLLM and OpenRouter hand `thinking` and the refusal on.",
-        source="https://github.com/anomalyco/opencode/issues/3077",
+        why=f"{_EXPECTED_THINKING} Gateways hand it on; OpenRouter turns reasoning.max_tokens into it.",
+        source="https://github.com/anomalyco/opencode/issues/3077, "
+        "https://openrouter.ai/docs/guides/guides/model-migrations/claude-4-6",
         models=r"claude",
-        on=_MANUAL_THINKING,
-    ),
-    ProviderRule(
-        "openrouter-claude-budget",
-        why=f"OpenRouter turns reasoning.max_tokens into manual extended thinking. {_EXPECTED_THINKING}",
-        source="https://openrouter.ai/docs/guides/guides/model-migrations/claude-4-6",
-        models=r"claude",
-        on=(Setting("reasoning.max_tokens"),),
+        on={**_MANUAL_THINKING, "reasoning.max_tokens": ()},
     ),
     ProviderRule(
         "gateway-claude-effort",
@@ -159,109 +130,121 @@ PROVIDER_RULES: Final[tuple[ProviderRule, ...]] = (
         models=r"claude-3[.-]7"
         r"|claude-4(?:[.-][0-5])?-(?:opus|sonnet|haiku)"
         r"|claude-(?:opus|sonnet|haiku)-4(?:[.-][0-5])?(?=$|[:@]|-(?:\d{8}|v\d|latest|thinking))",
-        on=(Setting("reasoning.effort"), Setting("reasoning.enabled"), Setting("reasoning_effort")),
+        on={"reasoning.effort": (), "reasoning.enabled": (), "reasoning_effort": ()},
     ),
     ProviderRule(
         "gemini-3",
-        why=(
-            "From Gemini 3 on each step's function call must bring back its signature, at every thinking level: "
-            '400 "Function call is missing a thought_signature in functionCall parts." Late versions of '
-            "langchain-google-genai put the documented placeholder there; the API then skips the check."
-        ),
+        why="From Gemini 3 on each step's function call must bring back its signature, at every thinking level: "
+        '400 "Function call is missing a thought_signature in functionCall parts." Late versions of '
+        "langchain-google-genai put the documented placeholder there; the API then skips the check.",
         source="https://ai.google.dev/gemini-api/docs/thought-signatures",
         # Image models do not check; "-latest" names point at the newest model.
         models=r"gemini-(?:[3-9](?!\d)|[1-9]\d|(?:pro|flash|flash-lite)-latest)(?!.*image)",
     ),
     ProviderRule(
-        "deepseek-reasoner",
+        "reasoning-content",
         why=_REASONING_CONTENT,
-        source="https://api-docs.deepseek.com/guides/thinking_mode",
-        models=r"deepseek-reasoner",
+        source="https://api-docs.deepseek.com/guides/thinking_mode, "
+        "https://platform.kimi.ai/docs/guide/use-kimi-k2-thinking-model",
+        models=r"deepseek-reasoner|kimi-k2-thinking",
     ),
     ProviderRule(
-        "deepseek-thinking-by-default",
+        "reasoning-content-by-default",
         why=f"{_REASONING_CONTENT} Thinking is on unless it is turned off.",
-        source="https://api-docs.deepseek.com/guides/thinking_mode",
-        models=r"deepseek-(?:v[4-9](?!\d)|flash|pro)",
+        source="https://api-docs.deepseek.com/guides/thinking_mode, "
+        "https://github.com/bytedance/deer-flow/issues/3043, "
+        "https://mimo.mi.com/docs/en-US/quick-start/usage-guide/other/deep-thinking",
+        models=r"deepseek-(?:v[4-9](?!\d)|flash|pro)|kimi-k2[.p][5-9]|mimo-v2(?!-flash)",
         off=_THINKING_OFF,
     ),
     ProviderRule(
-        "deepseek-thinking",
+        "reasoning-content-if-on",
         why=_REASONING_CONTENT,
-        source="https://github.com/anomalyco/opencode/issues/9397",
-        models=r"deepseek-(?:chat|v3)",
-        on=(*_MANUAL_THINKING, Setting("reasoning.enabled"), Setting("reasoning.effort")),
-    ),
-    ProviderRule(
-        "kimi-thinking",
-        why=(
-            "Every assistant message with tool calls must bring back its reasoning_content: "
-            '400 "thinking is enabled but reasoning_content is missing in assistant tool call message".'
-        ),
-        source="https://platform.kimi.ai/docs/guide/use-kimi-k2-thinking-model",
-        models=r"kimi-k2-thinking",
-    ),
-    ProviderRule(
-        "kimi-thinking-by-default",
-        why=(
-            "Thinking is on unless it is turned off, and every assistant message with tool calls must bring back its "
-            'reasoning_content: 400 "thinking is enabled but reasoning_content is missing".'
-        ),
-        source="https://github.com/bytedance/deer-flow/issues/3043",
-        models=r"kimi-k2[.p][5-9]",
-        off=_THINKING_OFF,
-    ),
-    ProviderRule(
-        "mimo-thinking-by-default",
-        why=f"{_REASONING_CONTENT} Thinking is on unless it is turned off.",
-        source="https://mimo.mi.com/docs/en-US/quick-start/usage-guide/other/deep-thinking",
-        models=r"mimo-v2(?!-flash)",
-        off=_THINKING_OFF,
-    ),
-    ProviderRule(
-        "mimo-flash-thinking",
-        why=_REASONING_CONTENT,
-        source="https://mimo.mi.com/docs/en-US/quick-start/usage-guide/other/deep-thinking",
-        models=r"mimo-v2-flash",
-        on=_MANUAL_THINKING,
+        source="https://github.com/anomalyco/opencode/issues/9397, "
+        "https://mimo.mi.com/docs/en-US/quick-start/usage-guide/other/deep-thinking",
+        models=r"deepseek-(?:chat|v3)|mimo-v2-flash",
+        on={**_MANUAL_THINKING, "reasoning.enabled": (), "reasoning.effort": ()},
     ),
 )
-"""What is known; the first rule that holds is the one reported."""
+"""Models that get no shortcut; the first rule that matches is reported."""
+
+
+_NONE: Final[Settings] = {}
+
+
+class Placement(NamedTuple):
+    """The place of hints for some models.
+
+    Attributes:
+        where: "tail": a message of the user's role behind the last one. "tail_list": the same, with a list as content.
+            "in_tool": inside the last message where that is a tool's answer, otherwise as "tail".
+        clients, models: as of a `ProviderRule`.
+        breakpoint: if True and the request asks for a cache (``cache_control`` in its settings), the mark goes to the
+            last stable block.
+    """
+
+    where: Literal["tail", "tail_list", "in_tool"]
+    clients: tuple[str, ...]
+    models: str = ""
+    breakpoint: bool = False
+    on: Settings = _NONE
+    off: Settings = _NONE
+
+
+# As measured on the payloads that these integrations build, unless a link is given.
+PLACEMENTS: Final[tuple[Placement, ...]] = (
+    # langchain-anthropic 1.7.7: messages of one role are merged into one of several blocks; a system message behind
+    # others is refused. https://docs.claude.com/en/docs/build-with-claude
+    Placement(
+        "tail",
+        (
+            *("ChatAnthropic", "ChatAnthropicVertex", "ChatAnthropicBedrock"),
+            *("anthropic", "anthropic_bedrock", "google_anthropic_vertex"),
+        ),
+        breakpoint=True,
+    ),
+    # langchain-aws 1.9.1: Converse glues two texts of the user into one; as a list they stay apart. Models other than
+    # Claude refuse text of the user next to a tool's result.
+    Placement("tail_list", ("ChatBedrockConverse", "bedrock_converse"), models=r"claude"),
+    Placement("in_tool", ("ChatBedrockConverse", "bedrock_converse")),
+    # langchain-google-genai 4.4.2: a system message behind others goes to system_instruction, or is dropped silently.
+    Placement("tail", ("ChatGoogleGenerativeAI", "ChatVertexAI", "google_genai", "google_vertexai")),
+    # The API has answered 400 to a user's message behind a tool's.
+    # https://github.com/langchain-ai/langchain/issues/27947
+    Placement("in_tool", ("ChatMistralAI", "mistralai")),
+    # langchain-ollama 1.1.0: the model's template decides if a system message behind others is seen.
+    Placement("tail", ("ChatOllama", "ollama")),
+    # langchain-openai 1.7.3: sent as they are. https://platform.openai.com/docs/guides/prompt-caching
+    Placement("tail", ("BaseChatOpenAI", "openai", "azure_openai")),
+)
+"""The first that matches holds; all other models get hints in the system message."""
 
 
 def checked_rules(rules: Any) -> tuple[ProviderRule, ...]:
-    """Rules as a tuple. Raises ConfigurationError if they are none: what cannot be read would guard nothing."""
-    if isinstance(rules, (str, ProviderRule)) or not isinstance(rules, Iterable):
-        kind = type(rules).__name__
-        raise ConfigurationError(f"rules is a list of ProviderRule, such as [*PROVIDER_RULES, yours], not {kind}.")
-    found = tuple(rules)
-    for index, rule in enumerate(found):
-        if not isinstance(rule, ProviderRule):
-            raise ConfigurationError(f"rules[{index}] is a {type(rule).__name__}, not a ProviderRule.")
+    """Return rules as a tuple. Raises ConfigurationError if they are none."""
+    found = tuple(rules) if isinstance(rules, Iterable) else ()
+    for each in found if isinstance(rules, Iterable) else [rules]:
+        if each is rules or not isinstance(each, ProviderRule):
+            raise ConfigurationError(
+                f"rules must be a list of ProviderRule, such as [*PROVIDER_RULES, yours]; got {type(each).__name__}."
+            )
     return found
 
 
 def refusal_text(rule: ProviderRule) -> str:
-    """Why a model gets no shortcut, in one line."""
+    """Return the reason against a shortcut, in one line."""
     return f"{rule.name}: its API refuses turns that the model did not make ({rule.why})"
 
 
 def refusal_of(
-    model: Any,
-    settings: Mapping[str, Any] | None = None,
-    rules: Iterable[ProviderRule] = PROVIDER_RULES,
+    model: Any, settings: Mapping[str, Any] | None = None, rules: Iterable[ProviderRule] = PROVIDER_RULES
 ) -> ProviderRule | None:
-    """The rule that says why a shortcut before this model would break its next call; None if none is known.
-
-    Looks through bindings, sequences, retries, fallbacks (any of them counts) and configurable models. Where a
-    setting is given at more than one place, one that turns thinking on is enough. Nothing is imported, no model is
-    built or called, and nothing is raised. An answer takes some tens of microseconds and is not kept, since models
-    can be changed.
+    """Return the rule that says why a shortcut before this model would break its next call; None if none is known.
 
     Args:
         model: a chat model, a runnable around one, or ``"provider:model"``.
         settings: per-call keyword arguments, such as ``ModelRequest.model_settings``.
-        rules: the list with your own, or less some of it.
+        rules: the list with your own, or without some of it.
 
     Example:
         >>> from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule, refusal_of
@@ -272,6 +255,21 @@ def refusal_of(
         'ours'
         >>> refusal_of("gemini-3-pro", rules=[rule for rule in PROVIDER_RULES if rule.name != "gemini-3"]) is None
         True
+    """
+    return _first(rules, model, settings)
+
+
+def placement_of(model: Any, settings: Mapping[str, Any] | None = None) -> Placement | None:
+    """Return the place of hints for a model; None if it is not listed."""
+    return _first(PLACEMENTS, model, settings)
+
+
+def _first(rules: Iterable[R], model: Any, settings: Mapping[str, Any] | None) -> R | None:
+    """Return the first rule that a model matches.
+
+    Looks through bindings, sequences, retries, fallbacks (any of them counts) and models of ``init_chat_model``. If a
+    setting is given at more than one place, one that turns thinking on is enough. Imports, builds, calls, raises and
+    keeps nothing.
     """
     try:
         rules = tuple(rules)
@@ -287,7 +285,7 @@ def refusal_of(
 
 
 class _Leaf:
-    """One chat model: who it is, its name, and everywhere that its settings can be."""
+    """One chat model: its names, and everywhere that its settings can be."""
 
     def __init__(self, model: Any, fields: Mapping[str, Any], calls: Iterable[Mapping[str, Any]]) -> None:
         self._model = model
@@ -302,47 +300,45 @@ class _Leaf:
             found += [getattr(model, key, None) for key in _NAMES[:2]]
         self._names = [name for name in found if isinstance(name, str)]
 
-    def meets(self, rule: ProviderRule) -> bool:
-        """Return True if every condition of the rule is met; the cheapest are looked at first."""
+    def meets(self, rule: ProviderRule | Placement) -> bool:
+        """Return True if every condition of the rule is met; the cheapest come first."""
+        lifts = list(self._found(rule.off))
         return (
             (not rule.models or any(re.search(rule.models, name, re.IGNORECASE) for name in self._names))
-            and (not rule.on or any(setting.counts(value) for setting in rule.on for value in self._at(setting.path)))
-            and not (rule.off and self._lifts(rule.off))
-            and (not rule.clients or any(label in rule.clients for label in self._labels()))
+            and (not rule.on or any(self._found(rule.on)))
+            and not (lifts and all(lifts))
+            and (not rule.clients or not self._labels.isdisjoint(rule.clients))
         )
 
-    def _lifts(self, off: tuple[Setting, ...]) -> bool:
-        found = [setting.counts(value) for setting in off for value in self._at(setting.path)]
-        return bool(found) and all(found)
+    def _found(self, settings: Settings) -> Iterator[bool]:
+        """Yield, for each value at the paths, True if it counts."""
+        for path, values in settings.items():
+            first, *rest = path.split(".")
+            for place in self._places:
+                value = place.get(first)
+                for key in rest:
+                    value = value.get(key) if isinstance(value, Mapping) else _fields(value).get(key)
+                if value is not None:
+                    value = value.lower() if isinstance(value, str) else value
+                    yield value in values if values else bool(value) and value not in _UNSET
 
-    def _at(self, path: str) -> Iterator[Any]:
-        first, *rest = path.split(".")
-        for place in self._places:
-            value = place.get(first)
-            for key in rest:
-                value = value.get(key) if isinstance(value, Mapping) else _fields(value).get(key)
-            if value is not None:
-                yield value
-
-    def _labels(self) -> Iterator[str]:
-        for place in self._places:
-            if isinstance(provider := place.get("model_provider"), str):
-                yield provider.replace("-", "_").lower()
-        for name in self._names:
-            yield name.partition(":")[0]
-        if isinstance(self._model, str):
-            return
-        cls: Any = type(self._model)
-        yield from _class_names(cls)
-        yield str(getattr(self._model, "_llm_type", ""))
-        if callable(params := getattr(self._model, "_get_ls_params", None)):
-            yield str(params().get("ls_provider", ""))
+    @cached_property
+    def _labels(self) -> set[str]:
+        providers = [place.get("model_provider") for place in self._places]
+        found = {each.replace("-", "_").lower() for each in providers if isinstance(each, str)}
+        found |= {name.partition(":")[0] for name in self._names}
+        if not isinstance(self._model, str):
+            found |= {base.__name__ for base in type(self._model).__mro__}
+            found.add(str(getattr(self._model, "_llm_type", "")))
+            if callable(params := getattr(self._model, "_get_ls_params", None)):
+                found.add(str(params().get("ls_provider", "")))
+        return found
 
 
 def _leaves(
     model: Any, calls: tuple[Mapping[str, Any], ...], configurable: Mapping[str, Any], depth: int
 ) -> Iterator[_Leaf]:
-    """The chat models inside. Only instance fields are read: attribute access can build a configurable model."""
+    """Yield the chat models inside. Only instance fields are read: attribute access can build a configurable model."""
     fields = _fields(model)
     if depth > _MAX_DEPTH:
         return
@@ -363,12 +359,6 @@ def _leaves(
             calls = (*calls, kwargs)
     elif "first" in fields and "last" in fields:
         inside = [fields["first"], *(fields.get("middle") or ()), fields["last"]]
-    elif "which" in fields and "alternatives" in fields:
-        key = configurable.get(fields["which"].id, fields.get("default_key"))
-        inside = [fields["alternatives"].get(key, fields.get("default"))]
-    elif "default" in fields and isinstance(fields.get("fields"), Mapping):
-        now = {name: configurable[field.id] for name, field in fields["fields"].items() if field.id in configurable}
-        yield _Leaf(fields["default"], {**_fields(fields["default"]), **now}, calls)
     else:
         yield _Leaf(model, fields, calls)
     for each in inside:
@@ -378,7 +368,7 @@ def _leaves(
 def _configurable_leaf(
     fields: Mapping[str, Any], calls: tuple[Mapping[str, Any], ...], configurable: Mapping[str, Any]
 ) -> _Leaf:
-    """The model that ``init_chat_model`` would make for this run's configurable."""
+    """Return the model that ``init_chat_model`` would make for this run's configurable."""
     prefix, allowed = fields.get("_config_prefix") or "", fields.get("_configurable_fields")
     now = {key[len(prefix) :]: value for key, value in configurable.items() if key.startswith(prefix)}
     if allowed != "any":
@@ -391,8 +381,3 @@ def _configurable_leaf(
 def _fields(model: Any) -> Mapping[str, Any]:
     found = getattr(model, "__dict__", None)
     return found if isinstance(found, Mapping) else {}
-
-
-@lru_cache(maxsize=256)
-def _class_names(cls: type) -> frozenset[str]:
-    return frozenset(base.__name__ for base in cls.__mro__)

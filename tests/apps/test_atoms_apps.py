@@ -13,13 +13,14 @@ from langchain.agents.middleware import HumanInTheLoopMiddleware, SummarizationM
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.types import Command
+from openai_server import OpenAIStubServer, make_chat_model
 from planned import OTHERS, OtherDesk, obedient, patterns, plan_call, taught
 from shells import App, agent_of, graph_of
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.nodes import SGAPlanner
-from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
+from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn.hints import PLANNING
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")

@@ -413,15 +413,6 @@ async def test_the_memory_never_holds_what_was_redacted(strategy: str, threads: 
     assert_private(memory, tmp_path)
 
 
-async def test_what_only_the_recorder_could_see_is_not_kept(tmp_path: Path) -> None:
-    memory = ToolMemory(tmp_path)
-    agent = post_office(None, "redact", *tool_memory_middleware(memory, shortcut=False))
-    for i in range(6):
-        await agent.ask(letter(i), thread(i))
-    assert memory.report().turns == 18
-    assert_private(memory, tmp_path)
-
-
 # --- limits ---
 
 
@@ -467,20 +458,6 @@ async def test_a_shortcut_is_not_a_model_call_of_the_limit() -> None:
     with pytest.raises(ModelCallLimitExceededError):
         await theirs.run(0)
     assert (ours.desk.done, theirs.desk.done) == (expected(NAMES[0]), LOOKED_UP)
-
-
-async def test_model_calls_are_counted_beside_shortcuts() -> None:
-    """Each request needs two model calls here; the third one is over the thread's limit."""
-    ours, _ = pair(
-        lambda: [ModelCallLimitMiddleware(thread_limit=4, run_limit=2)], policy=EAGER.with_(never={"latest_order"})
-    )
-    grown, config = Grown(ours.memory), thread("counted")
-    for i in range(2):
-        await ours.run(i, config=config)
-        assert ours.graph.get_state(config).values["thread_model_call_count"] == ours.model_calls == 2 * (i + 1)
-    await ours.run(2, config=config)
-    assert ours.model_calls == 4
-    assert grown.answers == 2, "what the limit said is no answer of the model"
 
 
 # --- calls that fail, are blocked or refused ---

@@ -26,14 +26,15 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command
+from openai_server import OpenAIStubServer
 from pydantic import BaseModel
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.middleware import ToolMemoryMiddleware, tool_memory_middleware
+from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.navigator.deferred import ToolSearch, revealed_in, way_of
 from langgraph_toolmem.nodes import MemoryState, ToolRetriever, messages_with_hints
-from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
+from langgraph_toolmem.testing import ScriptedChatModel
 
 FIND = ("search_tools", {"query": "find a customer, add a note to an order"})
 
@@ -604,11 +605,6 @@ def test_auto_trusts_the_url_and_the_name(model: Any, way: str) -> None:
 def test_options_that_cannot_work(options: Any) -> None:
     with pytest.raises(ConfigurationError):
         ToolSearch(**options)
-
-
-def test_one_middleware_has_no_place_for_it(memory: ToolMemory) -> None:
-    with pytest.raises(ConfigurationError, match="tool_memory_middleware"):
-        ToolMemoryMiddleware(memory, tool_search=True)
 
 
 def test_long_schemas_keep_their_parameters(memory: ToolMemory) -> None:

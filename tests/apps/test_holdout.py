@@ -18,11 +18,11 @@ from typer.testing import CliRunner
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.cli.app import app
-from langgraph_toolmem.core.evidence import HELD_OUT, Episode
+from langgraph_toolmem.core.episodes import HELD_OUT, Episode
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.report.report import compare, means, shares, student, wilson
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.shown import FRAME
+from langgraph_toolmem.turn.hints import FRAME
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 THREADS = 16

@@ -18,7 +18,7 @@ from langchain_mcp_adapters.tools import load_mcp_tools
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from mcp import ClientSession
-from places import ROOT
+from places import ROOT, TESTS
 from pydantic import AnyUrl
 
 from langgraph_toolmem import ToolMemory
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 SERVER = {
     "transport": "stdio",
     "command": sys.executable,
-    "args": ["-m", "examples.mcp_server"],
+    "args": [str(TESTS / "mcp_server.py")],
     "cwd": str(ROOT),
 }
 Calls = list[tuple[str, dict[str, Any]]]

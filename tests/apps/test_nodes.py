@@ -38,7 +38,7 @@ from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_conditio
 from langgraph_toolmem.testing import ScriptedChatModel
 
 Call = tuple[str, dict[str, Any]]
-READS = {"look", "ring", "peek", "shaky", "brittle", "gate", "deep", "check_status"}
+READS = {"look", "ring", "brittle", "deep", "check_status"}
 
 
 def plan(*turns: list[Call]) -> Callable[..., AIMessage]:
@@ -132,18 +132,10 @@ async def test_the_node_works_outside_a_graph(memory: ToolMemory, config: Any) -
     assert shortcut_condition({"messages": [plan([LOOK])(state["messages"], [])]}) == "agent"
 
 
-def test_with_goto_a_memory_that_fails_asks_the_model_and_an_interrupt_passes(
-    memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node = InertiaShortcut(memory, [], goto=("tools", "agent"))
-    for error in (RuntimeError, GraphInterrupt):
-        monkeypatch.setattr(memory.inertia, "begin_turn", Mock(side_effect=error))
-        if error is GraphInterrupt:
-            with pytest.raises(GraphInterrupt):
-                node.invoke({"messages": []})
-        else:
-            command = node.invoke({"messages": [HumanMessage("x")]})
-            assert (command.goto, command.update) == ("agent", None)
+def test_an_interrupt_passes(memory: ToolMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory.inertia, "begin_turn", Mock(side_effect=GraphInterrupt))
+    with pytest.raises(GraphInterrupt):
+        InertiaShortcut(memory, []).invoke({"messages": []})
 
 
 async def test_messages_that_cannot_be_read_do_not_reach_the_host(memory: ToolMemory) -> None:
@@ -180,18 +172,6 @@ def learned(tools: list[BaseTool], script: Any, runs: int = 14, **options: Any) 
         state = graph.invoke(say(i), thread(i))
         assert_answered(state["messages"])
     return memory, graph, model, state
-
-
-@tool
-def peek(place: str) -> str:
-    """Look at a place for a moment."""
-    return f"nobody in the {place}"
-
-
-@tool
-def shaky(place: str) -> str:
-    """Fails."""
-    raise ValueError("the floor is gone")
 
 
 def test_a_tool_that_raises_ends_the_run_and_is_learned_as_it_stands() -> None:
@@ -233,7 +213,8 @@ def test_a_tool_that_raises_ends_the_run_and_is_learned_as_it_stands() -> None:
 # --- injected arguments ---
 
 
-def test_injected_arguments_are_injected_and_never_filled() -> None:
+@pytest.mark.parametrize("forged", [{}, {"state": {"messages": []}}], ids=["", "forged by the model"])
+def test_injected_arguments_are_injected_and_never_filled(forged: dict[str, Any]) -> None:
     seen: list[dict[str, Any]] = []
 
     @tool
@@ -249,61 +230,14 @@ def test_injected_arguments_are_injected_and_never_filled() -> None:
         return "ok"
 
     store = InMemoryStore()
-    memory = ToolMemory.ephemeral(reads=READS, tools=[deep, ring])
-    graph, _ = app(
-        memory,
-        [deep, ring],
-        plan([("deep", {"place": "hall"})], [RING]),
-        checkpointer=InMemorySaver(),
-        store=store,
-    )
-    for i in range(14):
-        state = graph.invoke(say(i), thread(i))
+    _, _, _, state = learned([deep, ring], plan([("deep", {"place": "hall", **forged})], [RING]), store=store)
     made = shortcuts(state["messages"])
-    assert [m.tool_calls[0]["args"] for m in made] == [{"place": "hall"}, {"times": 2}]
+    assert [m.tool_calls[0]["args"] for m in made] == [{"place": "hall"}, {"times": 2}][len(forged) :]
+    if forged:
+        return
     assert seen[-1]["messages"] == 2
     assert seen[-1]["store"] is store
     assert seen[-1]["id"] == made[0].tool_calls[0]["id"] == seen[-1]["runtime"].tool_call_id
-
-
-def test_arguments_that_a_model_forges_for_injected_parameters_are_not_repeated() -> None:
-    @tool
-    def deep(place: str, state: Annotated[dict[str, Any], InjectedState]) -> str:
-        """Look deep into a place."""
-        return str(len(state["messages"]))
-
-    forged = ("deep", {"place": "hall", "state": {"messages": []}})
-    _, _, _, state = learned([deep, ring], plan([forged], [RING]))
-    assert all("state" not in message.tool_calls[0]["args"] for message in shortcuts(state["messages"]))
-
-
-# --- tools that need care ---
-
-
-def marked(**options: Any) -> BaseTool:
-    @tool
-    def wipe(disk: str) -> str:
-        """Wipe a disk."""
-        return "wiped"
-
-    for name, value in options.items():
-        setattr(wipe, name, value)
-    return wipe
-
-
-def test_a_destructive_tool_is_never_shortcut() -> None:
-    wipe = marked(tags=["destructive"])
-    script = plan([LOOK], [("wipe", {"disk": "c"})])
-    memory, _, _, state = learned([look, wipe], script)
-    assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["look"]
-    named = EAGER.with_(may_write={"wipe"}, allow_destructive={"wipe"})
-    _, _, _, state = learned([look, wipe], script, policy=named)
-    assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["look"], (
-        "not after the memory's own call"
-    )
-    _, _, _, state = learned([look, wipe], script, policy=named.with_(never={"look"}))
-    assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["wipe"]
-    assert memory.report().tools["wipe"].skipped == 0
 
 
 # --- endings that nobody reports ---

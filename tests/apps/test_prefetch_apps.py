@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Annotated, Any
 
+import openai_server
 import pytest
 from agents import WAYS, Agent, asked
 from desk import NAMES, Desk, asker, expected, script, thread, warm
@@ -34,13 +35,14 @@ from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, ToolNode, ToolRuntime, tools_condition
 from langgraph.types import Command, interrupt
-from places import ROOT
+from openai_server import OpenAIStubServer, make_chat_model
+from places import ROOT, TESTS
 from pydantic import Field
 
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
-from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model, wire
+from langgraph_toolmem.testing import ScriptedChatModel
 
 LIKELY = Prefetch(min_probability=0.5)
 """Throws nothing away on the desk."""
@@ -535,7 +537,7 @@ async def test_several_agents_on_one_memory_each_serve_their_own_within_a_graph_
 
 
 async def test_mcp_tools_run_in_the_loop_of_their_session(memory: ToolMemory) -> None:
-    server: Any = {"transport": "stdio", "command": sys.executable, "args": ["-m", "examples.mcp_server"]}
+    server: Any = {"transport": "stdio", "command": sys.executable, "args": [str(TESTS / "mcp_server.py")]}
     client = MultiServerMCPClient({"desk": {**server, "cwd": str(ROOT)}})
     async with client.session("desk") as session:
         agent = agent_of(memory, tools=await load_mcp_tools(session), prefetch=LIKELY, checkpointer=None)
@@ -671,7 +673,7 @@ async def test_a_real_chat_model_that_streams(memory: ToolMemory, way: str, monk
     """The server sends the end of an answer once both look-ups have begun."""
     calls = expected("Ann")[:1] + expected("Ben")[:1]
     begun, waited = threading.Event(), []
-    whole = wire.stream
+    whole = openai_server.stream
 
     def slow(*args: Any, **kwargs: Any) -> Iterator[dict[str, Any]]:
         for event in whole(*args, **kwargs):
@@ -690,7 +692,7 @@ async def test_a_real_chat_model_that_streams(memory: ToolMemory, way: str, monk
             begun.set()
 
     desk = Faulty(both)
-    monkeypatch.setattr(wire, "stream", slow)
+    monkeypatch.setattr(openai_server, "stream", slow)
     with OpenAIStubServer(reply=reply) as server:
         agent = agent_of(memory, desk, UNLIKELY, model=make_chat_model(server, streaming=True))
         state = await agent.run(0, way)

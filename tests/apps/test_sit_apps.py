@@ -10,7 +10,7 @@ from typing import Any
 import histories as h
 import pytest
 from desk import EAGER
-from kept import inertia, ledger
+from kept import inertia, ledger, sit
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.graph import START, MessagesState, StateGraph
@@ -28,7 +28,6 @@ from symptoms import (
     before_cure,
     follower,
     names,
-    stored,
     teach,
     tool_call,
     whole,
@@ -54,7 +53,7 @@ def memory() -> Iterator[ToolMemory]:
 async def test_the_state_leads_to_the_cure_where_frequency_does_not(memory: ToolMemory) -> None:
     teach(memory, routers=7, passwords=3)
     steps = {}
-    for name, policy in (("frequency", SITPolicy(recall="tool", weight_words=0.0)), ("states", None)):
+    for name, policy in (("frequency", SITPolicy(weight_states=0.0, weight_words=0.0)), ("states", None)):
         desk = HelpDesk({"Zoe": "password"})
         app = agent_of(memory, desk, follower(), suggest=SITSummary(memory, policy=policy))
         told = await app.events(ZOE, "sync", "sit", thread=name)
@@ -74,16 +73,14 @@ async def test_with_nodes_alone_nobody_calls_finish() -> None:
         app = graph_of(memory, desk, follower(knows=dict(causes)), SITSummary(memory))
         for name in causes:
             await app.ask(SYMPTOM.format(name), thread=name)
-        assert len(stored(memory)) > 3
         desk.done.clear()
         desk.causes["Zoe"] = "password"
         await app.ask(ZOE, thread="zoe")
         assert desk.done == ["read_logs", "reset_password"]
 
 
-async def test_states_are_stored_and_shown_once_they_are_judged_if_that_is_the_policy(memory: ToolMemory) -> None:
+async def test_states_are_shown_once_they_are_judged_if_that_is_the_policy(memory: ToolMemory) -> None:
     await graph_of(memory, HelpDesk({"Zoe": "password"}), follower(), SITSummary(memory)).ask(ZOE, thread="zoe")
-    assert len(stored(memory)) >= 2
     assert {each.kind for each in memory.sit.suggest([HumanMessage(ZOE)], k=9)} <= {"search"}
     memory.feedback("zoe", score=1.0)
     assert memory.sit.suggest([HumanMessage(ZOE)])[0].kind == "episodic"
@@ -184,7 +181,7 @@ async def test_the_summary_tool_leads_to_the_cure() -> None:
             assert advised([answer])[0] == CURES[cause]
             assert memory.report().turns - turns == 3  # the turn of a summary is one with that of the next call
             memory.finish(state["messages"], thread_id=name, success=True)
-        assert f"Pages do not load. The logs say: {FINDINGS['password']}." in [each.text for each in stored(memory)]
+        assert sum(each.written for each in sit(memory).transitions()) == 12
         assert ledger(memory).sums["sit"]["right"] >= 2
         assert (ledger(memory).turns, inertia(memory).open_turns) == ({}, {})
         assert SUMMARY_TOOL not in {*memory.report().tools, *memory.view().tools}
@@ -216,7 +213,8 @@ async def test_a_summary_among_other_calls_of_a_turn(memory: ToolMemory) -> None
     assert ledger(memory).turns == {}
     done = [*messages, *h.call("reset_password", {"name": "Zoe"}), *h.call("close_ticket", {"name": "Zoe"}), h.words()]
     memory.finish(done, thread_id="r", success=True)
-    assert "where I stand" in [s.text for s in stored(memory, source="read_logs")]
+    written = [each for each in sit(memory).transitions() if each.written]
+    assert (len(written), written[-1][1:3]) == (11, ("read_logs", "reset_password"))
 
 
 async def test_the_tool_takes_a_summary_and_its_place_from_the_graph_alone(memory: ToolMemory) -> None:
@@ -238,7 +236,7 @@ def test_the_tool_answers_where_it_can_say_nothing(
         [*_, empty] = answered(unknowing, [asked("Zoe"), calling("x")])
     assert (getattr(empty, "status", ""), advised([empty])) == ("success", [])
     teach(memory)
-    monkeypatch.setattr(memory.sit, "advise", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(memory.sit, "suggest", lambda *_, **__: 1 / 0)
     [*_, failed] = answered(memory, [*before_cure("password"), calling("x")])
     assert (getattr(failed, "status", ""), "ZeroDivisionError" in failed.text) == ("success", True)
     assert len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 1

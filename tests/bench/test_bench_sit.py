@@ -13,9 +13,9 @@ from benchmarks import sit as bench
 from benchmarks import yardsticks
 from benchmarks.sit import Job
 from benchmarks.yardsticks import Hits
+from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.trajectory import parse_run
-from langgraph_toolmem.sit.transitions import START
 
 KINDS = {
     "refund": ("find_order", "refund_order", "Please give me my money back for order {n}"),
@@ -101,10 +101,10 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_what_was_asked_tells_more_than_the_tool_before(data: Path):
-    hits = bench.work(Job(str(data), "shop", 0, "built-in", good=True))
+    hits = bench.work(Job(str(data), "shop", 0, good=True))
     assert set(hits) == set(bench.METHODS)
     assert hits["order 1"].first < 80  # two kinds go on from find_order
-    for method in ("episodic", "paper", "combined", "nearest request"):
+    for method in ("episodic", "combined", "nearest request"):
         assert hits[method] == Hits(100.0, 100.0)
     assert hits["combined"].two >= max(hits[method].two for method in bench.SINGLE)
 
@@ -130,10 +130,7 @@ def test_queries_with_gold_calls_are_runs_too(tmp_path: Path):
 
 def test_the_command(data: Path, capsys: pytest.CaptureFixture[str]):
     file = data / "figures.json"
-    code = bench.main(
-        ["--data", str(data), "--sets", "shop", "absent", "--seeds", "1", "--embedders", "built-in",
-         "--json", str(file)]
-    )  # fmt: skip
+    code = bench.main(["--data", str(data), "--sets", "shop", "absent", "--seeds", "1", "--json", str(file)])
     printed = capsys.readouterr().out
     assert code == 0
     assert "skipped: no recorded runs in absent" in printed
@@ -141,11 +138,3 @@ def test_the_command(data: Path, capsys: pytest.CaptureFixture[str]):
     plain = json.loads(file.read_text(encoding="utf-8"))
     assert {split["good"] for split in plain["splits"]} == {False, True}
     assert {mean["method"] for mean in plain["means"]} == set(bench.METHODS)
-
-
-def test_an_embedder_that_is_not_there_is_skipped_with_a_reason(
-    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.setattr(bench.importlib.util, "find_spec", lambda _: None)
-    assert bench.main(["--data", str(data), "--sets", "absent", "--embedders", "MiniLM"]) == 0
-    assert "skipped: embedder MiniLM: sentence_transformers is not installed" in capsys.readouterr().out

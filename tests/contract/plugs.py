@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import desk
 from langchain_core.messages import BaseMessage, HumanMessage
+from lessons import Lessons
 
-from examples.own_method.lessons import Lessons
 from langgraph_toolmem import SIT, Atoms, Entries, Inertia, Navigator, SITPolicy, ToolMemory
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.extend import Method
 
 NOW: Final = 1_800_000_000.0
@@ -53,7 +54,7 @@ def work(memory: ToolMemory, *, user: str | None = None, word: str = "", first: 
     memory.feedback(f"{user}-{first}", score=0.0, comment=f"{word} should have waited", user_id=user)
     if any(isinstance(each, Navigator) for each in memory.methods) and not memory.core.read_only:
         said = [{"role": "user", "content": f"Find {word}"}]
-        memory.navigator.decisions.record({"messages": said, "decision": {}, "thread_id": f"{user}-d", "user_id": user})
+        memory.navigator.decisions.add(digest("run", f"{user}-d"), 1, said, {}, user_id=user)
     assert memory.flush()
 
 
@@ -64,7 +65,7 @@ def rows(memory: ToolMemory, user: str | None = None) -> dict[str, Any]:
         kind: {hit.id: (hit.text, hit.metadata) for hit in store.get(kind)} for kind in store.kinds()
     }
     if any(isinstance(each, Navigator) for each in memory.methods):
-        found["decisions"] = {each.run: each for each in memory.navigator.decisions.turns()}
+        found["decisions"] = dict(memory.navigator.decisions.ask("SELECT run, line FROM decisions"))
     return {kind: kept for kind, kept in found.items() if kept}
 
 

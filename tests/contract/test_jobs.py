@@ -190,7 +190,7 @@ def test_a_slow_job_is_given_up_after_six_failures_and_can_be_revived(name: str,
     assert len(asked) == 6 * first
     assert case.report() == (0, 0, 1)
     assert [attempts for _, attempts, _ in given_up(case.memory.core.jobs.queue)] == [6]
-    assert case.memory.core.jobs.queue.revive() == 1
+    assert case.memory.core.jobs.queue.requeue() == 1
     case.work(after=1)
     assert len(asked) == 7 * first
     case.memory.close()

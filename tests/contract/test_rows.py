@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,21 +9,18 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
-from children import Child
 from chroma_server import chroma_clients, chroma_run
 from kept import give_records
 from langchain_core.embeddings import Embeddings
+from lessons import Lesson, LessonRows
 from plugs import APART, NOW, files, memory_of
 
-from examples.own_method.lessons import Lesson, LessonRows
-from langgraph_toolmem import EmbedderChangedError, InputError, StorageError, ToolMemory
+from langgraph_toolmem import InputError, StorageError
 from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.core.rows import Learned
 from langgraph_toolmem.extend import Hit, RowKind, SearchHit, VectorItem
 from langgraph_toolmem.stores import vectors
-from langgraph_toolmem.stores.chroma_repair import rebuild
 from langgraph_toolmem.stores.vectors import VectorStore
-from langgraph_toolmem.text.embedders import resolve_embedder
 from langgraph_toolmem.text.similarity import LexicalEmbedder
 
 
@@ -112,17 +108,6 @@ def test_a_user_is_forgotten_and_the_others_are_not(
     if on_disk:
         left = [word for word in (b"zanzibar", b"quixotic") if any(word in each for each in files(tmp_path).values())]
         assert left == [b"quixotic"]
-
-
-def test_kinds_are_kept_apart() -> None:
-    with memory_of(None) as memory:
-        user = memory.core.users.of("ann")
-        lessons, places = memory.core.rows(LessonRows()), memory.core.rows(PlaceRows())
-        lessons.put([Lesson("a", ORDER, "late")], user)
-        places.put([Place("a", MAIL, 1)], user)
-        assert (lessons.count(user), places.count(user)) == (1, 1)
-        assert lessons.forget(user) == 1
-        assert places.get(["a"], user) == [Place("a", MAIL, 1)]
 
 
 @each_kind
@@ -382,21 +367,6 @@ def test_what_cannot_be_written_changes_nothing_and_forgetting_that_fails_is_tol
             rows.forget_of("ann", user)
 
 
-def test_another_embedder_is_told_and_rows_survive_embedding_anew(tmp_path: Path) -> None:
-    folder, items = tmp_path / "memory", [Note("a", ORDER, "hall"), Note("b", ORDER, "cellar")]
-    with memory_of(folder) as memory:
-        memory.core.rows(NoteRows()).put(items, memory.core.users.of(None))
-    with memory_of(folder, embeddings=LexicalEmbedder(64)) as memory:
-        rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
-        with pytest.raises(EmbedderChangedError):
-            rows.near(ORDER, user, part="hall")
-    rebuild(folder, resolve_embedder(LexicalEmbedder(64)), keep=False)
-    with memory_of(folder, embeddings=LexicalEmbedder(64)) as memory:
-        rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
-        assert [each.item for each in rows.near(ORDER, user, part="cellar")] == [items[1]]
-        assert list(rows.all(user)) == items
-
-
 @pytest.mark.slow
 def test_threads_lose_nothing() -> None:
     kind = NoteRows()
@@ -453,33 +423,6 @@ def test_processes_on_a_server_see_each_other_and_none_loses_the_others_counts(t
             for memory, rows in ((one, here), (two, there)):
                 memory.core.refresh(at_once=True)
                 assert rows.get(["a"], user)[0].shown == 2
-
-
-PUTTING = """
-import sys
-from examples.own_method.lessons import Lesson, LessonRows
-from langgraph_toolmem import ToolMemory
-
-memory = ToolMemory(sys.argv[1])
-rows, user = memory.core.rows(LessonRows()), memory.core.users.of(None)
-for number in range(10_000):
-    rows.put([Lesson(str(number), f"find number {number}", "late")], user)
-    print(number, flush=True)
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
-@pytest.mark.slow
-def test_a_killed_process_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    folder = tmp_path / "memory"
-    child = Child(PUTTING, folder)
-    for _ in range(15):
-        child.line()
-    last = max([14, *map(int, child.kill())])
-    with ToolMemory(folder) as memory:
-        rows, user = memory.core.rows(LessonRows()), memory.core.users.of(None)
-        assert rows.count(user) in (last + 1, last + 2)
-        assert [each.request for each in rows.get(["7"], user)] == ["find number 7"]
 
 
 def test_a_user_is_learned_of_alone_and_again_when_a_tenth_has_changed(tmp_path: Path) -> None:
@@ -552,34 +495,6 @@ def test_a_row_that_is_written_while_it_is_read_is_not_kept() -> None:
     cache.keep("c", {"a": ("", "new")}, changes)
     assert cache.known("c", ["a", "b"], None)[1] == {"a": ("", "new")}
     assert cache.known("c", ["a"], "another process wrote")[1] == {}
-
-
-WRITER = """
-import sys
-from examples.own_method.lessons import Lesson, LessonRows
-from langgraph_toolmem import ToolMemory
-
-memory = ToolMemory(sys.argv[1])
-rows, user = memory.core.rows(LessonRows()), memory.core.users.of(None)
-for line in sys.stdin:
-    rows.put([Lesson("a", "find the order", line.strip())], user)
-    print("done", flush=True)
-"""
-
-
-def test_who_reads_sees_what_another_process_writes(tmp_path: Path) -> None:
-    child = Child(WRITER, tmp_path / "memory")
-    try:
-        child.say("first")
-        assert child.line() == "done"
-        with memory_of(tmp_path / "memory") as memory:
-            rows, user = memory.core.rows(LessonRows()), memory.core.users.of(None)
-            for said in ("first", "second", "third"):
-                child.say(said)
-                assert child.line() == "done"
-                assert [each.item.comment for each in rows.near("find the order", user)] == [said]
-    finally:
-        child.kill()
 
 
 def test_a_step_does_not_wait_for_what_is_learned_of_many_rows_of_a_server(

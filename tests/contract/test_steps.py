@@ -8,6 +8,7 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple, get_args
 
 import histories as h
@@ -18,10 +19,10 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
+from lessons import Lessons, LessonStep
 from plugs import APART, KINDS, make, memory_of
 from shells import WAYS, App, agent_of, graph_of
 
-from examples.own_method.lessons import Lessons, LessonStep
 from langgraph_toolmem import SIT, Atoms, Entries, Inertia, Navigator, ToolMemory
 from langgraph_toolmem.atoms.step import PlanHints
 from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection
@@ -42,7 +43,8 @@ from langgraph_toolmem.nodes import (
 )
 from langgraph_toolmem.sit.step import Suggest
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.hints import Scope
+from langgraph_toolmem.turn.call import Scope
+from langgraph_toolmem.turn.run import StepRunner
 from langgraph_toolmem.turn.step import Place
 
 ASKED = request("Zoe")
@@ -81,7 +83,7 @@ def all_steps(kind: Any = Step) -> set[Any]:
 
 
 def test_every_step_of_the_package_and_of_the_example_is_among_them() -> None:
-    ours = {each for each in all_steps() if each.__module__.startswith(("langgraph_toolmem.", "examples.own_method."))}
+    ours = {each for each in all_steps() if each.__module__.startswith(("langgraph_toolmem.", "lessons"))}
     assert ours == set(STEPS)
     assert {plug.method for plug in STEPS.values()} == set(KINDS)
 
@@ -111,7 +113,7 @@ def node_of(memory: ToolMemory, kind: Any, step: Step[Any]) -> StepNode:
     base = next(each for each in kind.__mro__ if each in STEPS)
     make_node = STEPS[base].node
     node = StepNode(step) if make_node is None else make_node(memory)
-    node.step = step
+    node.step, node.runner = step, StepRunner(step)
     return node
 
 
@@ -172,21 +174,20 @@ def shown(app: App, messages: Sequence[Any]) -> tuple[Any, ...]:
 
 
 @each_step
-async def test_the_same_reaches_the_model_in_a_graph_and_in_an_agent_sync_and_async(
+async def test_the_same_reaches_the_model_in_a_graph_and_an_agent_sync_and_async_with_a_saver_and_without(
     kind: Any, nothing_failed: None
 ) -> None:
     seen = []
-    for build in BUILDS:
-        for way in WAYS:
-            with experienced(kind) as memory:
-                app = app_of(memory, kind, build)
-                messages = await run(app, way)
-                assert memory.flush()
-                entries = [each.query for each in memory.entries.recall(ASKED)] if kind is Reflection else []
-                hints, offered, made, length = shown(app, messages)
-                seen.append((hints, [] if kind is Reflection else offered, made, length, entries))
-                assert not any(isinstance(each, SystemMessage) for each in messages), "a hint is never stored"
-    assert seen[1:] == seen[:1] * 3
+    for build, way, saver in product(BUILDS, WAYS, (InMemorySaver(), None)):
+        with experienced(kind) as memory:
+            app = app_of(memory, kind, build, checkpointer=saver)
+            messages = await run(app, way, thread=f"{build} {way}")
+            assert memory.flush()
+            entries = [each.query for each in memory.entries.recall(ASKED)] if kind is Reflection else []
+            hints, offered, made, length = shown(app, messages)
+            seen.append((hints, [] if kind is Reflection else offered, made, length, entries))
+            assert not any(isinstance(each, SystemMessage) for each in messages), "a hint is never stored"
+    assert seen[1:] == seen[:1] * 7
     hints, offered, skipped, length, entries = seen[0]
     first = {*offered[0]} if offered else set()
     told = {
@@ -347,17 +348,6 @@ async def test_a_thread_that_pauses_goes_on_in_another_process_as_if_it_had_not(
             state = await app.ask(None, way)
         app.model.calls[:0] = paused.model.calls
         assert shown(app, state["messages"]) == whole, (build, way)
-
-
-@each_shown
-async def test_without_a_checkpointer_it_is_the_same(kind: Any, nothing_failed: None) -> None:
-    for build, way in ALL_WAYS:
-        seen = []
-        for saver in (InMemorySaver(), None):
-            with experienced(kind) as memory:
-                app = app_of(memory, kind, build, checkpointer=saver)
-                seen.append(shown(app, await run(app, way)))
-        assert seen[0] == seen[1], (build, way)
 
 
 @each_step

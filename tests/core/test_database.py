@@ -8,6 +8,7 @@ import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from langgraph_toolmem.core.jobs import JobQueue
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.navigator.decide.recording import DecisionLog
-from langgraph_toolmem.stores.database import NAME, Database, query_readonly
+from langgraph_toolmem.stores.database import NAME, query_readonly
 
 ANN = str(user_digest("ann"))
 
@@ -27,9 +28,10 @@ def queue(folder: Path) -> JobQueue:
     return JobQueue(folder, now=time.time)
 
 
-def decision(step: int, text: str = "x") -> dict[str, Any]:
-    said = {"sub_intents": [{"rank": 0, "intent": "x", "action": "answer", "text": text}]}
-    return {"messages": [{"role": "user", "content": text}], "decision": said, "thread_id": "r", "step": step}
+def decisions(folder: Path) -> DecisionLog:
+    graph, users = SimpleNamespace(owner=lambda _: None), SimpleNamespace(apart=False)
+    core: Any = SimpleNamespace(folder=folder, read_only=False, now=time.time, graph=graph, users=users)
+    return DecisionLog(core)
 
 
 def ids(jobs: JobQueue) -> list[str]:
@@ -48,27 +50,17 @@ def files(folder: Path) -> dict[str, bytes]:
 # --- one file ---
 
 
-def test_all_owners_are_in_one_file(tmp_path: Path) -> None:
-    with queue(tmp_path) as jobs, DecisionLog(tmp_path) as log:
-        put(jobs, "1", {})
-        log(decision(1))
-        with Database(tmp_path) as file:
-            names = {name for (name,) in file.ask("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert names - {"sqlite_sequence"} == {"jobs", "places", "turns"}
-    assert set(files(tmp_path)) == {NAME}
-
-
 def test_what_an_owner_forgets_leaves_the_others_as_they_are(tmp_path: Path) -> None:
-    with queue(tmp_path) as jobs, DecisionLog(tmp_path) as log:
+    with queue(tmp_path) as jobs, decisions(tmp_path) as log:
         put(jobs, "1", {}, user="u")
-        log({**decision(1), "user_id": "ann"})
+        log.add("r", 1, [], {}, user_id="ann")
         assert jobs.forget("u") == 1
         assert len(log) == 1
         assert log.forget(Forgotten(ANN)) == 1
         put(jobs, "2", {})
-        log(decision(2))
+        log.add("r", 2, [], {})
         assert ids(jobs) == ["2"]
-        assert [turn.step for turn in log.turns()] == [2]
+        assert log.ask("SELECT step FROM decisions") == [(2,)]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -83,11 +75,11 @@ def test_no_copy_of_what_is_forgotten_stays_in_a_page_or_the_log(tmp_path: Path,
                     text = f"{'private' if user == 'u' else 'common'}-{dice.random()}"
                     row = (text, dice.choice("abc") + text, user, text * dice.randrange(1, 30))
                     database.execute(
-                        "INSERT INTO jobs (id, kind, run, namespace, line, user, payload, due) "
+                        "INSERT INTO jobs (id, kind, run, namespace, ordering_key, user, payload, due) "
                         "VALUES (?, '', '', '', ?, ?, ?, 0)",
                         row,
                     )
-                    database.execute("INSERT INTO places VALUES (?, ?, ?)", (f"{dice.random()}", text, user))
+                    database.execute("INSERT INTO namespaces VALUES (?, ?, ?)", (f"{dice.random()}", text, user))
                     at = dice.randrange(3000)
                     if dice.random() < 0.4:
                         database.execute("DELETE FROM jobs WHERE seq = ?", (at,))
@@ -102,17 +94,6 @@ def test_no_copy_of_what_is_forgotten_stays_in_a_page_or_the_log(tmp_path: Path,
 # --- what it is not ---
 
 
-def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
-    for mark, tables in (("", "CREATE TABLE bookmarks (x)"), ("PRAGMA application_id = 5", "CREATE TABLE jobs (x)")):
-        with closing(sqlite3.connect(tmp_path / NAME)) as file:
-            file.executescript(f"{mark}; {tables}")
-        content = files(tmp_path)
-        with queue(tmp_path) as jobs, pytest.raises(StorageError, match="another program; move it away"):
-            put(jobs, "1", {})
-        assert files(tmp_path) == content
-        (tmp_path / NAME).unlink()
-
-
 def test_a_newer_file_is_left_alone_by_who_looks_too(tmp_path: Path) -> None:
     with queue(tmp_path) as jobs:
         put(jobs, "1", {})
@@ -121,7 +102,7 @@ def test_a_newer_file_is_left_alone_by_who_looks_too(tmp_path: Path) -> None:
     content = files(tmp_path)
     with pytest.raises(StorageError, match=r"newer version of this package \(format 99\); update it"):
         query_readonly(tmp_path / NAME, "SELECT * FROM jobs")
-    for owner in (queue(tmp_path), DecisionLog(tmp_path)):
+    for owner in (queue(tmp_path), decisions(tmp_path)):
         with owner, pytest.raises(StorageError, match="newer"):
             owner.ask("SELECT 1")
     assert files(tmp_path) == content
@@ -152,26 +133,11 @@ def test_damage_that_is_found_in_use_is_set_aside_at_the_next(tmp_path: Path) ->
         for page in range(1, (tmp_path / NAME).stat().st_size // 4096):
             spoil(tmp_path / NAME, page)
         with pytest.raises(StorageError, match="malformed"):
-            jobs.revive()
+            jobs.requeue()
         put(jobs, "1", {})
         assert ids(jobs) == ["1"]
         assert pending(another) == 0
         put(another, "2", {})
-        assert ids(jobs) == ["2"]
-    assert (tmp_path / f"{NAME}.corrupt-1").exists()
-
-
-def test_damage_of_free_pages_is_set_aside_too(tmp_path: Path) -> None:
-    with queue(tmp_path) as jobs:
-        for number in range(100):
-            put(jobs, str(number), {"text": "x" * 9000})
-        ids(jobs)
-    spoil(tmp_path / NAME, int.from_bytes(files(tmp_path)[NAME][32:36], "big") - 1)
-    with queue(tmp_path) as jobs:
-        assert pending(jobs) == 0  # it is none of its tables
-        with pytest.raises(StorageError, match="malformed"):
-            put(jobs, "1", {"text": "x" * 90_000})
-        put(jobs, "2", {"text": "x" * 90_000})
         assert ids(jobs) == ["2"]
     assert (tmp_path / f"{NAME}.corrupt-1").exists()
 

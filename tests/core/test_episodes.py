@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-import textwrap
 import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
-from children import run
 from kept import sit
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
@@ -178,14 +176,12 @@ def test_a_thread_with_one_verdict_gives_each_episode_its_share() -> None:
         for _ in range(2):
             memory.finish(chat(0, 1, 2, 3), thread_id="t", success=True)
         assert set(asked(memory).values()) == {1.0}
-        assert [each.digest for each in memory.core.read(chat(0, 1, 2, 3), "t").episodes()] == list(
-            sit(memory).walks.runs
-        )
-        assert sit(memory).walks.edges.row("find_customer")["find_customer"] == [0.25, 0.125, 0, 0.75]
+        assert [each.digest for each in memory.core.read(chat(0, 1, 2, 3), "t").episodes()] == list(sit(memory).runs)
+        assert sit(memory).edges.row("find_customer")["find_customer"] == [0.25, 0.125, 0, 0.75]
         memory.feedback("t", score=0, episode=1)  # a verdict on it alone goes before its share
         memory.finish(chat(0, 1, 2, 3), thread_id="t")
-        assert sit(memory).walks.edges.row("find_customer")["find_customer"] == [0, 0, 1, 0]
-        assert sit(memory).walks.edges.row("book_room")["book_room"] == [0.25, 0.125, 0, 0.75]
+        assert sit(memory).edges.row("find_customer")["find_customer"] == [0, 0, 1, 0]
+        assert sit(memory).edges.row("book_room")["book_room"] == [0.25, 0.125, 0, 0.75]
 
 
 def test_what_cannot_be_judged_is_said(tmp_path: Path) -> None:
@@ -202,8 +198,7 @@ def test_what_cannot_be_judged_is_said(tmp_path: Path) -> None:
 
 
 def _edges(memory: ToolMemory) -> dict[str, Any]:
-    rows = sit(memory).walks.edges.rows
-    found = {source: memory.sit.evidence.walks.out_of(source) for source in rows}
+    found = {source: sit(memory).out_of(source) for source in sit(memory).edges.rows}
     return {s: {t: tuple(round(n, 9) for n in e) for t, e in row.items()} for s, row in found.items() if row}
 
 
@@ -270,17 +265,3 @@ def test_also_after_restarts_and_from_another_process(tmp_path: Path) -> None:
             assert _edges(memory) == _expected(length, stand), seed
             want = {TOPICS[n - 1]: None if n not in stand else float(stand[n]) for n in range(1, length + 1)}
             assert asked(memory) == want
-
-
-def test_a_verdict_from_another_process(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, methods=[SIT(), Entries()]) as memory:
-        memory.finish(chat(0, 1), thread_id="t")
-        memory.flush()
-        script = f"""
-            from langgraph_toolmem import ToolMemory, SIT, Entries
-            with ToolMemory({str(tmp_path)!r}, methods=[SIT(), Entries()], read_only=True) as memory:
-                memory.feedback("t", score=1, episode=1)
-        """
-        assert run(textwrap.dedent(script)).returncode == 0
-        memory.core.jobs.begin()
-        assert asked(memory) == {TOPICS[0]: 1.0, TOPICS[1]: None}

@@ -46,8 +46,7 @@ def taught(path: Path | None, **options: Any) -> ToolMemory:
         memory.sit.suggest(run_of(thread, words)[:1], summary=f"wants {words} {thread}")
         memory.observe(run_of(thread, words)[:-1], thread_id=thread)
         memory.finish(run_of(thread, words), thread_id=thread, success=True, comment=f"fine {words}")
-        told = {"thread_id": thread, "run": first(thread, words), "step": 1, "messages": []}
-        memory.navigator.decisions({**told, "decision": {"sub_intents": [words]}})
+        memory.navigator.decisions.add(first(thread, words), 1, [], {"sub_intents": [words]})
     memory.flush()
     memory.core.jobs.put("nobody does it", {"text": SECRETS[0]}, run=first("private", " ".join(SECRETS)))
     return memory
@@ -108,18 +107,6 @@ def test_a_thread_that_two_users_share_is_forgotten_for_the_one_who_is_named(tmp
         assert b"wedgwood" not in files(tmp_path)
         with pytest.raises(NamespaceError, match="user id, or the thread id"):
             memory.forget()
-
-
-def test_a_thread_goes_from_a_shared_store_and_from_other_workers() -> None:
-    store = InMemoryStore()
-    with taught(None, store=store) as one, ToolMemory(None, store=store) as two:
-        assert found(kept_in(store)) == list(SECRETS)
-        assert one.forget(thread_id="private") > 1
-        two.core.refresh(at_once=True)
-        for graph in (one.core.graph, two.core.graph):
-            assert not found(repr(graph.to_state()))
-            assert len(graph.cases.cases) == 1
-        assert not found(kept_in(store))
 
 
 def test_what_could_not_be_reached_is_said_and_is_forgotten_the_next_time(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from histories import call, history, user, words
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.base.errors import NamespaceError
 from langgraph_toolmem.core.method import EndedRun, Import
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.runs.run import Run
@@ -22,56 +20,6 @@ def messages_of(number: int) -> list[Any]:
 
 def a_run(number: int = 1) -> Run:
     return parse_run(messages_of(number), thread_id=str(number))
-
-
-def test_states_are_stored_once_and_counted() -> None:
-    with ToolMemory.ephemeral() as memory:
-        runs = [(a_run(number), None, None) for number in range(3)]
-        assert [memory.import_runs(runs)["sit"] for _ in range(2)] == [6, 0]
-        memory.finish(messages_of(3), thread_id="3", success=True, wait=True)
-        assert memory.import_runs([(a_run(3), None, None)])["sit"] == 0
-        assert memory.report()["sit"]["summaries"] == 8
-        assert sum(len(each.uses) for each in states_of(memory)) == 8
-
-
-def test_states_of_runs_that_went_badly_are_not_stored() -> None:
-    with ToolMemory.ephemeral() as memory:
-        memory.import_runs([(a_run(), 0.0, None)])
-        assert states_of(memory) == []
-
-
-@pytest.mark.parametrize("what", ["forgotten", "judged anew"])
-def test_what_happens_while_states_are_stored_counts(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ToolMemory.ephemeral(namespace=("toolmem", "{user_id}")) as memory:
-        put = memory.sit.rows.put
-
-        def slowly(*summaries: Any, **options: Any) -> Any:
-            monkeypatch.undo()
-            if what == "forgotten":
-                memory.forget(user_id="ann")
-            else:
-                memory.feedback("1", score=0.0, user_id="ann")
-            return put(*summaries, **options)
-
-        monkeypatch.setattr(memory.sit.rows, "put", slowly)
-        memory.import_runs([(a_run(), None, "ann")], {"entries": None, "atoms": None})
-        memory.flush()
-        found = memory.sit.suggest(messages_of(1)[:3], user_id="ann")
-        assert [each for each in found if each.kind == "episodic"] == []
-        assert what != "forgotten" or states_of(memory, "ann") == []
-
-
-def test_states_are_personal_memory() -> None:
-    with ToolMemory.ephemeral(namespace=("toolmem", "{user_id}")) as memory:
-        with pytest.raises(NamespaceError):
-            memory.import_runs([(a_run(), 1.0, None)])
-        assert memory.report().turns == 0
-        memory.import_runs([(a_run(), 1.0, "ann")])
-        assert (len(states_of(memory, "ann")), states_of(memory, "bob")) == (2, [])
-
-
-def states_of(memory: ToolMemory, user_id: str | None = None) -> list[Any]:
-    return list(memory.sit.rows.all(memory.core.users.of(user_id)))
 
 
 def entries_of(memory: ToolMemory) -> list[Entry]:

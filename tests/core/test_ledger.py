@@ -82,23 +82,6 @@ def test_what_was_shown_before_a_turn_is_followed_by_it(kept, turn, figures, ite
     assert kept.table.turns == {}
 
 
-def test_shown_again_before_the_same_turn_adds_to_what_was_shown(kept):
-    kept.ledger.shown("sit", {"x": "a"}, run="r", turn=OK.key)
-    kept.ledger.shown("sit", {"x": "a", "y": "b"}, run="r", turn=OK.key)
-
-    assert (kept.figures()[0], kept.sums("x")[0], kept.sums("y")[0]) == (1, 1, 1)
-
-
-def test_each_method_has_figures_of_its_own(kept):
-    kept.ledger.shown("sit", {"x": "a"}, run="r", turn=OK.key)
-    kept.ledger.shown("atoms", {"x": "b"}, run="r", turn=OK.key)
-    kept.follow(OK)
-    kept.judge("r", 1.0)
-
-    assert (kept.figures("sit"), kept.figures("atoms")) == ((1, 1, 1, 1, 1, 0), (1, 0, 0, 0, 0, 0))
-    assert kept.figures("entries") == (0,) * 6
-
-
 def test_an_item_counts_for_the_verdict_as_it_was_shown_or_followed(kept):
     kept.ledger.shown("entries", {"e": None}, run="r")
     kept.ledger.shown("atoms", {"followed": "a", "passed over": "b"}, run="r", turn=OK.key)

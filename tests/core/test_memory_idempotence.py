@@ -6,16 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from desk import EAGER, NAMES, Desk, build, call_id, expected, history, request, run, shortcuts, thread, warm
+from desk import EAGER, Desk, build, call_id, expected, history, request, run, thread, warm
 from kept import inertia
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langchain_core.messages import trim_messages as trim
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from langgraph_toolmem import InertiaPolicy, InputError, MessageError, ToolMemory
-from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia.record import InertiaEvidence, TurnClosed, TurnOpened
+from langgraph_toolmem import InertiaPolicy, MessageError, ToolMemory
 
 SHADOW = InertiaPolicy(shadow=True)
 
@@ -28,26 +26,6 @@ def counts(memory: ToolMemory) -> tuple[int, int, int, dict[str, int]]:
 def once(runs: int) -> tuple[int, int, int, dict[str, int]]:
     names = ("find_customer", "latest_order", "add_note")
     return 4 * runs, 3 * runs, runs, dict.fromkeys(names, runs)
-
-
-def test_told_twice_and_piece_by_piece(memory: ToolMemory) -> None:
-    messages = history(0)
-    assert [memory.observe(messages[:n], thread_id="a") for n in range(len(messages) + 1)] == [
-        0,
-        0,
-        0,
-        1,
-        0,
-        1,
-        0,
-        1,
-        1,
-    ]
-    view = memory.view()
-    assert counts(memory) == once(1)
-    assert memory.observe(messages, thread_id="a") == memory.finish(messages, thread_id="a") == 0
-    assert counts(memory) == once(1)
-    assert memory.view() == view
 
 
 def test_piece_by_piece_and_at_once_teach_the_same(desk: Desk) -> None:
@@ -78,13 +56,6 @@ def test_shortcut_node_recorder_and_observe_together(desk: Desk, memory: ToolMem
     assert report.runs_judged == report.runs_good == 12
     assert report.runs_with_shortcut == report.judged_with_shortcut == report.good_with_shortcut
     assert not inertia(memory).open_turns
-
-
-def test_a_resumed_thread(desk: Desk, memory: ToolMemory) -> None:
-    graph, _ = build(memory, desk.tools, policy=SHADOW, checkpointer=InMemorySaver())
-    for i in range(5):
-        run(graph, i, config=thread("one and the same"))
-    assert counts(memory) == once(5)
 
 
 def test_time_travel_replays_a_call_and_teaches_it_once(desk: Desk, memory: ToolMemory) -> None:
@@ -139,17 +110,6 @@ def test_a_trimmed_history(desk: Desk, memory: ToolMemory) -> None:
     shorter = trim(messages, max_tokens=6, token_counter=len, start_on="human", include_system=True)
     assert memory.observe(shorter, thread_id="a") == 0
     assert memory.observe(messages[8:] + history(3), thread_id="a") == 4
-    assert counts(memory) == once(4)
-
-
-def test_messages_removed_by_the_host_between_turns(desk: Desk, memory: ToolMemory) -> None:
-    graph, _ = build(memory, desk.tools, policy=SHADOW, checkpointer=InMemorySaver())
-    config = thread("t")
-    for i in range(4):
-        state = run(graph, i, config=config)
-        keep = state["messages"][-2:]
-        graph.update_state(config, {"messages": [RemoveMessage(id=m.id) for m in state["messages"][:-2]]})
-        assert len(graph.get_state(config).values["messages"]) == len(keep)
     assert counts(memory) == once(4)
 
 
@@ -221,59 +181,9 @@ def test_eight_threads_tell_of_the_same_runs(memory: ToolMemory) -> None:
 # --- verdicts ---
 
 
-def test_verdicts_show_in_the_report(desk: Desk, memory: ToolMemory) -> None:
-    assert memory.report().runs_judged == 0
-    memory.finish(history(0), thread_id="a", success=True, comment="well done")
-    memory.finish(history(1), thread_id="b", success=False)
-    memory.finish(history(2), thread_id="c")
-    report = memory.report()
-    assert (report.runs_judged, report.runs_good, report.judged_with_shortcut) == (2, 1, 0)
-    memory.feedback("c", score=0.9)
-    memory.feedback("b", score=1.0, comment="on second thoughts")
-    report = memory.report()
-    assert (report.runs_judged, report.runs_good) == (3, 3)
-    with pytest.raises(InputError, match="No thread 'never seen' was learned"):
-        memory.feedback("never seen", score=0.0)
-    assert memory.report().runs_judged == 3
-    warm(memory)
-    graph, _ = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
-    state = run(graph, 0)
-    assert len(shortcuts(state["messages"])) == 3
-    assert memory.report().runs_with_shortcut == 1
-    memory.feedback("thread-0", score=1.0)
-    report = memory.report()
-    assert (report.judged_with_shortcut, report.good_with_shortcut) == (1, 1)
-    assert "verdict" in str(report) or "judged" in str(report)
-
-
 def test_a_verdict_on_a_run_without_an_id(memory: ToolMemory) -> None:
     assert memory.finish(history(0), success=True) == 4
     assert memory.report().runs_good == 1
-
-
-async def test_async_twins_do_the_same(desk: Desk) -> None:
-    with (
-        ToolMemory.ephemeral(tools=desk.tools, now=lambda: 1_000_000.0) as memory,
-        ToolMemory.ephemeral(tools=desk.tools, now=lambda: 1_000_000.0) as twin,
-    ):
-        for i in range(14):
-            assert memory.observe(history(i), thread_id=str(i)) == await twin.aobserve(history(i), thread_id=str(i))
-        assert memory.finish(history(14), thread_id="14", success=True) == 4
-        assert await twin.afinish(history(14), thread_id="14", success=True) == 4
-        memory.feedback("3", score=0.5)
-        await twin.afeedback("3", score=0.5)
-        feed = [HumanMessage(request("Zoe"), id=call_id("zoe"))]
-        assert memory.inertia.predict(feed, policy=EAGER) == await twin.inertia.apredict(feed, policy=EAGER) is not None
-        assert memory.inertia.explain(feed) == await twin.inertia.aexplain(feed)
-        assert memory.inertia.begin_turn(feed, thread_id="z") == twin.inertia.begin_turn(feed, thread_id="z")
-        assert memory.navigator.search("find a customer") == await twin.navigator.asearch("find a customer")
-        assert memory.flush()
-        assert await twin.aflush()
-        assert memory.report() == await twin.areport()
-        assert memory.view() == twin.view()
-        assert memory.forget(user_id="u") == await twin.aforget(user_id="u") == 0
-    async with ToolMemory.ephemeral(tools=desk.tools) as third:
-        assert await third.aobserve(history(0)) == 4
 
 
 # --- bad input ---
@@ -300,29 +210,3 @@ def test_predicting_learns_nothing(memory: ToolMemory) -> None:
     for n in range(9):
         memory.inertia.predict(history(3)[:n], policy=EAGER)
     assert (memory.report(), memory.view()) == before
-
-
-def test_when_it_is_not_the_models_turn(memory: ToolMemory) -> None:
-    warm(memory)
-    messages = history(0)
-    assert "pending" in memory.inertia.explain(messages[:2]).reason
-    assert "answered" in memory.inertia.explain(messages).reason
-    assert memory.inertia.predict(messages) is None
-    assert memory.inertia.begin_turn(messages[:2]).proposal is None
-    assert NAMES[0] in str(memory.inertia.explain(messages[:1], policy=EAGER).proposal)
-
-
-def test_the_end_of_a_turn_may_be_told_before_its_beginning() -> None:
-    """As when the logs of several workers are read one after the other."""
-    begun = TurnOpened("t", ["w0"], [["b", "", ["A1"]]], True, None)
-    records: list[Any] = [begun, TurnClosed("t"), begun]
-    states = []
-    for order in ([0, 1], [1, 0], [0, 2, 1], [0, 1, 2], [1, 0, 2]):
-        graph = ToolGraph()
-        table = graph.register(InertiaEvidence)
-        for position in order:
-            graph.apply(None, [records[position]])
-        assert table.open_turns == {}
-        assert graph.counters.get("would_act_open", 0) == 0
-        states.append({key: row for key, row in graph.successors.row("w0").items() if any(row)})
-    assert states == [{}] * 5

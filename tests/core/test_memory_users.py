@@ -12,11 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from desk import EAGER, NAMES, Desk, build, call_id, expected, history, request, run, shortcuts, thread, warm
-from kept import inertia, kept_in
+from desk import EAGER, NAMES, Desk, build, call_id, expected, history, request, run, shortcuts, thread
+from kept import inertia
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.store.base import PutOp
 from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel
 
@@ -115,19 +114,6 @@ async def test_the_user_of_a_real_run(desk: Desk, way: str, asynchronous: bool) 
             graph.invoke(feed, config, **options)
         users = {case[1] for case in memory.core.graph.cases.cases.values()}
         assert users == {user_digest("ann")}
-
-
-def test_a_user_id_without_a_place_is_warned_of_once(
-    desk: Desk, memory: ToolMemory, caplog: pytest.LogCaptureFixture
-) -> None:
-    graph, _ = build(memory, desk.tools, checkpointer=InMemorySaver())
-    for i in range(3):
-        run(graph, i, config={"configurable": {"thread_id": str(i), "user_id": f"user {i}"}})
-    memory.observe(history(5), user_id="ann")
-    warnings = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
-    warnings = [text for text in warnings if "By their names" not in text]
-    assert len(warnings) == 1
-    assert "{user_id}" in warnings[0]
 
 
 # --- one user's values are no source for another's ---
@@ -333,15 +319,6 @@ def test_a_verdict_on_a_thread_id_that_two_users_share(desk: Desk, namespace: tu
         assert [entry.score for entry in memory.entries.recall(request(NAMES[1]), user_id="ben")][:1] == [1.0]
 
 
-def test_forgetting_in_ram(desk: Desk) -> None:
-    with ToolMemory.ephemeral(tools=desk.tools, namespace=PER_USER) as memory:
-        taught(memory)
-        memory.forget(user_id="ann")
-        state = repr(memory.core.graph.to_state())
-        for secret in SECRETS:
-            assert secret not in state
-
-
 def test_a_value_told_often_by_one_user_is_forgotten_although_many_others_came_after(desk: Desk) -> None:
     with ToolMemory.ephemeral(tools=desk.tools, namespace=PER_USER) as memory:
         one = [m for i in range(10) for m in spoken(i, SECRETS[1])]
@@ -370,16 +347,6 @@ def test_forgetting_needs_the_disk_and_says_if_it_failed(
             assert secret.encode() not in everything_in(tmp_path)
 
 
-def test_a_reader_cannot_forget(desk: Desk, tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER) as memory:
-        taught(memory)
-    with (
-        ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER, read_only=True) as reader,
-        pytest.raises(StorageError, match="read_only"),
-    ):
-        reader.forget(user_id="ann")
-
-
 @pytest.mark.slow
 def test_files_that_were_set_aside_are_named_when_a_user_is_forgotten(desk: Desk, tmp_path: Path) -> None:
     with ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER) as memory:
@@ -392,14 +359,6 @@ def test_files_that_were_set_aside_are_named_when_a_user_is_forgotten(desk: Desk
         assert "forgotten" in memory.report().problems[-1]
 
 
-@pytest.mark.parametrize("namespace", [PER_USER, ("toolmem",)])
-def test_forgetting_needs_a_user(desk: Desk, namespace: tuple[str, ...]) -> None:
-    with ToolMemory.ephemeral(tools=desk.tools, namespace=namespace) as memory:
-        for nobody in ("", None):
-            with pytest.raises(NamespaceError):
-                memory.forget(user_id=nobody)  # type: ignore[arg-type]
-
-
 # --- several workers, one store ---
 
 
@@ -409,7 +368,10 @@ def always_polling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def worker(desk: Desk, store: InMemoryStore, **options: Any) -> ToolMemory:
-    return ToolMemory(None, tools=desk.tools, store=store, **{"step_timeout": 5.0, **options})
+    memory = ToolMemory(None, tools=desk.tools, store=store, **options)
+    assert memory.core.shared_log is not None
+    memory.core.shared_log.patience = 5.0
+    return memory
 
 
 def numbers(memory: ToolMemory) -> Any:
@@ -417,25 +379,6 @@ def numbers(memory: ToolMemory) -> Any:
     report = memory.report().to_dict()
     report.pop("jobs")  # what is being written just now
     return report, memory.view().edges
-
-
-@pytest.mark.usefixtures("always_polling")
-def test_two_workers_learn_from_each_other(desk: Desk) -> None:
-    store = InMemoryStore()
-    with worker(desk, store) as one, worker(desk, store) as two:
-        warm(one, 14)
-        feed = [HumanMessage(request("Zoe"))]
-        two.observe([])
-        assert two.inertia.predict(feed, policy=EAGER) == one.inertia.predict(feed, policy=EAGER) is not None
-        warm(two, 14, first=2000)
-        for i in range(1000, 1014):
-            assert two.finish(history(i), thread_id=f"warm-{i}") == 0, "what the other learned is known"
-        assert numbers(one) == numbers(two)
-        assert one.report().turns == 112
-        with worker(desk, store) as three:
-            assert numbers(three) == numbers(one)
-            one.feedback("warm-1000", score=1.0)
-            assert numbers(three)[0]["runs_good"] == 1
 
 
 @pytest.mark.usefixtures("always_polling")
@@ -460,112 +403,6 @@ def test_graphs_on_two_workers_and_threads_that_move_between_them(desk: Desk) ->
         report = one.report()
         assert (report.turns, report.answers) == (80, 20)
         assert report.skipped == 80 - sum(len(model.calls) for _, model in graphs) > 0
-
-
-@pytest.mark.usefixtures("always_polling")
-def test_namespaces_in_one_store_are_apart(desk: Desk) -> None:
-    store = InMemoryStore()
-    with (
-        worker(desk, store, graph_namespace=("a",)) as one,
-        worker(desk, store, graph_namespace=("a", "b")) as two,
-        worker(desk, store, graph_namespace=("b",)) as three,
-    ):
-        warm(one, 2)
-        warm(two, 1)
-        assert [numbers(m)[0]["turns"] for m in (one, two, three)] == [8, 4, 0]
-
-
-@pytest.mark.usefixtures("always_polling")
-def test_forgetting_a_user_in_a_shared_store(desk: Desk) -> None:
-    store = InMemoryStore()
-    with (
-        worker(desk, store, namespace=PER_USER) as one,
-        worker(desk, store, namespace=PER_USER) as two,
-    ):
-        taught(one)
-        long_note = f"{SECRETS[1]} " * 60
-        two.finish(spoken(30, long_note, name=SECRETS[0]), thread_id="long", user_id="ann")
-        two.finish(private(31), thread_id="of two", user_id="ann")
-        only_long = history(32)
-        only_long[1].tool_calls[0]["args"]["name"] = only_long[3].tool_calls[0]["args"]["customer_id"] = long_note
-        two.finish(only_long, thread_id="long, and not a word of it said by the user", user_id="ann")
-        store.put((*PER_USER[:1], "log", "strange"), "000000000000", {"r": "5"})
-        store.put((*PER_USER[:1], "workers"), "strange", {"worker": True})
-        assert any(secret in kept_in(store) for secret in SECRETS)
-        assert one.forget(user_id="ann") > 5
-        for secret in SECRETS:
-            assert secret not in kept_in(store), secret
-        with worker(desk, store, namespace=PER_USER) as three:
-            state = repr(three.core.graph.to_state())
-            for secret in SECRETS:
-                assert secret not in state
-            assert NAMES[100 % 12] in state, "bob's requests stay"
-            assert three.report().turns >= 40
-            assert inertia(three).open_turns == {}
-
-
-@pytest.mark.usefixtures("always_polling")
-def test_what_one_worker_forgets_the_others_drop(desk: Desk) -> None:
-    store = InMemoryStore()
-    with worker(desk, store, namespace=PER_USER) as one, worker(desk, store, namespace=PER_USER) as two:
-        taught(two)
-        one.finish(accounts(1, [SECRETS[0], "shop"], SECRETS[0]), thread_id="of one", user_id="ann")
-        one.feedback("of one", score=0.1, comment=SECRETS[1])
-        two.observe([], user_id="bob")
-        assert all(secret in repr(two.core.graph.to_state()) for secret in SECRETS)
-        one.forget(user_id="ann")
-        two.observe([], user_id="bob")
-        for memory in (one, two):
-            state = repr(memory.core.graph.to_state())
-            assert not any(secret in state for secret in SECRETS)
-            assert "customer" in offered(memory, "bob", history(77))
-        assert not any(secret in kept_in(store) for secret in SECRETS)
-        assert one.report().turns == two.report().turns
-        assert inertia(one).open_turns == inertia(two).open_turns == {}
-
-
-@pytest.mark.usefixtures("always_polling")
-def test_a_user_who_comes_back_is_known_to_workers_that_start_later(desk: Desk) -> None:
-    store = InMemoryStore()
-    with worker(desk, store, now=lambda: 1_000_000.0) as one, worker(desk, store) as two:
-        warm(one, 2)
-        one.finish(history(1), thread_id="1", user_id="ann")
-        one.forget(user_id="ann")
-        one.finish(history(2), thread_id="2", user_id="ann")
-        two.finish(history(3), thread_id="3", user_id="ann")
-        with worker(desk, store) as three:
-            assert len(three.core.graph.belongings(str(user_digest("ann")))) == 4, "two runs and their requests"
-
-
-class Flaky(InMemoryStore):
-    """A store that refuses to write once it is told to."""
-
-    broken = False
-
-    def batch(self, ops: Any) -> Any:
-        ops = list(ops)
-        if self.broken and any(isinstance(op, PutOp) for op in ops):
-            raise ConnectionError("the database is down")
-        return super().batch(ops)
-
-
-def test_forgetting_needs_the_shared_store_and_says_if_it_failed(desk: Desk) -> None:
-    store = Flaky()
-    with worker(desk, store, namespace=PER_USER) as one:
-        taught(one)
-        assert one.flush()
-        assert any(secret in kept_in(store) for secret in SECRETS)
-        store.broken = True
-        with pytest.raises(StorageError, match="call forget again"):
-            one.forget(user_id="ann")
-        assert any(secret in kept_in(store) for secret in SECRETS)
-        with pytest.raises(StorageError, match="call forget again"):
-            one.forget(user_id="ann")
-        store.broken = False
-        one.forget(user_id="ann")
-        assert not any(secret in kept_in(store) for secret in SECRETS)
-        with worker(desk, store, namespace=PER_USER) as two:
-            assert not any(secret in repr(two.core.graph.to_state()) for secret in SECRETS)
 
 
 class Down(InMemoryStore):

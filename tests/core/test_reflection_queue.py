@@ -63,14 +63,14 @@ def test_kinds_are_taken_and_counted_apart(queue: JobQueue) -> None:
     assert not queue.unsettled(["y"], 2)
     assert taken(queue, "x", "y") == Job("1", "x", {"a": [1, "ü"]}, "r", "u", ("n", "u"), takes=1)
     assert queue.unsettled(["x"], 1)
-    assert queue.place_of("r") == (("n", "u"), "u")
-    queue.note_places([("r", "", ("n", "v"))])
-    assert queue.place_of("r") == (("n", "v"), "u"), "whose it is stays known"
-    assert queue.place_of("s") == (None, "")
+    assert queue.namespace_of("r") == (("n", "u"), "u")
+    queue.note_namespaces([("r", "", ("n", "v"))])
+    assert queue.namespace_of("r") == (("n", "v"), "u"), "whose it is stays known"
+    assert queue.namespace_of("s") == (None, "")
 
 
 def test_a_batch_is_of_one_kind_and_has_one_job_of_each_line(queue: JobQueue) -> None:
-    jobs = [Job(f"{of}{i}", of, {}, line=line) for i, (of, line) in enumerate(["xa", "xb", "ya", "xa", "xc"])]
+    jobs = [Job(f"{of}{i}", of, {}, ordering_key=line) for i, (of, line) in enumerate(["xa", "xb", "ya", "xa", "xc"])]
     jobs += [Job(f"x{i}", "x", {}) for i in (5, 6, 7)]
     assert queue.put(jobs) == 8
     assert ids(batch := take(queue, "x", "y", most=4, upto=7)) == ["x0", "x1", "x4", "x5"]
@@ -85,50 +85,6 @@ def test_what_was_taken_before_is_taken_alone(queue: JobQueue, clock: Clock) -> 
     assert len(take(queue, most=3, lease=60)) == 3  # by a process that dies
     clock.seconds += 60
     assert [ids(take(queue, most=6)) for _ in range(5)] == [["0"], ["1"], ["2"], ["3", "4", "5"], []]
-
-
-def test_jobs_of_one_line_wait_for_each_other(queue: JobQueue) -> None:
-    for key in ("a1", "a2", "b1"):
-        put(queue, key, line=key[0])
-    queue.retry(taken(queue), 30)
-    assert taken(queue).id == "b1"
-    assert take(queue) == []
-    assert queue.next_due(["k"]) == 30  # not now: what is due waits for its line
-
-
-def test_a_lease_ends_and_an_outdated_one_changes_nothing(queue: JobQueue, clock: Clock) -> None:
-    put(queue, "1")
-    [late] = take(queue, lease=60)
-    clock.seconds += 59
-    assert take(queue) == []
-    assert queue.next_due(["k"]) == 1
-    clock.seconds += 1
-    again = taken(queue)
-    assert again.takes == 2
-    assert not queue.save(late, "x")
-    queue.retry(late, 0)
-    assert queue.done([late]) == [late]
-    assert queue.save(again, "y")
-    queue.retry(again, 0)
-    third = taken(queue)
-    assert (third.answer, third.attempts) == ("y", 1)
-
-
-def test_what_fails_too_often_is_given_up_kept_and_can_be_revived(queue: JobQueue) -> None:
-    put(queue, "1", {"a": 1})
-    queue.retry(taken(queue), 0)
-    assert queue.report() == {"pending": 1, "failing": 1, "given_up": 0}
-    queue.retry(taken(queue), 0, "TimeoutError", give_up=True)
-    assert take(queue) == []
-    assert queue.report() == {"pending": 0, "failing": 0, "given_up": 1}
-    assert queue.troubles() == ["1 k jobs were given up (TimeoutError)"]
-    assert given_up(queue) == [("1", 2, "TimeoutError")]
-    assert queue.revive() == 1
-    assert (taken(queue).attempts, given_up(queue)) == (0, [])
-    put(queue, "2")
-    queue.retry(taken(queue), 0, give_up=True)
-    assert put(queue, "2", {"new": 1})
-    assert taken(queue).payload == {"new": 1}
 
 
 def test_what_never_ends_or_is_damaged_is_given_up(
@@ -162,26 +118,6 @@ def test_closed_queues_say_so_and_jobs_survive(tmp_path: Path, clock: Clock) -> 
         assert (job.payload, job.answer, job.takes) == ({"a": 1}, "answer", 2)
 
 
-def on_disk(folder: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
-
-
-def test_what_is_forgotten_is_gone_from_the_disk(tmp_path: Path, clock: Clock) -> None:
-    with JobQueue(tmp_path, now=clock) as queue:
-        for number in range(200):
-            put(queue, f"{number}", {"text": f"private-{number % 2} " * 50}, user=f"u{number % 2}")
-        queue.save(taken(queue), "private-0 answered")
-        queue.done([taken(queue)])
-        assert b"private-0" in on_disk(tmp_path)
-        assert queue.forget("u0") == 100
-        assert b"private-0" not in on_disk(tmp_path)
-        assert b"private-1" in on_disk(tmp_path)
-        assert pending(queue) == 99
-        assert queue.forget("u1") == 99
-        assert b"private-1" not in on_disk(tmp_path)  # of the one that was done, too
-        assert queue.forget("u1") == 0
-
-
 # --- several processes ---
 
 WORKER = """
@@ -190,7 +126,7 @@ from pathlib import Path
 from langgraph_toolmem.core.jobs import Job, JobQueue
 with JobQueue(Path(sys.argv[1]), now=time.time) as queue:
     for number in range(50):
-        queue.put([Job(f"{sys.argv[3]}-{number}", "k", {"n": number}, line=str(number % 9))])
+        queue.put([Job(f"{sys.argv[3]}-{number}", "k", {"n": number}, ordering_key=str(number % 9))])
     print("put", flush=True)
     while jobs := queue.take(["k"], most=8, lease=float(sys.argv[2])):
         print(*(job.id for job in jobs), flush=True)
@@ -276,7 +212,7 @@ class QueueMachine(RuleBasedStateMachine):
     def put(self, key: str, line: str, user: str) -> None:
         known = self.found(key)
         new = known is None or known["given_up"]
-        assert put(self.queue, key, {"of": user}, line=line, user=user) == new
+        assert put(self.queue, key, {"of": user}, ordering_key=line, user=user) == new
         if new:
             self.model = [job for job in self.model if job is not known]
             job = {"id": key, "line": line, "user": user, "due": self.clock(), "held": 0, "lease": 0.0, "takes": 0}
@@ -339,7 +275,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def revive(self) -> None:
-        assert self.queue.revive() == sum(job["given_up"] for job in self.model)
+        assert self.queue.requeue() == sum(job["given_up"] for job in self.model)
         for job in self.model:
             if job["given_up"]:
                 job.update(given_up=False, attempts=0, takes=0, due=self.clock(), held=0)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from queues import given_up, pending
+from queues import pending
 
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
@@ -22,7 +20,6 @@ from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.graph.events import Forgotten
-from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 ME = ("toolmem", "me")
 HERE = User(None, None, ME)
@@ -118,29 +115,6 @@ def opens(tmp_path: Path, clock: Clock) -> Iterator[Opens]:
 # in the background
 
 
-def test_runs_verdicts_and_critiques_are_written_in_the_background(opens: Opens) -> None:
-    def reply(request: dict[str, Any]) -> str:
-        [query] = re.findall(r"find \w+", str(request["messages"][-1]["content"]))[:1]
-        return json.dumps({"went_wrong": f"{query} failed.", "call": 1, "instead": "Look."})
-
-    with OpenAIStubServer(reply) as server:
-        office = opens(make_chat_model(server), time.time)
-        office.write(entry("ann", score=1.0))
-        office.write(entry("ben", score=0.0))
-        office.write(entry("cleo"))
-        office.judge(entry("cleo").run, 0.0, "not her")
-        office.write(entry("ben", score=0.0))
-        assert office.jobs.flush(timeout=60)
-        assert office.jobs.queue.report() == {"pending": 0, "failing": 0, "given_up": 0}
-        asked = len(server.requests)
-    found = {each.query: each for each in opens().kept()}
-    assert {query: each.score for query, each in found.items()} == {"find ann": 1.0, "find ben": 0.0, "find cleo": 0.0}
-    assert found["find ann"].critique == ""
-    assert found["find ben"].critique == "What went wrong: find ben failed.\nWhere: call 1, find.\nInstead: Look."
-    assert found["find cleo"].blamed == "find"
-    assert asked == 2
-
-
 def test_writing_waits_for_nobody(opens: Opens) -> None:
     held = threading.Event()
     critic = Scripted()
@@ -196,18 +170,6 @@ def test_no_critique_is_asked_for_twice(opens: Opens) -> None:
 
 
 @pytest.mark.usefixtures("by_hand")
-def test_good_bad_and_good_again_ends_good(opens: Opens) -> None:
-    critic = Scripted()
-    office = opens(critic)
-    office.write(entry("ann"))
-    for score in (1.0, 0.0, 1.0):
-        office.judge(entry("ann").run, score)
-    work(office.jobs)
-    assert critic.asked == []  # it was good again when the critic's turn came
-    assert [each.score for each in office.kept()] == [1.0]
-
-
-@pytest.mark.usefixtures("by_hand")
 def test_an_answer_that_was_given_is_not_asked_for_again(opens: Opens, clock: Clock) -> None:
     """A kill between the model's answer and the entry is a failure of the writing, seen from here."""
     critic = Scripted()
@@ -255,33 +217,6 @@ def test_without_a_critic_nothing_is_asked_and_jobs_for_one_wait(opens: Opens, c
 
 
 @pytest.mark.usefixtures("by_hand")
-def test_a_critic_that_fails_is_asked_later_and_at_last_given_up(
-    opens: Opens, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
-    critic = Scripted(*[TimeoutError("find ann is secret")] * 99)
-    office = opens(critic)
-    office.write(entry("ann", score=0.0))
-    waits = []
-    while (wait := work(office.jobs)) is not None:
-        waits.append(wait)
-        clock.seconds += wait
-    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0]
-    assert len(critic.asked) == jobs.SLOW_TRIES
-    assert office.jobs.queue.report() == {"pending": 0, "failing": 0, "given_up": 1}
-    [(_, _, error)] = given_up(office.queue)
-    assert "TimeoutError" in error
-    assert "secret" not in error
-    assert "secret" not in caplog.text
-    assert "given up" in caplog.text
-    assert [each.critique for each in office.kept()] == [""]
-    assert office.jobs.flush(timeout=1)
-    critic.errors.clear()
-    assert office.queue.revive() == 1
-    work(office.jobs)
-    assert office.kept()[0].critique
-
-
-@pytest.mark.usefixtures("by_hand")
 def test_a_verdict_waits_for_its_entry_and_is_dropped_without(opens: Opens, clock: Clock) -> None:
     office = opens()
     office.judge(entry("ann").run, 0.0)
@@ -292,24 +227,6 @@ def test_a_verdict_waits_for_its_entry_and_is_dropped_without(opens: Opens, cloc
         clock.seconds += wait
     assert [each.score for each in office.kept()] == [0.0]
     assert office.jobs.queue.report() == {"pending": 0, "failing": 0, "given_up": 0}
-
-
-@pytest.mark.usefixtures("by_hand")
-def test_jobs_of_one_run_keep_their_order_when_one_fails(
-    opens: Opens, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    office = opens()
-    office.write(entry("ann", score=1.0))
-    with monkeypatch.context() as patched:
-        patched.setattr(office.rows, "put", failing)
-        work(office.jobs)
-    office.judge(entry("ann").run, 0.0)
-    office.write(entry("ben"))
-    work(office.jobs)
-    assert [each.query for each in office.kept()] == ["find ben"]
-    clock.seconds += 2
-    work(office.jobs)
-    assert {each.query: each.score for each in office.kept()} == {"find ann": 0.0, "find ben": None}
 
 
 def test_a_thread_survives_whatever_the_critic_raises(opens: Opens) -> None:
@@ -341,25 +258,6 @@ def test_what_is_being_done_for_a_forgotten_user_is_not_written(opens: Opens) ->
     work(office.jobs)
     assert [each.query for each in office.kept()] == ["find ben"]
     assert pending(office.queue) == 0
-
-
-@pytest.mark.usefixtures("by_hand")
-def test_a_critique_is_not_written_for_a_user_whom_another_process_forgets(
-    opens: Opens, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    office = opens(Scripted())
-    original = office.queue.save
-
-    def save(*args: Any) -> bool:
-        saved = original(*args)
-        with JobQueue(tmp_path, now=clock) as another:
-            another.forget("u")
-        return saved
-
-    monkeypatch.setattr(office.queue, "save", save)
-    office.write(entry("ann", score=0.0))
-    work(office.jobs)
-    assert office.kept() == []
 
 
 @pytest.mark.usefixtures("by_hand")
@@ -400,7 +298,7 @@ class Numbers:
 
     def put(self, *numbers: int) -> None:
         for number in numbers:
-            self.jobs.put("n", {"n": number}, line="")
+            self.jobs.put("n", {"n": number}, ordering_key="")
 
     def close(self) -> None:
         self.jobs.close()
@@ -476,19 +374,6 @@ def test_closed_jobs_end_their_thread_and_are_kept(opens: Opens) -> None:
     assert not office.jobs.flush(timeout=5)
     assert pending(office.queue) == 1
     office.jobs.close()
-
-
-def test_a_thread_ends_when_nothing_waits_and_another_begins() -> None:
-    before = set(threading.enumerate())
-    with closing(Numbers(None)) as numbers:
-        for number in (1, 2):
-            numbers.put(number)
-            assert numbers.jobs.flush()
-            end = time.monotonic() + 20
-            while set(threading.enumerate()) - before and time.monotonic() < end:
-                time.sleep(0.01)
-            assert set(threading.enumerate()) <= before
-        assert numbers.batches == [[1], [2]]
 
 
 def test_closing_waits_no_longer_than_told(opens: Opens, monkeypatch: pytest.MonkeyPatch) -> None:

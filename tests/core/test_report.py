@@ -1,9 +1,6 @@
-"""The record of a memory: money, periods, and the words for them. Answers are worked out by hand."""
+"""The report of a memory: money, why tools are not skipped, what the methods add. Answers are worked out by hand."""
 
 from __future__ import annotations
-
-import json
-from dataclasses import fields
 
 import pytest
 from histories import call, history, reading, schema, user, words
@@ -11,18 +8,13 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_toolmem import SIT, Inertia, InertiaPolicy, SITPolicy, ToolMemory, default_methods
 from langgraph_toolmem.core.method import Section
-from langgraph_toolmem.graph.events import HOUR
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.report.report import Period, Report, TokenPrice, make_report, money_in_words
-
-DAY = 24 * HOUR
-MONDAY = 1_772_409_600  # 2026-03-02 00:00 UTC
+from langgraph_toolmem.report.report import TokenPrice, make_report, money_in_words
 
 
-def graph_with(periods: dict[int, dict[str, float]] | None = None, **counters: float) -> ToolGraph:
+def graph_with(**counters: float) -> ToolGraph:
     graph = ToolGraph()
     graph.counters.update(counters)
-    graph.periods.update({str(hour): amounts for hour, amounts in (periods or {}).items()})
     return graph
 
 
@@ -89,14 +81,6 @@ def test_cached_tokens_are_counted_as_the_messages_tell():
         assert memory.core.counter("tokens_cached") == 60
 
 
-def test_all_of_the_report_is_fit_for_json():
-    graph = graph_with({492_336: {"turns": 1, "tokens_in": 3}}, turns=1)
-    plain = make_report(graph, {}, {}, (), TokenPrice(1, 2)).to_dict()
-
-    assert json.loads(json.dumps(plain, allow_nan=False))["periods"][0]["input_tokens"] == 3
-    assert set(plain) == {field.name for field in fields(Report)}
-
-
 @pytest.mark.parametrize(
     ("amount", "said"), [(0, "0.00 USD"), (0.00423, "0.0042 USD"), (1, "1.00 USD"), (1234.5, "1,234.50 USD")]
 )
@@ -104,44 +88,11 @@ def test_money_in_words(amount, said):
     assert money_in_words(amount, "USD") == said
 
 
-# --- over time ---
-
-
-def test_periods_come_from_the_hours_of_the_graph_oldest_first():
-    late, early = MONDAY // HOUR + 5, MONDAY // HOUR
-    graph = graph_with(
-        {
-            late: {"turns": 4, "acted_ok": 2, "acted_failed": 1, "right": 3, "wrong": 1},
-            early: {"turns": 6, "tokens_in": 10, "tokens_out": 2, "turns_with_tokens": 1, "unknown": 7},
-        }
-    )
-    assert make_report(graph, {}, {}, ()).periods == (
-        Period(MONDAY, turns=6, input_tokens=10, output_tokens=2),
-        Period(MONDAY + 5 * HOUR, turns=4, skipped=3, skipped_failed=1, right=3, wrong=1),
-    )
-
-
-def test_the_memory_counts_by_the_hour_what_it_counts_in_all():
-    clock = [float(MONDAY)]
-    with ToolMemory.ephemeral(now=lambda: clock[0], reads={"look_up", "delete"}, methods=[Inertia()]) as memory:
-        for number in range(40):
-            clock[0] += 600
-            look_up = call("look_up", {"name": f"n{number}"}, {"id": f"i{number}"})
-            messages = [user(f"Delete n{number}"), *look_up, *call("delete", {"id": f"i{number}"}), words()]
-            memory.observe(messages, thread_id=str(number))
-        report = memory.report()
-
-    assert [period.start for period in report.periods] == [MONDAY + hour * HOUR for hour in range(7)]
-    assert sum(period.turns for period in report.periods) == report.turns == 120
-    assert sum(period.right for period in report.periods) == report.right > 0
-    assert sum(period.wrong for period in report.periods) == report.wrong
-
-
 # --- suggestions ---
 
 
 SHOWN = {"shown": 40, "followed": 30, "right": 28}
-SUGGESTED = Section("Next tools", {**SHOWN, "summaries": 7}, ("States of runs stored in words: 7.",))
+SUGGESTED = Section("Next tools", {**SHOWN, "states": 7}, ("Seven states.",))
 
 
 def test_what_the_methods_tell_is_in_the_report():
@@ -149,8 +100,8 @@ def test_what_the_methods_tell_is_in_the_report():
 
     assert (report["sit"], report["entries"]) == (SUGGESTED.figures, {})
     assert list(report.hints()) == [("Next tools", SUGGESTED.figures)]
-    assert "States of runs stored in words: 7." in str(report)
-    assert report.to_dict()["sections"] == {"sit": {**SHOWN, "summaries": 7}}
+    assert "Seven states." in str(report)
+    assert report.to_dict()["sections"] == {"sit": {**SHOWN, "states": 7}}
 
 
 def test_a_memory_that_suggests_nothing_says_nothing_of_it():
@@ -158,7 +109,7 @@ def test_a_memory_that_suggests_nothing_says_nothing_of_it():
         memory.observe(advised_run(1))
         report = memory.report()
     assert list(report.hints()) == []
-    assert report["sit"]["summaries"] == 0
+    assert report["sit"]["states"] == 1
     assert "suggest" not in str(report)
 
 
@@ -173,7 +124,7 @@ def test_states_and_runs_that_wait_for_a_verdict_are_counted():
         memory.feedback("3", score=1.0)
         memory.feedback("4", score=0.0)
         memory.flush()
-        assert [memory.report()["sit"][figure] for figure in ("runs_waiting", "summaries")] == [1, 5]
+        assert [memory.report()["sit"][figure] for figure in ("runs_waiting", "states")] == [1, 6]
 
 
 def test_a_suggestion_is_counted_as_shown_followed_and_right():
@@ -181,7 +132,7 @@ def test_a_suggestion_is_counted_as_shown_followed_and_right():
         memory.finish(advised_run(1), thread_id="1", success=True)
         for number, tool in ((2, "look_up"), (3, "other")):
             asked = user(f"Delete n{number}")
-            assert memory.sit.advise([asked], thread_id=str(number), shown=True).suggestions
+            assert memory.sit.suggest([asked], thread_id=str(number), shown=True)
             memory.observe([asked, *call(tool, {"name": "n"}, {"id": "i"}), words()], thread_id=str(number))
         memory.flush()
         assert {figure: memory.report()["sit"][figure] for figure in SHOWN} == {"shown": 2, "followed": 1, "right": 1}

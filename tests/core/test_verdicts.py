@@ -95,11 +95,13 @@ class Workers:
     def __init__(self, **how: Any) -> None:
         self.clocks = [1_000_000.0, 1_000_000.0]
         self.store = InMemoryStore()
-        how = {"store": self.store, "step_timeout": 5.0, **how}
-        self.made = [self._made(clock, **how) for clock in range(2)]
+        self.made = [self._made(clock, store=self.store, **how) for clock in range(2)]
 
     def _made(self, clock: int, methods: Callable[[], list[Any]], **how: Any) -> ToolMemory:
-        return ToolMemory.ephemeral(methods=methods(), now=lambda: self.clocks[clock], **how)
+        memory = ToolMemory.ephemeral(methods=methods(), now=lambda: self.clocks[clock], **how)
+        assert memory.core.shared_log is not None
+        memory.core.shared_log.patience = 5.0
+        return memory
 
     def __enter__(self) -> list[ToolMemory]:
         return self.made
@@ -127,7 +129,7 @@ ACTS = st.tuples(
 
 def edges_of(memory: ToolMemory) -> dict[tuple[str, str], Any]:
     """The counts of SIT's edges. Thirds do not add up to whole numbers in every order."""
-    rows = sit(memory).walks.edges.rows
+    rows = sit(memory).edges.rows
     return {(source, target): cell for source, row in rows.items() for target, cell in row.items()}
 
 
@@ -146,7 +148,7 @@ def test_workers_that_judge_the_same_runs_agree_once_they_have_exchanged(acts: l
             (one, two)[worker].core.lifecycle.judge(runs[run], score, None, f"user {worker}")
         workers.exchange()
         assert one.core.graph.runs == two.core.graph.runs
-        assert sit(one).walks.runs == sit(two).walks.runs
+        assert sit(one).runs == sit(two).runs
         assert {place: list(map(pytest.approx, cell)) for place, cell in edges_of(one).items()} == edges_of(two)
 
 

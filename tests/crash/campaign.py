@@ -1,12 +1,12 @@
 """Trials that break what machines break, and look what a memory lost by it.
 
-    PYTHONPATH=.:tests/crash python -m campaign --trials 1000 --seed 7 --json faults.json
+    PYTHONPATH=.:tests/crash python -m campaign --trials 1000 --seed 7
 
 Each trial breaks one thing, drawn by its seed, in a process of its own: a kill -9 while runs are learned; a byte
-flipped, cut off or overwritten in any file; a disk that is full; no file handles left; a clock that jumps; Ctrl-C at
-any moment; a fork while another thread learns. Then another process opens the folder and looks: every run that was
-acknowledged is there with its verdict and its entry, nothing of one user is shown to another, and an agent's run goes
-as it goes without the memory. What is gone without a word in `report().problems` or `toolmem doctor` is a loss.
+flipped, cut off or overwritten in any file; a disk that is full; no file handles left. Then another process opens the
+folder and looks: every run that was acknowledged is there with its verdict and its entry, nothing of one user is shown
+to another, and an agent's run goes as it goes without the memory. What is gone without a word in `report().problems` or
+`toolmem doctor` is a loss.
 """
 
 from __future__ import annotations
@@ -14,19 +14,17 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
 import random
 import resource
 import shutil
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,7 +45,7 @@ RUNS: Final = 6
 """Runs that the folder holds before something breaks."""
 LEARNED: Final = 12
 """Runs that a process learns if nothing stops it."""
-KINDS: Final = ("kill", "file", "full", "handles", "clock", "interrupt", "fork")
+KINDS: Final = ("kill", "file", "full", "handles")
 
 
 @tool
@@ -111,10 +109,8 @@ def template(folder: Path) -> None:
 def learn(folder: Path, kind: str, seed: int) -> dict[str, Any]:
     """Learns runs, and writes down which were acknowledged; how it ended, and what the memory said."""
     chance = random.Random(seed)
-    jumps = iter(lambda: chance.choice((-1e6, 0.0, 1.0, 1e5)), None)
-    clock = (lambda: time.time() + next(jumps)) if kind == "clock" else time.time
-    said: dict[str, Any] = {"raised": 0, "problems": []}
-    with opened(folder, now=clock) as memory, folder.with_suffix(".acks").open("a") as acks:
+    said: dict[str, Any] = {"problems": []}
+    with opened(folder) as memory, folder.with_suffix(".acks").open("a") as acks:
         memory.inertia.predict(history("bob", "x")[:1], user_id="bob")
         if kind == "full":
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -124,50 +120,13 @@ def learn(folder: Path, kind: str, seed: int) -> dict[str, Any]:
             resource.setrlimit(
                 resource.RLIMIT_NOFILE, (used + chance.randrange(3), resource.getrlimit(resource.RLIMIT_NOFILE)[1])
             )
-        if kind == "fork":
-            said["child"] = forked(memory, chance)
-        if kind == "interrupt":
-            signal.signal(signal.SIGALRM, signal.default_int_handler)
         for number in range(LEARNED):
-            with suppress(KeyboardInterrupt):
-                if kind == "interrupt":
-                    signal.setitimer(signal.ITIMER_REAL, chance.random() * 0.02)
-                taught(memory, seed, number)
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                with suppress(OSError):
-                    acks.write(f"{number}\n")
-                    acks.flush()
-        signal.setitimer(signal.ITIMER_REAL, 0)
+            taught(memory, seed, number)
+            with suppress(OSError):
+                acks.write(f"{number}\n")
+                acks.flush()
         said["problems"] = list(memory.report().problems)
     return said
-
-
-def forked(memory: ToolMemory, chance: random.Random) -> int:
-    """The exit status of a child that was forked off while another thread learned, -1 if it hung."""
-    going = threading.Event()
-
-    def work() -> None:
-        for number in range(100, 112):
-            taught(memory, 10**9, number)
-            going.set()
-
-    worker = threading.Thread(target=work)
-    worker.start()
-    going.wait()
-    time.sleep(chance.random() * 0.02)
-    child = os.fork()
-    if not child:
-        memory.inertia.predict(history("bob", "x")[:1], user_id="bob")
-        taught(memory, 10**9, 1)
-        os._exit(0)
-    worker.join()
-    for _ in range(200):
-        if os.waitpid(child, os.WNOHANG) != (0, 0):
-            return 0
-        time.sleep(0.05)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return -1
 
 
 def broken(folder: Path, chance: random.Random) -> str:
@@ -193,7 +152,7 @@ def look(folder: Path, _: str, seed: int) -> dict[str, Any]:
     acks = folder.with_suffix(".acks")
     done = [int(line) for line in acks.read_text().split("\n")[:-1]] if acks.exists() else []
     wanted = [(-1, number) for number in range(RUNS)] + [(seed, number) for number in done]
-    said = list(examine(folder).problems)
+    said = list(examine(folder)["problems"])
     with opened(folder) as memory:
         memory.flush(timeout=20)
         lost = {f"{first}-{number}": why for first, number in wanted if (why := missing(memory, first, number))}
@@ -308,9 +267,7 @@ def one(where: Path, seed: int) -> Trial:
     else:
         trial.ended = run_in_child(learn, folder, kind, seed, kill=chance.random() * 0.3 if kind == "kill" else None)
         with suppress(OSError, ValueError):
-            told = json.loads(folder.with_suffix(".learn").read_text())
-            said += told["problems"]
-            trial.ended = "hang" if told.get("child") else trial.ended
+            said += json.loads(folder.with_suffix(".learn").read_text())["problems"]
     ended = run_in_child(look, folder, kind, seed)
     trial.ended = ended if trial.ended == "well" else trial.ended
     with suppress(OSError, ValueError):
@@ -334,18 +291,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--trials", type=int, default=140)
     parser.add_argument("--seed", type=int, default=0, help="of the first trial; the others follow")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="Where the folders of trials that went wrong stay.")
     options = parser.parse_args(arguments)
     trials: list[Trial] = []
     with tempfile.TemporaryDirectory() as place:
-        where = options.keep or Path(place)
-        for trial in campaign(where, range(options.seed, options.seed + options.trials)):
+        for trial in campaign(Path(place), range(options.seed, options.seed + options.trials)):
             trials.append(trial)
             if not trial.is_good:
-                print(f"\n{trial}", file=sys.stderr)
-            print(f"\r{len(trials)} of {options.trials}", end="", file=sys.stderr, flush=True)
-    print(file=sys.stderr)
+                print(trial, file=sys.stderr)
     print(
         "| broken | trials | crashes | hangs | errors | runs lost | not said | foreign values | host runs that differ |"
     )
@@ -356,8 +308,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         figures = [len(of), ends["crash"], ends["hang"], ends["error"], sum(len(each.lost) for each in of)]
         figures += [sum(each.silent for each in of), sum(each.foreign for each in of)]
         print("| " + " | ".join([name, *map(str, [*figures, sum(each.differs for each in of)])]) + " |")
-    if options.json:
-        options.json.write_text(json.dumps([asdict(each) for each in trials], indent=1) + "\n")
     return 0
 
 

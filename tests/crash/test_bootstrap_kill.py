@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from children import Child
+from openai_server import OpenAIStubServer
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.testing import OpenAIStubServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="kill -9")]
 

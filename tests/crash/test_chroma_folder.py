@@ -89,19 +89,6 @@ def test_one_process_writes_and_another_reads_and_takes_over(
             other.kill()
 
 
-def test_who_may_not_write(tmp_path: Path) -> None:
-    with opened(tmp_path) as store:
-        assert store.may_write()
-        store.upsert("entries", [VectorItem("a", "a")])
-    with opened(tmp_path, read_only=True) as store:
-        assert not store.may_write()
-        assert store.count("entries") == 1
-        with pytest.raises(StorageError, match="read-only"):
-            store.delete("entries", ["a"])
-    with VectorStore(None, embedder=resolve_embedder(None), namespace=ME) as store:
-        assert store.may_write()
-
-
 FORKING = """
 import os, pathlib, sys
 from langgraph_toolmem.base.errors import StorageError
@@ -203,7 +190,7 @@ def test_nothing_is_rebuilt_while_another_process_writes(writer: Child, tmp_path
 
 
 def test_neither_text_nor_id_of_a_forgotten_user_is_in_any_byte(tmp_path: Path) -> None:
-    from examples.own_method.lessons import Lesson, LessonRows
+    from lessons import Lesson, LessonRows
 
     def words() -> set[bytes]:
         found = [each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()]

@@ -81,15 +81,6 @@ def reopened(folder: Path) -> tuple[int, list[str]]:
 # --- several writers ---
 
 
-def test_what_is_appended_comes_back_once(tmp_path: Path) -> None:
-    with store(tmp_path) as log:
-        add(log, 1, 2)
-        assert not log.append(digest("key", "1"), ONE)
-        assert log.append(None, ONE)
-        assert log.append(None, ONE)
-    assert reopened(tmp_path) == (4, [])
-
-
 def test_stores_of_one_folder_see_each_others_events_and_count_a_key_once(tmp_path: Path) -> None:
     with store(tmp_path) as one, store(tmp_path) as two:
         add(one, *range(5))
@@ -443,26 +434,6 @@ def test_a_folder_that_cannot_be_written_is_read(tmp_path: Path) -> None:
             assert log.problems
     finally:
         folder.chmod(0o700)
-
-
-def test_a_closed_store_learns_nothing(tmp_path: Path) -> None:
-    log = opened(tmp_path)
-    add(log, 1)
-    log.close()
-    log.close()
-    assert not log.append(None, ONE)
-    assert log.graph.counters["n"] == 1
-    assert log.problems == [events.CLOSED]
-
-
-def test_in_ram_nothing_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with store(None) as log:
-        add(log, 1)
-        log.forget(Forgotten("a" * 16))
-        log.erase()
-        assert count(log) == 1
-    assert list(tmp_path.iterdir()) == []
 
 
 # --- hostile files ---

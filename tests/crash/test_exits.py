@@ -4,19 +4,105 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
-from exits import ENDS, ended
 from places import ROOT
 
+from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base import threads
 
+ENDS = {
+    "end": 0,
+    "exception": 1,
+    "exit": 3,
+    "signal": 4,
+    "worker": 5,
+    "child": 6,
+    "kernel": 0,
+    "server": -signal.SIGTERM,
+}
+"""The exit status of each way to end; uvicorn, asked to end, shuts down and then ends by that signal."""
 STARTING, WRITING = (2, 0.0), (10, 1.0)
 """Runs, and seconds to wait: Chroma is being imported, and rows are being written."""
 MOMENTS = [("end", STARTING), *((end, WRITING) for end in ENDS)]
+PROGRAM = """
+import asyncio, os, signal, sys, time
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph_toolmem import ToolMemory
+
+folder, end, runs, wait = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+
+def finish(memory, number):
+    call = {"name": "find_order", "args": {"order": f"o-{number}"}, "id": f"c{number}"}
+    memory.finish([
+        HumanMessage(f"Where is order o-{number}?"),
+        AIMessage("", tool_calls=[call]),
+        ToolMessage(f'{{"state": "s{number % 5}"}}', tool_call_id=call["id"]),
+        AIMessage("It is on its way."),
+    ], thread_id=f"t{number}", success=True)
+    os.write(1, f"t{number}\\n".encode())
+
+def work():
+    global memory
+    memory = ToolMemory(folder)
+    for number in range(runs):
+        finish(memory, number)
+    time.sleep(wait)
+
+def status_of(child):
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+if end == "end":
+    work()
+elif end == "exception":
+    work()
+    raise RuntimeError("the program's own")
+elif end == "exit":
+    work()
+    sys.exit(3)
+elif end == "signal":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(4))
+    work()
+    time.sleep(60)
+elif end == "worker":
+    child = os.fork()
+    if not child:
+        work()
+        sys.exit(5)
+    sys.exit(status_of(child))
+elif end == "child":
+    work()
+    child = os.fork()
+    if not child:
+        memory.view()
+        sys.exit(6)
+    sys.exit(status_of(child))
+elif end == "kernel":
+    async def kernel(cells):
+        for cell in cells:
+            exec(cell, globals())
+            await asyncio.sleep(0)
+    asyncio.run(kernel(["work()", "last = memory.report()"]))
+elif end == "server":
+    import uvicorn
+    memory = ToolMemory(folder)
+    async def app(scope, receive, send):
+        if scope["type"] != "lifespan":
+            return
+        await receive()
+        for number in range(runs):
+            await asyncio.to_thread(finish, memory, number)
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+    uvicorn.run(app, port=0, log_level="warning")
+"""
 THREADS = """
 import atexit, sys, threading, time
 from langgraph_toolmem.base import threads
@@ -55,6 +141,17 @@ sys.exit(7)
 """
 
 
+def missing(memory: ToolMemory, thread: str) -> str:
+    """The piece of a finished run that is not there; "" if all are."""
+    runs = memory.core.episodes.runs(thread)
+    if len(runs) != 1:
+        return "steps"
+    [run] = runs
+    if memory.core.score_of(run) != 1.0:
+        return "verdict"
+    return "" if memory.entries.rows.of(run, memory.core.users.of(None)) else "entry"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "moment"), MOMENTS, ids=lambda value: value if isinstance(value, str) else str(value[0])
@@ -64,12 +161,34 @@ def test_a_program_that_does_not_close_its_memory(tmp_path: Path, end: str, mome
         pytest.skip("no such end here")
     if end == "server" and importlib.util.find_spec("uvicorn") is None:
         pytest.skip("uvicorn is not installed")
-    found = ended(tmp_path / "memory", end, *moment)
-    assert found.status == ENDS[end], found.said
-    assert len(found.acknowledged) == moment[0] or end == "signal"
-    assert found.acknowledged
-    assert not found.lost
-    assert found.seconds < threads.NATIVE_SECONDS
+    runs, wait = moment
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "memory"), end, str(runs), str(wait)]
+    with (
+        (tmp_path / "log").open("w+") as log,
+        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+    ):
+        assert process.stdout is not None
+        hangs = threading.Timer(120.0, process.kill)
+        hangs.start()
+        acknowledged = [process.stdout.readline().strip()]
+        if end in ("signal", "server"):
+            time.sleep(wait)
+            process.send_signal(signal.SIGTERM)
+        last = time.monotonic()
+        for line in process.stdout:
+            acknowledged.append(line.strip())
+            last = time.monotonic() + (0.0 if end in ("signal", "server") else wait)
+        status = process.wait()
+        seconds = time.monotonic() - last
+        hangs.cancel()
+        log.seek(0)
+        assert status == ENDS[end], log.read()[-2_000:]
+    assert len(acknowledged) == runs or end == "signal"
+    assert acknowledged[0]
+    assert seconds < threads.NATIVE_SECONDS
+    with ToolMemory(tmp_path / "memory") as memory:
+        memory.flush()
+        assert {thread: missing(memory, thread) for thread in acknowledged} == dict.fromkeys(acknowledged, "")
 
 
 def test_native_code_is_awaited_and_only_the_main_thread_enters_it_later() -> None:

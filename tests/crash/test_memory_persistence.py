@@ -7,32 +7,20 @@ import errno
 import logging
 import os
 import shutil
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from children import Child
-from desk import EAGER, NAMES, Desk, assert_answered, build, call_id, expected, history, request, run, shortcuts, warm
+from desk import EAGER, NAMES, Desk, assert_answered, build, call_id, expected, request, run, shortcuts, warm
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from places import TESTS
 
-from langgraph_toolmem import Atoms, ConfigurationError, Inertia, Navigator, StorageError, ToolMemory
-from langgraph_toolmem.extend import Method
+from langgraph_toolmem import ConfigurationError, StorageError, ToolMemory
 from langgraph_toolmem.stores import snapshot
-from langgraph_toolmem.stores.database import NAME
 from langgraph_toolmem.stores.events import SNAPSHOT, EventLog
 
 ZOE = [HumanMessage(request("Zoe"), id=call_id("zoe"))]
-
-
-def graph_only() -> list[Method]:
-    """Methods that keep nothing beside the graph of a run without a verdict."""
-    return [Inertia(), Navigator(), Atoms()]
 
 
 def knowledge(memory: ToolMemory) -> tuple[Any, ...]:
@@ -42,26 +30,6 @@ def knowledge(memory: ToolMemory) -> tuple[Any, ...]:
         memory.inertia.explain(ZOE, policy=EAGER),
         memory.inertia.explain(ZOE),
     )
-
-
-def test_reopened_it_predicts_the_same(desk: Desk, tmp_path: Path) -> None:
-    folder = tmp_path / "deep" / "m"
-    with ToolMemory(folder, tools=desk.tools) as memory:
-        graph, _ = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
-        for i in range(20):
-            run(graph, i)
-        memory.feedback("thread-3", score=1.0)
-        assert memory.flush()
-        before = knowledge(memory)
-        assert before[2].acts
-        assert "80 turns" in repr(memory)
-    assert (folder / NAME).exists()
-    for read_only in (False, True, False):
-        with ToolMemory(folder, tools=desk.tools, read_only=read_only) as memory:
-            assert knowledge(memory) == before
-            assert memory.observe(history(500), thread_id="another") in (0, 4)
-            if not read_only:
-                before = knowledge(memory)
 
 
 @pytest.mark.parametrize("closed", [True, False])
@@ -103,33 +71,6 @@ def test_what_is_opened_and_closed_without_learning_is_not_rewritten(desk: Desk,
         memory.inertia.predict(ZOE)
     assert (tmp_path / SNAPSHOT).stat().st_mtime_ns == stamp.st_mtime_ns
     assert (tmp_path / SNAPSHOT).stat().st_ino == stamp.st_ino
-
-
-CHILD = """
-import sys
-from desk import Desk, EAGER, build, run
-from langgraph_toolmem import ToolMemory
-
-desk = Desk()
-memory = ToolMemory(sys.argv[1], tools=desk.tools)
-graph, model = build(memory, desk.tools, policy=EAGER)
-for i in range(10_000):
-    run(graph, i)
-    print(int(memory.report().turns), flush=True)
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
-def test_killed_in_the_middle_of_runs_it_knows_all_that_was_acknowledged(desk: Desk, tmp_path: Path) -> None:
-    child = Child(CHILD, tmp_path)
-    told = [int(child.line()) for _ in range(12)]
-    told += map(int, child.kill())
-    with ToolMemory(tmp_path, tools=desk.tools) as memory:
-        report = memory.report()
-        # The runs that were acknowledged, and what was learned of the one that was cut off.
-        assert told[-1] <= report.turns <= told[-1] + 5
-        assert report.tools["find_customer"].calls >= told[-1] // 4
-        assert memory.inertia.predict(ZOE, policy=EAGER) is not None
 
 
 # --- damaged files ---
@@ -196,22 +137,6 @@ def test_a_damaged_snapshot(
 # --- others in the folder ---
 
 
-def test_reading_beside_a_writer(desk: Desk, tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=desk.tools, methods=graph_only()) as memory:
-        warm(memory, 14)
-        files = {f.name: f.stat().st_mtime_ns for f in tmp_path.iterdir()}
-        with ToolMemory(tmp_path, tools=desk.tools, methods=graph_only(), read_only=True) as reader:
-            assert knowledge(reader) == knowledge(memory)
-            works(reader, desk)
-        assert {f.name: f.stat().st_mtime_ns for f in tmp_path.iterdir()} == files
-
-
-def test_a_folder_that_cannot_be_one(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(StorageError, match="cannot be a memory folder"):
-        ToolMemory(tmp_path / "file")
-
-
 # --- a full disk ---
 
 
@@ -247,16 +172,6 @@ def test_a_full_disk(
         assert again.report().turns == 56
 
 
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_without_write_permission(desk: Desk, tmp_path: Path) -> None:
-    folder = tmp_path / "m"
-    ToolMemory(folder, tools=desk.tools).close()
-    folder.chmod(0o500)
-    with ToolMemory(folder, tools=desk.tools) as memory:
-        works(memory, desk)
-    folder.chmod(0o700)
-
-
 # --- two graphs in one folder ---
 
 
@@ -275,53 +190,7 @@ def test_graph_namespaces_are_apart(desk: Desk, tmp_path: Path) -> None:
         assert two.report().turns == 8
 
 
-def test_ephemeral_memories_share_nothing(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with ToolMemory.ephemeral(tools=desk.tools) as one, ToolMemory.ephemeral(tools=desk.tools) as two:
-        warm(one, 14)
-        assert (one.report().turns, two.report().turns) == (56, 0)
-        assert one.navigator.search("find a customer")[0].name == "find_customer"
-    assert list(tmp_path.iterdir()) == []
-
-
 # --- Chroma stays shut ---
-
-QUIET = """
-    import sys
-    sys.path.insert(0, {tests!r})
-    from desk import Desk, EAGER, ZOE_TEXT, build, run, warm
-    from langgraph_toolmem import Atoms, Inertia, Navigator, ToolMemory
-
-    desk = Desk()
-    for _ in range(2):
-        methods = [Inertia(), Navigator(), Atoms()]  # entries and states are written to Chroma
-        memory = ToolMemory({folder!r}, tools=desk.tools, methods=methods)
-        warm(memory, 14)
-        graph, model = build(memory, desk.tools, policy=EAGER)
-        run(graph, 0)
-        assert memory.inertia.predict([("user", ZOE_TEXT)], policy=EAGER) is not None
-        memory.forget(user_id="u")
-        memory.report(), memory.view()
-        memory.close()
-        loaded = [m for m in ("chromadb", "torch", "onnxruntime", "sentence_transformers") if m in sys.modules]
-        assert not loaded, loaded
-"""
-
-
-def test_predicting_never_imports_chroma(tmp_path: Path) -> None:
-    code = textwrap.dedent(QUIET.format(tests=str(TESTS), folder=str(tmp_path)))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert not list(tmp_path.rglob("*.sqlite3"))
-
-
-def test_searching_tools_on_disk(desk: Desk, tmp_path: Path) -> None:
-    for _ in range(2):
-        with ToolMemory(tmp_path, tools=desk.tools) as memory:
-            warm(memory, 14)
-            assert memory.navigator.search("which order was the latest", k=2)[0].name == "latest_order"
-            assert len(memory.navigator.search("find a customer by name", k=5)) <= 3
-            assert memory.inertia.predict(ZOE, policy=EAGER) is not None
 
 
 @pytest.mark.parametrize("path", ["~/kept", Path("~/kept"), Path("~") / "kept"])

@@ -16,18 +16,16 @@ from typing import Any
 
 import pytest
 from children import run
-from desk import Desk, history
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langgraph.store.base import BaseStore, Result
 from langgraph.store.memory import InMemoryStore
 from servers import MissingError, postgres_run
 
-from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.threads import StepBudget, step
-from langgraph_toolmem.core.evidence import Evidence
+from langgraph_toolmem.core.core import Evidence
 from langgraph_toolmem.core.users import Users
 from langgraph_toolmem.graph.events import Count, Forgotten, Request, RunSeen
 from langgraph_toolmem.stores import shared as shared_log
@@ -163,7 +161,6 @@ def test_workers_converge_in_whatever_order_they_look(
     store: BaseStore, worker: Make, kept: bool, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", every)
-    monkeypatch.setattr(shared_log, "CHARACTERS_EACH", 1e9)
     workers = [worker(store, tmp_path / str(n) if kept else None) for n in range(3)]
     draw = random.Random(every)
     for number in range(60):
@@ -355,7 +352,6 @@ def test_a_worker_that_lags_takes_the_snapshot_and_keeps_its_own(
     worker: Make, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 20)
-    monkeypatch.setattr(shared_log, "CHARACTERS_EACH", 1e9)
     store = FlakyStore()
     one, lags = worker(store), worker(store, tmp_path if kept else None)
     beside = worker(store, tmp_path) if kept else lags
@@ -386,7 +382,6 @@ def test_workers_that_are_gone_are_taken_off_the_list_and_may_come_back(
     worker: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 8)
-    monkeypatch.setattr(shared_log, "CHARACTERS_EACH", 1e9)
     store, clock = InMemoryStore(), [1e9]
     for number in range(5):
         brief = worker(store, tmp_path if number == 0 else None, now=lambda: clock[0])
@@ -490,7 +485,6 @@ def test_a_snapshot_writer_that_hangs_does_not_undo_what_another_forgets(
     assert slow.sent()
     assert slow.turns() == one.turns() == (2, 2)
     monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 1)
-    monkeypatch.setattr(shared_log, "CHARACTERS_EACH", 1e9)
     gate.left = at
     slow.learn(3, BEN)
     threading.Thread(target=slow.refresh, kwargs={"at_once": True}).start()
@@ -754,25 +748,11 @@ def test_a_step_without_a_folder_waits_until_the_store_has_what_it_learned(worke
     assert waits.waited == 0.0
 
 
-def test_a_memory_whose_store_was_away_for_a_while_sends_at_its_end() -> None:
-    store = FlakyStore()
-    with ToolMemory(None, tools=Desk().tools, store=store) as memory:
-        store.down = True
-        for number in range(5):
-            memory.finish(history(number), thread_id=f"thread {number}")
-        assert any("wait" in problem for problem in memory.report().problems)
-        store.down = False
-    with ToolMemory(None, tools=Desk().tools, store=store) as fresh:
-        fresh.core.refresh(at_once=True)
-        assert fresh.report().turns == 20
-
-
 def test_a_store_that_fails_anywhere_loses_and_repeats_nothing(
     worker: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each call in turn fails: while sending, fetching, writing a snapshot, deleting, forgetting."""
     monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 8)
-    monkeypatch.setattr(shared_log, "CHARACTERS_EACH", 1e9)
     monkeypatch.setattr(shared_log, "FIRST_PAUSE", 0.001)
     for at in itertools.count(0, 3):
         store = FlakyStore()
@@ -809,8 +789,3 @@ def test_labels_are_acceptable_and_stay_different(labels: list[str]) -> None:
     assert one != two
     assert one
     assert not set(".\0") & set(one)
-
-
-def test_the_reserved_first_label_is_avoided() -> None:
-    assert encode_namespace(("langgraph", "langgraph"))[0] != "langgraph"
-    assert encode_namespace(("toolmem", "langgraph")) == ("toolmem", "langgraph")

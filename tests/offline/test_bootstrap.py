@@ -1,9 +1,10 @@
-"""A cold start: invented requests are run in the sandbox once each, judged, and become entries that can be dropped."""
+"""A cold start: requests are invented, run in the sandbox once each, judged, and become entries that can be dropped."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,14 +13,29 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
+from openai_server import OpenAIStubServer, make_chat_model
 
 from examples.office import Office, build_graph, make_tasks, reply
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, ToolMemoryError
 from langgraph_toolmem.core.users import User, user_digest
-from langgraph_toolmem.offline.coldstart import BOOTSTRAP, Bootstrap, Budget, Sandbox, drop
-from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
-from langgraph_toolmem.testing.server import make_chat_model
+from langgraph_toolmem.offline.coldstart import (
+    BATCH,
+    BOOTSTRAP,
+    Bootstrap,
+    Budget,
+    InventedQueries,
+    InventedQuery,
+    Sandbox,
+    Wanted,
+    drop,
+    invent,
+    next_wanted,
+    usable,
+)
+from langgraph_toolmem.runs.tools import read_tools
+from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem.turn.structured import StructuredModel
 
 TASKS = {task.request: task for task in make_tasks(300)}
 BROKEN = "cancel_meeting"
@@ -68,9 +84,7 @@ class Inventor:
 
 
 class Toy:
-    """A sandbox without LangChain: one call of a tool for each request, and what the test wants to go wrong."""
-
-    tools = TOOLS
+    """An agent without LangChain: one call of a tool for each request, and what the test wants to go wrong."""
 
     def __init__(self, step: Callable[[str], Any] = lambda _: None) -> None:
         self.step = step
@@ -115,7 +129,7 @@ async def test_requests_are_invented_run_in_the_sandbox_and_become_entries(tmp_p
     office = make_office()
     steps: list[Any] = []
     with ToolMemory(tmp_path, tools=office.tools) as memory:
-        made = bootstrap(memory, office, model, tools=office.tools)
+        made = bootstrap(memory, office, model)
         with pytest.raises(ConfigurationError, match="arun"):
             made.run()  # in a running loop
         done = await made.arun(steps.append)
@@ -142,7 +156,7 @@ async def test_requests_are_invented_run_in_the_sandbox_and_become_entries(tmp_p
 def test_a_second_session_finds_nothing_to_do_and_costs_nothing(tmp_path, inventor):
     reply, model, server = inventor
     toy = Toy()
-    for calls in (3 + 16, 0):  # 16 of an agent that passes no callbacks on, read from its messages
+    for calls in (3, 0):
         with ToolMemory(tmp_path) as memory:
             done = bootstrap(memory, toy, model).run()
             assert (done.run, done.model_calls) == (8, calls)
@@ -195,7 +209,7 @@ async def test_verdict_and_reset_may_be_coroutines_and_a_broken_verdict_is_none(
     assert len(reset) == 8
     assert [found[text] for text in REQUESTS[:4]] == [None, None, 0.0, 1.0]
     assert any("verdict: KeyError" in error for error in done.errors)
-    assert any("A verdict is true, false" in error for error in done.errors)
+    assert any("A verdict must be true" in error for error in done.errors)
 
 
 @pytest.mark.parametrize(("verdict", "kept"), [("yes", False), ("unsure", False), ("no", True)])
@@ -228,7 +242,7 @@ def test_runs_that_fail_are_counted_and_gone_on_and_run_again_when_asked(invento
         assert (done.failed, done.empty, done.entries) == (2, 1, 5)
         assert done.errors == (
             "ValueError: the tool broke",
-            "InputError: the agent gave no list of messages under 'messages', but dict",
+            "InputError: the agent returned no list of messages under 'messages', but dict",
         )
         broken = False
         done = bootstrap(memory, toy, model).run()  # a later session counts what became an entry
@@ -240,7 +254,7 @@ def test_an_agent_that_always_fails_ends_it_early(inventor):
     toy = Toy(lambda _: 1 / 0)
     with ToolMemory.ephemeral() as memory:
         made = bootstrap(memory, toy, model)
-        with pytest.raises(ToolMemoryError, match="5 runs in a row failed, the last one with ZeroDivisionError"):
+        with pytest.raises(ToolMemoryError, match="5 runs in a row failed, the last with ZeroDivisionError"):
             made.run()
         assert (made.progress().failed, len(toy.seen)) == (5, 5)
 
@@ -252,7 +266,6 @@ def test_a_model_that_repeats_itself_ends_it(inventor):
         made = bootstrap(memory, Toy(), model)
         done = made.run()
     assert (done.entries, done.stopped) == (1, "the model invents nothing new any more")
-    assert done.left_out == {"nearly repeats another": 11}
     assert len(server.requests) == 4
 
 
@@ -276,7 +289,7 @@ def test_an_agent_that_waits_for_a_person_failed(inventor):
     builder = StateGraph(MessagesState)
     builder.add_node("ask", ask)
     builder.add_edge(START, "ask")
-    sandbox = Sandbox(builder, TOOLS)  # compiled by itself
+    sandbox = Sandbox(builder.compile(), TOOLS)
     with ToolMemory.ephemeral() as memory:
         made = bootstrap(memory, sandbox, model, budget=Budget(queries=1))
         assert made.run().errors == ("InputError: the agent waits for a person (interrupt)",)
@@ -345,28 +358,6 @@ def test_tokens_are_bounded_as_models_report_them(inventor):
         assert done.tokens == server.usage["total_tokens"] > 1
 
 
-def test_one_run_cannot_spend_it_all(inventor):
-    _, model, _ = inventor
-    turns: list[int] = []
-
-    def endless(messages: Sequence[BaseMessage], _: Any) -> AIMessage:
-        turns.append(1)
-        if not any(message.text == REQUESTS[0] for message in messages):
-            return AIMessage("Done.")
-        call = {"name": "find_person", "args": {"name": str(len(turns))}, "id": f"call_{len(turns)}"}
-        return AIMessage("", tool_calls=[{**call, "type": "tool_call"}])
-
-    office = make_office()
-    assert office.tools is not None
-    office.agent = build_graph(ScriptedChatModel(script=endless), list(office.tools)).compile()  # type: ignore[arg-type]
-    budget = Budget(queries=2, calls_per_run=6)
-    with ToolMemory.ephemeral() as memory:
-        made = bootstrap(memory, office, model, budget=budget)
-        done = made.run()
-    assert (done.failed, done.wrong, len(turns)) == (1, 1, 7)  # nothing was done, and the verdict knows it
-    assert done.errors == ("broken off after 6 model calls",)
-
-
 def test_dropping_takes_what_was_made_and_nothing_else(tmp_path, inventor):
     _, model, _ = inventor
     own = [("user", "Mine"), AIMessage("", tool_calls=[{"name": "a", "args": {}, "id": "c1"}]), AIMessage("Done.")]
@@ -430,14 +421,10 @@ def test_an_agent_with_the_memory_plugged_in_makes_no_second_entry(inventor):
 def test_what_cannot_work_is_told_before_anything_is_done(tmp_path):
     with ToolMemory(tmp_path) as memory:
         memory.finish([("user", "x"), AIMessage("y")], success=False)
-        with pytest.raises(ConfigurationError, match="has invoke or ainvoke"):
+        with pytest.raises(ConfigurationError, match="must have invoke or ainvoke"):
             Sandbox(object())
         with pytest.raises(ConfigurationError, match="No tools are known"):
             Bootstrap(memory, Sandbox(Toy()), ScriptedChatModel(script=[]))
-        with pytest.raises(ConfigurationError, match="several is a share"):
-            bootstrap(memory, Toy(), several=2)
-        with pytest.raises(ConfigurationError, match="at most 4,000 characters"):
-            Sandbox(Toy(), about="x" * 5000)
         with ToolMemory(tmp_path, read_only=True) as reader, pytest.raises(StorageError, match="read-only"):
             bootstrap(reader, Toy())
 
@@ -462,7 +449,7 @@ def test_a_judge_that_always_fails_ends_it_and_its_runs_are_kept_unjudged(invent
     toy = Toy()
     with ToolMemory.ephemeral() as memory:
         made = bootstrap(memory, toy, model, judge=model)
-        with pytest.raises(ToolMemoryError, match="5 verdicts in a row failed"):
+        with pytest.raises(ToolMemoryError, match="5 judgements in a row failed"):
             made.run()
         server.reply = reply
         assert bootstrap(memory, toy, model, judge=model).run().unjudged >= 4
@@ -484,3 +471,76 @@ def test_model_calls_are_bounded_to_the_call(inventor, most):
         done = bootstrap(memory, office, model, budget=Budget(queries=8, model_calls=most)).run()
     assert done.model_calls == most == len(asked) + len(server.requests)
     assert done.stopped == f"all of {most} model calls are made"
+
+
+# --- inventing ---
+
+SPECS = read_tools(
+    [
+        {"name": name, "description": name, "parameters": {"type": "object", "properties": {}}}
+        for name in ("find_person", "sendEmail", "search", "book_room")
+    ]
+)
+
+
+def invented(text: str, *tools: str) -> InventedQuery:
+    return InventedQuery(text=text, tools=list(tools or ("find_person",)))
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Search the files for last year's budget", True),  # a plain word
+        ("Ask ann@example.com whether room [4] is free", True),
+        ("Book the room for 3 people <ann@example.com>", True),
+        ("Please use find_person to get me Ann's number", False),
+        ("Let sendEmail write to Ann about lunch", False),
+        ("Use the search tool for last year's budget", False),
+        ("Call `search` for last year's budget", False),
+        ("Run search(budget) for me right now", False),
+        ("Write to [recipient] that I am late", False),
+        ("Write to <name> that I am late today", False),
+        ("Write to {person} that I am late today", False),
+        ("Ann?", False),
+        ("Ann " * 300, False),
+        ("please   delete the FILE notes.txt", False),  # nearly a known one
+        ("Cancel order 18", True),
+    ],
+)
+def test_requests_that_nobody_would_write_are_rejected(text: str, kept: bool) -> None:
+    found = usable([invented(text)], SPECS, ["Delete the file notes.txt", "Cancel order 17"])
+    assert [each.text for each in found] == ([text] if kept else [])
+
+
+def test_unknown_tools_are_removed_and_near_duplicates_of_one_answer_are_rejected() -> None:
+    who = "Who is Ann Lee's manager?"
+    given = [invented(who, "find_person", "fly", "find_person"), invented("Fly me to Rome", "fly"), invented(who)]
+    assert usable(given, SPECS, []) == [InventedQuery(text=who, tools=["find_person"])]
+
+
+def test_every_tool_comes_up_and_half_of_the_requests_need_several() -> None:
+    more = [{"name": f"tool_{n}", "description": f"Does {n}.", "parameters": {"type": "object"}} for n in range(15)]
+    tools = {**SPECS, **read_tools(more)}
+    known: list[InventedQuery] = []
+    while len(known) < 60:
+        wanted = next_wanted(known, tools, 60 - len(known), random.Random(len(known)))
+        assert wanted.count == len(wanted.tools) <= BATCH
+        also = ("find_person",) if wanted.several else ()
+        known += [invented(f"{len(known)} {number}", name, *also) for number, name in enumerate(wanted.tools)]
+    assert {name for each in known for name in each.tools} == set(tools)
+    assert sum(len(each.tools) > 1 for each in known) / len(known) == pytest.approx(0.5, abs=0.1)
+    assert not next_wanted([], {"search": SPECS["search"]}, 2, random.Random(0)).several
+    assert next_wanted([], tools, 2, random.Random(1)) == next_wanted([], tools, 2, random.Random(1))
+
+
+def test_a_model_invents_through_structured_output_and_is_asked_once_more() -> None:
+    good = json.dumps({"queries": [{"text": "Where does Ann Lee sit?", "tools": ["find_person"]}]})
+    answers = ["I would rather not.", good, json.dumps({"requests": []}), "[]"]
+    with OpenAIStubServer(lambda _: answers.pop(0)) as server:
+        model = StructuredModel(make_chat_model(server), InventedQueries)
+        wanted = Wanted(1, ("find_person",), False)
+        found = [invent(model, wanted, SPECS, []) for _ in range(2)]
+        request = server.requests[0]
+    assert [[each.text for each in queries] for queries in found] == [["Where does Ann Lee sit?"], []]
+    assert request["response_format"]["json_schema"]["name"] == "InventedQueries"
+    assert "find_person" in request["messages"][1]["content"]

@@ -15,7 +15,7 @@ from langgraph_toolmem.core.method import Section
 from langgraph_toolmem.graph.view import START, EdgeView, FlowView, GraphView, ToolCounts
 from langgraph_toolmem.inertia.record import RuleRecord
 from langgraph_toolmem.page import render_page
-from langgraph_toolmem.page.layout import place
+from langgraph_toolmem.page.render import depths
 from langgraph_toolmem.report.report import MAX_LINES, Report, ToolReport
 
 if TYPE_CHECKING:
@@ -95,13 +95,12 @@ def crowd(tools: int) -> GraphView:
 
 def test_depth_is_the_length_of_the_likeliest_way() -> None:
     edges = [EdgeView(START, "a", 3, 3, 0), EdgeView(START, "b", 1, 1, 0), EdgeView("a", "b", 2, 2, 0)]
-    places = place([START, "a", "b", "alone"], edges)
-    assert places[START].depth == 0
-    assert places["a"].depth == pytest.approx(1.415037, abs=1e-6)  # 1 - log2(3/4)
-    assert places["b"].depth == pytest.approx(2.415037, abs=1e-6)  # over a: + 1 - log2(1); alone: 1 - log2(1/4) = 3
-    assert places["alone"].depth > places["b"].depth
-    for names in ([], [START], ["only"], [START, "only"]):
-        assert set(place(names, [])) == set(names)
+    found = depths([START, "a", "b", "alone"], edges)
+    assert found[START] == 0
+    assert found["a"] == pytest.approx(1.415037, abs=1e-6)  # 1 - log2(3/4)
+    assert found["b"] == pytest.approx(2.415037, abs=1e-6)  # over a: + 1 - log2(1); alone: 1 - log2(1/4) = 3
+    assert found["alone"] > found["b"]
+    assert depths(["only"], []) == {"only": 1}
 
 
 CHANGES = [
@@ -132,6 +131,8 @@ def test_the_first_line_is_a_judgement_and_no_share_is_told_of_few_checks() -> N
     kinds = {"reads": {"checks": 180, "right": 180}, "writes": {"checks": 12, "right": 12}}
     apart = replace(many, sections=kinds_of_predictions(checks_by_kind=kinds))
     assert apart.headline().endswith("; too early to trust writes; trust reads.")
+    kinds["writes"] = {"checks": 0, "right": 0}
+    assert apart.headline().endswith("; trust reads."), "nothing is said of what was never checked"
     assert replace(RECORD, right=30, wrong=10).headline().endswith("look at what was wrong with it.")
     assert Report().headline() == "Nothing was seen yet."
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from order_desk import TOOLS, number
 from places import TESTS
 from studio_server import ROOT, StudioServer, langgraph_dev, project
 
-from examples.desk import TOOLS, number
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.inertia.settings import InertiaSettings
 from langgraph_toolmem.report.report import Report
@@ -19,7 +19,7 @@ from langgraph_toolmem.report.report import Report
 pytest.importorskip("langgraph_api")
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("studio")]
 
-PARTS = ("kept", "careless", "navigator")
+PARTS = ("settings", "approval", "kept", "careless", "navigator")
 MORE = {name: f"./studio_{name}.py:graph" for name in PARTS}
 ZOE = f"C-{number('Zoe')}"
 LOOKED_UP = [("find_customer", {"name": "Zoe"}), ("latest_order", {"customer_id": ZOE})]
@@ -27,7 +27,7 @@ LOOKED_UP = [("find_customer", {"name": "Zoe"}), ("latest_order", {"customer_id"
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StudioServer]:
-    files = [TESTS / "navi_script.py", *(TESTS / f"studio_{name}.py" for name in PARTS)]
+    files = [TESTS / "navi_script.py", TESTS / "order_desk.py", *(TESTS / f"studio_{name}.py" for name in PARTS)]
     folder = project(tmp_path_factory.mktemp("studio"), MORE, *files)
     with langgraph_dev(folder) as running:
         yield running
@@ -109,7 +109,7 @@ def test_every_graph_of_the_json_is_served_with_its_descriptions(
     shown = {g: server.client.assistants.get(assistants[g])["description"] for g in exposed}
     assert shown == {g: value["description"] for g, value in exposed.items()}
     for name, parts in (
-        ("studio", {"inertia": "inertia", "record": "recorder"}),
+        ("settings", {"inertia": "inertia", "record": "recorder"}),
         ("navigator", dict.fromkeys(("begin", "decide", "tools", "retrieve", "clarify", "conclude"), "navi")),
     ):
         graph = server.client.assistants.get_graph(assistants[name], xray=True)
@@ -121,7 +121,7 @@ def test_every_graph_of_the_json_is_served_with_its_descriptions(
 
 
 def test_settings_are_shown_at_their_nodes(server: StudioServer, assistants: dict[str, str]) -> None:
-    schemas = server.client.assistants.get_schemas(assistants["studio"])
+    schemas = server.client.assistants.get_schemas(assistants["settings"])
     shown = schemas["context_schema"]["properties"]
     assert set(shown) == {*InertiaSettings.model_fields, "signature"}
     assert all(shown[name]["langgraph_nodes"] == ["inertia", "model"] for name in InertiaSettings.model_fields)
@@ -136,7 +136,7 @@ def test_settings_are_shown_at_their_nodes(server: StudioServer, assistants: dic
 # --- runs ---
 
 
-@pytest.mark.parametrize("graph", ["studio", "agent"])
+@pytest.mark.parametrize("graph", ["settings"])
 def test_a_run_shows_why_the_model_was_not_asked(server: StudioServer, assistants: dict[str, str], graph: str) -> None:
     answer = run(server, assistants[graph], say("Where is the order of Zoe?"))
     assert answer.error is None
@@ -160,7 +160,7 @@ REJECT = {"type": "reject", "message": "Not this one."}
 def test_a_human_decides_about_a_call_of_the_memory(
     server: StudioServer, assistants: dict[str, str], name: str, decision: dict[str, Any]
 ) -> None:
-    paused = run(server, assistants["human_approval"], say(f"Refund the order of {name}"))
+    paused = run(server, assistants["approval"], say(f"Refund the order of {name}"))
     state = server.client.threads.get_state(paused.thread)
     waiting = state["values"]["messages"][-1]
     if decision is EDIT:  # the first: what is edited or rejected makes the memory ask the model again
@@ -168,9 +168,7 @@ def test_a_human_decides_about_a_call_of_the_memory(
     (interrupt,) = state["interrupts"]
     asked = interrupt["value"]["action_requests"][0]
     assert (asked["name"], asked["args"]) == ("refund", waiting["tool_calls"][0]["args"])
-    answer = run(
-        server, assistants["human_approval"], thread=paused.thread, command={"resume": {"decisions": [decision]}}
-    )
+    answer = run(server, assistants["approval"], thread=paused.thread, command={"resume": {"decisions": [decision]}})
     assert answer.error is None
     result = next(m for m in reversed(answer.messages) if m["type"] == "tool")
     if decision is REJECT:
@@ -202,33 +200,6 @@ def test_the_navigator_asks_back_and_goes_on(server: StudioServer, assistants: d
     assert decided[0]["subgraph"]["nodes"]
     assert decided[0]["chain"]
     assert answer.values["toolmem_navi"]["stop"] == "answered"
-
-
-# --- other assistants ---
-
-
-@pytest.mark.parametrize(
-    ("context", "skipped"),
-    [
-        ({"inertia_mode": "shadow"}, 0),
-        ({"inertia_never": ["latest_order"]}, 1),
-    ],
-    ids=str,
-)
-def test_a_second_assistant_has_a_policy_of_its_own(
-    server: StudioServer, assistants: dict[str, str], context: dict[str, Any], skipped: int
-) -> None:
-    second = server.client.assistants.create("studio", context={**context, "signature": "Yours."})["assistant_id"]
-    answer = run(server, second, say("Where is the order of Zoe?"))
-    assert answer.calls == LOOKED_UP
-    assert answer.skipped == answer.decisions.count("shortcut") == skipped
-    assert answer.messages[-1]["content"] == "The order of Zoe is shipped. Yours."
-
-
-def test_a_setting_out_of_range_is_refused(server: StudioServer, assistants: dict[str, str]) -> None:
-    answer = run(server, assistants["studio"], say("Where is the order of Zoe?"), context={"inertia_min_precision": 7})
-    assert "inertia_min_precision" in answer.error["message"]
-    assert not answer.values.get("messages", [])[1:]
 
 
 # --- time travel ---

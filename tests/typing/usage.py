@@ -130,14 +130,14 @@ class Chat(TypedDict):
 
 def graph_with_other_names(memory: ToolMemory) -> Any:
     builder = StateGraph(Chat)
-    shortcut = InertiaShortcut(memory, TOOLS, policy=InertiaPolicy.paper(), messages_key="chat", goto=("act", "think"))
-    builder.add_node("shortcut", shortcut, destinations=shortcut.destinations)
+    shortcut = InertiaShortcut(memory, TOOLS, policy=InertiaPolicy.paper(), messages_key="chat")
+    builder.add_node("shortcut", shortcut)
     builder.add_node("act", ToolNode(TOOLS, messages_key="chat"))
     builder.add_node("think", lambda state: {"chat": [AIMessage("Done.")]})
     builder.add_edge(START, "shortcut")
     builder.add_edge("act", "shortcut")
     way_on = partial(shortcut_condition, messages_key="chat", tools="act", agent="think")
-    builder.add_conditional_edges("think", way_on)
+    builder.add_conditional_edges("shortcut", way_on)
     return builder.compile()
 
 

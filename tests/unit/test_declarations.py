@@ -61,18 +61,6 @@ def test_what_counts_as_a_declaration(name: str, marks: Mapping[str, Any], reads
         assert guards.undeclared(memory.core.catalogue.marked(), NOTHING) == undeclared
 
 
-def test_metadata_of_a_langchain_tool_declares_it() -> None:
-    @tool
-    def pay(amount: float) -> str:
-        """Pay."""
-        return "paid"
-
-    for metadata, effects in (({"read_only": True}, "reads"), ({"read_only": False}, "changes"), (None, "changes")):
-        pay.metadata = metadata
-        with ToolMemory.ephemeral(tools=[pay], methods=[]) as memory:
-            assert effects_of(memory, "pay") == effects
-
-
 def steers(text: str) -> Command[Any]:
     """Gets a thing."""
     return Command(goto=text)

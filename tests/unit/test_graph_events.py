@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.base.threads import rlock
 from langgraph_toolmem.core import ledger
 from langgraph_toolmem.graph import events as core
-from langgraph_toolmem.graph import tool_graph
 from langgraph_toolmem.graph.events import Event, Unknown
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia import record as inertia
@@ -51,7 +49,7 @@ OPERATIONS: dict[str, Event] = {
         navigator.OutputsSeen("b", {SECRET: ["string"]}, ANN),
         navigator.PrunedTool({"b": 3}, 10.0),
         navigator.PutBack(["c"], 10.0),
-        navigator.LinksShifted({"b": {"a": 1.5}}, 10.0),
+        navigator.LinksWeighed({"b": {"a": 0.5}}, 10.0),
         navigator.ToolsSearched(1, 0, 0, 10, 20),
         ledger.Shown("sit", RUN, "t1", {"s1": "b", "s2": None}, ANN),
         ledger.Followed("sit", RUN, "t0", ["s0"], 1, ANN),
@@ -100,15 +98,6 @@ def test_forgetting_reaches_every_table() -> None:
     assert SECRET not in repr(graph.to_state())
 
 
-def test_a_snapshot_of_every_table_comes_back() -> None:
-    state = loads(dumps(full().to_state()))
-    again = ToolGraph(TABLES)
-    again.load(copy.deepcopy(state))
-
-    assert again.to_state() == state
-    assert state["tables"].keys() == {table.name for table in TABLES}
-
-
 # --- tables that are not there ---
 
 
@@ -155,23 +144,6 @@ def test_a_user_is_forgotten_where_the_table_is_not_there_too(absent: type[Table
     assert ANN not in repr(graph.to_state())
     assert SECRET not in repr(graph.to_state())
     graph.register(absent)  # what is left has the table's shape
-
-
-def test_what_waits_is_bounded_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_graph, "MAX_WAITING", 3)
-    graph = ToolGraph()
-    for i in range(5):
-        graph.apply(None, [graph.operation(["of the future", i])])
-
-    assert graph.to_state()["waiting"] == [["of the future", i] for i in (2, 3, 4)]
-
-
-def test_a_verdict_that_came_before_the_table_counts_for_its_walks() -> None:
-    graph = ToolGraph()
-    record = [core.Verdict(RUN, 1.0, None, None), sit.TransitionSeen(RUN, "s", "a", "b")]
-    graph.apply(None, [graph.operation(operation.plain()) for operation in record])
-
-    assert graph.register(sit.SITEvidence).walks.out_of("a")["b"].good == 1
 
 
 # --- a table of one's own ---
@@ -266,10 +238,3 @@ def test_two_of_one_name_are_the_developers_error() -> None:
         graph.register(Other)
     with pytest.raises(ValueError, match="two operations are called 'count'"):
         graph.register(Taken)
-
-
-def test_a_part_that_is_missing_is_named() -> None:
-    state = full().to_state()
-    del state["tables"]["ledger"]["turns"]
-    with pytest.raises(GraphFileError, match=r"ledger\.turns has not the shape"):
-        ToolGraph(TABLES).load(state)

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 
 from langgraph_toolmem.graph.learning import decode_value, pattern_of
-from langgraph_toolmem.graph.state import CUT, PARALLEL, START, USER, WORDS, paper_window, slot_key, windows
+from langgraph_toolmem.graph.state import CUT, PARALLEL, START, USER, WORDS, slot_key, windows
 from langgraph_toolmem.graph.tool_graph import HIT, MISS
 from langgraph_toolmem.graph.view import START as VIEW_START
 from langgraph_toolmem.graph.view import view_of
@@ -37,17 +37,6 @@ def test_windows_of_a_run_hold_its_start_failures_and_further_messages():
     assert len(keys) == len(set(keys))
 
 
-def test_windows_of_a_cut_history_do_not_hold_its_start():
-    parts = [call("b"), words(), user("More.")]
-    whole, cut = state_of(user("Go."), call("a"), *parts), state_of(*parts)
-
-    assert cut.symbols == [CUT, "b", WORDS, USER]
-    assert not [key for key in windows(cut) if START in key]
-    assert set(windows(whole)[:4]) == set(windows(cut)[:4])
-    summary = user("Here is a summary of the conversation to date: all went well")
-    assert state_of(summary, user("More.")).symbols == [CUT, USER]
-
-
 def test_what_follows_a_cut_is_learned_apart_from_what_starts_a_run():
     learner = Learner()
     learner.learn(user("Go."), call("a"), call("b"), words(), thread_id="1")
@@ -57,16 +46,6 @@ def test_what_follows_a_cut_is_learned_apart_from_what_starts_a_run():
     assert after(learner, CUT) == {"b": [1, 0, 0, 0]}
     assert after(learner, "b") == {WORDS: [2, 0, 0, 0]}
     assert {edge.source for edge in view_of(learner.graph).edges} == {VIEW_START, "a"}
-
-
-def test_a_short_run_is_a_context_of_its_own():
-    assert f"w*{S}{START}" in windows(state_of(user("Go.")))
-    assert f"w*{S}{START}{S}a" in windows(state_of(user("Go."), call("a")))
-
-
-def test_paper_windows_hold_tools_alone():
-    assert paper_window(["a", "b", "c"], 2) == f"p2{S}b{S}c"
-    assert paper_window(["a"], 2) is None
 
 
 def test_what_the_model_chose_is_counted_apart_for_success_and_failure():
@@ -96,14 +75,6 @@ def test_a_shortcut_is_an_outcome_and_no_evidence():
     assert learner.graph.runs.popitem()[1][0] == 1
 
 
-def test_no_argument_of_a_shortcut_is_learned():
-    learner = Learner([schema("a", "x")])
-    learner.learn(user("Take 7."), shortcut("a", {"x": "7"}), words())
-
-    assert learner.graph.sources.rows == {}
-    assert learner.graph.values.rows == {}
-
-
 def test_parallel_calls_are_one_turn():
     learner = Learner()
     learner.learn(user("Go."), calls([("a", {"x": "1"}, "ok"), ("b", {"x": "2"}, FAILED)]), words())
@@ -113,14 +84,6 @@ def test_parallel_calls_are_one_turn():
     assert learner.graph.successors.row(f"p1{S}a") == {"b": [0, 1, 0, 0]}
     assert learner.graph.values.row(slot_key("b", "x")) == {'"2"': [1]}
     assert (learner.graph.counters["turns"], learner.graph.counters["calls"]) == (2, 2)
-
-
-def test_an_answer_in_words_is_a_successor():
-    learner = Learner()
-    assert learner.learn(user("Hello"), words("Hi!")) == 1
-
-    assert after(learner, START) == {WORDS: [1, 0, 0, 0]}
-    assert learner.graph.counters["answers"] == 1
 
 
 def test_a_call_that_was_never_executed_teaches_no_arguments():
@@ -216,16 +179,6 @@ def test_earlier_messages_are_the_users_own_words_too():
     state = state_of(user("I am Ann."), words("Hello"), user("Go on."))
 
     assert pattern_of("Ann", state) == ""
-
-
-def test_a_turn_is_learned_once():
-    learner = Learner()
-    parts = (user("Go."), call("a"), call("b"), words())
-    assert learner.learn(*parts) == 3
-    before = learner.graph.to_state()["counters"].copy()
-
-    assert learner.learn(*parts) == 0
-    assert learner.graph.counters == before
 
 
 def test_tokens_are_counted_where_messages_carry_usage():

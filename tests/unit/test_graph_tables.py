@@ -9,16 +9,6 @@ from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.graph.tool_graph import ContributorTable, CountTable
 
 
-def test_counts_by_column():
-    table = CountTable(10, width=2)
-    table.add("k", "a", 0)
-    table.add("k", "a", 1, 3)
-    table.add("k", "b", 1)
-
-    assert table.row("k") == {"a": [1, 3], "b": [0, 1]}
-    assert table.row("none") == {}
-
-
 def test_at_the_bound_the_rows_with_the_least_evidence_leave_older_first():
     table = CountTable(10)
     for i in range(11):
@@ -40,15 +30,6 @@ def test_a_table_never_outgrows_its_bounds(bound: int, keys: list[int]):
         table.add(str(key % 97), str(key % 7))
         assert len(table.rows) <= bound * 1.1 + 1
     assert all(len(row) <= 3 for row in table.rows.values())
-
-
-def test_a_new_successor_replaces_the_rarest():
-    table = CountTable(10, max_items=2)
-    table.add("k", "often", amount=3)
-    table.add("k", "rare")
-    table.add("k", "new")
-
-    assert table.row("k") == {"often": [3], "new": [1]}
 
 
 increments = st.lists(

@@ -119,12 +119,6 @@ def test_an_output_is_addressed():
     assert flat.lists == {"$.orders[*].id": ["a", "b"], "$.orders[*].tags[*]": ["x", "y"]}
 
 
-def test_a_scalar_and_a_bare_list():
-    assert flatten(5).scalars == {"$": 5}
-    assert flatten([3, 4]).lists == {"$[*]": [3, 4]}
-    assert flatten([]) == ({}, {})
-
-
 def test_the_keys_of_a_dict_of_dicts_are_a_list():
     flat = flatten({"items": {"11": {"price": 1}, "22": {"price": 2}}})
 
@@ -139,12 +133,6 @@ def test_large_and_deep_outputs_are_cut():
         deep = {"a": deep}
     assert flatten(deep).scalars == {"$" + ".a" * MAX_DEPTH: 1}
     assert flatten({"a": deep}).scalars == {}
-
-
-@given(json_values)
-@settings(max_examples=60, deadline=None)
-def test_lists_hold_scalars_alone(value: Any):
-    assert not any(isinstance(v, (list, dict)) for values in flatten(value).lists.values() for v in values)
 
 
 @given(json_values)

@@ -1,4 +1,4 @@
-"""The private hint: it is for one model call, and it never becomes part of the conversation."""
+"""Hints: for one model call or one user turn, in any state, never part of the conversation; and the memo of a step."""
 
 from __future__ import annotations
 
@@ -6,54 +6,53 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from langchain_core.messages import (
-    AIMessage,
-    AnyMessage,
-    ChatMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, AnyMessage, ChatMessage, HumanMessage, ToolMessage
 from pydantic import BaseModel, Field
 
-from langgraph_toolmem.turn.hints import HINTS, has_hint, memory_prompt, merge_hints, new_hint, turn_of
-from langgraph_toolmem.turn.shown import FRAME
+from langgraph_toolmem.turn import run
+from langgraph_toolmem.turn.call import Call, Line, Scope, StepOutput
+from langgraph_toolmem.turn.hints import FRAME, HINTS, composed, hints_now, merge_hints, new_hint, turn_of
 
 HELLO = [HumanMessage("Hello", id="1")]
+WORK = [AIMessage("Looking", id="2"), ToolMessage("found", tool_call_id="c", id="3")]
+
+
+def hint(messages: list[Any], text: str = "Call search.", role: str = "sit", scope: Scope = "call") -> dict[str, Any]:
+    return new_hint(role, StepOutput(text), messages, scope)
 
 
 def texts(state: Any, **options: Any) -> list[str]:
-    found = [message.text for message in memory_prompt(state, **options)]
-    assert all(text.startswith(FRAME + "\n") for text in found)
-    return [text.removeprefix(FRAME + "\n") for text in found]
+    text = hints_now(state, **options)
+    assert not text or text.startswith(FRAME + "\n")
+    return [text.removeprefix(FRAME + "\n")] if text else []
 
 
-def test_a_hint_is_read_at_the_point_it_is_for() -> None:
-    state = {"messages": HELLO, **new_hint("sit", "Call search.", HELLO)}
-    [message] = memory_prompt(state)
-    assert isinstance(message, SystemMessage)
-    assert message.text == f"{FRAME}\nCall search."
-    assert texts({**state, "messages": [*HELLO, AIMessage("Hi", id="2")]}) == []
-    assert texts({**state, "messages": [HumanMessage("Hello", id="other")]}) == []
-    assert texts({**state, "messages": []}) == []
+@pytest.mark.parametrize(
+    ("now", "shown"),
+    [
+        (HELLO, True),
+        ([*HELLO, *WORK], False),
+        ([HumanMessage("Hello", id="other")], False),
+        ([], False),
+    ],
+)
+def test_a_hint_is_read_at_the_point_it_is_for(now: list[Any], shown: bool) -> None:
+    assert texts({"messages": now, **hint(HELLO)}) == (["Call search."] if shown else [])
 
 
-def test_messages_without_ids_are_told_apart_by_what_they_say() -> None:
+def test_messages_without_ids_are_told_apart_by_their_content() -> None:
     """A list that is trimmed to a length stays as long as it was."""
-    for one, other in (
-        ([HumanMessage("a")], [HumanMessage("b")]),
-        ([{"role": "user", "content": "a"}], [{"role": "user", "content": "b"}]),
-    ):
-        hint = new_hint("sit", "Call search.", one)
-        assert texts({"messages": one, **hint}) == ["Call search."]
-        assert texts({"messages": other, **hint}) == []
+    for make in (HumanMessage, lambda text: {"role": "user", "content": text}):
+        made = hint([make("a")])
+        assert texts({"messages": [make("a")], **made}) == ["Call search."]
+        assert texts({"messages": [make("b")], **made}) == []
 
 
-def test_hints_of_several_roles_are_one_message() -> None:
-    both = merge_hints(new_hint("sit", "Call search.", HELLO)[HINTS], new_hint("recall", "It was dark.", HELLO)[HINTS])
-    both = merge_hints(both, new_hint("sit", "Call read.", HELLO)[HINTS])
-    assert texts({"messages": HELLO, HINTS: both}) == ["It was dark.\nCall read."]
-    assert texts({"messages": HELLO, HINTS: merge_hints(both, new_hint("sit", "", HELLO)[HINTS])}) == ["It was dark."]
+def test_hints_of_several_roles_and_scopes_are_one_message() -> None:
+    both = merge_hints(hint(HELLO)[HINTS], hint(HELLO, "It was dark.", "recall", "turn")[HINTS])
+    assert texts({"messages": HELLO, HINTS: both}) == ["It was dark.\nCall search."]
+    assert texts({"messages": [*HELLO, *WORK], HINTS: both}) == ["It was dark."]
+    assert texts({"messages": HELLO, HINTS: merge_hints(both, hint(HELLO, "")[HINTS])}) == ["It was dark."]
     assert merge_hints(None, None) == {}
 
 
@@ -70,49 +69,28 @@ class AsModel(BaseModel):
 
 @pytest.mark.parametrize("kind", [AsDataclass, AsModel, dict])
 def test_any_kind_of_state(kind: Any) -> None:
-    assert texts(kind(messages=HELLO, **new_hint("sit", "Call search.", HELLO))) == ["Call search."]
-    assert texts(kind(messages=HELLO)) == []
+    assert texts(kind(messages=HELLO, **hint(HELLO))) == ["Call search."]
+    assert texts(kind(messages=HELLO)) == texts(HELLO) == []
+    assert texts({"chat": HELLO, **hint(HELLO)}, messages_key="chat") == ["Call search."]
 
 
-# --- hints for a whole user turn ---
-
-WORK = [AIMessage("Looking", id="2"), ToolMessage("found", tool_call_id="c", id="3")]
+SUMMARY = HumanMessage("Here is a summary: x", additional_kwargs={"lc_source": "summarization"})
 
 
-def turn_hint(messages: list[Any], text: str = "It was dark.") -> dict[str, Any]:
-    return dict(new_hint("recall", text, messages, scope="turn"))
-
-
-def test_a_turn_hint_holds_until_the_user_speaks_again() -> None:
-    hint = turn_hint(HELLO)
-    for messages in (HELLO, [*HELLO, *WORK], [*HELLO, *WORK, AIMessage("Done", id="4")]):
-        assert texts({"messages": messages, **hint}) == ["It was dark."]
-        assert has_hint({"messages": messages, **hint}, "recall")
-    later = [*HELLO, *WORK, HumanMessage("And now?", id="5")]
-    assert texts({"messages": later, **hint}) == []
-    assert not has_hint({"messages": later, **hint}, "recall")
-
-
-def test_that_there_is_nothing_to_say_is_a_hint_too() -> None:
-    state = {"messages": HELLO, **turn_hint(HELLO, "")}
-    assert has_hint(state, "recall")
-    assert not has_hint(state, "sit")
-    assert texts(state) == []
-
-
-def test_has_hint_knows_the_other_scope_and_other_states() -> None:
-    state = {"messages": HELLO, **new_hint("sit", "Call search.", HELLO)}
-    assert has_hint(state, "sit")
-    assert not has_hint({**state, "messages": [*HELLO, *WORK]}, "sit")
-    assert has_hint({"chat": HELLO, **turn_hint(HELLO)}, "recall", messages_key="chat")
-    assert not has_hint(HELLO, "recall")
-    assert not has_hint({"messages": HELLO, HINTS: None}, "recall")
-
-
-def test_hints_of_both_scopes_are_one_message() -> None:
-    both = merge_hints(turn_hint(HELLO)[HINTS], new_hint("sit", "Call search.", HELLO)[HINTS])
-    assert texts({"messages": HELLO, HINTS: both}) == ["It was dark.\nCall search."]
-    assert texts({"messages": [*HELLO, *WORK], HINTS: both}) == ["It was dark."]
+@pytest.mark.parametrize(
+    ("now", "shown"),
+    [
+        (HELLO, True),
+        ([*HELLO, *WORK, AIMessage("Done", id="4")], True),
+        ([*HELLO, *WORK, HumanMessage("And now?", id="5")], False),
+        ([SUMMARY, *WORK], True),
+        ([SUMMARY, *WORK, HumanMessage("More", id="9")], False),
+        ([], False),
+    ],
+)
+def test_a_turn_hint_holds_until_the_user_speaks_again(now: list[Any], shown: bool) -> None:
+    made = hint([HumanMessage("Good day", id="0"), AIMessage("Good day", id="00"), *HELLO], scope="turn")
+    assert texts({"messages": now, **made}) == (["Call search."] if shown else [])
 
 
 YES = {"role": "user", "content": "yes"}
@@ -136,16 +114,45 @@ def test_turns_are_told_apart_in_every_form_of_messages(one: list[Any], other: l
     assert turn_of(one) == turn_of([*one, ("ai", "hm")])
     assert turn_of(one) != turn_of(other)
     assert turn_of(other)
+    assert turn_of([SUMMARY]) == ""
 
 
-def test_trimming_and_summarising_do_not_end_a_turn() -> None:
-    old = [HumanMessage("Good day", id="0"), AIMessage("Good day", id="00")]
-    hint = turn_hint([*old, *HELLO])
-    assert texts({"messages": [*HELLO, *WORK], **hint}) == ["It was dark."]
-    summary = HumanMessage(
-        "Here is a summary of the conversation to date: x", additional_kwargs={"lc_source": "summarization"}
-    )
-    assert turn_of([summary]) == ""
-    assert texts({"messages": [summary, *WORK], **hint}) == ["It was dark."]
-    assert texts({"messages": [summary, *WORK, HumanMessage("More", id="9")], **hint}) == []
-    assert texts({"messages": [], **hint}) == []
+def test_hints_share_one_budget_the_most_confident_first_and_a_tool_is_named_once() -> None:
+    long, sure = [Line(f"- {'x' * 300}{n}") for n in range(9)], [Line("- a: yes", "a"), Line("- b: yes", "b")]
+    outputs = [
+        StepOutput(lines=long, head="Long:", sure=0.1),
+        StepOutput(lines=[Line("- a: no", "a"), Line("- c", "c")], head="Less:", sure=0.5, brief=[]),
+        StepOutput(lines=sure, head="Sure:", sure=0.9),
+    ]
+    lines = composed(outputs, HELLO).splitlines()
+    assert lines[:7] == [FRAME, "Sure:", "- a: yes", "- b: yes", "Less:", "- c", "Long:"]
+    assert len(lines) == 7 + 4
+    later = composed(outputs, [*HELLO, *WORK]).splitlines()
+    assert later == [FRAME, "Sure:", "- a: yes", "- b: yes", "Long:", long[0].text]
+    assert composed([StepOutput(), StepOutput(head="Alone:")], HELLO) == ""
+
+
+def test_a_result_is_kept_for_the_turns_used_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "MAX_TURNS", 2)
+    kept = run.Memo("turn")
+
+    def put(thread: str | None, text: str, found: str, *more: Any) -> Any:
+        return kept.put(Call([HumanMessage(text), *more], thread), 0, found).found
+
+    def get(thread: str | None, text: str, *more: Any, user: str | None = None, forgettings: int = 0) -> Any:
+        found = kept.get(Call([HumanMessage(text), *more], thread, user), forgettings)
+        return None if found is None else found.found
+
+    put("a", "x", "ax")
+    assert put("a", "x", "another") == "ax"
+    put("b", "x", "bx")
+    assert get("a", "x") == "ax"
+    put("c", "x", "")
+    assert [get(thread, "x") for thread in "abc"] == ["ax", None, ""]
+    assert get("a", "x", user="ann") is get("a", "y") is get("a", "x", forgettings=1) is None
+    assert kept.get(Call([SUMMARY], "a"), 0).found == "ax"  # type: ignore[union-attr]
+    assert kept.get(Call([SUMMARY], None), 0) is None
+    for found in ("one", "two"):
+        put(None, "x", found)
+        assert get(None, "x") is None  # it begins: another run
+        assert get(None, "x", AIMessage("hm")) == found

@@ -24,7 +24,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
-from langgraph_toolmem import Bound, Inertia, InertiaPolicy, MissingExtraError, SIT, ToolMemory, default_methods
+from langgraph_toolmem import Bound, Entries, Inertia, InertiaPolicy, MissingExtraError, ToolMemory, default_methods
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
 
 @tool
@@ -72,11 +72,11 @@ with ToolMemory(sys.argv[1], tools=tools, reads={"find_order", "track"}, methods
     report = memory.report()
     assert report.turns == 75 and report.skipped == 75 - asked > 0, (asked, str(report))
     assert memory.navigator.search("where is my parcel")[0].name == "track"
-    for refused in (lambda: memory.sit, lambda: ToolMemory.ephemeral(methods=[SIT()])):
+    for refused in (lambda: memory.entries, lambda: ToolMemory.ephemeral(methods=[Entries()])):
         try:
             refused()
         except MissingExtraError as error:
-            assert 'pip install "langgraph-toolmem[memory]"' in str(error)
+            assert 'pip install ".[memory]"' in str(error)
         else:
             raise AssertionError("a method whose extra is missing was not refused")
     memory.finish([("user", "hello"), ("assistant", "Hi!")], thread_id="x", wait=True)
@@ -108,7 +108,7 @@ def _lean(code: str, *arguments: object) -> str:
 def test_a_graph_skips_calls_without_any_extra(tmp_path):
     said = _lean(APP, tmp_path)
 
-    off = 'Off: sit, entries, atoms. To have them: pip install "langgraph-toolmem[memory]"'
+    off = 'Off: entries, atoms. In the checkout of langgraph-toolmem, type: pip install ".[memory]"'
     assert said.count(off) == 1
     assert "skipped " in said
 

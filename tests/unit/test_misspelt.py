@@ -21,7 +21,7 @@ from langgraph_toolmem import (
 )  # fmt: skip
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.extend import Method
-from langgraph_toolmem.middleware import ToolMemoryMiddleware, tool_memory_middleware
+from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder
 
 
@@ -48,7 +48,6 @@ class Own(Method):
         (lambda _: Prefetch(xyz=1), "Prefetch has no option 'xyz'; its options: at_most"),
         (lambda _: RecallPolicy(kin="paper"), "RecallPolicy has no option 'kin'; did you mean 'kind'?"),
         (lambda m: tool_memory_middleware(m, recal=1), "tool_memory_middleware has no option 'recal'; did you"),
-        (lambda m: ToolMemoryMiddleware(m, recal=1), "ToolMemoryMiddleware has no option 'recal'; did you"),
         (lambda m: tool_memory_middleware(m, inside=[[]]), "inside[0] is a list; write a star"),
     ],
 )  # fmt: skip

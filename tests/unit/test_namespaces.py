@@ -44,13 +44,6 @@ def test_namespaces_that_cannot_work_are_named(namespace: Any, told: str):
     assert "namespace" in str(error.value)
 
 
-def test_the_graph_is_shared_by_all_users():
-    with pytest.raises(ConfigurationError, match="graph_namespace is shared"):
-        check_namespace(PERSONAL, name="graph_namespace", user_allowed=False)
-    with pytest.raises(ConfigurationError, match="graph_namespace"):
-        ToolMemory.ephemeral(graph_namespace=PERSONAL)
-
-
 def test_a_user_is_put_in_its_place():
     assert has_user(PERSONAL)
     assert not has_user(("toolmem",))
@@ -70,22 +63,6 @@ def test_a_users_digest_is_stable_and_no_name():
     assert user_digest(None) is None
     assert user_digest("ann") == user_digest("ann") != user_digest("bo")
     assert "ann" not in str(user_digest("ann"))
-
-
-def test_a_memory_of_many_users_refuses_a_run_without_one():
-    parts = history(user("Hello"), words("Hi!"))
-    with ToolMemory.ephemeral(namespace=PERSONAL) as memory:
-        for use in (
-            memory.observe,
-            memory.inertia.predict,
-            memory.finish,
-            memory.inertia.begin_turn,
-            memory.inertia.explain,
-        ):
-            with pytest.raises(NamespaceError):
-                use(parts)
-        assert memory.report().turns == 0
-        assert memory.observe(parts, user_id="ann") == 1
 
 
 def test_a_user_without_a_place_in_the_namespace_is_warned_of_once(caplog: pytest.LogCaptureFixture):

@@ -16,7 +16,9 @@ from planned import HEAD, taught
 
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.placement import PLACEMENTS, placed, placement_of
+from langgraph_toolmem.turn import host
+from langgraph_toolmem.turn.hints import placed
+from langgraph_toolmem.turn.providers import placement_of
 
 HINT = "Likely next tools: search."
 SYSTEM = SystemMessage("You are kind.")
@@ -38,37 +40,36 @@ def request(model: Any, messages: list[BaseMessage], **settings: Any) -> tuple[l
     return [*([found.system] if found.system else []), *found.messages], dict(found.settings)
 
 
-def test_each_row_says_where_that_is_from() -> None:
-    assert len({each.name for each in PLACEMENTS}) == len(PLACEMENTS)
-    for each in PLACEMENTS:
-        assert each.why
-        assert each.source
-        assert each.rule.clients
-
-
 @pytest.mark.parametrize(
-    ("model", "name"),
+    ("model", "where"),
     [
-        ("openai:gpt-4.1", "openai"),
-        ("azure_openai:gpt-4.1", "openai"),
-        ("anthropic:claude-sonnet-4-5", "anthropic"),
-        ("google_genai:gemini-2.5-pro", "gemini"),
-        ("mistralai:mistral-large", "mistral"),
-        ("ollama:llama3", "ollama"),
-        ("bedrock_converse:anthropic.claude-3-5-sonnet", "bedrock-claude"),
-        ("bedrock_converse:amazon.nova-pro", "bedrock"),
+        ("openai:gpt-4.1", "tail"),
+        ("azure_openai:gpt-4.1", "tail"),
+        ("anthropic:claude-sonnet-4-5", "tail"),
+        ("google_genai:gemini-2.5-pro", "tail"),
+        ("mistralai:mistral-large", "in_tool"),
+        ("ollama:llama3", "tail"),
+        ("bedrock_converse:anthropic.claude-3-5-sonnet", "tail_list"),
+        ("bedrock_converse:amazon.nova-pro", "in_tool"),
         ("acme:one", None),
         (ScriptedChatModel(script=["a"]), None),
     ],
 )
-def test_which_placement_a_model_has(model: Any, name: str | None) -> None:
+def test_which_placement_a_model_has(model: Any, where: str | None) -> None:
     found = placement_of(model)
-    assert (found and found.name) == name
+    assert (found and found.where) == where
 
 
-def test_an_unknown_model_gets_it_in_the_system_message() -> None:
-    messages, _ = request(ScriptedChatModel(script=["a"]), TOOL)
-    assert messages == [SystemMessage(f"You are kind.\n\n{HINT}"), *TOOL]
+def test_an_unknown_model_gets_it_in_the_system_message_and_one_warning_says_so(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "warned", set())
+    for _ in range(2):
+        messages, _ = request(ScriptedChatModel(script=["a"]), TOOL)
+        assert messages == [SystemMessage(f"You are kind.\n\n{HINT}"), *TOOL]
+    (record,) = caplog.records
+    assert "ScriptedChatModel" in record.getMessage()
+    assert "prompt cache" in record.getMessage()
 
 
 @pytest.mark.parametrize("messages", [USER, TOOL], ids=["after the user", "after a tool"])
@@ -79,11 +80,6 @@ def test_openai(messages: list[BaseMessage]) -> None:
     hinted = payload(model, request(model, messages)[0])["messages"]
     assert hinted[: len(plain)] == plain
     assert hinted[len(plain) :] == [{"role": "user", "content": HINT}]
-
-
-def _anthropic(model: Any, messages: list[BaseMessage], **settings: Any) -> list[Any]:
-    built = payload(model, messages, **settings)
-    return [built.get("cache_control"), built.get("system"), *built["messages"]]
 
 
 def _reads(requests: list[list[Any]]) -> list[int]:
@@ -107,30 +103,6 @@ def _reads(requests: list[list[Any]]) -> list[int]:
         reads.append(max((len(one) for one in written if found[: len(one)] == one), default=0))
         written += [found[:mark] for mark in marks]
     return reads
-
-
-def test_anthropics_cache_is_read_as_without_the_memory() -> None:
-    anthropic = pytest.importorskip("langchain_anthropic")
-    model = anthropic.ChatAnthropic(model="claude-sonnet-4-5", api_key="none")
-    history = list(TOOL)
-    steps = [list(USER), list(history)]
-    second = {**CALL, "id": "call_2"}
-    steps.append([*history, AIMessage("", tool_calls=[second]), ToolMessage("more", tool_call_id="call_2")])
-    marker = {"cache_control": {"type": "ephemeral"}}
-    plain = _reads([_anthropic(model, [SYSTEM, *step], **marker) for step in steps])
-    hinted = []
-    for step in steps:
-        messages, settings = request(model, step, **marker)
-        assert "cache_control" not in settings
-        hinted.append(_anthropic(model, messages, **settings))
-    assert _reads(hinted) == plain
-    assert plain[-1] > plain[0]
-    last = hinted[-1][-1]["content"]
-    assert last[-1] == {"type": "text", "text": HINT}
-    assert [block["type"] for block in last] == ["tool_result", "text"]
-    assert "cache_control" in last[0]
-    without, settings = request(model, TOOL)  # nobody asked for a cache: nothing is marked
-    assert "cache_control" not in json.dumps(_anthropic(model, without, **settings))
 
 
 def test_where_a_user_may_not_speak_after_a_tool() -> None:
@@ -166,8 +138,8 @@ def test_with_the_caching_middleware_the_cache_is_read_as_without_the_memory(whe
 
     inside, front = ([caching()], []) if where == "behind ours" else ([], [caching()])
     with taught() as memory:
-        ours = tool_memory_middleware(memory, shortcut=False, planning=True, inside=inside)
-        hinted = sent(*front, *ours)
+        hinted = sent(*front, *tool_memory_middleware(memory, shortcut=False, planning=True, inside=inside))
+        uncached = sent(*tool_memory_middleware(memory, shortcut=False, planning=True))
     plain = sent(caching())
     told = [json.dumps(each["messages"]) for each in hinted]
     assert [HEAD in each for each in told] == [True, True, True, False]
@@ -175,3 +147,8 @@ def test_with_the_caching_middleware_the_cache_is_read_as_without_the_memory(whe
     reads = [_reads([[each.get("cache_control"), None, *each["messages"]] for each in run]) for run in (plain, hinted)]
     assert reads[0] == reads[1]
     assert reads[0][-1] > 0
+    last = hinted[1]["messages"][-1]["content"]
+    assert [block["type"] for block in last] == ["tool_result", "text"]
+    assert ["cache_control" in block for block in last] == [True, False]
+    assert "cache_control" not in hinted[1]
+    assert "cache_control" not in json.dumps(uncached), "nobody asked for a cache: nothing is marked"

@@ -44,6 +44,19 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
+def test_the_architecture_names_what_is_there_and_follows_one_message_through_few_files() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    modules = [
+        *ROOT.glob("langgraph_toolmem/**/*.py"),
+        *ROOT.glob("examples/**/*.py"),
+        ROOT / "tests/unit/test_layers.py",
+    ]
+    known = {word for path in modules for word in re.findall(r"\w+", f"{path} {path.read_text(encoding='utf-8')}")}
+    assert {word for code in re.findall(r"`([^`\n]+)`", page) for word in re.findall(r"\w{2,}", code)} - known == set()
+    followed = page.partition("## One message")[2].partition("\n## ")[0]
+    assert 10 < len(set(re.findall(r"\]\((\.\./[^)]*)\)", followed))) <= 20
+
+
 def test_what_newcomers_ask_for_is_two_clicks_away_with_something_to_run() -> None:
     assert "](docs/howto.md)" in PAGES[0].read_text(encoding="utf-8")
     sections = (ROOT / "docs/howto.md").read_text(encoding="utf-8").split("\n## ")[1:]

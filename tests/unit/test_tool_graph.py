@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,15 +11,12 @@ from histories import FAILED, Learner, Message, call, calls, history, schema, sh
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem import Inertia, ToolMemory
-from langgraph_toolmem.base.threads import rlock
 from langgraph_toolmem.graph import tool_graph
-from langgraph_toolmem.graph.events import Count, RunSeen, Verdict
+from langgraph_toolmem.graph.events import RunSeen
 from langgraph_toolmem.graph.tool_graph import OPEN, ToolGraph
 from langgraph_toolmem.graph.view import view_of
 from langgraph_toolmem.inertia import record as inertia
 from langgraph_toolmem.inertia.record import InertiaEvidence, TurnClosed, TurnOpened
-from langgraph_toolmem.stores.events import EventStore
 from langgraph_toolmem.stores.snapshot import dumps, loads
 
 TOOLS = [schema("find", "name"), schema("read", "id", "mode"), schema("note", "text")]
@@ -105,48 +101,6 @@ def test_a_graph_survives_storage(made: list[list[Message]]):
 
     assert again.to_state() == graph.to_state()
     assert list(again.successors.rows) == list(graph.successors.rows)  # the oldest leave first, so order matters
-
-
-def test_a_graph_read_from_storage_decides_alike():
-    learner = learned([history(user("Look up Ann"), call("find", {"name": "Ann"}), words())] * 1)
-    for i in range(20):
-        learner.learn(user("Look up Bo"), call("find", {"name": "Bo"}), words(), thread_id=f"more{i}")
-    before = learner.decide(user("Look up Cy"))
-    again = Learner(TOOLS)
-    again.graph.load(loads(dumps(learner.graph.to_state())))
-
-    assert before.options
-    assert again.decide(user("Look up Cy")) == before
-
-
-def test_the_log_gives_the_live_graph(tmp_path: Path):
-    tables = Inertia.tables
-    live = EventStore(tmp_path, lock=rlock(), tables=tables)
-    for key, record in learned([history(user("Look up Ann"), call("find", {"name": "Ann"}), words())]).records:
-        live.append(key, record)
-    live.append(None, [Count("turns"), Verdict("r", 1.0, "fine", None)])
-
-    again = EventStore(tmp_path, lock=rlock(), tables=tables, read_only=True)
-    assert again.graph.to_state() == live.graph.to_state()
-    assert again.graph.cases.nearest("Look up Ann", [])
-    again.close()
-    live.snapshot()
-    live.close()
-
-    closed = EventStore(tmp_path, lock=rlock(), tables=tables)  # now from the snapshot
-    assert closed.graph.to_state() == live.graph.to_state()
-    closed.close()
-
-
-def test_a_memory_opened_again_has_the_same_report(tmp_path: Path):
-    with ToolMemory(tmp_path, tools=TOOLS) as memory:
-        for i in range(5):
-            memory.finish(history(user("Look up Ann"), call("find", {"name": "Ann"}), words()), thread_id=f"r{i}")
-        memory.flush()
-        report = memory.report()
-    with ToolMemory(tmp_path, tools=TOOLS) as memory:
-        assert memory.report() == report
-        assert report.turns == 10
 
 
 def test_an_open_turn_counts_until_its_end_is_seen():

@@ -13,7 +13,6 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import (
     HumanInTheLoopMiddleware,
     SummarizationMiddleware,
-    TodoListMiddleware,
     ToolCallLimitMiddleware,
 )
 from langchain_core.messages import (
@@ -122,34 +121,6 @@ def test_dicts_tuples_and_objects_are_the_same_history() -> None:
     assert parse_run([message.to_json() for message in objects]) == expected
 
 
-@pytest.mark.parametrize("content", [None, "", "missing"])
-def test_assistant_dict_without_content(content: str | None) -> None:
-    message: dict[str, Any] = {"role": "assistant", "tool_calls": [openai_call("call_1", "f", "")]}
-    if content != "missing":
-        message["content"] = content
-    (turn,) = turns(parse_run([("user", "x"), message]))
-    assert turn.text == ""
-    assert turn.steps[0].args == {}
-
-
-def test_marks_and_status_of_dicts_survive() -> None:
-    run = parse_run(
-        [
-            ("user", "x"),
-            {
-                "role": "assistant",
-                "content": "",
-                "additional_kwargs": {"toolmem": {"rule": 1}},
-                "tool_calls": [openai_call("call_1", "f", "{}")],
-            },
-            {"role": "tool", "tool_call_id": "call_1", "content": "no such file", "status": "error"},
-        ]
-    )
-    (turn,) = turns(run)
-    assert turn.chosen_by == turn.steps[0].chosen_by == "shortcut"
-    assert turn.steps[0].status == "failed"
-
-
 def test_the_thought_is_the_models_latest_text_of_this_user_turn() -> None:
     mark = {"toolmem": {}}
     head: list[BaseMessage] = [HumanMessage("a"), ai(call("f", "c1"), text="old"), answer("c1")]
@@ -249,17 +220,6 @@ def test_a_hostile_output_is_read_in_linear_time() -> None:
         assert output_of(text) == text
 
 
-def test_structured_content_of_a_tool_dict_is_data() -> None:
-    def output(content: Any) -> Any:
-        asked = {"role": "assistant", "tool_calls": [openai_call("c1", "f", "{}")]}
-        return steps(parse_run([asked, {"role": "tool", "tool_call_id": "c1", "content": content}]))[0].output
-
-    assert output({"a": 1}) == {"a": 1}
-    assert output([1, 2]) == [1, 2]
-    assert output(5) == 5
-    assert output(None) == ""
-
-
 # --- calls: parallel, unanswered, rejected, repeated
 
 
@@ -283,12 +243,6 @@ def test_calls_stay_pending_until_all_are_answered() -> None:
     assert gone_on.awaiting_model
 
 
-def test_a_late_answer_still_counts() -> None:
-    late = [HumanMessage("x"), ai(call("f", "c1", a=1)), HumanMessage("wait"), answer("c1", "late")]
-    (step,) = steps(parse_run(late))
-    assert (step.status, step.output) == ("ok", "late")
-
-
 def test_repeated_ids_answer_the_latest_call_and_are_different_calls() -> None:
     history: list[BaseMessage] = [HumanMessage("x")]
     for output in ("1", "2", "3"):
@@ -310,7 +264,7 @@ def test_answers_to_nothing_and_second_answers_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["{bad", "[1]", '"x"', "{'a': 1}"])
-def test_a_call_with_broken_arguments_counts_only_if_answered(arguments: str) -> None:
+def test_a_call_with_broken_arguments_is_left_out(arguments: str) -> None:
     history: list[Any] = [
         ("user", "x"),
         {
@@ -323,14 +277,7 @@ def test_a_call_with_broken_arguments_counts_only_if_answered(arguments: str) ->
     run = parse_run(history)
     assert [step.tool for step in steps(run)] == ["g"]
     assert run.awaiting_model
-    ok, refused = steps(parse_run([*history, answer("c1", "arguments are no JSON")]))
-    assert (refused.tool, refused.status, refused.args) == ("f", "rejected", {})
-    assert ok == steps(run)[0]
-
-
-def test_calls_without_an_id_are_answered_by_an_answer_without_an_id() -> None:
-    (step,) = steps(parse_run([("user", "x"), ai(call("f", None)), answer("", "7")]))
-    assert (step.call_id, step.output) == ("", 7)
+    assert steps(parse_run([*history, answer("c1", "arguments are no JSON")])) == steps(run)
 
 
 # --- the known texts, from the components that write them
@@ -377,12 +324,6 @@ def test_what_tool_node_answers() -> None:
         found = steps(parse_run(history))
         assert [step.status for step in found] == ["rejected", "rejected", "failed", "ok"]
         assert found[3].output == 2.0
-
-
-def test_refused_arguments_with_the_default_error_handling() -> None:
-    messages = executed([call("half", "c1", number="many")])
-    assert [step.status for step in steps(parse_run(messages))] == ["rejected"]
-    assert [step.status for step in steps(parse_run(without_status(messages)))] == ["rejected"]
 
 
 def test_a_tool_that_handles_its_validation_errors() -> None:
@@ -433,50 +374,22 @@ def test_what_a_call_limit_blocks(behaviour: Any, limited: str | None) -> None:
         assert [step.status for step in steps(parse_run(history))] == ["ok", "rejected"]
 
 
-def test_a_batch_stopped_by_a_call_limit() -> None:
-    limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior="end")
-    batch = [ai(call("half", "c1", number=2), call("whole", "c2", number=4))]
-    messages = agent_run(batch, [limit])
-    for history in (messages, without_status(messages)):
-        assert [step.status for step in steps(parse_run(history))] == ["rejected", "rejected"]
-
-
-def test_two_to_do_lists_at_once() -> None:
-    todo = {"todos": []}
-    messages = agent_run(
-        [ai(call("write_todos", "c1", **todo), call("write_todos", "c2", **todo))], [TodoListMiddleware()]
-    )
-    assert [step.status for step in steps(parse_run(without_status(messages)))] == ["rejected", "rejected"]
-
-
-def test_a_cancelled_call_is_unanswered() -> None:
-    text = "Tool call f with id c1 was cancelled - another message came in before it could be completed."
-    (step,) = steps(parse_run([("user", "x"), ai(call("f", "c1")), answer("c1", text), ("user", "y")]))
-    assert (step.status, step.output) == ("unanswered", None)
-
-
 @pytest.mark.parametrize(
-    "text",
+    ("text", "status", "output"),
     [
-        "Input validation error: 'a' is required",
-        "Error: ToolException(\"Input validation error: 'a'\")\n Please",
+        ("Tool call f with id c1 was cancelled - another message came in before it could end.", "unanswered", None),
+        ("Input validation error: 'a' is required", "rejected", ...),
+        ("Error: ToolException(\"Input validation error: 'a'\")\n Please", "rejected", ...),
+        ("Error: The `write_todos` tool should never be called multiple times in parallel.", "rejected", ...),
+        (f"Error: {'x' * 20_000}\n Please fix your mistakes.", "failed", ...),
+        ("Error: product not found", "ok", ...),
+        ("User rejected the offer", "ok", ...),
+        ("The tool call limit exceeded", "ok", ...),
     ],
 )
-def test_arguments_refused_by_an_mcp_server(text: str) -> None:
-    (step,) = steps(parse_run([("user", "x"), ai(call("f", "c1")), answer("c1", text, status="error")]))
-    assert step.status == "rejected"
-
-
-def test_a_long_error_is_recognised_by_its_end() -> None:
-    text = f"Error: {'x' * 20_000}\n Please fix your mistakes."
-    (step,) = steps(parse_run([("user", "x"), ai(call("f", "c1")), answer("c1", text)]))
-    assert step.status == "failed"
-
-
-def test_an_ordinary_text_that_speaks_of_errors_is_an_output() -> None:
-    for text in ("Error: product not found", "User rejected the offer", "The tool call limit exceeded"):
-        (step,) = steps(parse_run([("user", "x"), ai(call("f", "c1")), answer("c1", text)]))
-        assert (step.status, step.output) == ("ok", text)
+def test_known_texts_tell_what_became_of_a_call(text: str, status: str, output: Any) -> None:
+    (step,) = steps(parse_run([("user", "x"), ai(call("f", "c1")), answer("c1", text), ("user", "y")]))
+    assert (step.status, step.output) == (status, text if output is ... else output)
 
 
 # --- trimmed and summarised
@@ -527,8 +440,6 @@ def test_other_roles_do_not_crash() -> None:
     run = parse_run(
         [
             ("developer", "s"),
-            ChatMessage("hi", role="user"),
-            ChatMessage("hello", role="assistant"),
             ChatMessage("?", role="critic"),
             FunctionMessage("1", name="f"),
             RemoveMessage(id="x"),
@@ -536,7 +447,7 @@ def test_other_roles_do_not_crash() -> None:
             "bye",
         ]
     )
-    assert [event.text for event in run.events] == ["hi", "hello", "bye"]
+    assert [event.text for event in run.events] == ["bye"]
 
 
 # --- errors
@@ -598,11 +509,6 @@ def test_which_ids_look_unique(identifier: str, expected: bool) -> None:
     assert looks_unique(identifier) is expected
 
 
-def test_random_ids_are_recognised() -> None:
-    ids = [unique(number) for number in range(1, 300)]
-    assert sum(map(looks_unique, ids)) > 290
-
-
 def test_the_scope_of_counted_ids() -> None:
     def key(text: str = "x", message_id: str | None = None, **run: Any) -> str:
         return steps(parse_run([HumanMessage(text), ai(call("f", "call_0"), id=message_id), answer("call_0")], **run))[
@@ -634,19 +540,6 @@ def test_a_unique_call_id_is_one_call_within_its_user_message() -> None:
     assert steps(within)[0].key != steps(read("x", "s"))[0].key
     assert steps(read("x", None))[0].key == steps(read("x", None))[0].key
     assert len(steps(alone)[0].key) == 16
-
-
-def test_a_fork_shares_the_prefix_only() -> None:
-    prefix = [HumanMessage("x"), ai(call("f", "call_0", a=1)), answer("call_0")]
-    left, right = parse_run([*prefix, ai(call("f", "call_1"))]), parse_run([*prefix, ai(call("g", "call_1"))])
-    assert turns(left)[1].key == turns(right)[1].key
-    assert steps(left)[0].key == steps(right)[0].key
-    assert steps(left)[1].key != steps(right)[1].key
-
-
-def test_two_answers_in_words_take_two_positions() -> None:
-    run = parse_run([("user", "x"), ("ai", "one"), ("ai", "one"), ("user", "x"), ("ai", "one")])
-    assert len({event.key for event in run.events}) == 5
 
 
 def test_digest_keeps_parts_apart_and_takes_any_text() -> None:
@@ -722,18 +615,6 @@ def test_the_key_of_a_turn_is_known_before_it(history: list[Any], thread_id: str
             assert before.next_key == added.key
 
 
-@settings(max_examples=60, deadline=None)
-@given(histories)
-def test_statuses_and_outputs_are_consistent(history: list[Any]) -> None:
-    run = parse_run(history)
-    for step in steps(run):
-        assert step.status in ("ok", "failed", "rejected", "unanswered")
-        assert step.status != "unanswered" or step.output is None
-    assert all(turn.settled for turn in turns(run)[:-1])
-    pending = bool(run.events) and isinstance(run.events[-1], Turn) and not run.events[-1].settled
-    assert pending == (run.next_key is None)
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=5), st.data())
 def test_keys_survive_trimming_where_ids_are_unique(batches: list[int], data: st.DataObject) -> None:
@@ -785,14 +666,3 @@ def test_any_list_is_read_or_refused(history: list[Any]) -> None:
             parse_run(history)
     else:
         json.dumps([step.key for step in steps(run)])
-
-
-@settings(max_examples=60, deadline=None)
-@given(json_values)
-def test_json_outputs_come_back(value: Any) -> None:
-    try:
-        text = json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError):
-        return
-    expected = text if value is None or isinstance(value, str) else value
-    assert output_of(text) == expected

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -17,7 +15,6 @@ from chromadb.config import Settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
-from places import ROOT
 
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
 from langgraph_toolmem.stores.chroma_repair import rebuild
@@ -77,24 +74,6 @@ def ids(hits: Sequence[Hit | SearchHit[Hit]]) -> list[str]:
 # one store on disk
 
 
-def test_texts_are_found_by_meaning_and_survive_a_restart(tmp_path: Path) -> None:
-    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
-        store.upsert(
-            "entries",
-            [
-                VectorItem("mail", "send an email to a person", {"tool": "mail", "n": 1, "ok": True}),
-                VectorItem("trip", "book a flight", {"tool": "flights"}),
-            ],
-        )
-    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
-        [best, other] = store.query("entries", "sending emails", k=5)
-        assert (best.id, best.item.text) == ("mail", "send an email to a person")
-        assert best.item.metadata == {"tool": "mail", "n": 1, "ok": True}
-        assert 1 >= best.similarity > other.similarity >= -1
-        assert store.count("entries") == 2
-        assert store.kinds() == ["entries"]
-
-
 def test_lists_of_a_removed_collection_come_to_no_later_row(store: VectorStore) -> None:
     """Chroma keeps list-valued metadata of a collection that is deleted, and numbers rows anew."""
     for _ in range(2):
@@ -129,21 +108,6 @@ def test_delete_and_drop(store: VectorStore) -> None:
     assert store.count("entries") == 1
     store.drop()
     assert store.kinds() == []
-
-
-def test_questions_to_an_unused_store_neither_open_nor_make_anything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for client in ("EphemeralClient", "PersistentClient"):
-        monkeypatch.setattr(chromadb, client, lambda *_, **__: pytest.fail("Chroma is opened"))
-    for folder in (tmp_path / "memory", None):
-        store = VectorStore(folder, embedder=LEXICAL, namespace=ME)
-        store.drop("entries")
-        store.delete("entries", ["a"])
-        assert store.query("entries", "x", k=3) == store.get("entries") == store.kinds() == []
-        assert store.get("entries", ["a"]) == []
-        store.close()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_many_rows_of_one_text_hide_no_other(store: VectorStore) -> None:
@@ -211,16 +175,6 @@ def test_stores_in_memory_share_nothing_and_leave_nothing(store: VectorStore) ->
             other.count("entries")
         assert mine.isdisjoint(names_in(client))
     assert store.count("entries") == 1
-
-
-def test_namespaces_on_one_folder_are_apart(store: VectorStore) -> None:
-    store.upsert("entries", [VectorItem("a", "mine")])
-    other = store.scoped(("toolmem", "me", "too"))
-    assert other.query("entries", "mine", k=1) == []
-    other.upsert("entries", [VectorItem("a", "theirs")])
-    other.drop("entries")
-    other.close()
-    assert store.get("entries", ["a"])[0].text == "mine"
 
 
 @settings(max_examples=80, deadline=None)
@@ -349,24 +303,6 @@ def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None
         store.count("entries")
 
 
-def test_a_damaged_database_is_set_aside(tmp_path: Path) -> None:
-    (tmp_path / "chroma").mkdir()
-    (tmp_path / "chroma" / "chroma.sqlite3").write_bytes(b"no database at all" * 300)
-    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
-        store.upsert("entries", [VectorItem("a", "a")])
-        assert store.count("entries") == 1
-        assert "chroma.corrupt-1" in store.problems[0]
-    assert (tmp_path / "chroma.corrupt-1" / "chroma.sqlite3").read_bytes().startswith(b"no database at all")
-
-
-def test_metadata_that_chroma_cannot_keep_is_a_storage_error(store: VectorStore) -> None:
-    with pytest.raises(StorageError, match=r"could not write 'entries'.*a dict"):
-        store.upsert("entries", [VectorItem("a", "a", {"nested": {"x": 1}})])
-    with pytest.raises(StorageError, match="could not write"):
-        store.upsert("entries", [VectorItem("", "a")])
-    store.upsert("entries", [VectorItem("a", "a")])
-
-
 def test_a_collection_replaced_by_another_handle_is_found_again(store: VectorStore) -> None:
     store.upsert("entries", [VectorItem("a", "a")])
     other = store.scoped(ME)
@@ -387,35 +323,6 @@ def test_a_foreign_collection_under_our_name_is_refused(tmp_path: Path) -> None:
         pytest.raises(StorageError, match="not made by this package"),
     ):
         store.count("entries")
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
-@pytest.mark.slow
-def test_a_forked_child_is_told_and_does_not_hang(tmp_path: Path) -> None:
-    # In a process of its own: pytest's other threads make a fork warn.
-    code = f"""
-import os, pathlib, signal
-from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.text.embedders import resolve_embedder
-from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
-make = lambda: VectorStore(pathlib.Path({str(tmp_path)!r}), embedder=resolve_embedder(None), namespace=("x",))
-store = make()
-store.upsert("entries", [VectorItem("a", "a")])
-child = os.fork()
-if child == 0:
-    signal.alarm(20)
-    told = 0
-    for each in (store, make()):
-        try:
-            each.upsert("entries", [VectorItem("a", "a")])
-        except StorageError as error:
-            told += "forked" in str(error)
-    store.close()
-    os._exit(told)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), store.count("entries"))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout.split() == ["2", "1"]
 
 
 @pytest.mark.slow

@@ -1,296 +1,169 @@
-"""Prompts and decisions of the decider, kept for fine-tuning. Opt-in: prompts hold what users said.
+"""Decisions with their prompts, kept to fine-tune a small decider. Opt-in: prompts hold what users said.
 
-``memory.navigator.decisions`` is the memory's `DecisionLog`; the subgraph fills it::
+``create_navi_subgraph(model, tools, memory, keep_decisions=True)`` fills ``memory.navigator.decisions``, and
+``memory.navigator.decisions.export("train.jsonl")`` writes the good ones. As in NaviAgent (arXiv 2506.19500), training
+is on successful runs, and of these only on decisions all of whose parts went well.
 
-    create_navi_subgraph(model, tools, memory, on_decision=memory.navigator.decisions)
-
-and ``export_sft(memory.navigator.decisions, "train.jsonl")`` of `offline.finetuning` writes it out.
-
-A table of the memory's database: what was recorded is on disk when the call returns, and several processes may record
-at once. A turn is known by its run, its step and its prompt, so a node that runs again replaces what it recorded
-before. Runs and users stand there as digests.
+A line is ``{"messages": [system, user, assistant]}``: the prompt as it was sent, and the decision as JSON text with
+``"weight": 1``, the only message to learn. OpenAI's fine-tuning and Axolotl's ``chat_template`` take such lines;
+TRL needs ``assistant_only_loss=True``. Run the trained model with ``create_navi_subgraph(..., method="json_schema")``.
 """
 
 from __future__ import annotations
 
 import json
-import logging
-import time
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from langgraph_toolmem.base.checks import is_count
-from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError, log_failure
+from langgraph_toolmem.base.checks import is_share
+from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.users import user_digest
-from langgraph_toolmem.graph.events import Forgotten
+from langgraph_toolmem.graph.events import GOOD, Forgotten
 from langgraph_toolmem.stores.database import Database
+from langgraph_toolmem.stores.snapshot import replace_file
+from langgraph_toolmem.text.embedders import clean
 
-logger = logging.getLogger("langgraph_toolmem.navigator.decide.recording")
-
-MAX_TURNS: Final = 20_000
-"""Turns that are kept; the oldest leave. A turn takes about 4 KB with a prompt of 9,000 characters."""
-REST_SECONDS: Final = 10.0
-"""After a failure of the disk, nothing is recorded for so long: a run must not wait for it at each step."""
-
-TABLES: Final[Mapping[str, str]] = {
-    "turns": """
-        seq INTEGER PRIMARY KEY AUTOINCREMENT,
-        run TEXT NOT NULL,
-        task TEXT NOT NULL,
-        step INTEGER NOT NULL,
-        prompt TEXT NOT NULL,
-        same TEXT NOT NULL,
-        user TEXT NOT NULL,
-        time REAL NOT NULL,
-        final INTEGER NOT NULL,
-        calls INTEGER NOT NULL,
-        failed INTEGER,
-        left_out INTEGER NOT NULL,
-        body BLOB NOT NULL,
-        UNIQUE (run, step, prompt),
-        UNIQUE (user, seq)
-    """
-}
-
-
-@dataclass(frozen=True, slots=True)
-class DeciderTurn:
-    """One recorded turn, without its texts (`DecisionLog.texts` has them).
-
-    Attributes:
-        number: grows with each turn that is recorded.
-        run: digest of the run.
-        task: digest of the request: equal for runs that were asked the same.
-        step: which decision on the request it was, from 1.
-        time: seconds since 1970.
-        score: verdict on the run, 0 to 1; None if nobody judged it.
-        calls: tool calls that it led to.
-        failed: how many of these failed or were refused; None if that was never seen.
-        left_out: parts of it that could not be done: no such API, wrong parameters, done before.
-        final: whether it answered the user.
-        same: equal for turns with equal prompt and equal decision.
-    """
-
-    number: int
-    run: str
-    task: str
-    step: int
-    time: float
-    score: float | None
-    calls: int
-    failed: int | None
-    left_out: int
-    final: bool
-    same: str
-
-    @property
-    def went_well(self) -> bool:
-        """Return True if all it asked for was done and answered."""
-        return self.left_out == 0 and self.failed == 0
+MAX_DECISIONS: Final = 10_000
+"""Decisions that are kept; the oldest leave. One takes about 10 KB."""
 
 
 class DecisionLog(Database):
-    """Keeps decisions with their prompts; safe to use from several threads and processes.
+    """A table of decisions in the memory's database; safe for several threads and processes.
 
-    Called with what a decision hook gets, it never raises: what cannot be kept is logged once.
+    A decision is on disk when `add` returns. A node that runs again replaces its own decision.
 
-    Args:
-        folder: the memory's; the file is made with the first decision. None: in RAM.
-        now: seconds since 1970.
-        verdict_of: run and user (digests; "" if nobody was named) to the verdict on the run.
-        owner_of: run to the digest of the user whose run it is, where a decision names none.
-        needs_user: decisions of nobody are not kept, as nobody could have them forgotten.
-        read_only: nothing is recorded.
-        most: turns that are kept.
+    Where memory is kept apart by user, decisions of nobody are not kept: nobody could have them forgotten.
     """
 
-    tables = TABLES
-    busy = 3.0  # the agent is running
-
-    def __init__(
-        self,
-        folder: Path | None,
-        *,
-        now: Callable[[], float] = time.time,
-        verdict_of: Callable[[str, str], float | None] = lambda _run, _user: None,
-        owner_of: Callable[[str], str | None] = lambda _: None,
-        needs_user: bool = False,
-        read_only: bool = False,
-        most: int = MAX_TURNS,
-    ) -> None:
-        if not is_count(most, 1):
-            raise ConfigurationError(f"most is a whole number from 1, not {most!r}.")
-        super().__init__(folder, read_only=read_only)
-        self._now, self._verdict_of, self._owner_of = now, verdict_of, owner_of
-        self._needs_user, self._most = needs_user, most
-        self._rest_until = float("-inf")
-        self._said: set[str] = set()
-
-    # --- recording ---
-
-    def __call__(self, event: Mapping[str, Any]) -> None:
-        """Keeps one decision: see `record`."""
-        self._quietly(lambda: self.record(event))
-
-    def observed(self, event: Mapping[str, Any]) -> None:
-        """Note the results of the calls of the latest decision of a run.
-
-        Args:
-            event: ``{"run", "step", "calls": [{"tool", "status"}]}``; "ok" is the status of a call that went well.
+    tables: ClassVar[Mapping[str, str]] = {
+        "decisions": """
+            seq INTEGER PRIMARY KEY AUTOINCREMENT,
+            run TEXT NOT NULL,
+            step INTEGER NOT NULL,
+            prompt TEXT NOT NULL,
+            user TEXT NOT NULL,
+            time REAL NOT NULL,
+            good INTEGER,
+            line TEXT NOT NULL,
+            UNIQUE (run, step, prompt)
         """
-        self._quietly(lambda: self._note(event))
+    }
 
-    def record(self, event: Mapping[str, Any]) -> bool:
-        """Keeps one decision; it is on disk when this returns.
+    def __init__(self, core: Core) -> None:
+        super().__init__(core.folder, read_only=core.read_only, busy=1.0)  # the agent waits
+        self._core = core
+
+    def add(
+        self,
+        run: str,
+        step: int,
+        messages: Sequence[Mapping[str, Any]],
+        decision: Mapping[str, Any],
+        *,
+        user_id: str | None = None,
+        good: bool | None = None,
+    ) -> None:
+        """Keep a decision.
 
         Args:
-            event: ``messages`` in chat format and the ``decision``; ``thread_id``, ``run`` (its digest), ``step``,
-                ``request``, ``user_id``, ``calls`` and ``left_out`` (numbers) as far as they are known.
-
-        Returns:
-            Whether it was kept: not in a read-only memory, and not without a user where memory is kept apart by user.
+            run: digest of the run.
+            step: its number in the run.
+            messages: the prompt in chat format.
+            decision: JSON values.
+            user_id: the user, if known.
+            good: True if all its parts went well; None if its calls are still to be made.
 
         Raises:
-            InputError: the event is not of this form.
             StorageError: the file cannot be written.
         """
-        if self.read_only:
-            self._say("nothing is recorded: the memory is read-only")
-            return False
-        messages, decision = _texts(event)
-        prompt = json.dumps(messages)
-        body = json.dumps([messages, decision])
-        run = str(event.get("run") or digest("run", str(event.get("thread_id") or prompt)))
-        user = user_digest(event.get("user_id") or None) or self._owner_of(run) or ""
-        if self._needs_user and not user:
-            self._say("a decision is not recorded: the namespace has a place for a user, and the run names none")
-            return False
-        request = event.get("request")
-        calls = int(event.get("calls") or 0)
-        row = (
-            run,
-            digest("task", prompt if request is None else str(request)),
-            int(event.get("step") or 0),
-            digest("prompt", prompt),
-            digest("turn", body),
-            user,
-            self._now(),
-            int(_is_final(decision)),
-            calls,
-            None if calls else 0,
-            int(event.get("left_out") or 0),
-            zlib.compress(body.encode("ascii"), 6),
-        )
+        user = user_digest(user_id) or self._core.graph.owner(run) or ""
+        if self.read_only or (self._core.users.apart and not user):
+            return
+        text = json.dumps(decision, ensure_ascii=False, separators=(",", ":"))
+        line = {"messages": [*messages, {"role": "assistant", "content": text, "weight": 1}]}
+        # ASCII: some readers of JSONL take U+2028 for the end of a line, and half a surrogate pair is no UTF-8.
+        ascii_line = json.dumps(json.loads(clean(json.dumps(line, ensure_ascii=False))))
+        row = (run, step, digest("prompt", json.dumps(messages)), user, self._core.now(), good, ascii_line)
         with self.writing() as database:
             database.execute(
-                "INSERT INTO turns (run, task, step, prompt, same, user, time, final, calls, failed, left_out, body) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, step, prompt) DO UPDATE SET "
-                "same = excluded.same, user = excluded.user, time = excluded.time, final = excluded.final, "
-                "calls = excluded.calls, failed = excluded.failed, left_out = excluded.left_out, body = excluded.body",
+                "INSERT OR REPLACE INTO decisions (run, step, prompt, user, time, good, line) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
                 row,
             )
-            database.execute("DELETE FROM turns WHERE seq <= (SELECT max(seq) FROM turns) - ?", (self._most,))
-        return True
+            database.execute(
+                "DELETE FROM decisions WHERE seq <= (SELECT max(seq) FROM decisions) - ?", (MAX_DECISIONS,)
+            )
 
-    def _note(self, event: Mapping[str, Any]) -> None:
+    def judge(self, run: str, step: int, good: bool) -> None:
+        """Note how the calls of the latest decision with this number went. Raises StorageError as `add` does."""
         if self.read_only or self.empty:
             return
-        failed = sum(call["status"] != "ok" for call in event["calls"])
         with self.writing() as database:
             database.execute(
-                "UPDATE turns SET failed = ? WHERE calls > 0 AND seq = "
-                "(SELECT seq FROM turns WHERE run = ? AND step = ? ORDER BY time DESC, seq DESC LIMIT 1)",
-                (failed, str(event["run"]), int(event["step"])),
+                "UPDATE decisions SET good = ? WHERE good IS NULL AND seq = "
+                "(SELECT max(seq) FROM decisions WHERE run = ? AND step = ?)",
+                (good, run, step),
             )
 
-    # --- looking ---
+    def export(self, path: Path | str, *, min_score: float | None = GOOD) -> int:
+        """Write good decisions as JSONL, each once; return the number of lines.
+
+        Lines hold what users said. They hold no ids of users, runs or threads, unless a prompt does.
+
+        Args:
+            path: of a new file.
+            min_score: least score of a run, 0 to 1. If None, runs without feedback count as well.
+
+        Raises:
+            ConfigurationError: `min_score` is out of range.
+            InputError: nothing is left to write, the file exists, or it cannot be written.
+            StorageError: the log cannot be read.
+        """
+        path = Path(path)
+        if min_score is not None and not is_share(min_score):
+            raise ConfigurationError(f"min_score must be a number from 0 to 1 or None, got {min_score!r}.")
+        if path.exists():
+            raise InputError(f"{path} exists. Name another file.")
+        rows = self.ask("SELECT run, user, line FROM decisions WHERE good ORDER BY seq")
+        runs = {(run, user): self._core.verdict_of(run, user or None)[0] for run, user, _ in rows}
+        chosen = {key for key, score in runs.items() if min_score is None or (score is not None and score >= min_score)}
+        lines = list(dict.fromkeys(line for run, user, line in rows if (run, user) in chosen))
+        if not lines:
+            raise InputError(
+                f"None of {len(self)} kept decisions is left to write. create_navi_subgraph(..., keep_decisions=True) "
+                "keeps them, with a user id where the namespace has a place for one. Give feedback on runs "
+                "(memory.finish(..., success=True), memory.feedback), or pass min_score=None."
+            )
+        try:
+            replace_file(path, "".join(f"{line}\n" for line in lines).encode("ascii"), fsync=False)
+        except OSError as error:
+            raise InputError(f"{path} cannot be written: {error.strerror or error}.") from error
+        return len(lines)
 
     def __len__(self) -> int:
-        """Return how many turns are kept. Raises StorageError if the file cannot be read."""
-        return sum(number for (number,) in self.ask("SELECT count(*) FROM turns"))
-
-    def turns(self) -> list[DeciderTurn]:
-        """All turns with the verdicts on their runs, in the order they were recorded.
-
-        Raises:
-            StorageError: the file cannot be read.
-        """
-        columns = "seq, run, task, step, time, calls, failed, left_out, final, same, user"
-        return [
-            DeciderTurn(seq, run, task, step, when, self._verdict_of(run, user), calls, failed, left, bool(final), same)
-            for seq, run, task, step, when, calls, failed, left, final, same, user in self.ask(
-                f"SELECT {columns} FROM turns ORDER BY seq"
-            )
-        ]
-
-    def texts(self, turns: Iterable[DeciderTurn]) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
-        """Prompt in chat format and decision of each of these turns; one that was deleted meanwhile is passed over.
-
-        Raises:
-            StorageError: the file cannot be read.
-        """
-        for turn in turns:
-            found = self.ask("SELECT body FROM turns WHERE seq = ? AND same = ?", (turn.number, turn.same))
-            if found:
-                messages, decision = json.loads(zlib.decompress(found[0][0]))
-                yield messages, decision
-
-    # --- forgetting ---
+        """Return the number of kept decisions."""
+        return sum(number for (number,) in self.ask("SELECT count(*) FROM decisions"))
 
     def forget(self, gone: Forgotten) -> int:
-        """Deletes all turns of a user and of runs of theirs, of runs, or before a time, from the file and its log;
-        returns how many.
+        """Delete decisions of a user, of runs, or before a time, from the file and its log; return their number.
 
         Raises:
-            StorageError: another process reads the file all the time; do it again.
+            StorageError: another process reads the file all the time; call it again.
         """
         if self.empty:
             return 0
-        theirs = "user = '' AND " if gone.user else ""
+        nobodys = "user = '' AND " if gone.user else ""
         with self.writing() as database:
             deleted = 0
             if gone.user:
-                deleted += database.execute("DELETE FROM turns WHERE user = ?", (gone.user,)).rowcount
+                deleted += database.execute("DELETE FROM decisions WHERE user = ?", (gone.user,)).rowcount
             if gone.before is not None:
-                deleted += database.execute("DELETE FROM turns WHERE time < ?", (gone.before,)).rowcount
+                deleted += database.execute("DELETE FROM decisions WHERE time < ?", (gone.before,)).rowcount
             for run in gone.runs:
-                deleted += database.execute(f"DELETE FROM turns WHERE {theirs}run = ?", (run,)).rowcount
+                deleted += database.execute(f"DELETE FROM decisions WHERE {nobodys}run = ?", (run,)).rowcount
         if deleted or gone.before is None:
             self.scrub()
         return deleted
-
-    def _quietly(self, keep: Callable[[], object]) -> None:
-        if self._now() < self._rest_until:
-            return
-        try:
-            keep()
-        except Exception as error:  # noqa: BLE001 - whoever looks on must not stop the run
-            if isinstance(error, StorageError):
-                self._rest_until = self._now() + REST_SECONDS
-            kind = type(error).__name__
-            if kind not in self._said:
-                self._said.add(kind)
-                log_failure(logger, logging.ERROR, "a decision could not be recorded (logged once)", error=error)
-
-    def _say(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
-            logger.warning("%s", text)
-
-
-def _texts(event: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    try:
-        messages, decision = list(event["messages"]), dict(event["decision"])
-        json.dumps([messages, decision])
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"A decision comes as JSON values under 'messages' and 'decision': {error!r}.") from error
-    return messages, decision
-
-
-def _is_final(decision: Mapping[str, Any]) -> bool:
-    parts = decision.get("sub_intents")
-    return isinstance(parts, list) and all(isinstance(part, dict) and part.get("action") == "answer" for part in parts)

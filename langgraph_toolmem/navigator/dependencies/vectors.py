@@ -26,7 +26,7 @@ logger = logging.getLogger("langgraph_toolmem.navigator.dependencies")
 THRESHOLD: Final = 0.9
 """Cosine from which two meanings are one. Below it all-MiniLM-L6-v2 takes a first name for a last name."""
 MAX_TEXTS: Final = 200_000
-"""Texts whose vectors are in RAM; the meaning of further ones is told by words alone."""
+"""Texts whose vectors are in RAM; further ones are compared by words alone."""
 BATCH: Final = 4_096
 """Texts that are embedded at a time: what was done before a failure is not done again."""
 BLOCK: Final = 256

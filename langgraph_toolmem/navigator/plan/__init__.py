@@ -5,7 +5,7 @@
 ``alphabeta``     the most reliable set of choices, by backward alpha-beta search
 ``annealing``     the fittest one by the paper's measure, by simulated annealing with a population
 ``chains``        what a plan consists of, and how choices become an ordered chain
-``planner``       chains for targets, with other routes beside the best one
+``planner``       chains for targets: the best one and other routes
 ``reroute``       another chain when a call failed
 ``settings``      bounds and constants of the search
 """

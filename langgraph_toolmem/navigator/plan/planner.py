@@ -1,4 +1,4 @@
-"""The navigator's search: from targets backward to chains of calls, with other routes beside the best one."""
+"""The navigator's search: from targets backward to chains of calls, the best one and other routes."""
 
 from __future__ import annotations
 

@@ -1,40 +1,27 @@
 """Another way when a call failed (NaviAgent, section 6): an equivalent tool, then another route from upstream [P].
 
-`recombine` does these two, in this order. The third way, a fresh retrieval with other targets, belongs to the caller,
-who has the request: it is left when `recombine` answers "none".
+The third way, a fresh retrieval with other targets, belongs to the caller, who has the request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from langgraph_toolmem.navigator.dependencies.graph import ApiNode, ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Known, Link
+from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
 from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.plan.chains import Chain
-from langgraph_toolmem.navigator.plan.planner import Strategy, plan
+from langgraph_toolmem.navigator.plan.chains import Chain, Plan
+from langgraph_toolmem.navigator.plan.planner import plan
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
-from langgraph_toolmem.runs.tools import side_effects
-from langgraph_toolmem.text.meaning import Port
+from langgraph_toolmem.runs.tools import ToolSpec, side_effects
+from langgraph_toolmem.text.meaning import READING, verb_of
 
-_LEAST = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Equivalent:
-    """A tool that can stand in for another one.
-
-    Attributes:
-        tool: its name.
-        score: 0 to 1: the share of inputs and outputs that both have, and how akin their names are.
-        needs: paths of inputs it must have for which the other tool has no counterpart.
-    """
-
-    tool: str
-    score: float
-    needs: tuple[str, ...]
+LEAST: Final = 0.5
+"""Share of outputs, or of inputs, that an equivalent tool has in common where no output is wanted."""
+HUB: Final = 500
+"""Tools of a parameter from which on it says nothing about what is equivalent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,50 +31,59 @@ class Recombination:
     Attributes:
         way: "equivalent": a tool takes the place of the failed one; "upstream": another route to the same target;
             "none": nothing is left in this subgraph.
-        chain: how to go on; None if there is no way.
+        plan: the way to go on with other routes; None if there is no way.
         fallback: the equivalent tool, "" otherwise.
     """
 
     way: Literal["equivalent", "upstream", "none"]
-    chain: Chain | None
+    plan: Plan | None = None
     fallback: str = ""
+
+    @property
+    def chain(self) -> Chain | None:
+        """The best chain of the plan."""
+        return None if self.plan is None else self.plan.chain
+
+
+def same_effects(one: ToolSpec, other: ToolSpec) -> bool:
+    """Return True if two tools do the same to the world; of tools that nobody declared, the verbs must agree too."""
+    effects = side_effects(one)
+    if effects != "changes" or side_effects(other) != effects:
+        return side_effects(other) == effects
+    reads = [verb in READING for spec in (one, other) if (verb := verb_of(spec.name))]
+    return len(set(reads)) < 2
 
 
 def equivalents(
-    graph: ToolDependencyGraph, tool: str, *, needed: Iterable[str] = (), avoid: Collection[str] = (), k: int = 5
-) -> list[Equivalent]:
-    """Tools that give what another one gives, from what it takes; the most similar first.
+    graph: ToolDependencyGraph, tool: str, *, needed: Iterable[str] = (), avoid: Collection[str] = ()
+) -> list[str]:
+    """Return tools that give what another one gives, from what it takes; the most similar first.
 
     Args:
         graph: the tools.
-        tool: which one is to be replaced.
-        needed: paths of its output that are wanted; without them at least half of its outputs must be there, or, if
-            it gives nothing of note, half of its inputs and the same noun.
-        avoid: tools that are out of the question.
-        k: at most so many.
+        tool: the tool to replace.
+        needed: paths of its output that are wanted. Without them at least half of its outputs, or half of its inputs,
+            must be the same.
+        avoid: tools to leave out.
     """
     node = graph.api(tool)
-    wanted_paths = set(needed)
+    needed = set(needed)
     gives = {graph.cluster_of(port).id for port in node.outputs}
-    wanted = {graph.cluster_of(port).id for port in node.outputs if port.path in wanted_paths}
+    wanted = {graph.cluster_of(port).id for port in node.outputs if port.path in needed}
     takes = {graph.cluster_of(port).id for port in node.inputs}
-    found = []
+    scores = {}
     for other in _candidates(graph, node, wanted):
-        if other == tool or other in avoid:
-            continue
         their = graph.apis[other]
-        theirs_out = {graph.cluster_of(port).id for port in their.outputs}
-        theirs_in = {graph.cluster_of(port).id for port in their.inputs}
-        outs, ins = _overlap(gives, theirs_out), _overlap(takes, theirs_in)
-        if not (wanted <= theirs_out if wanted else max(outs, ins) >= _LEAST):
+        if other == tool or other in avoid or not same_effects(node.spec, their.spec):
             continue
-        if side_effects(node.spec) != side_effects(their.spec) or (node.worth == 1.0) != (their.worth == 1.0):
-            continue  # what reads cannot stand in for what writes, nor the other way round; verbs only narrow it down
-        missing = tuple(port.path for port in their.needs if graph.cluster_of(port).id not in takes)
-        score = 0.4 * (1.0 if wanted else outs) + 0.4 * ins + 0.2 * graph.affinity(tool, other)
-        found.append(Equivalent(other, score / (1 + len(missing)), missing))
-    found.sort(key=lambda equivalent: (-equivalent.score, equivalent.tool))
-    return found[:k]
+        theirs_out = {graph.cluster_of(port).id for port in their.outputs}
+        outs = _overlap(gives, theirs_out)
+        ins = _overlap(takes, {graph.cluster_of(port).id for port in their.inputs})
+        if wanted <= theirs_out if wanted else max(outs, ins) >= LEAST:
+            missing = sum(graph.cluster_of(port).id not in takes for port in their.needs)
+            score = 0.4 * (1.0 if wanted else outs) + 0.4 * ins + 0.2 * graph.affinity(tool, other)
+            scores[other] = score / (1 + missing)
+    return sorted(scores, key=lambda other: (-scores[other], other))
 
 
 def recombine(
@@ -100,20 +96,19 @@ def recombine(
     settings: PlanSettings | None = None,
     history: History | None = None,
     scorer: EdgeScorer | None = None,
-    strategy: Strategy = "alpha_beta",
-    seed: int = 0,
+    k: int = 3,
     clock: Callable[[], float] | None = None,
     budget: float = 0.2,
 ) -> Recombination:
-    """Another chain to the same end that uses none of the failed tools.
+    """Return another chain to the same end without the failed tools.
 
     Args:
         graph: the tools.
-        chain: the one whose step failed.
-        failed: all tools known as failed in this run.
-        known: values that are known; see `plan`.
+        chain: the chain whose step failed.
+        failed: all failed tools of this run.
+        known: known values; see `plan`.
         done: tools that were called with success: their outputs are there and they are not called again.
-        settings, history, scorer, strategy, seed, clock, budget: as in `plan`; the budget is for each search.
+        settings, history, scorer, k, clock, budget: as in `plan`; the budget is for each search.
 
     Returns:
         A chain that asks the user for no more unfindable values than the failed one did, or the answer "none".
@@ -121,79 +116,47 @@ def recombine(
     out = frozenset(failed)
     values = known if isinstance(known, Mapping) else tuple(known)
     allowed = sum(ask.findable for ask in chain.asks)
-
-    def search(target: str, weigher: EdgeScorer | None) -> Chain | None:
+    equal = {
+        step.tool: equivalents(graph, step.tool, needed=[gift.output for gift in step.gives], avoid={*out, *done})
+        for step in chain.steps
+        if step.tool in out and step.tool in graph
+    }
+    fallbacks = {tool for tools in equal.values() for tool in tools}
+    targets = equal.get(chain.target, []) if chain.target in out else [chain.target] if chain.target in graph else []
+    for target in targets:
         found = plan(
             graph,
             target,
             values,
-            k=1,
-            strategy=strategy,
+            k=k,
             settings=settings,
             history=history,
-            scorer=weigher,
+            scorer=scorer,
             avoid=out,
             done=[tool for tool in done if tool not in out],
-            seed=seed,
             clock=clock,
             budget=budget,
-        ).chain
-        return found if found is not None and sum(ask.findable for ask in found.asks) <= allowed else None
-
-    for step in chain.steps:
-        if step.tool not in out or step.tool not in graph:
-            continue
-        last = step.tool == chain.target
-        needed = [gift.output for gift in step.gives]
-        for equivalent in equivalents(graph, step.tool, needed=needed, avoid={*out, *done}):
-            target = equivalent.tool if last else chain.target
-            found = (
-                search(target, scorer if last else _Favouring(scorer, equivalent.tool)) if target not in out else None
-            )
-            if found is not None and equivalent.tool in found.tools:
-                return Recombination("equivalent", found, equivalent.tool)
-    other = None if chain.target in out or chain.target not in graph else search(chain.target, scorer)
-    return Recombination("none", None) if other is None else Recombination("upstream", other)
-
-
-class _Favouring(EdgeScorer):
-    """A scorer that prefers the links of one producer."""
-
-    def __init__(self, base: EdgeScorer | None, tool: str) -> None:
-        self._base, self._tool = base or EdgeScorer(), tool
-
-    def propose(self, port: Port, k: int) -> Sequence[str]:
-        return self._base.propose(port, k)
-
-    def weigh(self, links: Sequence[Link], known: Sequence[Known]) -> list[float]:
-        found = zip(links, known, self._base.weigh(links, known), strict=True)
-        return [self._more(link, of.weight if weight is None else weight) for link, of, weight in found]
-
-    def _more(self, link: Link, weight: float) -> float:
-        return max(weight, 0.95) if link.producer == self._tool and weight > 0 else weight
+        )
+        if found.chain is not None and sum(ask.findable for ask in found.chain.asks) <= allowed:
+            fallback = next((tool for tool in found.chain.tools if tool in fallbacks), "")
+            return Recombination("equivalent" if fallback else "upstream", found, fallback)
+    return Recombination("none")
 
 
 def _candidates(graph: ToolDependencyGraph, node: ApiNode, wanted: set[int]) -> list[str]:
-    """Tools that share a wanted output, else any output or input, of the clusters that fewest share."""
+    """Return tools that give the rarest wanted output, or else that share any output or input."""
     by_id = graph.clusters.by_id
     if wanted:
-        rarest = min(wanted, key=lambda number: (len(by_id[number].producers), number))
-        return list(by_id[rarest].producers)
+        return list(min((by_id[number] for number in sorted(wanted)), key=lambda each: len(each.producers)).producers)
     found: dict[str, None] = {}
-    for port in node.outputs:
+    for port in (*node.outputs, *node.inputs):
         cluster = graph.cluster_of(port)
-        if not cluster.vague and len(cluster.producers) <= _HUB:
-            found.update(dict.fromkeys(cluster.producers))
-    for port in node.inputs:
-        cluster = graph.cluster_of(port)
-        if not cluster.vague and len(cluster.consumers) <= _HUB:
-            found.update(dict.fromkeys(cluster.consumers))
+        tools = cluster.producers if port.direction == "out" else cluster.consumers
+        if not cluster.vague and len(tools) <= HUB:
+            found.update(dict.fromkeys(tools))
     return list(found)
 
 
-_HUB = 500
-
-
 def _overlap(one: set[int], other: set[int]) -> float:
-    """Jaccard index; 0 for two empty sets."""
+    """Return the Jaccard index; 0 for two empty sets."""
     return len(one & other) / len(one | other) if one or other else 0.0

@@ -1,8 +1,7 @@
-"""The search over the tools that a memory knows now, with what its runs showed of them and of similar requests."""
+"""The search over the tools that a memory knows now, with what similar requests called in its runs."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
@@ -11,15 +10,13 @@ from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, log_failure
 from langgraph_toolmem.core.method import PastRuns
 from langgraph_toolmem.navigator.evidence import NavigatorSources
-from langgraph_toolmem.navigator.tool_search.hit import ToolHit
+from langgraph_toolmem.navigator.tool_search import ToolHit
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.vectors import TOOLS, VectorStore, text_vectors
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
     from langgraph_toolmem.navigator.tool_search.precedents import PrecedentCache, Precedents
-    from langgraph_toolmem.navigator.tool_search.prerequisites import PrerequisiteSearch
-    from langgraph_toolmem.navigator.tool_search.search import ToolSearch
+    from langgraph_toolmem.navigator.tool_search.search import ToolSearcher
 
 logger = logging.getLogger("langgraph_toolmem.navigator")
 
@@ -28,29 +25,21 @@ PastRunsOf = Callable[[str | None], tuple[tuple[str, ...], PastRuns] | None]
 
 
 class CurrentSearch:
-    """Safe for threads.
+    """The search of one memory; numpy is loaded at the first search. Safe for threads.
 
     Args:
-        evidence: which tools there are, and what results look like.
+        evidence: the tools there are.
         past_runs: whose requests and calls are precedents.
-        vectors: where the tools' vectors are kept, and the embedder for searching by meaning; the built-in one: by
-            words alone.
-        scorer: gives what weighs links; how likely tools feed the target of a search.
+        vectors: the store of the tools' vectors, with the embedder for searching by meaning; the built-in one: by words
+            alone.
     """
 
-    def __init__(
-        self,
-        evidence: NavigatorSources,
-        past_runs: PastRunsOf,
-        vectors: VectorStore,
-        scorer: Callable[[], EdgeScorer | None] = lambda: None,
-    ) -> None:
-        self._evidence, self._past_runs, self._vectors, self._scorer = evidence, past_runs, vectors, scorer
-        self._made: PrerequisiteSearch | None = None
+    def __init__(self, evidence: NavigatorSources, past_runs: PastRunsOf, vectors: VectorStore) -> None:
+        self._evidence, self._past_runs, self._vectors = evidence, past_runs, vectors
+        self._searcher: ToolSearcher | None = None
+        self._specs: Mapping[str, ToolSpec] | None = None
         self._precedents: PrecedentCache | None = None
         self._lock = threads.lock()
-        self._specs: Mapping[str, ToolSpec] | None = None
-        self._outputs: int | None = None
         self._warned = False
 
     def search(
@@ -64,58 +53,43 @@ class CurrentSearch:
         user_id: str | None = None,
         request: str = "",
     ) -> list[ToolHit]:
-        """See `Navigator.search`; `exclude`: names that are not looked for; `request`: the user's words where the query
-        is the model's: runs with such requests count as those with such a query do."""
-        search, precedents = self.current(), self.precedents(user_id)
-        if target is None:
-            exclude = {*exclude, *self._evidence.left_out()}
-            lift = None if precedents is None else precedents.lift(query)
-            if precedents is not None and lift is not None and request:
-                also = precedents.lift(request)
-                lift = {name: max(lift.get(name, 0.0), also.get(name, 0.0)) for name in {**lift, **also}}
-            return search.tools.search(query, k, available=available, exclude=exclude, lift=lift)
-        barred = self._barred(search.tools, target, available)
-        return search.search(query, target, k, exclude=barred, precedents=precedents, likely=self._likely(target))
+        """Search; see `Navigator.search`.
 
-    async def asearch(
-        self,
-        query: str,
-        k: int,
-        *,
-        available: Collection[str] | None = None,
-        target: str | None = None,
-        user_id: str | None = None,
-    ) -> list[ToolHit]:
-        """Async variant of `search`; the embedder is asked by its async methods."""
-        search = await asyncio.to_thread(self.current)
-        precedents = await asyncio.to_thread(self.precedents, user_id)
-        if target is None:
-            lift = None if precedents is None else precedents.lift(query)
-            exclude = self._evidence.left_out()
-            return await search.tools.asearch(query, k, available=available, exclude=exclude, lift=lift)
-        barred = self._barred(search.tools, target, available)
-        likely = await asyncio.to_thread(self._likely, target)
-        return await search.asearch(query, target, k, exclude=barred, precedents=precedents, likely=likely)
+        Args:
+            exclude: names that are not found.
+            request: the user's words where the query is the model's: runs with similar requests count, too.
+        """
+        searcher, precedents = self.current(), self.precedents(user_id)
+        exclude = {*exclude, *self._evidence.left_out()}
+        if target is not None:
+            from langgraph_toolmem.navigator.tool_search.precedents import Precedents, called_before
 
-    def current(self) -> PrerequisiteSearch:
-        """The search, over the tools known now."""
+            if target not in searcher.specs:
+                raise ConfigurationError(f"The memory knows no tool {target!r}.")
+            known = precedents or Precedents()
+            return called_before(searcher, query, target, k, precedents=known, available=available, exclude=exclude)
+        lift = {} if precedents is None else precedents.lift(query)
+        if precedents is not None and request:
+            for name, more in precedents.lift(request).items():
+                lift[name] = max(lift.get(name, 0.0), more)
+        return searcher.search(query, k, available=available, exclude=exclude, lift=lift)
+
+    def current(self) -> ToolSearcher:
+        """Return the search over the tools known now."""
         with self._lock:
-            if self._made is None:
-                from langgraph_toolmem.navigator.tool_search.prerequisites import PrerequisiteSearch
-                from langgraph_toolmem.navigator.tool_search.search import ToolSearch
+            if self._searcher is None:
+                from langgraph_toolmem.navigator.tool_search.search import ToolSearcher
 
                 kept = text_vectors(self._vectors, TOOLS)
-                self._made = PrerequisiteSearch(ToolSearch(embedder=self._vectors.embedder, vectors=kept))
+                self._searcher = ToolSearcher(embedder=self._vectors.embedder, vectors=kept)
             specs = self._evidence.tools()
             if self._specs is not specs:
-                self._made.tools.follow(specs)
+                self._searcher.follow(specs)
                 self._specs = specs
-            self._outputs, changed = self._evidence.outputs(self._outputs)
-            self._made.note_outputs(changed)
-            return self._made
+            return self._searcher
 
     def precedents(self, user_id: str | None) -> Precedents | None:
-        """Return what a user's past runs say; None if there are none, or they cannot be read: the log says so once."""
+        """Return the precedents of a user's past runs; None without runs. If reading fails, the log says so once."""
         try:
             found = self._past_runs(user_id)
             if found is None:
@@ -139,14 +113,3 @@ class CurrentSearch:
         with self._lock:
             if self._precedents is not None:
                 self._precedents.forget(scope)
-
-    def _likely(self, target: str) -> Mapping[str, float]:
-        scorer = self._scorer()
-        return {} if scorer is None else scorer.before(target)
-
-    def _barred(self, tools: ToolSearch, target: str, available: Collection[str] | None) -> set[str]:
-        specs = tools.specs()
-        if target not in specs:
-            raise ConfigurationError(f"The memory knows no tool {target!r}.")
-        missing = () if available is None else (name for name in specs if name not in available)
-        return {*self._evidence.left_out(), *missing}

@@ -1,16 +1,26 @@
 """Finding the tools a request needs, all of them: by words, and by meaning where there is an embedder.
 
-`ToolSearch` ranks a catalogue for a request. A compound request is split into sentences and clauses
-(`request`), each is searched by itself (`index`), and signals of the tool and of its toolkit are weighed (`ranking`).
-Tools are added and removed one at a time; nothing is built again for that.
+A compound request is searched whole, by sentence and by clause. Each of these pieces gives every tool a closeness from
+0 to 1, where 1 is that piece's best tool: by words, or by words and meaning together,
+
+    h(p, t) = (b(p, t) / max_t b + 2 · (c(p, t) / max_t c)^4) / max_t (…)
+
+with b BM25 and c the cosine of an embedder. A tool's score is a weighted sum of signals: of its own, and of its
+toolkit, because tools of one toolkit are used together.
+
+The weights were fitted by maximum likelihood of the needed tools (softmax over all tools) on one half of the requests
+of a public catalogue, split by toolkit; ``python -m benchmarks.tool_search`` reports the other half. Further signals
+(sentences, the whole request) gained nothing.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,37 +28,103 @@ from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError, log_failure
-from langgraph_toolmem.navigator.tool_search.hit import ToolHit, largest_first
-from langgraph_toolmem.navigator.tool_search.index import Floats, IndexAnswer, WordIndex
-from langgraph_toolmem.navigator.tool_search.ranking import (
-    CANDIDATES,
-    MEANING_SIGNALS,
-    SIGNALS,
-    WEIGHTS,
-    WEIGHTS_WITH_MEANING,
-    Kits,
-    closeness,
-    completing,
-    probability,
-    signals,
-)
-from langgraph_toolmem.navigator.tool_search.request import Asked, read
+from langgraph_toolmem.navigator.tool_search import ToolHit
+from langgraph_toolmem.navigator.tool_search.index import Floats, WordIndex, dot, saturated
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
-from langgraph_toolmem.text.tools import Wording, embedded_text, kit_name, kit_of
-from langgraph_toolmem.text.vectors import Embedding, VectorRows, Vectors, VectorSource
+from langgraph_toolmem.text.requests import MAX_REQUEST_CHARS, is_small_talk, split_clauses
+from langgraph_toolmem.text.tools import USUAL, Fields, Wording, embedded_text, kit_name, kit_of, stems
+from langgraph_toolmem.text.vectors import Embedding, VectorSource
 
 logger = logging.getLogger("langgraph_toolmem.navigator.tool_search.search")
 
-PAUSE: Final = 0.02
-"""Seconds between two looks whether another task has embedded the tools."""
+SIGNALS: Final = (
+    "clause", "name", "description", "parameters", "neighbouring words", "toolkit: best sentence", "toolkit: clauses",
+    "toolkit: text", "toolkit: name", "toolkit: size",
+    "meaning", "meaning: sentence", "toolkit: meaning",
+)  # fmt: skip
+"""The last three only with an embedder."""
+WEIGHTS: Final[Floats] = np.array([1.88, 1.2, 0.81, 0.8, 0.82, 2.26, 2.24, 2.3, 1.83, -1.15], dtype=np.float32)
+WEIGHTS_WITH_MEANING: Final[Floats] = np.array(
+    [1.65, 1.05, 0.65, 0.75, 0.8, 2.7, 1.6, 2.1, 1.25, -1.09, 0.82, 1.0, 0.79], dtype=np.float32
+)
+"""As they were fitted with all-MiniLM-L6-v2; what the signals that were left out said is in those that are left."""
+ODDS: Final = (1.11, -10.9)
+ODDS_WITH_MEANING: Final = (1.05, -11.17)
+COVERAGE: Final = 1.0
+"""Score for a clause that no tool chosen so far answers."""
+CANDIDATES: Final = 60
+"""Highest scores among which the tools are chosen, at least."""
 
 
-class ToolSearch:
-    """A catalogue of tools that can be searched by what is to be done.
+class Request(NamedTuple):
+    """A request as it is searched; P pieces.
 
-    Safe for threads: a search sees all of an addition or nothing of it. Tools are embedded at the first search after
-    they came, by one thread; the others wait for it.
+    Attributes:
+        words: the stems of each piece: the whole, its sentences, its clauses.
+        texts: the clauses.
+        parts: numbers of the clauses in the whole and in each sentence.
+    """
+
+    words: tuple[Sequence[str], ...]
+    texts: tuple[str, ...]
+    parts: tuple[tuple[int, ...], ...]
+
+    @property
+    def sentences(self) -> slice:
+        """The pieces that are sentences; the clauses follow."""
+        return slice(1, len(self.parts))
+
+    @property
+    def clauses(self) -> slice:
+        """The pieces that are clauses."""
+        return slice(len(self.parts), None)
+
+    def composed(self, vectors: Sequence[Sequence[float]]) -> Floats:
+        """(P, D) of length 1, from the vectors of the clauses.
+
+        A longer piece is the sum of its clauses, each weighed by its number of words. Embedding each piece by itself
+        costs three times as much and finds no more.
+        """
+        own = np.asarray(vectors, dtype=np.float32)
+        weighed = own * np.array([[len(words)] for words in self.words[self.clauses]], dtype=np.float32)
+        pieces = np.vstack([*(weighed[list(part)].sum(axis=0) for part in self.parts), own])
+        found: Floats = pieces / np.maximum(np.linalg.norm(pieces, axis=1, keepdims=True), 1e-9)
+        return found
+
+
+def read(query: str) -> Request | None:
+    """Return a request without the pieces that ask for nothing; None if nothing is left."""
+    query = query[:MAX_REQUEST_CHARS]
+    if not stems(query) or is_small_talk(query, USUAL):
+        return None
+    pieces = split_clauses(query)
+    sentences = _telling(pieces.sentences) or {query: stems(query)}
+    clauses = _telling(pieces.clauses) or sentences
+    numbers = {text: number for number, text in enumerate(clauses)}
+    whole = tuple(range(len(clauses)))
+    # A sentence beyond the last clause that is read stands for the whole.
+    inside = [tuple(numbers[text] for text in split_clauses(each).clauses if text in numbers) for each in sentences]
+    words = (stems(query), *sentences.values(), *clauses.values())
+    return Request(words, tuple(clauses), (whole, *(part or whole for part in inside)))
+
+
+def _telling(texts: Iterable[str]) -> dict[str, Sequence[str]]:
+    return {text: found for text in texts if (found := stems(text)) and not is_small_talk(text, USUAL)}
+
+
+class Ranking(NamedTuple):
+    """All tools for a request, by number: signals (S, N), scores (N,), closeness to each clause (C, N), and whether a
+    tool has anything to do with the request."""
+
+    signals: Floats
+    scores: Floats
+    near: Floats
+    fits: npt.NDArray[np.bool_]
+
+
+class ToolSearcher:
+    """A catalogue of tools that can be searched by what is to be done. Safe for threads.
 
     Args:
         tools: the tools.
@@ -67,75 +143,62 @@ class ToolSearch:
         resolved = resolve_embedder(embedder)
         self._embedder = None if resolved.builtin else resolved
         self._source: VectorSource = vectors or Embedding(resolved)
-        self._specs: dict[str, ToolSpec] = {}
-        self._lock = threads.rlock()  # guards what is in RAM, never held while an embedder works
-        # Held by who has the tools embedded. Two: a thread that waits for a task of its own loop waits for ever.
-        self._embedding, self._aembedding = threads.lock(), threads.lock()
+        self._lock = threads.rlock()  # never held while an embedder works
+        self._embedding = threads.lock()
         self._warned = False
+        self._vectors: dict[str, Floats] = {}
+        self._fields: dict[str, Fields] = {}
+        self.specs: dict[str, ToolSpec] = {}
+        self._wording = Wording()
         self._clear()
-        self.add(tools)
+        self.follow({each.name: each for each in tools})
 
     def _clear(self) -> None:
-        self._wording = Wording()
-        self._index = WordIndex()
         self._names: list[str] = []  # by number; "" where the tool was removed
-        self._places: dict[str, int] = {}
-        self._kit_numbers: dict[str, int] = {}
-        self._kits: Kits | None = None
-        self._there: npt.NDArray[np.bool_] | None = None
-        self._rows = VectorRows()
-        self._bare: dict[str, None] = {}  # tools without a vector
-
-    def __len__(self) -> int:
-        return len(self._specs)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._specs
-
-    def add(self, tools: Iterable[ToolSpec]) -> None:
-        """More tools; one of a name that is there takes its place."""
-        specs = list(tools)
-        with self._lock:
-            self.remove({spec.name for spec in specs} & self._specs.keys())
-            # All are learned before any is read, so that the order of tools added together does not matter.
-            for spec in specs:
-                self._wording.learn(spec)
-            for spec in specs:
-                self._enter(spec)
-
-    def remove(self, names: Iterable[str]) -> None:
-        """These are no tools any more; names that are not there are passed over."""
-        with self._lock:
-            for name in names:
-                spec = self._specs.pop(name, None)
-                if spec is None:
-                    continue
-                self._wording.forget(spec)
-                place = self._places.pop(name)
-                self._index.remove(place)
-                self._names[place] = ""
-                self._rows.drop(place)
-                self._bare.pop(name, None)
-                self._kits = self._there = None
-            if len(self._names) > 64 + 1.25 * len(self._specs):
-                self._build_again()
+        self._numbers: dict[str, int] = {}
+        self._kits: dict[str, int] = {}
+        self._kit_of: list[int] = []
+        self._text, self._described, self._pairs = WordIndex(), WordIndex(), WordIndex()
+        self._parts = WordIndex(), WordIndex(), WordIndex()  # name, description, toolkit
+        self._arrays: _Arrays | None = None
 
     def follow(self, tools: Mapping[str, ToolSpec]) -> None:
-        """These are the tools now: the others go, what is new or changed comes, what is left stays as it is."""
+        """Take these as the tools: others leave, new and changed ones are read."""
         with self._lock:
-            self.remove([name for name in self._specs if name not in tools])
-            known = self._specs
-            self.add([spec for name, spec in tools.items() if (old := known.get(name)) is not spec and old != spec])
+            known = self.specs
+            gone = [name for name, spec in known.items() if name not in tools or tools[name] is not spec != tools[name]]
+            for name in gone:
+                self._wording.forget(self.specs.pop(name))
+                self._names[self._numbers.pop(name)] = ""
+                self._vectors.pop(name, None)
+                del self._fields[name]
+            new = [spec for name, spec in tools.items() if name not in known]
+            # All are learned before any is read, so that the order of tools added together does not matter.
+            for spec in new:
+                self._wording.learn(spec)
+            for spec in new:
+                self.specs[spec.name] = spec
+                self._fields[spec.name] = self._wording.fields(spec)
+            if len(self._names) > 64 + 1.25 * len(self.specs):
+                self._clear()
+                new = [*self.specs.values()]
+            for spec in new:
+                self._enter(spec)
+            if new or gone:
+                self._arrays = None
 
-    def text(self, name: str) -> str:
-        """Return what an embedder gets of a tool. Raises KeyError if there is none of that name."""
-        with self._lock:
-            return embedded_text(self._specs[name], self._wording)
-
-    def specs(self) -> dict[str, ToolSpec]:
-        """The tools there are, by name; a copy."""
-        with self._lock:
-            return dict(self._specs)
+    def _enter(self, spec: ToolSpec) -> None:
+        fields = self._fields[spec.name]
+        self._numbers[spec.name] = len(self._names)
+        self._names.append(spec.name)
+        # A tool without a toolkit is one of its own, which no name of a kit equals.
+        self._kit_of.append(self._kits.setdefault(kit_of(spec) or f"\n\n{spec.name}", len(self._kits)))
+        self._text.add([*fields.name, *fields.description, *fields.parameters, *fields.toolkit, *fields.category])
+        self._described.add(fields.described)
+        said = fields.name, fields.description, fields.toolkit
+        self._pairs.add([*{f"{a} {b}" for each in said for a, b in pairwise(each)}])
+        for index, words in zip(self._parts, said, strict=True):
+            index.add(words)
 
     def search(
         self,
@@ -146,223 +209,204 @@ class ToolSearch:
         exclude: Collection[str] = (),
         lift: Mapping[str, float] | None = None,
     ) -> list[ToolHit]:
-        """The k tools that the request needs most likely, in the order in which they complete a set.
+        """Return the k tools that the request needs most likely, in the order in which they complete a set.
 
         That is mostly the order of their scores; a tool that answers a clause that none before it answers moves up.
-        Fewer than k if fewer have anything to do with it. If the embedder fails, by words alone, and the log says so
+        Fewer than k if fewer have anything to do with it. If the embedder fails, words decide, and the log says so
         once.
 
         Args:
-            available: names that are looked for; all if None.
-            exclude: names that are not looked for.
-            lift: by name, what else is known for (or against) a tool, in the unit of the logarithm of the odds; such
-                as `Precedents.lift`.
+            available: names that may be found; all if None.
+            exclude: names that are not found.
+            lift: by name, what else is known for a tool, in the unit of the logarithm of the odds; see `Precedents`.
 
         Raises:
             EmbedderChangedError: `vectors` has some that another embedder made.
         """
-        asked = read(query)
-        if k <= 0 or not asked.texts:
-            return []
-        return self._ranked(asked, self._cosines(asked), k, available, exclude, lift)
-
-    async def asearch(
-        self,
-        query: str,
-        k: int = 5,
-        *,
-        available: Collection[str] | None = None,
-        exclude: Collection[str] = (),
-        lift: Mapping[str, float] | None = None,
-    ) -> list[ToolHit]:
-        """Async variant of `search`."""
-        asked = read(query)
-        if k <= 0 or not asked.texts:
-            return []
-        return self._ranked(asked, await self._acosines(asked), k, available, exclude, lift)
-
-    def sums(self, query: str) -> tuple[list[str], Floats]:
-        """Names of the tools (N) and their weighted sums (N,), which `search` turns into scores; for other rankings.
-
-        All zeros if the request has no telling word.
-        """
-        asked = read(query)
-        return self._sums(asked, self._cosines(asked) if asked.texts else None)
-
-    async def asums(self, query: str) -> tuple[list[str], Floats]:
-        """Async variant of `sums`."""
-        asked = read(query)
-        return self._sums(asked, await self._acosines(asked) if asked.texts else None)
-
-    def signals(self, query: str) -> tuple[list[str], Floats]:
-        """Names of the tools (N) and their signals (S, N), for fitting the weights.
-
-        The signals are those of `ranking.SIGNALS`, with an embedder followed by `ranking.MEANING_SIGNALS`.
-        """
-        asked = read(query)
-        cosines = self._cosines(asked)
+        request = read(query)
+        cosines = None if request is None or k <= 0 else self._cosines(request)
         with self._lock:
-            found = self._signals(self._answer(asked), asked, self._fitting(cosines))
-            return [name for name in self._names if name], found[:, self._alive()]
-
-    # --- words --------------------------------------------------------------------------------------------------
-
-    def _enter(self, spec: ToolSpec) -> None:
-        name = spec.name
-        # A tool without a toolkit is one of its own, which no name of a kit equals.
-        kit = self._kit_numbers.setdefault(kit_of(spec) or f"\n\n{name}", len(self._kit_numbers))
-        place = self._index.add(self._wording.fields(spec), kit)
-        self._names.append(name)
-        self._places[name] = place
-        self._specs[name] = spec
-        self._bare[name] = None
-        self._kits = self._there = None
-
-    def _build_again(self) -> None:
-        specs, rows = list(self._specs.values()), self._rows
-        places = {name: place for name, place in self._places.items() if name not in self._bare}
-        self._clear()
-        self._specs = {}
-        self.add(specs)
-        for name, place in places.items() if self._embedder is not None else ():
-            self._keep(name, rows.row(place).tolist())
-
-    def _alive(self) -> npt.NDArray[np.bool_]:
-        if self._there is None:
-            self._there = np.fromiter(map(bool, self._names), dtype=np.bool_, count=len(self._names))
-        return self._there
-
-    def _answer(self, asked: Asked) -> IndexAnswer:
-        return self._index.ask(asked.words)
-
-    def _signals(self, answer: IndexAnswer, asked: Asked, cosines: Floats | None) -> Floats:
-        return signals(answer, self._toolkits(), asked.sentences, closeness(answer, cosines), cosines)
-
-    def _toolkits(self) -> Kits:
-        if self._kits is None:
-            self._kits = Kits(np.array(self._index.kit, dtype=np.int32), self._alive())
-        return self._kits
-
-    def _sums(self, asked: Asked, cosines: Floats | None) -> tuple[list[str], Floats]:
-        with self._lock:
-            names = [name for name in self._names if name]
-            if not asked.texts or not names:
-                return names, np.zeros(len(names), dtype=np.float32)
-            cosines = self._fitting(cosines)
-            found = self._signals(self._answer(asked), asked, cosines)
-            weights = WEIGHTS if cosines is None else WEIGHTS_WITH_MEANING
-            return names, (weights @ found)[self._alive()]
-
-    def _fitting(self, cosines: Floats | None) -> Floats | None:
-        """None if tools came or went while the embedder worked: then it is by words this once."""
-        return None if cosines is not None and cosines.shape[1] != len(self._names) else cosines
-
-    def _ranked(
-        self,
-        asked: Asked,
-        cosines: Floats | None,
-        k: int,
-        available: Collection[str] | None,
-        exclude: Collection[str],
-        lift: Mapping[str, float] | None,
-    ) -> list[ToolHit]:
-        with self._lock:
-            if not self._specs:
+            if request is None or k <= 0 or not self.specs:
                 return []
-            cosines = self._fitting(cosines)
-            answer = self._answer(asked)
-            near = closeness(answer, cosines)
-            found = signals(answer, self._toolkits(), asked.sentences, near, cosines)
-            weights = WEIGHTS if cosines is None else WEIGHTS_WITH_MEANING
-            scores = weights @ found
-            fits = self._alive().copy()
-            if cosines is None:
-                fits &= answer.texts[0] + answer.described + answer.kits[self._index.kit] > 0
+            ranking = self._ranked(request, cosines)
+            scores, fits = ranking.scores, ranking.fits
             for name, more in (lift or {}).items():
-                if name in self._places:
-                    scores[self._places[name]] += more
-                    fits[self._places[name]] |= more > 0
+                if name in self._numbers:
+                    scores[self._numbers[name]] += more
+                    fits[self._numbers[name]] |= more > 0
             if available is not None:
-                offered = np.zeros_like(fits)
-                offered[[self._places[name] for name in available if name in self._places]] = True
-                fits &= offered
-            fits[[self._places[name] for name in exclude if name in self._places]] = False
+                fits &= self._among(available)
+            fits &= ~self._among(exclude)
             candidates = np.flatnonzero(fits)
             candidates = candidates[np.argsort(-scores[candidates], kind="stable")[: max(CANDIDATES, 2 * k)]]
-            chosen = completing(scores[candidates], near[1 + asked.sentences :][:, candidates], k)
-            places = [int(candidates[each]) for each in chosen]
-            return [self._told(place, asked, near, weights * found[:, place], scores, cosines) for place in places]
+            chosen = candidates[completing(scores[candidates], ranking.near[:, candidates], k)]
+            return [self._hit(int(number), ranking) for number in chosen]
 
-    def _told(
-        self, place: int, asked: Asked, near: Floats, parts: Floats, scores: Floats, cosines: Floats | None
-    ) -> ToolHit:
-        spec = self._specs[self._names[place]]
-        labels = (*SIGNALS, *MEANING_SIGNALS) if cosines is not None else SIGNALS
-        # Of a sentence and its clause that fit alike, the clause: it is the shorter one, and comes later.
-        fit = near[:, place]
-        piece = len(fit) - 1 - int(fit[:0:-1].argmax())
-        return ToolHit(
-            spec.name,
-            probability(float(scores[place]), meaning=cosines is not None),
-            embedded_text(spec, self._wording),
-            kit_name(spec),
-            asked.texts[piece] if fit[piece] > 0 else "",
-            largest_first({label: float(part) for label, part in zip(labels, parts, strict=True) if part}),
+    def scores(self, query: str) -> dict[str, float]:
+        """Return the score of every tool for a request, all 0 if it has no telling word."""
+        request = read(query)
+        cosines = None if request is None else self._cosines(request)
+        with self._lock:
+            if request is None or not self.specs:
+                return dict.fromkeys(self.specs, 0.0)
+            found = self._ranked(request, cosines).scores
+            return {name: float(found[self._numbers[name]]) for name in self.specs}
+
+    def _among(self, names: Collection[str]) -> npt.NDArray[np.bool_]:
+        found = np.zeros(len(self._names), dtype=np.bool_)
+        found[[self._numbers[name] for name in names if name in self._numbers]] = True
+        return found
+
+    def _hit(self, number: int, ranking: Ranking) -> ToolHit:
+        signals = ranking.signals[:, number]
+        meaning = len(signals) == len(SIGNALS)
+        parts = (WEIGHTS_WITH_MEANING if meaning else WEIGHTS) * signals
+        told = sorted(zip(SIGNALS, parts.tolist(), strict=False), key=lambda part: -abs(part[1]))
+        slope, intercept = ODDS_WITH_MEANING if meaning else ODDS
+        score = probability(slope * float(ranking.scores[number]) + intercept)
+        spec = self.specs[self._names[number]]
+        return ToolHit(spec.name, score, kit_name(spec), {label: part for label, part in told if part})
+
+    def _ranked(self, request: Request, cosines: Floats | None) -> Ranking:
+        if self._arrays is None:
+            self._arrays = _Arrays(self._names, self._kit_of, self._text, self._parts)
+        arrays, text = self._arrays, self._text
+        if cosines is not None and cosines.shape[1] != len(self._names):
+            cosines = None  # tools came or went while the embedder worked: by words this once
+        words = [*dict.fromkeys(word for piece in request.words for word in piece)]
+        rarity, counts = text.rarity(words), text.counts(words) * arrays.alive
+        queries = np.stack([_query(piece, words) for piece in request.words]) * rarity
+        texts = dot(queries, saturated(counts, text.lengths))
+        whole = np.flatnonzero(queries[0])
+        asked = [words[number] for number in whole]
+        described = dot(rarity[whole], saturated(self._described.counts(asked), self._described.lengths))
+        pairs = [f"{a} {b}" for a, b in {*pairwise(request.words[0])}]
+        in_kits = arrays.summed(counts)
+        kits = dot(queries[0], saturated(in_kits, arrays.kit_lengths))
+        near = _shares(texts)
+        if cosines is not None:
+            near = _shares(near + 2 * _shares(np.maximum(cosines, 0)) ** 4)
+        sentences, clauses = near[request.sentences], near[request.clauses]
+        name, description, toolkit = (
+            dot(rarity[whole], np.minimum(part.counts(asked), 1)) / total
+            for part, total in zip(self._parts, arrays.totals, strict=True)
         )
+        of = arrays.kit_of
+        rows = [
+            clauses.max(axis=0),
+            name,
+            description,
+            _share(described),
+            _share(dot(self._pairs.rarity(pairs), self._pairs.counts(pairs))),
+            arrays.best(sentences).max(axis=0)[of],
+            arrays.best(clauses).mean(axis=0)[of],
+            _share(kits)[of],
+            toolkit,
+            arrays.kit_sizes[of],
+        ]
+        if cosines is not None:
+            like = np.maximum(cosines, 0)
+            rows += [2 * like[0], 2 * like[request.sentences].max(axis=0), 2 * arrays.best(like[:1])[0][of]]
+        signals = np.stack(rows).astype(np.float32)
+        weights = WEIGHTS if cosines is None else WEIGHTS_WITH_MEANING
+        fits = arrays.alive > 0
+        if cosines is None:
+            fits &= texts[0] + described + kits[of] > 0
+        return Ranking(signals, dot(weights, signals), clauses, fits)
 
-    # --- meaning ------------------------------------------------------------------------------------------------
+    # --- meaning ---
 
-    def _missing(self) -> dict[str, str]:
-        with self._lock:
-            return {name: embedded_text(self._specs[name], self._wording) for name in self._bare}
-
-    def _keep_all(self, vectors: Vectors) -> None:
-        with self._lock:
-            for name, vector in vectors.items():
-                if name in self._specs:
-                    self._keep(name, vector)
-
-    def _keep(self, name: str, vector: Sequence[float]) -> None:
-        self._rows.put(self._places[name], vector, name=name)
-        self._bare.pop(name, None)
-
-    def _cosines(self, asked: Asked) -> Floats | None:
+    def _cosines(self, request: Request) -> Floats | None:
+        """(P, N) cosines of pieces and tools; None without an embedder, and where it failed."""
         if self._embedder is None:
             return None
         try:
-            if self._bare:
-                with self._embedding:
-                    self._keep_all(self._source.of(self._missing()))
-            return self._compared(asked.composed(self._embedder.embed_documents(asked.embedded)))
+            with self._embedding:
+                with self._lock:
+                    bare = {name: spec for name, spec in self.specs.items() if name not in self._vectors}
+                    texts = {name: embedded_text(spec, self._wording) for name, spec in bare.items()}
+                found = self._source.of(texts) if texts else {}
+                for name, vector in found.items():
+                    if self.specs.get(name) is bare[name]:
+                        self._vectors[name] = np.asarray(vector, dtype=np.float32)
+            pieces = request.composed(self._embedder.embed_documents(request.texts))
         except EmbedderChangedError:
             raise
         except (StorageError, ConfigurationError) as error:
-            self._warn(error)
+            if not self._warned:
+                self._warned = True
+                log_failure(logger, logging.WARNING, "tools are searched by words alone", error=error)
             return None
-
-    async def _acosines(self, asked: Asked) -> Floats | None:
-        if self._embedder is None:
-            return None
-        try:
-            if self._bare:
-                while not self._aembedding.acquire(blocking=False):  # noqa: ASYNC110 - held across event loops
-                    await asyncio.sleep(PAUSE)
-                try:
-                    self._keep_all(await self._source.aof(self._missing()))
-                finally:
-                    self._aembedding.release()
-            return self._compared(asked.composed(await self._embedder.aembed_documents(asked.embedded)))
-        except EmbedderChangedError:
-            raise
-        except (StorageError, ConfigurationError) as error:
-            self._warn(error)
-            return None
-
-    def _compared(self, pieces: Floats) -> Floats | None:
         with self._lock:
-            return None if self._bare else self._rows.cosines(pieces, len(self._names))
+            nothing = np.zeros(pieces.shape[1], dtype=np.float32)
+            rows = [self._vectors.get(name, nothing) for name in self._names]
+            if any(row.shape != nothing.shape for row in rows):
+                return None
+            cosines: Floats = pieces @ np.stack(rows).T
+            return cosines
 
-    def _warn(self, error: Exception) -> None:
-        if not self._warned:
-            self._warned = True
-            log_failure(logger, logging.WARNING, "tools are searched by words alone", error=error)
+
+class _Arrays:
+    """Arrays of the tools that no request changes; N tools, K toolkits."""
+
+    def __init__(
+        self, names: Sequence[str], kit_of: Sequence[int], text: WordIndex, parts: Sequence[WordIndex]
+    ) -> None:
+        self.alive = np.array([bool(name) for name in names], dtype=np.float32)
+        self.kit_of = np.array(kit_of, dtype=np.int64)
+        self.order = np.argsort(self.kit_of, kind="stable")
+        self.starts = np.searchsorted(self.kit_of[self.order], np.arange(max(kit_of, default=-1) + 1))
+        self.kit_lengths = self.summed((text.lengths * self.alive)[np.newaxis])[0]
+        self.kit_sizes = np.log(np.maximum(self.summed(self.alive[np.newaxis])[0], 1)) / 3
+        self.totals = [np.maximum(part.totals(text.rarity_of), 1e-6) for part in parts]
+
+    def summed(self, values: Floats) -> Floats:
+        """(P, N) by tool -> (P, K) by toolkit."""
+        found: Floats = np.add.reduceat(values[:, self.order], self.starts, axis=1)
+        return found
+
+    def best(self, values: Floats) -> Floats:
+        """(P, N) by tool -> (P, K) by toolkit."""
+        found: Floats = np.maximum.reduceat(values[:, self.order], self.starts, axis=1)
+        return found
+
+
+def completing(scores: Floats, near: Floats, k: int) -> list[int]:
+    """Return the first k places in the order in which they complete a set.
+
+    Each time the tool with the largest score + COVERAGE · max_p (h(p, t) − max_{t' chosen} h(p, t')).
+
+    Args:
+        scores: (N,) of the candidates.
+        near: (C, N) h of the clauses.
+    """
+    left = scores.astype(np.float64)
+    answered = np.zeros((len(near), 1), dtype=np.float32)
+    chosen: list[int] = []
+    for _ in range(min(k, len(left))):
+        best = int((left + COVERAGE * np.maximum(near - answered, 0).max(axis=0, initial=0)).argmax())
+        chosen.append(best)
+        left[best] = -np.inf
+        answered = np.maximum(answered, near[:, best : best + 1])
+    return chosen
+
+
+def probability(logit: float) -> float:
+    """Return 1 / (1 + e^−logit)."""
+    return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
+
+
+def _query(piece: Sequence[str], words: Sequence[str]) -> Floats:
+    counts = Counter(piece)
+    return np.sqrt(np.array([counts[word] for word in words], dtype=np.float32))
+
+
+def _shares(values: Floats) -> Floats:
+    """Return each row divided by its largest value."""
+    found: Floats = values / np.maximum(values.max(axis=1, keepdims=True, initial=0), 1e-6)
+    return found
+
+
+def _share(values: Floats) -> Floats:
+    found: Floats = values / max(float(values.max(initial=0)), 1e-6)
+    return found

@@ -1,4 +1,4 @@
-"""Discovery: tool calls are searched offline, in a world that can be reset, and what won becomes atoms.
+"""Discovery: tool calls are searched offline, in a world that can be reset, and the best paths become atoms.
 
     from langgraph_toolmem import ToolMemory
     from langgraph_toolmem.offline.discovery import Discovery, Task, ToolsEnvironment
@@ -11,21 +11,60 @@
         with ToolMemory("memory") as memory:
             print(discovery.run(memory=memory))
 
-**The tools are really executed.** After SGA-MCTS, which searches benchmarks this way; here it is the user's own tools.
-
-==========  ===========================================================
-``world``   what is searched, and how to come back to a state
-``search``  Monte Carlo tree search over states, and what guides it
-``model``   a policy that asks a chat model
-``runner``  all together: tasks, workers, what is on disk, the report
-==========  ===========================================================
+**The tools are really executed.** SGA-MCTS (arXiv 2604.14712) searches benchmarks this way; here the user's own tools
+are searched. `world` is the environment, `search` the tree search, `model` the policy that asks a chat model.
 """
 
 from __future__ import annotations
 
-from langgraph_toolmem.offline.discovery.runner import Discovery, DiscoveryReport
-from langgraph_toolmem.offline.discovery.search import Goal, Policy, Proposal, Reflection, SearchSettings, State
-from langgraph_toolmem.offline.discovery.world import Environment, EnvironmentCall, Observation, Task, ToolsEnvironment
+import json
+import logging
+import os
+import random
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from langgraph_toolmem.atoms.atoms import Atom, merge_all
+from langgraph_toolmem.atoms.extract import Extractor
+from langgraph_toolmem.atoms.mask import Habits
+from langgraph_toolmem.base.errors import ConfigurationError, StorageError, ToolMemoryError, log_failure
+from langgraph_toolmem.base.text import canonical, digest, shortened
+from langgraph_toolmem.entries.entry import entry_of
+from langgraph_toolmem.offline.coldstart import Budget, RefusedError, Spending, in_thread, judge
+from langgraph_toolmem.offline.discovery.model import ModelPolicy
+from langgraph_toolmem.offline.discovery.search import (
+    Goal,
+    Policy,
+    Proposal,
+    Reflection,
+    Search,
+    SearchSettings,
+    State,
+    StoppedError,
+)
+from langgraph_toolmem.offline.discovery.world import (
+    Cursor,
+    Environment,
+    EnvironmentCall,
+    Observation,
+    Task,
+    ToolsEnvironment,
+    Transition,
+)
+from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
+from langgraph_toolmem.runs.tools import ToolSpec, read_tools, side_effects
+from langgraph_toolmem.runs.values import canon_args
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from langgraph_toolmem.memory import ToolMemory
 
 __all__ = [
     "Discovery",
@@ -41,4 +80,376 @@ __all__ = [
     "State",
     "Task",
     "ToolsEnvironment",
+    "Transition",
 ]
+
+logger = logging.getLogger("langgraph_toolmem.offline.discovery")
+
+OnStep: TypeAlias = Callable[["DiscoveryReport"], object]
+FILE: Final = "discovery.jsonl"
+TAG: Final = "toolmem:discovery"
+FAILURES: Final = 5
+"""Failed searches in a row after which the environment is at fault, and not the task."""
+SOLVED: Final = 0.5
+"""An environment's score above this is a success."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The outcome of the search of one task.
+
+    Attributes:
+        task: the task's id.
+        request: the user's words.
+        path: the calls of the best path.
+        reward: R of the path; 0 if the task was not solved.
+        answer: the last word, if one was needed.
+        explored: calls made for the first time.
+        replayed: calls repeated to return to a state.
+        diverged: repeated calls with another result.
+    """
+
+    task: str
+    request: str
+    path: tuple[Transition, ...] = ()
+    reward: float = 0.0
+    answer: str = ""
+    explored: int = 0
+    replayed: int = 0
+    diverged: int = 0
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Found:
+        """Return the inverse of ``dataclasses.asdict``."""
+        path = (
+            Transition(EnvironmentCall(**each["call"]), Observation(**each["observation"])) for each in plain["path"]
+        )
+        return cls(**{**plain, "path": tuple(path)})
+
+
+@dataclass(frozen=True)
+class DiscoveryReport:
+    """Progress of a discovery.
+
+    Attributes:
+        tasks: all tasks.
+        done: tasks whose search is over.
+        solved: tasks of these that were solved.
+        failed: tasks whose search raised an error in this session.
+        unsolved: ids of the tasks whose search found no successful path.
+        explored: calls made for the first time, in all searches.
+        replayed: calls repeated to return to a state.
+        diverged: repeated calls with another result.
+        atoms: atoms extracted from the solved tasks.
+        model_calls: model calls in this session.
+        tokens: prompt and answer tokens in this session.
+        stopped: the reason why it ended before all was done, or "".
+        errors: errors of failed searches, latest last, at most five.
+    """
+
+    tasks: int
+    done: int = 0
+    solved: int = 0
+    failed: int = 0
+    unsolved: tuple[str, ...] = ()
+    explored: int = 0
+    replayed: int = 0
+    diverged: int = 0
+    atoms: int = 0
+    model_calls: int = 0
+    tokens: int = 0
+    stopped: str = ""
+    errors: tuple[str, ...] = ()
+
+
+class Discovery:
+    """A search for atoms. **The environment's tools are really executed.**
+
+    Each task is searched by itself, with randomness from the seed and the task's id alone: the result does not depend
+    on the number of workers or on interruptions. Outcomes are kept in ``folder``, each on disk before the next search
+    begins; a discovery with the same tools, seed, settings and models continues there.
+
+    Args:
+        environment: makes an `Environment`, one for each worker.
+        tasks: the tasks.
+        model: plans, proposes and reflects.
+        policy: a `Policy` in place of a model.
+        judge: decides whether a task is done where the environment does not.
+        settings: settings of each search.
+        budget: bounds of model calls and tokens in one session.
+        seed: see above.
+        workers: searches at a time.
+        folder: folder of the outcomes. Defaults to None: in RAM.
+
+    Raises:
+        ConfigurationError: an argument cannot work, or the environment has no tools.
+        StorageError: the folder cannot be used.
+    """
+
+    def __init__(
+        self,
+        environment: Callable[[], Environment],
+        tasks: Sequence[Task],
+        *,
+        model: BaseChatModel | None = None,
+        policy: Policy | None = None,
+        judge: BaseChatModel | None = None,
+        settings: SearchSettings | None = None,
+        budget: Budget | None = None,
+        seed: int = 0,
+        workers: int = 1,
+        folder: Path | None = None,
+    ) -> None:
+        if workers < 1:
+            raise ConfigurationError(f"`workers` must be a whole number from 1, got {workers!r}.")
+        if (model is None) == (policy is None):
+            raise ConfigurationError("Discovery needs either a chat model, model=, or a policy=.")
+        if len({task.id for task in tasks}) < len(tasks):
+            raise ConfigurationError("Two tasks have the same id.")
+        self.tasks = list(tasks)
+        self.settings = settings or SearchSettings()
+        self._make, self._model, self._policy, self._judge = environment, model, policy, judge
+        self._spending = Spending(budget or Budget())
+        self._seed, self._workers = seed, workers
+        self._free = [self._environment()]
+        self.specs: dict[str, ToolSpec] = read_tools(self._free[0].tools)
+        if not self.specs:
+            raise ConfigurationError("The environment has no tools.")
+        self._reads = {name for name, spec in self.specs.items() if side_effects(spec) == "reads"}
+        self._file = None if folder is None else Path(folder) / FILE
+        self._scope = self._identity()
+        self._found = self._load()
+        self._stop, self._lock = threading.Event(), threading.Lock()
+        self._failed: dict[str, str] = {}
+        self._in_a_row = 0
+        self._stopped = ""
+
+    def run(
+        self, on_step: OnStep | None = None, *, memory: ToolMemory | None = None, user_id: str | None = None
+    ) -> DiscoveryReport:
+        """Search the tasks that are not done, and store the atoms of all tasks in a memory.
+
+        Args:
+            on_step: called with the report after each task, in the calling thread.
+            memory: stores the atoms at the end, also after an interruption. They replace those of earlier sessions.
+            user_id: the owner of the atoms, where the memory keeps users apart.
+
+        Raises:
+            ToolMemoryError: nothing decides whether a task is done, or `FAILURES` searches in a row failed. What was
+                done is kept.
+        """
+        self._stop.clear()
+        self._stopped, self._in_a_row, self._failed = "", 0, {}
+        notify = on_step or (lambda _: None)
+        notify(self.report())
+        missing = [task for task in self.tasks if _key(task) not in self._found]
+        try:
+            with ThreadPoolExecutor(self._workers, "toolmem-discovery") as pool:
+                try:
+                    for future in as_completed([pool.submit(self._one, task) for task in missing]):
+                        future.result()
+                        notify(self.report())
+                finally:
+                    self._stop.set()
+        finally:
+            if memory is not None:
+                memory.atoms.keep(self.atoms(), user_id=user_id)
+        return self.report()
+
+    async def arun(
+        self, on_step: OnStep | None = None, *, memory: ToolMemory | None = None, user_id: str | None = None
+    ) -> DiscoveryReport:
+        """Async variant of `run`, in a worker thread. Cancelled, it ends after the present iterations."""
+        try:
+            return await in_thread(lambda: self.run(on_step, memory=memory, user_id=user_id))
+        finally:
+            self._stop.set()
+
+    def found(self) -> list[Found]:
+        """Return the outcomes of the tasks that are done, in the tasks' order."""
+        return [self._found[key] for task in self.tasks if (key := _key(task)) in self._found]
+
+    def atoms(self) -> list[Atom]:
+        """Return the merged atoms of all solved tasks: each step of a path is one."""
+        solved = [each for each in self.found() if each.path]
+        runs = [run_of(Task(each.task, each.request), each.path) for each in solved]
+        extractor = Extractor(self.specs, habits=Habits(runs))
+        return merge_all(
+            step.atom
+            for run, each in zip(runs, solved, strict=True)
+            for step in extractor.steps(run, value=each.reward, origin="search", source=each.task)
+        )
+
+    def report(self) -> DiscoveryReport:
+        """Return the progress."""
+        found = self.found()
+        return DiscoveryReport(
+            tasks=len(self.tasks),
+            done=len(found),
+            solved=sum(each.reward > 0 for each in found),
+            failed=len(self._failed),
+            unsolved=tuple(each.task for each in found if not each.reward),
+            explored=sum(each.explored for each in found),
+            replayed=sum(each.replayed for each in found),
+            diverged=sum(each.diverged for each in found),
+            atoms=len(self.atoms()),
+            model_calls=self._spending.calls,
+            tokens=self._spending.tokens,
+            stopped=self._stopped,
+            errors=tuple(self._failed.values())[-5:],
+        )
+
+    def close(self) -> None:
+        """Close the environments that can be closed."""
+        self._stop.set()
+        while self._free:
+            close = getattr(self._free.pop(), "close", None)
+            if callable(close):
+                close()
+
+    def __enter__(self) -> Discovery:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- one search ---
+
+    def _environment(self) -> Environment:
+        made = self._make()
+        if not isinstance(made, Environment):
+            raise ConfigurationError(
+                "An environment needs tools, reset(task), step(call) and success(); "
+                f"{type(made).__name__} lacks some of them."
+            )
+        return made
+
+    def _one(self, task: Task) -> None:
+        if self._stop.is_set():
+            return
+        with self._lock:
+            environment = self._free.pop() if self._free else None
+        try:
+            environment = environment or self._environment()
+            found = self._search(task, environment)
+        except StoppedError:
+            return
+        except RefusedError:
+            self._stopped = self._spending.over
+            self._stop.set()
+            return
+        except (StorageError, ConfigurationError):
+            self._stop.set()
+            raise
+        except Exception as error:
+            log_failure(logger, logging.WARNING, "the search of a task failed", error=error)
+            reason = shortened(f"{type(error).__name__}: {' '.join(str(error).split())}", 300)
+            with self._lock:
+                self._failed[task.id] = reason
+                self._in_a_row += 1
+                too_many = self._in_a_row >= FAILURES
+            if too_many:
+                self._stop.set()
+                raise ToolMemoryError(
+                    f"{FAILURES} searches in a row failed, the last one with {reason}. What was done is kept."
+                ) from error
+            return
+        finally:
+            if environment is not None:
+                with self._lock:
+                    self._free.append(environment)
+        with self._lock:
+            self._in_a_row = 0
+            self._keep(task, found)
+
+    def _search(self, task: Task, environment: Environment) -> Found:
+        cursor = Cursor(environment, task, self._reads)
+        cursor.go(())
+        stepwise = cursor.success() is not None
+        if not stepwise and self._judge is None:
+            raise ConfigurationError(
+                "Nothing decides whether a task is done: give the environment a success(), or pass judge=."
+            )
+        config = partial(self._spending.config, "toolmem_discovery", TAG)
+        policy = self._policy
+        if policy is None:
+            assert self._model is not None
+            policy = ModelPolicy(self._model, self.specs, config)
+
+        def judged(state: State, answer: str) -> bool:
+            entry = entry_of(run_of(state.task, state.path, answer), run_digest=digest("discovery", task.id), now=0.0)
+            if entry is None or self._judge is None:
+                return False
+            return judge(self._judge, entry, answer, self.specs, config())[0] == 1.0
+
+        outcome = Search(
+            cursor,
+            policy,
+            self._reads,
+            (lambda *_: (cursor.success() or 0.0) > SOLVED) if stepwise else judged,
+            stepwise=stepwise,
+            settings=self.settings,
+            rng=random.Random(f"{self._seed}-{task.id}"),
+        ).run(self._stop.is_set)
+        counts = {name: getattr(cursor, name) for name in ("explored", "replayed", "diverged")}
+        return Found(task.id, task.request, outcome.path, outcome.reward, outcome.answer, **counts)
+
+    # --- on disk ---
+
+    def _identity(self) -> str:
+        """Outcomes with another identity are not used: other tools, seed, settings or models."""
+        tools = (f"{name}\n{spec.description}\n{canonical(spec.parameters)}" for name, spec in self.specs.items())
+        models = (
+            "" if model is None else str(getattr(model, "model_name", None) or type(model).__name__)
+            for model in (self._model, self._judge)
+        )
+        policy = "" if self._policy is None else type(self._policy).__qualname__
+        return digest("discovery", self._seed, repr(self.settings), policy, *models, *tools)
+
+    def _load(self) -> dict[str, Found]:
+        if self._file is None:
+            return {}
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            lines = self._file.read_bytes().splitlines() if self._file.exists() else []
+        except OSError as error:
+            raise StorageError(f"{self._file} cannot be read: {error}") from error
+        found: dict[str, Found] = {}
+        for line in lines:
+            with suppress(ValueError, KeyError, TypeError):  # a kill cut the line short
+                kept = json.loads(line)
+                if kept["scope"] == self._scope:
+                    found[kept["key"]] = Found.from_plain(kept["found"])
+        return found
+
+    def _keep(self, task: Task, found: Found) -> None:
+        line = json.dumps({"scope": self._scope, "key": _key(task), "found": asdict(found)}, default=str)
+        self._found[_key(task)] = Found.from_plain(json.loads(line)["found"])
+        if self._file is None:
+            return
+        try:
+            with self._file.open("ab") as file:
+                file.write(f"{chr(10) if file.tell() else ''}{line}".encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            self._stop.set()
+            raise StorageError(f"{self._file} cannot be written: {error}") from error
+
+
+def run_of(task: Task, path: Sequence[Transition], answer: str = "") -> Run:
+    """Return a path as a run, with one turn for each call."""
+    events: list[UserMessage | Turn] = [UserMessage(task.request, digest("task", task.id))]
+    for number, each in enumerate(path):
+        tool, args = each.call.tool, dict(each.call.args)
+        key = digest("search", task.id, number, tool, canon_args(args))
+        status, output = "ok" if each.observation.ok else "failed", each.observation.output
+        step = ExecutedCall(tool, args, output, status, "model", f"call_{key}", key)  # type: ignore[arg-type]
+        events.append(Turn((step,), "", "model", digest("turn", key), settled=True))
+    if answer:
+        events.append(Turn((), answer, "model", digest("words", task.id), settled=True))
+    return Run(tuple(events), task.id, truncated=False, next_key=None, thought="")
+
+
+def _key(task: Task) -> str:
+    return f"{task.id}\n{digest(task.request, canonical(dict(task.data)))}"

@@ -1,28 +1,32 @@
-"""A policy that asks a chat model: Plan, Act and Reflect, each one structured call.
+"""A policy that asks a chat model: Plan, Act and Reflect, each one structured answer.
 
-Arguments of calls come as JSON texts, since strict schemas of some providers allow no free objects. Calls of unknown
-tools, or with arguments that a tool's schema refuses, are left out before anything is executed.
+Arguments are JSON texts: strict schemas of some providers allow no free objects. Calls of unknown tools, or with
+arguments that a tool's schema rejects, are dropped before anything is executed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel, Field
 
 from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.entries.critique import bounded, describe_tools
 from langgraph_toolmem.offline.coldstart import MATERIAL
 from langgraph_toolmem.offline.discovery.search import Goal, Proposal, Reflection, State
-from langgraph_toolmem.offline.discovery.world import EnvironmentCall, Taken
+from langgraph_toolmem.offline.discovery.world import EnvironmentCall, Transition
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.turn.structured import StructuredModel, sections
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
 MAX_STEP: Final = 1_200
-"""Characters of one call with its answer."""
+"""Characters of a call with its answer."""
 MAX_HISTORY: Final = 12_000
 MAX_ACTIONS: Final = 5
 """Calls taken of one answer."""
@@ -38,7 +42,7 @@ request or in an answer. Never propose a call that was made already with the sam
 completed; if the whole request is carried out, say so and give the last word to the user, which must rest on the \
 answers alone. {MATERIAL}"""
 _REFLECTOR: Final = f"""\
-A call of a tool failed. Say what was tried and what came of it; say what was wrong; propose what to do instead, the \
+A call of a tool failed. Say what was tried and with what result; say what was wrong; propose what to do instead, the \
 best first: another tool, or clearly different arguments. {MATERIAL}"""
 
 
@@ -73,78 +77,76 @@ class ActAnswer(BaseModel):
 class ReflectAnswer(BaseModel):
     """The next step after a call that failed."""
 
-    context: str = Field(description="What was tried, and what came of it.")
+    context: str = Field(description="What was tried, and the result.")
     critique: str = Field(description="What was wrong with it.")
     alternatives: list[ProposedCall] = Field(description="What to do instead, the best first.")
-
-
-class Ask(Protocol):
-    """Asks a model once, with rules and material; None if its answer cannot be read. May raise what it raises."""
-
-    def __call__(self, schema: type[Answer], rules: str, parts: Mapping[str, str], /) -> Answer | None:
-        """The answer, as the schema has it."""
-        ...
 
 
 class ModelPolicy:
     """A `Policy` that asks a chat model.
 
     Args:
-        ask: asks it.
-        specs: the tools, by name.
+        model: the chat model.
+        specs: the tools by name.
+        config: makes the config of each call.
     """
 
-    def __init__(self, ask: Ask, specs: Mapping[str, ToolSpec]) -> None:
-        self._ask, self._specs = ask, dict(specs)
+    def __init__(
+        self, model: BaseChatModel, specs: Mapping[str, ToolSpec], config: Callable[[], RunnableConfig]
+    ) -> None:
+        self._specs, self._config = dict(specs), config
+        self._planner, self._actor = StructuredModel(model, PlanAnswer), StructuredModel(model, ActAnswer)
+        self._reflector = StructuredModel(model, ReflectAnswer)
 
     def plan(self, state: State) -> Goal:
-        """See `Policy`. One model call."""
+        """See `Policy`. One question."""
         number = state.goal.number + 1 if state.goal.text else 0
-        said = self._ask(PlanAnswer, _PLANNER, self._parts(state, tuple(self._specs)))
-        if said is None or not said.focus.strip():
+        answer = self._ask(self._planner, _PLANNER, self._parts(state, tuple(self._specs)))
+        if answer is None or not answer.focus.strip():
             return Goal(state.goal.text or state.task.request, number, number + 1)
-        tools = tuple(dict.fromkeys(name for name in said.tools if name in self._specs))
-        return Goal(" ".join(said.focus.split()), number, number + max(1, len(said.steps)), tools)
+        tools = tuple(dict.fromkeys(name for name in answer.tools if name in self._specs))
+        return Goal(" ".join(answer.focus.split()), number, number + max(1, len(answer.steps)), tools)
 
     def propose(self, state: State) -> Sequence[Proposal]:
-        """See `Policy`. One model call; an answer that cannot be read proposes nothing."""
-        said = self._ask(ActAnswer, _ACTOR, self._parts(state, state.goal.tools or tuple(self._specs)))
-        if said is None:
+        """See `Policy`. One question; an unreadable answer proposes nothing."""
+        answer = self._ask(self._actor, _ACTOR, self._parts(state, state.goal.tools or tuple(self._specs)))
+        if answer is None:
             return []
-        if said.finished:
-            return [Proposal("finish", 1.0, answer=said.answer), *self._calls(said.calls, state)]
-        if said.completed and state.goal.number + 1 < state.goal.of:
+        if answer.finished:
+            return [Proposal("finish", 1.0, answer=answer.answer), *self._calls(answer.calls, state)]
+        if answer.completed and state.goal.number + 1 < state.goal.of:
             return [Proposal("plan")]
-        return self._calls(said.calls, state)
+        return self._calls(answer.calls, state)
 
-    def reflect(self, state: State, failed: Taken) -> Reflection:
-        """See `Policy`. One model call."""
-        parts = self._parts(state, (failed.call.tool, *state.goal.tools)) | {"The call that failed": _taken(failed)}
-        said = self._ask(ReflectAnswer, _REFLECTOR, parts)
-        if said is None:
+    def reflect(self, state: State, failed: Transition) -> Reflection:
+        """See `Policy`. One question."""
+        parts = self._parts(state, (failed.call.tool, *state.goal.tools)) | {"The call that failed": _line(failed)}
+        answer = self._ask(self._reflector, _REFLECTOR, parts)
+        if answer is None:
             return Reflection("", "")
-        others = [each for each in self._calls(said.alternatives, state) if each.call != failed.call]
-        return Reflection(said.context, said.critique, tuple(others))
+        others = [each for each in self._calls(answer.alternatives, state) if each.call != failed.call]
+        return Reflection(answer.context, answer.critique, tuple(others))
+
+    def _ask(self, model: StructuredModel[Answer], rules: str, parts: Mapping[str, str]) -> Answer | None:
+        return model.ask([SystemMessage(rules), HumanMessage(sections(parts))], self._config()).value
 
     def _calls(self, proposed: Sequence[ProposedCall], state: State) -> list[Proposal]:
-        made = {taken.call.key for taken in state.taken}
-        found: list[Proposal] = []
-        for each in proposed[:MAX_ACTIONS]:
-            call = _read(each, self._specs)
-            if call is not None and call.key not in made:
-                found.append(Proposal("call", min(1.0, max(0.05, each.likely)), call))
-        return found
+        made = {each.call.key for each in state.path}
+        calls = [(each, _read(each, self._specs)) for each in proposed[:MAX_ACTIONS]]
+        return [
+            Proposal("call", min(1.0, max(0.05, each.likely)), call)
+            for each, call in calls
+            if call is not None and call.key not in made
+        ]
 
     def _parts(self, state: State, first: Sequence[str]) -> dict[str, str]:
         shown = {name: self._specs[name] for name in first if name in self._specs} or self._specs
+        lines = [f"{number}. {_line(each)}" for number, each in enumerate(state.path, start=1)]
         return {
             "Request": state.task.request,
             "Tools": describe_tools(shown, tuple(first)),
             "Sub-goal": state.goal.text or "(not planned yet)",
-            "Calls so far, and what the tools answered": bounded(
-                [f"{number}. {_taken(taken)}" for number, taken in enumerate(state.taken, start=1)], MAX_HISTORY
-            )
-            or "(none)",
+            "Calls so far, with the tools' answers": bounded(lines, MAX_HISTORY) or "(none)",
         }
 
 
@@ -159,10 +161,7 @@ def _read(proposed: ProposedCall, specs: Mapping[str, ToolSpec]) -> EnvironmentC
     return EnvironmentCall(proposed.tool, args)
 
 
-def _call(call: EnvironmentCall) -> str:
-    return shortened(f"{call.tool}({as_text(dict(call.args))})", MAX_STEP)
-
-
-def _taken(taken: Taken) -> str:
-    said = "" if taken.observation.ok else " [failed]"
-    return shortened(f"{_call(taken.call)}{said} → {as_text(taken.observation.output)}", MAX_STEP)
+def _line(each: Transition) -> str:
+    failed = "" if each.observation.ok else " [failed]"
+    call = shortened(f"{each.call.tool}({as_text(dict(each.call.args))})", MAX_STEP)
+    return shortened(f"{call}{failed} → {as_text(each.observation.output)}", MAX_STEP)

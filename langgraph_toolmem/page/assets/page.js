@@ -30,7 +30,7 @@
 
   const places = (shown, width, narrow) => {
     const columns = new Map();
-    for (const index of [...shown].sort((a, b) => data.tools[a].rank - data.tools[b].rank)) {
+    for (const index of [...shown].sort((a, b) => a - b)) {
       const depth = Math.round(data.tools[index].depth / 1.5);
       if (!columns.has(depth)) columns.set(depth, []);
       columns.get(depth).push(index);

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from histories import atoms_of, call, run_of, schema, user
+from openai_server import OpenAIStubServer, make_chat_model
 
 from langgraph_toolmem.atoms.abstract import Pattern, Typed, abstracted, applied
 from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 SPECS = read_tools([schema("weather", "place unit when", "stops:array") | {"description": "The weather of a place."}])
 REQUEST = "What will it be like in Rome on 2024-05-01?"

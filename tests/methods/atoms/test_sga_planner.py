@@ -11,6 +11,7 @@ import histories as h
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from openai_server import OpenAIStubServer, make_chat_model
 from planned import patterns, plan_call, taught
 
 from langgraph_toolmem import Atoms, ToolMemory, default_methods
@@ -22,7 +23,7 @@ from langgraph_toolmem.atoms.slots import Slots
 from langgraph_toolmem.atoms.tracker import MAX_CHARS, add_facts, mark_of, to_kept, tracked
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
-from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
+from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn.ask import adrive, drive
 
 SLOTS = Slots()

@@ -10,13 +10,13 @@ from typing import Any
 
 import histories as h
 import pytest
+from openai_server import OpenAIStubServer, make_chat_model
 from typer.testing import CliRunner
 
 from langgraph_toolmem import Atoms, ToolMemory
 from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.atoms.writer import AtomWriter
 from langgraph_toolmem.cli import app
-from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 TOOLS = [
     {**h.schema("find_order", "order_id"), "description": "Look an order up."},
@@ -103,34 +103,6 @@ def test_while_the_model_is_away_atoms_are_there_without_it(tmp_path: Path) -> N
             assert memory.flush()
             assert atoms(memory)["find_order"].goal == GOALS["order_id"]
         assert len(again.requests) == 2
-
-
-def log(folder: Path, *numbers: int) -> Path:
-    from langchain_core.messages import convert_to_openai_messages
-
-    lines = [
-        json.dumps({"id": f"r{n}", "messages": convert_to_openai_messages(order(n)), "success": True}) for n in numbers
-    ]
-    (folder / "log.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    (folder / "tools.json").write_text(json.dumps(TOOLS), encoding="utf-8")
-    return folder / "log.jsonl"
-
-
-@pytest.mark.parametrize(("most", "worded"), [(500, 2), (1, 1)])
-def test_an_import_words_them_within_its_bound(
-    tmp_path: Path, server: OpenAIStubServer, most: int, worded: int
-) -> None:
-    folder = tmp_path / "memory"
-    command = ["import", log(tmp_path, 1, 2, 3), "--memory", folder, "--tools", tmp_path / "tools.json"]
-    options = ["--atom-model", "openai:gpt-4.1-mini", "--max-model-calls", most]
-    result = CliRunner().invoke(app, [*map(str, command + options), "--json"])
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
-    assert (found["atom_steps"], found["atom_model_calls"], len(server.requests)) == (6, worded, worded)
-    with ToolMemory(folder, read_only=True) as memory:
-        found = atoms(memory)
-        assert sum(atom.goal in GOALS.values() for atom in found.values()) == worded
-        assert {atom.visits for atom in found.values()} == {3}
 
 
 def test_a_bound_and_errors_leave_the_model_free_atom(server: OpenAIStubServer) -> None:

@@ -27,7 +27,6 @@ def run(key: str, score: float | None = 0.0, tool: str = "send", **said: Any) ->
         ([run("a"), run("b", tool="other")], [["a"], ["b"]]),
         ([run("a"), run("b", user="ann")], [["a"], ["b"]]),
         ([run("a", comment=ADDRESS), run("b", comment=EVENING), run("c", comment=ADDRESS)], [["a", "c"], ["b"]]),
-        ([run("a", critique=ADDRESS), run("b", critique=f"{ADDRESS}, please")], [["a", "b"]]),
         ([run("a", critique=ADDRESS), run("b", critique=EVENING)], [["a"], ["b"]]),
         ([run("a"), run("b", comment="late"), run("c", critique=ADDRESS)], [["c", "a", "b"]]),
         ([run("a"), run("b", comment=ADDRESS), run("c", comment=EVENING)], [["b", "a"], ["c"]]),

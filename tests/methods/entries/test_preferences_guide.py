@@ -1,9 +1,10 @@
-"""Hard preference guiding by hand: which tools are left out, which stay and why, and what a prompt says of it."""
+"""Preference guiding by hand: which tools are left out, which stay, and what a prompt says of it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,19 +16,19 @@ from langgraph_toolmem.entries.preferences import (
     HEAD,
     MAX_LINES,
     Preference,
-    guide,
+    left_out,
     preferences,
     to_event,
     to_prompt,
-    tool_prefix,
 )
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 
 OFFERED = ("fast", "slow", "mail")
 BAD, GOOD = 0.0, 1.0
+Rated = tuple[float, str]
 
 
-def runs(*rated: tuple[float, str], blamed: str = "") -> list[Entry]:
+def runs(*rated: Rated, blamed: str = "") -> list[Entry]:
     """Entries from ``(score, "tool tool")``."""
     return [
         Entry(
@@ -44,124 +45,75 @@ def runs(*rated: tuple[float, str], blamed: str = "") -> list[Entry]:
 
 
 def out(entries: Sequence[Entry], offered: Sequence[str] = OFFERED, **options: Any) -> list[str]:
-    return list(guide(preferences(entries, domain_of=options.get("domain_of")), offered, **options).left_out)
+    return list(left_out(preferences(entries), offered, **options))
 
 
-# --- tools ---
+@pytest.mark.parametrize(
+    ("rated", "how", "expected"),
+    [
+        ([], {}, []),
+        ([(BAD, "fast")], {}, []),
+        ([(BAD, "fast")] * 2, {}, ["fast"]),
+        ([(BAD, "fast")] * 2 + [(GOOD, "fast")], {}, []),
+        ([(BAD, "old")] * 2, {}, []),  # not offered
+        # tools that were only rated badly together are not told apart, unless a run of its own or a critique does
+        ([(BAD, "fast mail")] * 2, {}, []),
+        ([(BAD, "fast elsewhere")] * 2, {}, []),
+        ([(BAD, "fast mail")] * 2 + [(BAD, "fast")], {}, ["fast"]),
+        ([(BAD, "fast"), (BAD, "fast mail"), (BAD, "mail")], {}, ["fast", "mail"]),
+        ([(BAD, "find fast")] * 2 + [(GOOD, "find slow")], {"offered": ("find", *OFFERED)}, ["fast"]),
+        # something is always left; the summary tool does nothing in the world
+        ([(BAD, "fast")] * 2 + [(BAD, "slow")] * 2, {}, ["fast", "slow"]),
+        ([(BAD, "fast")] * 2 + [(BAD, "slow")] * 2, {"offered": ["fast", "slow"]}, []),
+        ([(BAD, "fast")] * 2 + [(BAD, "slow")] * 2, {"offered": ["fast", "slow", SUMMARY_TOOL]}, []),
+        ([(BAD, "fast")] * 2, {"offered": ["fast"]}, []),
+        ([(BAD, "fast")] * 2, {"offered": ()}, []),
+        ([(BAD, "fast")] * 2, {"offered": ("fast", "fast", "slow")}, ["fast"]),
+        # what is to be kept stays, and gets no blame
+        ([(BAD, "fast")] * 2, {"keep": ["fast"]}, []),
+        ([(BAD, "fast todo")] * 2, {"offered": (*OFFERED, "todo"), "keep": ["todo"]}, ["fast"]),
+        ([(BAD, "fast")] * 2, {"offered": ["fast", "slow"], "keep": ["slow"]}, ["fast"]),
+        ([(BAD, f"fast {SUMMARY_TOOL}")] * 2, {"offered": (*OFFERED, SUMMARY_TOOL)}, ["fast"]),
+    ],
+)
+def test_which_tools_are_left_out(rated: list[Rated], how: dict[str, Any], expected: list[str]) -> None:
+    assert out(runs(*rated), **how) == expected
 
 
-def test_two_bad_ratings_take_a_tool_out_and_one_does_not() -> None:
-    assert out(runs((BAD, "fast"))) == []
-    assert out(runs((BAD, "fast"), (BAD, "fast"))) == ["fast"]
-    assert out(runs((BAD, "fast"), (BAD, "fast"), (GOOD, "fast"))) == []
-    assert out([]) == []
+def counted(found: list[Preference]) -> dict[str, tuple[bool, int, int]]:
+    return {each.tool: (each.liked, each.ratings, each.against) for each in found}
+
+
+def test_two_ratings_in_one_direction_make_a_preference() -> None:
+    entries = runs((BAD, "a b"), (BAD, "a c c"), (GOOD, "b c"), (GOOD, "b d"), (GOOD, "b"))
+    assert counted(preferences(entries[:3])) == {"a": (False, 2, 0)}
+    assert counted(preferences(entries)) == {"a": (False, 2, 0), "b": (True, 3, 1)}
+    assert preferences(entries)[1].entries == (entries[0].id, entries[1].id)
+    assert preferences(entries[:1] * 5) == []  # one run is one rating
+    split = runs((BAD, "a"), (BAD, "a"), (GOOD, "a"), (0.2, "a"))
+    assert (preferences(split[:3]), counted(preferences(split))) == ([], {"a": (False, 3, 1)})
+
+
+def test_only_ratings_of_that_user_and_of_executed_calls_count() -> None:
+    mine = [replace(each, user="u") for each in runs((BAD, "a"), (BAD, "a"))]
+    others = [replace(each, user="v") for each in mine]
+    assert preferences(others, user="u") == preferences([mine[0], others[1]], user="u") == []
+    assert counted(preferences([mine[0], others[1]])) == {"a": (False, 2, 0)}
+    assert preferences([replace(each, score=None) for each in mine]) == []
+    blocked = [replace(each, calls=(EntryCall("a", {}, "rejected"), EntryCall("b", {}, "unanswered"))) for each in mine]
+    assert preferences(blocked) == []
+    unknown = runs((BAD, "a b"), (BAD, "a b"), blamed="never called")
+    assert counted(preferences(unknown)) == {"a": (False, 2, 0), "b": (False, 2, 0)}
+
+
+def test_a_critique_names_the_tool_at_fault() -> None:
+    assert out(runs((BAD, "fast mail"), (BAD, "fast mail"), blamed="fast")) == ["fast"]
 
 
 def test_the_reason_is_one_line_with_the_counts() -> None:
-    found = guide(preferences(runs((BAD, "fast"), (BAD, "fast"), (BAD, "fast"), (GOOD, "fast"))), OFFERED)
-    assert found.left_out == {"fast": "rated badly in 3 similar runs, well in 1"}
-    assert guide(preferences(runs((BAD, "fast"), (BAD, "fast"))), OFFERED).left_out == {
-        "fast": "rated badly in 2 similar runs, well in none"
-    }
+    found = preferences(runs((BAD, "fast"), (BAD, "fast"), (BAD, "fast"), (GOOD, "fast")))
+    assert left_out(found, OFFERED) == {"fast": "rated badly in 3 similar runs, well in 1"}
 
-
-def test_a_tool_that_is_not_offered_is_not_told_of() -> None:
-    assert guide(preferences(runs((BAD, "old"), (BAD, "old"))), OFFERED) == guide([], OFFERED)
-
-
-def test_tools_that_were_only_rated_badly_together_are_not_told_apart() -> None:
-    found = guide(preferences(runs((BAD, "fast mail"), (BAD, "fast mail"))), OFFERED)
-    assert found.left_out == {}
-    assert found.kept == dict.fromkeys(
-        ("fast", "mail"),
-        "rated badly in 2 similar runs, well in none, each time with another tool that may be the reason",
-    )
-
-
-def test_a_run_of_its_own_tells_the_tool_to_blame() -> None:
-    found = guide(preferences(runs((BAD, "fast mail"), (BAD, "fast mail"), (BAD, "fast"))), OFFERED)
-    assert list(found.left_out) == ["fast"]
-    assert list(found.kept) == ["mail"]
-    # Runs 0 and 2 need a reason each; together they are the reason of run 1 too.
-    assert out(runs((BAD, "fast"), (BAD, "fast mail"), (BAD, "mail"))) == ["fast", "mail"]
-
-
-def test_a_tool_that_did_well_elsewhere_is_no_other_reason() -> None:
-    assert out(runs((BAD, "find fast"), (BAD, "find fast"), (GOOD, "find slow")), ("find", *OFFERED)) == ["fast"]
-
-
-def test_a_critique_tells_the_tool_to_blame() -> None:
-    entries = runs((BAD, "fast mail"), (BAD, "fast mail"), blamed="fast")
-    assert out(entries) == ["fast"]
-
-
-def test_a_tool_of_another_agent_may_be_the_reason() -> None:
-    assert out(runs((BAD, "fast elsewhere"), (BAD, "fast elsewhere"))) == []
-
-
-def test_something_is_always_left() -> None:
-    entries = runs((BAD, "fast"), (BAD, "fast"), (BAD, "slow"), (BAD, "slow"))
-    assert out(entries) == ["fast", "slow"]
-    found = guide(preferences(entries), ["fast", "slow"])
-    assert found.left_out == {}
-    assert found.kept["fast"] == "rated badly in 2 similar runs, well in none, but no tool would be left"
-    assert list(found.kept) == ["fast", "slow"]
-    assert out(entries, ["fast", "slow", SUMMARY_TOOL]) == [], "the summary tool does nothing in the world"
-    assert out(runs((BAD, "fast"), (BAD, "fast")), ["fast"]) == []
-
-
-def test_what_is_to_be_kept_stays_and_gets_no_blame() -> None:
-    entries = runs((BAD, "fast"), (BAD, "fast"))
-    assert out(entries, keep=["fast"]) == []
-    assert guide(preferences(entries), OFFERED, keep=["fast"]).kept == {}
-    todo = runs((BAD, "fast todo"), (BAD, "fast todo"))
-    assert out(todo, (*OFFERED, "todo")) == []
-    assert out(todo, (*OFFERED, "todo"), keep=["todo"]) == ["fast"]
-    assert out(entries, ["fast", "slow"], keep=["slow"]) == ["fast"], "a kept tool may be the one that is left"
-
-
-def test_the_summary_tool_is_never_left_out() -> None:
-    entries = runs((BAD, f"fast {SUMMARY_TOOL}"), (BAD, f"fast {SUMMARY_TOOL}"))
-    assert out(entries, (*OFFERED, SUMMARY_TOOL)) == ["fast"]
-
-
-# --- domains ---
-
-DOMAINS = ("cal.find", "cal.make", "cal.drop", "mail.send")
-
-
-def test_a_domain_goes_with_all_its_tools_but_those_that_are_liked() -> None:
-    entries = runs((BAD, "cal.find"), (BAD, "cal.make"), (BAD, "cal.make"))
-    assert out(entries, DOMAINS) == ["cal.make"]
-    found = guide(preferences(entries, domain_of=tool_prefix), DOMAINS, domain_of=tool_prefix)
-    assert found.left_out == {
-        "cal.find": "rated badly in 3 similar runs, well in none (group cal)",
-        "cal.make": "rated badly in 2 similar runs, well in none",
-        "cal.drop": "rated badly in 3 similar runs, well in none (group cal)",
-    }
-    # Good runs of a tool speak for its domain as well: four bad ones against two.
-    entries += runs(*[(GOOD, "x")] * 4, (GOOD, "cal.drop"), (GOOD, "cal.drop"), (BAD, "cal.find"))[4:]
-    assert out(entries, DOMAINS, domain_of=tool_prefix) == ["cal.find", "cal.make"]
-
-
-def test_a_domain_is_not_blamed_for_one_of_its_tools() -> None:
-    entries = runs((BAD, "cal.make"), (BAD, "cal.make"))
-    assert [p.name for p in preferences(entries, domain_of=tool_prefix)] == ["cal", "cal.make"]
-    assert out(entries, DOMAINS, domain_of=tool_prefix) == ["cal.make"]
-    assert out(entries, DOMAINS, domain_of=tool_prefix, keep=["cal.make"]) == []
-
-
-def test_domains_that_were_only_rated_badly_together_are_not_told_apart() -> None:
-    both = runs((BAD, "cal.find mail.send"), (BAD, "cal.make mail.drop"))
-    assert out(both, DOMAINS, domain_of=tool_prefix) == []
-    assert out([*both, *runs((GOOD, ""), (GOOD, ""), (BAD, "cal.drop"))[2:]], DOMAINS, domain_of=tool_prefix) == [
-        "cal.find",
-        "cal.make",
-        "cal.drop",
-    ]
-
-
-# --- whatever comes ---
 
 TOOLS = ("a", "b", "c.x", "c.y", "d.x", SUMMARY_TOOL)
 RATED = st.lists(
@@ -170,71 +122,42 @@ RATED = st.lists(
 )
 
 
-@given(RATED, st.sets(st.sampled_from(TOOLS), min_size=1), st.sets(st.sampled_from(TOOLS)), st.booleans())
+@given(RATED, st.sets(st.sampled_from(TOOLS), min_size=1), st.sets(st.sampled_from(TOOLS)))
 def test_the_rules_hold_whatever_was_rated(
-    rated: list[tuple[float, list[str]]], offered: set[str], keep: set[str], grouped: bool
+    rated: list[tuple[float, list[str]]], offered: set[str], keep: set[str]
 ) -> None:
-    domain_of = tool_prefix if grouped else None
     entries = runs(*((score, " ".join(tools)) for score, tools in rated))
-    names = sorted(offered)
-    found = guide(preferences(entries, domain_of=domain_of), names, domain_of=domain_of, keep=keep)
-    assert set(found.left_out) <= offered - keep - {SUMMARY_TOOL}
-    assert not set(found.left_out) & set(found.kept)
-    assert offered <= {SUMMARY_TOOL} or offered - set(found.left_out) - {SUMMARY_TOOL}
-    for tool, why in found.left_out.items():
-        assert "\n" not in why
-        if not grouped:
-            bad = sum(score == 0 and tool in tools for score, tools in rated)
-            good = sum(score == 1 and tool in tools for score, tools in rated)
-            assert bad - good >= 2
-    again = guide(preferences(entries[::-1], domain_of=domain_of), names, domain_of=domain_of, keep=keep)
-    assert again == found
+    found = left_out(preferences(entries), names := sorted(offered), keep=keep)
+    assert set(found) <= offered - keep - {SUMMARY_TOOL}
+    assert offered <= {SUMMARY_TOOL} or offered - set(found) - {SUMMARY_TOOL}
+    for tool in found:
+        bad = sum(score == 0 and tool in tools for score, tools in rated)
+        good = sum(score == 1 and tool in tools for score, tools in rated)
+        assert bad - good >= 2
+    assert left_out(preferences(entries[::-1]), names, keep=keep) == found
 
 
-# --- words ---
-
-
-def test_a_prompt_tells_what_is_liked_and_avoided() -> None:
+def test_a_prompt_says_what_is_liked_and_avoided_in_a_few_lines() -> None:
     found = preferences(runs((BAD, "fast"), (BAD, "fast"), (BAD, "fast"), (GOOD, "slow"), (GOOD, "slow")))
     assert to_prompt(found, OFFERED).splitlines() == [
         HEAD,
         "- fast: rated badly in 3 similar runs, well in none.",
         "- slow: rated well in 2 similar runs, badly in none.",
     ]
-    assert "fast" not in to_prompt(found, OFFERED, left_out=["fast"])
-    assert to_prompt(found, ["mail"]) == ""
-    assert to_prompt([], OFFERED) == ""
+    assert to_prompt(found, ["mail"]) == to_prompt([], OFFERED) == ""
     assert to_prompt(preferences(runs((BAD, "fast mail"), (BAD, "fast mail"))), OFFERED) == "", "nobody can tell"
-
-
-def test_a_prompt_tells_of_domains_only_where_they_are_offered() -> None:
-    found = preferences(runs((BAD, "cal.find"), (BAD, "cal.make")), domain_of=tool_prefix)
-    line = "- cal: rated badly in 2 similar runs, well in none (group cal)."
-    assert to_prompt(found, DOMAINS, domain_of=tool_prefix).splitlines()[1:] == [line]
-    assert to_prompt(found, ["mail.send"], domain_of=tool_prefix) == ""
-    assert to_prompt(found, DOMAINS) == ""
-
-
-def test_a_prompt_is_short() -> None:
-    many = [Preference("tool", f"t{i}", True, 2 + i, 0, ()) for i in range(20)]
+    many = [Preference(f"t{i}", True, 2 + i, 0, ()) for i in range(20)]
     lines = to_prompt(many, [f"t{i}" for i in range(20)]).splitlines()
-    assert len(lines) == 1 + MAX_LINES
-    assert lines[1].startswith("- t19:")
+    assert (len(lines), lines[1][:6]) == (1 + MAX_LINES, "- t19:")
 
 
 def test_an_event_is_plain_values() -> None:
     found = preferences(runs((BAD, "fast"), (BAD, "fast"), (BAD, "mail slow"), (BAD, "mail slow")))
-    event = to_event(found, guide(found, OFFERED))
+    event = to_event(found, left_out(found, OFFERED))
     assert json.loads(json.dumps(event)) == event
     assert list(event["left_out"]) == ["fast"]
-    assert set(event["kept"]) == {"slow", "mail"}
-    assert {(p["name"], p["liked"], p["ratings"]) for p in event["preferences"]} == {
+    assert [(p["tool"], p["liked"], p["ratings"]) for p in event["preferences"]] == [
         ("fast", False, 2),
         ("mail", False, 2),
         ("slow", False, 2),
-    }
-
-
-@pytest.mark.parametrize("names", [(), ("fast",), ("fast", "fast", "slow")], ids=["none", "one", "twice"])
-def test_any_list_of_names_will_do(names: tuple[str, ...]) -> None:
-    assert out(runs((BAD, "fast"), (BAD, "fast")), names) == (["fast"] if "slow" in names else [])
+    ]

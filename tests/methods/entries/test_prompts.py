@@ -13,7 +13,7 @@ from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.steps import Recall
 from langgraph_toolmem.turn.call import Call
-from langgraph_toolmem.turn.shown import FRAME, composed
+from langgraph_toolmem.turn.hints import FRAME, composed
 
 READS = ["find_customer", "find_order"]
 CUSTOMERS = {"Ann Lee": "c-11", "Bob Roy": "c-12", "Cleo Fox": "c-13", "Dan May": "c-14"}
@@ -64,12 +64,12 @@ def memory() -> Iterator[ToolMemory]:
 
 
 def prompt(memory: ToolMemory, request: str, *, budget: int | None = None, later: bool = False) -> str:
-    """All that the model is shown, under the frame of `turn.shown`."""
+    """All that the model is shown, under the frame of `turn.hints`."""
     step, messages = Recall(memory.entries), [h.user(request)]
     if later:
         messages = h.history(messages, h.call("find_customer", {"name": "Dan May"}, "c-14"))
     call = Call(messages, "now", None, {})
-    text = composed([step.render(call, step.compute(call)).block(step.role)], messages, budget=budget)
+    text = composed([step.render(call, step.compute(call))], messages, budget=budget)
     assert text.startswith(FRAME) or not text
     return text.removeprefix(FRAME).strip()
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.recall import RecalledEntry, Recollection
 from langgraph_toolmem.entries.render import HEAD, MAX_FULL, NOTHING, to_brief, to_event, to_lines, to_text
-from langgraph_toolmem.turn.shown import tokens_in
+from langgraph_toolmem.turn.hints import tokens_in
 
 
 def recalled(name: str, score: float | None = None, *, calls: int = 1, sure: float = 0.8125, **more: Any) -> Any:

@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
+from openai_server import OpenAIStubServer, make_chat_model
 
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.entries import critique as critiques
 from langgraph_toolmem.entries.critique import Critique, bounded, critique
 from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, EntryCall, entry_id
-from langgraph_toolmem.entries.preferences import Preference, preferences, tool_prefix
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 TOOLS = read_tools(
     [
@@ -156,63 +155,3 @@ def test_a_critique_is_short_and_blames_only_what_is_there() -> None:
     assert len(text.splitlines()) == 2
     assert Critique(went_wrong="", call=0, instead="Do it.").text(FAILED) == "Instead: Do it."
     assert Critique(went_wrong="x", call=-1, instead="").blamed(FAILED) == ""
-
-
-# preferences
-
-
-def rated(name: str, tools: str, score: float | None, **fields: Any) -> Entry:
-    calls = tuple(EntryCall(tool, {}, "ok") for tool in tools.split())
-    return entry(name, query=f"request {name}", calls=calls, score=score, user="u", time=float(name), **fields)
-
-
-def named(found: list[Preference]) -> dict[str, tuple[bool, int, int]]:
-    return {each.name: (each.liked, each.ratings, each.against) for each in found}
-
-
-def test_two_ratings_in_one_direction_make_a_preference() -> None:
-    entries = [rated("1", "a.x b.y", 0.0), rated("2", "a.x c.z c.z", 0.0), rated("3", "b.y c.z", 1.0)]
-    found = preferences(entries)
-    assert named(found) == {"a.x": (False, 2, 0)}
-    assert found[0].entries == (entries[0].id, entries[1].id)
-    assert named(preferences([*entries, rated("4", "b.y d.w", 1.0), rated("5", "b.y", 1.0)])) == {
-        "a.x": (False, 2, 0),
-        "b.y": (True, 3, 1),
-    }
-    assert preferences(entries[:1] * 5) == []  # one run is one rating
-    assert preferences([]) == []
-
-
-def test_ratings_that_contradict_each_other_cancel_out() -> None:
-    split = [rated("1", "a", 0.0), rated("2", "a", 0.0), rated("3", "a", 1.0)]
-    assert preferences(split) == []
-    assert named(preferences([*split, rated("4", "a", 0.2)])) == {"a": (False, 3, 1)}
-
-
-def test_only_ratings_of_that_user_and_of_what_was_executed_count() -> None:
-    mine = [rated("1", "a", 0.0), rated("2", "a", 0.0)]
-    others = [replace(each, user="v") for each in mine]
-    assert preferences(others, user="u") == []
-    assert named(preferences([mine[0], others[1]], user=None)) == {"a": (False, 2, 0)}
-    assert preferences([mine[0], others[1]], user="u") == []
-    assert preferences([replace(each, score=None) for each in mine]) == []
-    blocked = [replace(each, calls=(EntryCall("a", {}, "rejected"), EntryCall("b", {}, "unanswered"))) for each in mine]
-    assert preferences(blocked) == []
-
-
-def test_only_the_tool_that_a_critique_blames_is_rated_badly() -> None:
-    entries = [rated("1", "a b", 0.0, blamed="b"), rated("2", "a b", 0.0, blamed="b")]
-    assert named(preferences(entries)) == {"b": (False, 2, 0)}
-    unknown = [replace(each, blamed="never called") for each in entries]
-    assert named(preferences(unknown)) == {"a": (False, 2, 0), "b": (False, 2, 0)}
-
-
-def test_domains_are_counted_over_their_tools() -> None:
-    entries = [rated("1", "uber.ride", 0.0), rated("2", "uber.eat", 0.0), rated("3", "x", 1.0), rated("4", "x", 1.0)]
-    assert named(preferences(entries, domain_of=tool_prefix)) == {"uber": (False, 2, 0), "x": (True, 2, 0)}
-
-
-def test_prefixes() -> None:
-    assert [tool_prefix(name) for name in ("a.b.c", "a__b", "a/b", "a:b", "ab", ".ab", "__a", "a_b")] == [
-        "a", "a", "a", "a", None, None, None, None
-    ]  # fmt: skip

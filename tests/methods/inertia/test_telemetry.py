@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 from desk import EAGER, Desk, build, request, run, warm
-from histories import Learner, call, history, reading, schema, state_of, user, words
+from histories import Learner, call, history, reading, user, words
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -28,21 +27,14 @@ from opentelemetry.trace import INVALID_SPAN, NonRecordingSpan, use_span
 
 from langgraph_toolmem import Decision, Inertia, InertiaPolicy, Proposal, ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
-from langgraph_toolmem.core.lifecycle import Lifecycle
-from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia import calibrated, guards, paper
-from langgraph_toolmem.inertia.budget import Budget, Checked
+from langgraph_toolmem.inertia import calibrated
 from langgraph_toolmem.inertia.decision import REASONS, Option, Reason, attributes, note_decision, reason_code
-from langgraph_toolmem.inertia.novelty import NoveltyRecord
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF
-from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores.events import EventLog
-from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
-from langgraph_toolmem.turn.call import Call
 from langgraph_toolmem.turn.node import MemoryNode
-from langgraph_toolmem.turn.providers import PROVIDER_RULES, refusal_text
 
+Heard = pytest.LogCaptureFixture
 SECRET = "Rumpelstiltskin"
 """A name that users say, tools are called with and answer with, and that errors quote."""
 NAMES = {
@@ -134,53 +126,9 @@ def before_open(learner: Learner, *tools: Any) -> Decision:
     return decision
 
 
-def narrowed() -> Decision:
-    digits = schema("open", "id")
-    digits["parameters"]["properties"]["id"]["pattern"] = "^[0-9]+$"
-    return before_open(practised(), TOOLS[0], digits)
-
-
-def refused(text: str) -> Decision:
-    assert text
-    return Decision(None, text)
-
-
-def repeated(*answers: Any) -> Decision:
-    learner = practised(FREE.with_(allow_repeats={"open"}) if len(answers) > 1 else FREE)
-    learner.policy = FREE
-    if len(answers) > 1:
-        learner.graph.tools["open"]["repeats"] = 99
-    state = state_of(user("Go."), *[call("open", {"id": SECRET}, answer) for answer in answers])
-    specs, graph = learner.specs, learner.graph
-    return refused(guards.refusal("open", ({"id": SECRET},), specs=specs, policy=FREE, graph=graph, state=state))
-
-
-def twice() -> str:
-    specs, policy = read_tools([schema("save")]), FREE.with_(may_write={"save"})
-    return guards.refusal("save", [{}, {}], specs=specs, policy=policy, graph=ToolGraph(), state=state_of(user("Go.")))
-
-
-def held(missed: int, p: float) -> Decision:
-    graph = ToolGraph()
-    graph.counters["turns"] = 300
-    budget = graph.register(Budget)
-    graph.apply(None, [Checked(300, 0, 1, 1)] * missed)
-    policy = InertiaPolicy(audit_rate=0.0)
-    return refused(budget.held_back(policy, p, 0.5, changes=False)[0])
-
-
-def strange(spread: int) -> Decision:
-    novelty = ToolGraph().register(NoveltyRecord)
-    return refused(novelty.refusal("open", 0.5 if spread else None))
-
-
 def explained(*messages: Any) -> Decision:
     with ToolMemory.ephemeral() as memory:
         return memory.inertia.explain(history(*messages))
-
-
-def forbidden(tool_choice: str) -> Decision:
-    return Shortcut(practised().inertia).compute(Call(BEFORE_OPEN, tool_choice=tool_choice)).decision
 
 
 @pytest.mark.parametrize(
@@ -190,33 +138,18 @@ def forbidden(tool_choice: str) -> Decision:
         (lambda: before_open(practised(PAPER)), "record_is_sure"),
         (lambda: before_open(practised(FREE.with_(audit_rate=1.0))), "audit"),
         (lambda: before_open(practised(FREE.with_(shadow=True))), "shadow"),
-        (lambda: held(3, 0.99), "budget"),
-        (lambda: held(1, 0.75), "budget"),
-        (lambda: strange(0), "unfamiliar"),
-        (lambda: strange(1), "unfamiliar"),
         (lambda: before_open(Learner(TOOLS, FREE)), "nothing_seen"),
         (lambda: before_open(Learner(TOOLS, PAPER)), "nothing_seen"),
         (lambda: before_open(practised(FREE.with_(min_precision=1.0))), "low_confidence"),
         (lambda: before_open(practised(PAPER.with_(threshold=1.0))), "low_confidence"),
-        (lambda: before_open(practised(PAPER.with_(max_share=0.0))), "pace"),
-        (lambda: refused(paper.pace(PAPER.with_(max_in_a_row=1), ["shortcut"])), "pace"),
         (lambda: before_open(practised(FREE.with_(never={"open"}))), "excluded"),
         (lambda: before_open(practised(FREE.with_(needs_approval={"open"}))), "needs_approval"),
         (lambda: before_open(practised(tags=["destructive"])), "destructive"),
         (lambda: before_open(practised(read_only=None)), "not_named"),
         (lambda: before_open(practised(), TOOLS[0], STEERS), "steers_the_run"),
-        (narrowed, "invalid_arguments"),
-        (lambda: before_open(practised(PAPER), TOOLS[0], schema("open", "id more")), "no_value"),
-        (lambda: before_open(practised(PAPER), TOOLS[0]), "unknown_tool"),
-        (lambda: repeated("busy"), "repeat"),
-        (lambda: repeated("busy", "done"), "repeat"),
-        (lambda: refused(twice()), "repeat"),
         (lambda: explained(user("Go."), words()), "not_the_models_turn"),
         (lambda: explained(user("Go."), call("find", {"name": "x"})[0]), "not_the_models_turn"),
         (lambda: Decision(None, SWITCHED_OFF), "switched_off"),
-        (lambda: Decision(proposal(), "").held(Reason("provider", refusal_text(PROVIDER_RULES[0]))), "provider"),
-        (lambda: forbidden("find"), "tool_choice"),
-        (lambda: Decision(None, "never heard of"), "other"),
     ],
 )
 def test_each_reason_has_its_code(make: Callable[[], Decision], code: str):
@@ -249,10 +182,6 @@ def eager_graph(desk: Desk, memory: ToolMemory) -> Any:
 
 DECISIONS = ["shortcut", "shortcut", "shortcut", "ask_model"]
 TOOL_NAMES = ["find_customer", "latest_order", "add_note", None]
-
-
-def told(spans: Spans, name: str, key: str) -> list[Any]:
-    return [span.attributes.get(key) for span in spans[name]]
 
 
 @pytest.mark.slow
@@ -297,61 +226,41 @@ class BrokenSpan(NonRecordingSpan):
         raise RuntimeError(f"no room for {attributes}")
 
 
-def test_tracers_that_fail_stop_nothing(desk: Desk, memory: ToolMemory, monkeypatch: pytest.MonkeyPatch):
+def test_tracers_that_fail_stop_nothing(desk: Desk, memory: ToolMemory, heard: Heard, monkeypatch: pytest.MonkeyPatch):
     graph = eager_graph(desk, memory)
     monkeypatch.setattr(RunTree, "add_metadata", quoting(RuntimeError))
-    problems, span = Hooks("langgraph_toolmem.turn.telemetry"), BrokenSpan(INVALID_SPAN.get_span_context())
-    with problems.listening(), use_span(span), tracing_context(enabled=True, client=Mock(spec=Client)):
+    span = BrokenSpan(INVALID_SPAN.get_span_context())
+    with use_span(span), tracing_context(enabled=True, client=Mock(spec=Client)):
         run(graph, 0)
         note_decision("inertia", Decision(proposal(confidence="high"), "cannot be told of"))
 
     assert len(desk.done) == 3
-    assert len({record.getMessage() for record in problems.records}) == 2, "of each tracer"
-    assert {record.levelno for record in problems.records} == {logging.DEBUG}
+    problems = [record for record in heard.records if record.name == "langgraph_toolmem.turn"]
+    assert len({record.getMessage() for record in problems}) == 2, "of each tracer"
+    assert {record.levelno for record in problems} == {logging.DEBUG}
 
 
 # --- logs ---
 
 
-class Hooks(logging.Handler):
-    """Hears everything of a logger, DEBUG included."""
-
-    def __init__(self, name: str = "langgraph_toolmem") -> None:
-        super().__init__(logging.DEBUG)
-        self.records: list[logging.LogRecord] = []
-        self._logger = logging.getLogger(name)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-    @contextmanager
-    def listening(self) -> Iterator[Hooks]:
-        level = self._logger.level
-        self._logger.setLevel(logging.DEBUG)
-        self._logger.addHandler(self)
-        try:
-            yield self
-        finally:
-            self._logger.removeHandler(self)
-            self._logger.setLevel(level)
-
-    def text(self, *, at_least: int = logging.DEBUG, below: int = 1000) -> str:
-        """Everything of the records of some levels: messages, tracebacks, extras, and what hangs on them."""
-        chosen = [record for record in self.records if at_least <= record.levelno < below]
-        return "\n".join(logging.Formatter().format(record) + repr(vars(record)) for record in chosen)
-
-
 @pytest.fixture
-def heard() -> Iterator[Hooks]:
-    with Hooks().listening() as listener:
-        yield listener
+def heard(caplog: Heard) -> Heard:
+    """Everything of the package's loggers, DEBUG included."""
+    caplog.set_level(logging.DEBUG, "langgraph_toolmem")
+    return caplog
 
 
-def assert_discreet(heard: Hooks, *, warned: str) -> None:
-    """The failure is told of, without the secret; at DEBUG with it."""
-    assert warned in heard.text(at_least=logging.WARNING)
-    assert SECRET not in heard.text(at_least=logging.INFO)
-    assert SECRET in heard.text(below=logging.INFO)
+def text_of(heard: Heard, *, at_least: int = logging.DEBUG, below: int = 1000) -> str:
+    """Everything of the records of some levels: messages, tracebacks, extras, and what hangs on them."""
+    chosen = [record for record in heard.records if at_least <= record.levelno < below]
+    return "\n".join(logging.Formatter().format(record) + repr(vars(record)) for record in chosen)
+
+
+def assert_discreet(heard: Heard, *, warned: str) -> None:
+    """The failure is reported, without the secret; at DEBUG with it."""
+    assert warned in text_of(heard, at_least=logging.WARNING)
+    assert SECRET not in text_of(heard, at_least=logging.INFO)
+    assert SECRET in text_of(heard, below=logging.INFO)
 
 
 def quoting(kind: type[Exception]) -> Callable[..., Any]:
@@ -368,10 +277,6 @@ def quoting(kind: type[Exception]) -> Callable[..., Any]:
 
 PIECES = [
     (Inertia, "begin_turn", RuntimeError),
-    (Inertia, "decide", KeyError),
-    (Lifecycle, "observe", StorageError),
-    (Lifecycle, "learn", RuntimeError),
-    (ToolGraph, "apply", KeyError),
     (calibrated, "decide", StorageError),
     (Decision, "to_event", RuntimeError),
     (MemoryNode, "call_of", KeyError),
@@ -380,7 +285,7 @@ PIECES = [
 
 @pytest.mark.parametrize(("owner", "piece", "kind"), PIECES, ids=[piece for _, piece, _ in PIECES])
 def test_a_piece_that_fails_is_told_of_without_the_users_words(
-    desk: Desk, memory: ToolMemory, heard: Hooks, monkeypatch: pytest.MonkeyPatch, owner: Any, piece: str, kind: Any
+    desk: Desk, memory: ToolMemory, heard: Heard, monkeypatch: pytest.MonkeyPatch, owner: Any, piece: str, kind: Any
 ):
     graph, spans = eager_graph(desk, memory), Spans()
     monkeypatch.setattr(owner, piece, quoting(kind))
@@ -389,7 +294,7 @@ def test_a_piece_that_fails_is_told_of_without_the_users_words(
     assert state["messages"][-1].text == f"The order of {SECRET} is checked."
     assert [name for name, _ in desk.done] == ["find_customer", "latest_order", "add_note"]
     assert_discreet(heard, warned=f"{kind.__name__} at test_telemetry:")
-    assert ", caused by ValueError" in heard.text(at_least=logging.WARNING)
+    assert ", caused by ValueError" in text_of(heard, at_least=logging.WARNING)
     (span,) = spans["request"]
     assert SECRET not in span.to_json()
     if piece == "begin_turn":
@@ -431,23 +336,10 @@ def stored_record(desk: Desk, folder: Path, _: pytest.MonkeyPatch) -> None:
     ToolMemory(folder, tools=desk.tools).close()
 
 
-def snapshot(desk: Desk, folder: Path, patch: pytest.MonkeyPatch) -> None:
-    with ToolMemory(folder, tools=desk.tools) as memory:
-        warm(memory, 2)
-        memory.core.store.snapshot()
-    patch.setattr("langgraph_toolmem.stores.snapshot.loads", quoting(RuntimeError))
-    ToolMemory(folder, tools=desk.tools).close()
-
-
 def embedder(desk: Desk, _: Path, __: pytest.MonkeyPatch) -> None:
     with ToolMemory.ephemeral(tools=desk.tools, embeddings=QuotingEmbeddings(size=4)) as memory:
         warm(memory, 4)
         memory.inertia.predict(history(user("Go."), call("find_customer", {"name": "x"}, text=SECRET)), policy=PAPER)
-
-
-def search(desk: Desk, _: Path, __: pytest.MonkeyPatch) -> None:
-    with ToolMemory.ephemeral(tools=desk.tools, embeddings=QuotingEmbeddings(size=4)) as memory:
-        assert [hit.name for hit in memory.navigator.search("latest order", k=1)] == ["latest_order"]
 
 
 def environment(_: Desk, __: Path, ___: pytest.MonkeyPatch) -> None:
@@ -457,27 +349,19 @@ def environment(_: Desk, __: Path, ___: pytest.MonkeyPatch) -> None:
     before_open(practised(PAPER.with_(environment=room)))
 
 
-def stub(_: Desk, __: Path, ___: pytest.MonkeyPatch) -> None:
-    with OpenAIStubServer(quoting(LookupError)) as server, pytest.raises(Exception, match="the stub could not answer"):
-        make_chat_model(server).invoke(SECRET)
-
-
 @pytest.mark.parametrize(
     ("place", "error"),
     [
         (shared_store, "RuntimeError"),
         (full_folder, "StorageError"),
         (stored_record, "ValueError"),
-        (snapshot, "RuntimeError"),
         (embedder, "StorageError"),
-        (search, "StorageError"),
         (environment, "LookupError"),
-        (stub, "LookupError"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
 def test_what_fails_beside_the_run_is_told_of_without_the_users_words(
-    desk: Desk, tmp_path: Path, heard: Hooks, monkeypatch: pytest.MonkeyPatch, place: Any, error: str
+    desk: Desk, tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch, place: Any, error: str
 ):
     place(desk, tmp_path, monkeypatch)
 

@@ -72,25 +72,20 @@ async def resumed(graph: Any, answer: Any, way: str = "sync") -> dict[str, Any]:
     return state
 
 
-@pytest.mark.parametrize(("answer", "record"), [("Denied by the reviewer.", True), ("raise", False)])
-async def test_a_refusal_in_any_words_is_not_gone_around(
-    answer: str, record: bool, shop: Shop, store: ToolMemory
-) -> None:
-    judged: list[ToolMessage] = []
+@pytest.mark.parametrize("answer", ["Denied by the reviewer.", "raise"])
+async def test_a_refusal_in_any_words_is_not_gone_around(answer: str, shop: Shop, store: ToolMemory) -> None:
     model = scripted(do("refund_order", order_id="o1"), do("refund_order", order_id="o1"), say("It was refused."))
     graph = create_navi_subgraph(
         model,
         shop.tools,
         store,
         wrap_tool_call=review,
-        is_failure=lambda said: not judged.append(said),
-        record=record,
         checkpointer=InMemorySaver(),
     )
     run = (await resumed(graph, answer))["toolmem_navi"]
     assert shop.did == []
-    assert (run["failed"], run["routes"], judged) == ({}, [], []), "a tool that never ran has not failed"
-    assert [made["status"] for made in run["made"]] == ["refused"]
+    assert (run["failed"], run["routes"]) == ({}, []), "a tool that never ran has not failed"
+    assert [made["status"] for made in run["outcomes"]] == ["refused"]
     assert "-> refused: " in shown(model.calls[1].messages)["Current observation"]
     assert "is not made again" in shown(model.calls[2].messages)["Current observation"]
 
@@ -108,14 +103,15 @@ async def test_an_edited_call_is_told_as_it_was_made(way: str, shop: Shop, store
         store,
         wrap_tool_call=review,
         awrap_tool_call=areview,
-        on_decision=store.navigator.decisions,
+        keep_decisions=True,
         checkpointer=InMemorySaver(),
     )
     run = (await resumed(graph, {"args": {"order_id": "o2"}}, way))["toolmem_navi"]
     assert [args["order_id"] for _, args in shop.did] == ["o2"], "neither the asked one nor the made one comes again"
-    made = [(call["args"]["order_id"], call["status"]) for call in run["made"]]
+    made = [(call["args"]["order_id"], call["status"]) for call in run["outcomes"]]
     assert made == [("o1", "refused"), ("o2", "ok")]
-    assert not store.navigator.decisions.turns()[0].went_well, "what a person had to mend is no example to learn from"
+    good = [good for (good,) in store.navigator.decisions.ask("SELECT good FROM decisions ORDER BY step")]
+    assert good == [0, 1], "a decision that a person had to correct is no example; one with a repeated call is not kept"
 
 
 async def test_the_tool_that_ran_and_failed_is_out_not_the_one_asked_for(

@@ -1,4 +1,4 @@
-"""One round by hand: what may be called, what is observed instead, what is left after a failure."""
+"""Decisions and rounds by hand: what is forgiven, what may be called, what is observed, what a failure leaves."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from navi_script import ask, do, say, seek, shown
 
-from langgraph_toolmem.navigator.decide.decision import Decision
-from langgraph_toolmem.navigator.decide.prompt import (
+from langgraph_toolmem.navigator.decide import rounds
+from langgraph_toolmem.navigator.decide.decision import (
+    MAX_INTENTS,
+    Decision,
     closing_messages,
     decider_messages,
+    due,
+    problem_of,
     request_at,
 )
 from langgraph_toolmem.navigator.decide.rounds import (
     begun,
     decided,
-    given_values,
     observed,
     succeeded,
     with_retrieved,
 )
 from langgraph_toolmem.navigator.decide.state import (
-    NaviLimits,
     NaviRecord,
     Retrieved,
     new_record,
@@ -34,7 +36,10 @@ from langgraph_toolmem.navigator.decide.state import (
 from langgraph_toolmem.runs.tools import read_tools
 
 SPECS = read_tools([h.schema("a", "x", "n:integer"), h.schema("b", "y"), h.schema("c", "z"), h.schema("d", "y")])
-LIMITS = NaviLimits()
+
+
+def made(*parts: dict[str, Any]) -> Decision:
+    return Decision.model_validate({"sub_intents": list(parts)})
 
 
 def record(*candidates: str, **changes: Any) -> NaviRecord:
@@ -42,21 +47,56 @@ def record(*candidates: str, **changes: Any) -> NaviRecord:
     return made  # type: ignore[no-any-return]
 
 
-def round_(before: NaviRecord, *parts: dict[str, Any], allowed: Any = frozenset(SPECS)) -> NaviRecord:
-    ids = itertools.count(len(before["made"]))
-    decision = Decision.model_validate({"sub_intents": list(parts)})
-    return decided(before, decision, SPECS, allowed, lambda: f"call-{next(ids)}")
+def round_(before: NaviRecord, *parts: dict[str, Any]) -> NaviRecord:
+    ids = itertools.count(len(before["outcomes"]))
+    return decided(before, made(*parts), SPECS, lambda: f"call-{next(ids)}")
 
 
 def answered(before: NaviRecord, *texts: str, failed: bool = False) -> NaviRecord:
     status: Any = "error" if failed else "success"
     calls = before["pending"]["calls"]
     answers = [ToolMessage(t, tool_call_id=c["id"], status=status) for t, c in zip(texts, calls, strict=True)]
-    return observed(before, answers, [], [], limits=LIMITS)[0]
+    return observed(before, answers)[0]
 
 
 def notes(after: NaviRecord) -> str:
-    return "\n".join(after["pairs"][-1]["observed"])
+    return "\n".join(after["history"][-1]["observed"])
+
+
+def test_a_model_may_leave_out_what_is_empty_and_give_parameters_as_an_object() -> None:
+    part = made({"action": " Execute", "api": "f", "parameters": {"a": 1}, "text": None}).sub_intents[0]
+    assert (part.action, part.rank, part.text, part.arguments) == ("execute", 1, "", {"a": 1})
+    assert made({"action": "execute", "api": "f", "parameters": ""}).sub_intents[0].arguments == {}
+
+
+def test_the_lowest_rank_is_done_first_and_answers_up_to_it_are_noted() -> None:
+    decision = made(say("late", 3), do("b", 2), say("known", 1), do("c", 2), do("d", 4))
+    now, later = due(decision)
+    assert [(part.action, part.rank) for part in now] == [("execute", 2), ("answer", 1), ("execute", 2)]
+    assert [part.rank for part in later] == [3, 4]
+    assert not decision.final
+    final = made(say("b", 2), say("a", 1), say("a", 3))
+    assert final.final
+    assert final.answer == "a\n\nb"
+    assert due(final) == (final.sub_intents, [])
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ([], "empty"),
+        ([say("")], "answer needs text"),
+        ([ask(" ")], "clarify needs text"),
+        ([seek("")], "recall"),
+        ([do("")], "name of an api"),
+        ([{**do("f"), "parameters": "[1]"}], "JSON object"),
+        ([{**do("f"), "parameters": "{"}], "JSON object"),
+        ([say("x")] * (MAX_INTENTS + 1), "at most"),
+    ],
+    ids=["none", "no answer", "no question", "no recall", "no api", "list", "broken", "many"],
+)
+def test_what_is_useless_is_refused_with_the_reason(parts: list[dict[str, Any]], why: str) -> None:
+    assert why in problem_of(made(*parts))
 
 
 def test_calls_of_one_rank_go_together_and_the_rest_waits() -> None:
@@ -88,7 +128,6 @@ def test_a_call_that_cannot_be_right_is_an_observation(part: dict[str, Any], why
 def test_what_succeeded_is_not_called_again_but_other_arguments_are_another_call() -> None:
     after = answered(round_(record(), do("a", x="1", n=2)), "done")
     assert succeeded(after) == ["a"]
-    assert given_values(after) == {"x": "1", "n": 2}
     again = round_(after, do("a", n=2, x="1"), do("a", x="2", n=2))
     assert [c["args"] for c in again["pending"]["calls"]] == [{"x": "2", "n": 2}]
     assert "was made before" in notes(again)
@@ -97,14 +136,14 @@ def test_what_succeeded_is_not_called_again_but_other_arguments_are_another_call
 
 def test_a_tool_that_failed_is_out() -> None:
     chain = retrieved_of("r", None)
-    before = with_retrieved(record(), {**chain, "tools": ["a"]}, LIMITS)[0]
+    before = with_retrieved(record(), {**chain, "tools": ["a"]})[0]
     pending = round_(before, do("a", x="1"), do("b", y="1"))
     calls = pending["pending"]["calls"]
     answers = [
         ToolMessage("it is down", tool_call_id=calls[0]["id"], status="error"),
         ToolMessage("fine", tool_call_id=calls[1]["id"]),
     ]
-    after, broken = observed(pending, answers, [], [], limits=LIMITS)
+    after, broken = observed(pending, answers)
     assert [call["tool"] for call in broken] == ["a"]
     assert after["failed"] == {"a": "it is down"}
     assert "a" not in after["candidates"]
@@ -121,39 +160,33 @@ def test_refused_arguments_and_a_persons_refusal_put_no_tool_out() -> None:
     ):
         after = answered(round_(record(), do("a", x="1")), text, failed=True)
         assert after["failed"] == {}
-        assert after["made"][0]["status"] == "refused"
+        assert after["outcomes"][0]["status"] == "refused"
         again = round_(after, do("a", x="1"), do("a", x="2"))
         assert [c["args"] for c in again["pending"]["calls"]] == [{"x": "2"}]
 
 
-def test_a_tool_that_was_taken_away_is_treated_like_one_that_failed() -> None:
-    pending = round_(record(), do("a", x="1"), allowed={"b"})
-    assert pending["pending"]["calls"] == []
-    after, broken = observed(pending, [], [], [], limits=LIMITS)
-    assert [call["tool"] for call in broken] == ["a"]
-    assert "a was not called: it is no longer there" in notes(after)
-
-
 def test_a_search_that_brings_nothing_new_is_no_progress() -> None:
-    old = Retrieved(recall="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["a"])
-    after, _ = observed(round_(record("a", "b"), seek("r")), [], [old], [], limits=LIMITS)
-    assert "found nothing new" in notes(after)
-    assert after["idle"] == 1
+    old = Retrieved(query="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["a"])
+    after = record("a", "b")
+    for number in (1, 2):
+        after, _ = observed(round_(after, seek(str(number))), [], [old])
+        assert "found nothing new" in notes(after)
+        assert after["idle"] == number
     assert "searched for before" in notes(round_(after, seek("r")))
-    fresh: Retrieved = {**old, "recall": "s", "tools": ["c"]}
-    after, _ = observed(round_(after, seek("s")), [], [fresh], [], limits=LIMITS)
+    fresh: Retrieved = {**old, "query": "s", "tools": ["c"]}
+    after, _ = observed(round_(after, seek("s")), [], [fresh])
     assert after["candidates"] == ["c", "a", "b"]
     assert after["idle"] == 0
 
 
-def test_too_many_candidates_leave_those_of_chains_and_those_in_use() -> None:
-    limits = NaviLimits(candidates=1)
+def test_too_many_candidates_leave_those_of_chains_and_those_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "MAX_CANDIDATES", 1)
     before = answered(round_(record("a", "b", "c"), do("c", z="1")), "ok")
-    found = Retrieved(recall="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["d"])
-    after, new = with_retrieved(before, found, limits)
+    found = Retrieved(query="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["d"])
+    after, new = with_retrieved(before, found)
     assert new
     assert after["candidates"] == ["c", "d"]
-    first = with_retrieved(record("a", "b"), found, limits)[0]
+    first = with_retrieved(record("a", "b"), found)[0]
     assert first["candidates"] == ["d"]
 
 
@@ -179,7 +212,7 @@ def test_a_prompt_has_a_bound_whatever_comes_back() -> None:
         calls = [do("a", x=f"{huge}{turn}{n}") for n in range(20)]
         now = round_(now, *calls, ask(huge), say(huge), {**do("b", 2, y=huge), "intent": huge, "analysis": huge})
         answers = [ToolMessage(huge, tool_call_id=call["id"]) for call in now["pending"]["calls"]]
-        now, _ = observed(now, answers, [], [huge], limits=LIMITS)
+        now, _ = observed(now, answers, [], [huge])
     messages = [HumanMessage(huge), AIMessage(huge), HumanMessage(huge), AIMessage(huge)]
     texts = [decider_messages(now, SPECS, messages)[1].text, closing_messages(now, messages, "why")[1].text]
     assert all(len(text) < 220_000 for text in texts), [len(text) for text in texts]
@@ -191,7 +224,7 @@ def test_what_only_reads_may_be_read_again_after_a_change() -> None:
     def step(before: NaviRecord, part: dict[str, Any], *texts: str, failed: bool = False) -> NaviRecord:
         decision = Decision.model_validate({"sub_intents": [part]})
         ids = (f"{before['decisions']}-{n}" for n in itertools.count())
-        after = decided(before, decision, specs, set(specs), lambda: next(ids))
+        after = decided(before, decision, specs, lambda: next(ids))
         assert len(after["pending"]["calls"]) == len(texts), notes(after)
         return answered(after, *texts, failed=failed) if texts else after
 
@@ -216,10 +249,10 @@ def test_what_was_called_for_this_request_before_is_known() -> None:
         ToolMessage("it is down", tool_call_id="b", status="error"),
         ToolMessage("handed over", tool_call_id="other"),
     ]
-    now = begun(new_record("do it"), since, SPECS, limits=LIMITS)
-    assert [(made["tool"], made["status"]) for made in now["made"]] == [("a", "ok"), ("b", "failed")]
-    assert (now["failed"], now["pairs"], now["decisions"]) == ({"b": "it is down"}, [], 0)
-    assert begun(new_record("do it"), [AIMessage("hm")], SPECS, limits=LIMITS) == new_record("do it")
+    now = begun(new_record("do it"), since, SPECS)
+    assert [(made["tool"], made["status"]) for made in now["outcomes"]] == [("a", "ok"), ("b", "failed")]
+    assert (now["failed"], now["history"], now["decisions"]) == ({"b": "it is down"}, [], 0)
+    assert begun(new_record("do it"), [AIMessage("hm")], SPECS) == new_record("do it")
 
 
 def test_the_request_is_the_users_latest_words_or_else_the_latest_there_are() -> None:

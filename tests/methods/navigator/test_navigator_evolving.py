@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from langgraph_toolmem import ConfigurationError, Navigator, StorageError, ToolM
 from langgraph_toolmem.graph.events import Event, Outcome
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Known, Link, RecordScorer
+from langgraph_toolmem.navigator.evolution import prune_score
 from langgraph_toolmem.navigator.table import (
-    LinksShifted,
+    LinksWeighed,
     NavigatorEvidence,
     PrunedTool,
     PutBack,
@@ -95,7 +97,8 @@ def test_decisions_and_fields_of_results_reach_other_workers_and_the_next_proces
         assert outputs(other) == {"look_up": {"person.email": ["string"]}}
         assert best(other) == ("look_up", "write_mail")
         for memory in (one, kept):
-            memory.navigator.prune(most=1, keep=["write_mail", "directory"], dry_run=False)
+            memory.navigator.prune(most=3, dry_run=False)
+            memory.navigator.restore({"write_mail", "directory"} & {*memory.navigator.pruned()})
         assert (best(other), other.navigator.pruned()) == (("write_mail",), ["look_up"])
         with ToolMemory(tmp_path / "m", read_only=True) as beside:  # the journal has it already
             assert beside.navigator.pruned() == ["look_up"]
@@ -169,18 +172,16 @@ def test_a_value_that_stands_in_prose_counts_for_neither(
 def test_what_is_pruned_is_in_no_plan_but_its_own_until_it_goes_well_again(memory: ToolMemory) -> None:
     navigator = memory.navigator
     learn(memory, range(8))
-    assert {each.tool for each in navigator.prune(most=9)} == {"look_up", "write_mail"}
-    assert {each.tool for each in navigator.prune(most=9, unused=True)} == {"look_up", "write_mail", "directory"}
+    assert {each.tool for each in navigator.prune(most=9)} == {"look_up", "write_mail"}, "what was never called stays"
     learn(memory, range(1), "directory")
-    assert [(each.tool, each.calls, each.gone) for each in navigator.prune(most=1)] == [("directory", 1, False)]
+    assert [(each.tool, each.calls) for each in navigator.prune(most=1)] == [("directory", 1)]
     assert navigator.pruned() == []
     assert best(memory) == ("look_up", "write_mail")
-    gone = navigator.prune(most=2, keep=["write_mail"], dry_run=False)
-    assert [(each.tool, each.gone) for each in gone] == [("directory", True), ("look_up", True)]
+    assert [each.tool for each in navigator.prune(most=2, dry_run=False)] == ["directory", "look_up"]
     assert [each.tool for each in navigator.prune(most=9)] == ["write_mail"]
     assert (best(memory), best(memory, "look_up")) == (("write_mail",), ("look_up",))
     assert all("look_up" not in chain.tools for chain in navigator.plan("look up").chains)
-    assert navigator.restore("directory") == ["directory"]
+    navigator.restore(["directory"])
     with pytest.raises(ConfigurationError, match="look_up"):
         navigator.restore(["directory"])
     memory.finish(mail(90, output=h.FAILED), thread_id="90")
@@ -211,7 +212,6 @@ def test_weights_follow_recent_use_by_the_formula() -> None:
         told = {each.source: each for each in dry}
         assert (told["look_up"].before, told["look_up"].after) == (pytest.approx(0.8), pytest.approx(0.5 * 0.8))
         assert told["directory"].after == pytest.approx(0.5 * 0.2 + 0.5 * 2 / 2)
-        assert (told["directory"].successes, told["directory"].uses) == (2, 2)
         assert weight(memory, "look_up") == pytest.approx(0.8)
         link = Link("look_up", "person.email", "write_mail", "email", 1.0)
         assert RecordScorer(memory.navigator.history()).known(link).weight == pytest.approx((8 + 1.2) / 12)
@@ -220,9 +220,18 @@ def test_weights_follow_recent_use_by_the_formula() -> None:
         assert RecordScorer(memory.navigator.history()).known(link).weight == pytest.approx((4 + 1.2) / 12)
         assert (weight(memory, "look_up"), weight(memory, "directory")) == (pytest.approx(0.4), pytest.approx(0.6))
         assert best(memory) == ("directory", "write_mail")
-        learn(memory, range(10, 20), "directory")  # what comes after counts as before
-        assert weight(memory, "directory") == pytest.approx((0.6 * 10 + 10) / 20)
-        assert weight(memory, "look_up") == pytest.approx(0.4 * 10 / 20)
+        learn(memory, range(10, 20), "directory")
+        assert (weight(memory, "look_up"), weight(memory, "directory")) == (pytest.approx(0.4), pytest.approx(0.6))
+        memory.navigator.propagate(days=7, eta=0.5, dry_run=False)
+        assert (weight(memory, "look_up"), weight(memory, "directory")) == (pytest.approx(0.2), pytest.approx(0.8))
+
+
+def test_the_prune_score_by_hand() -> None:
+    def sigmoid(x: float) -> float:
+        return 1 / (1 + math.exp(-x))
+
+    assert prune_score(3, 1) == pytest.approx(sigmoid(0.25))
+    assert prune_score(8, 2) == pytest.approx(0.5 * sigmoid(0.2) + 0.5 * sigmoid(0.1))
 
 
 def test_recent_is_the_last_days() -> None:
@@ -253,8 +262,8 @@ def test_the_order_of_records_does_not_matter() -> None:
         PrunedTool({"a": 1, "b": 0}, 10.0),
         PutBack(["a"], 20.0),
         PrunedTool({"a": 3}, 30.0),
-        LinksShifted({"j": {"i": 1.0}}, 10.0),
-        LinksShifted({"j": {"i": 2.0}}, 20.0),
+        LinksWeighed({"j": {"i": 0.1}}, 10.0),
+        LinksWeighed({"j": {"i": 0.2}}, 20.0),
         Outcome("b", "ok"),
     ]
     states = []

@@ -1,20 +1,15 @@
-"""Another way when a call failed, and how the graph changes with time."""
+"""Another way when a call failed."""
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.evolve.evolution import propagate, prunable, prune_score
-from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.planner import plan
-from langgraph_toolmem.navigator.plan.reroute import equivalents, recombine
+from langgraph_toolmem.navigator.plan.reroute import equivalents, recombine, same_effects
 from langgraph_toolmem.runs.tools import ToolSpec
 
 TEXT = {"type": "string"}
@@ -38,15 +33,34 @@ FLIGHTS = [
 
 def test_equivalents_give_the_same_from_the_same():
     graph = ToolDependencyGraph(FLIGHTS)
-    found = equivalents(graph, "search_airport", needed=["airport_code"])
-
-    assert [(e.tool, e.needs) for e in found] == [("lookup_airport", ()), ("read_itinerary", ("email",))]
-    assert found[0].score > found[1].score
-    assert [e.tool for e in equivalents(graph, "search_airport", needed=["airport_name"])] == [], (
-        "writing is no reading"
-    )
-    assert [e.tool for e in equivalents(graph, "find_flights")] == ["list_departures"]
+    assert equivalents(graph, "search_airport", needed=["airport_code"]) == ["lookup_airport", "read_itinerary"]
+    assert equivalents(graph, "search_airport", needed=["airport_name"]) == [], "writing is no reading"
+    assert equivalents(graph, "find_flights") == ["list_departures"]
     assert equivalents(graph, "find_flights", avoid=["list_departures"]) == []
+
+
+READS, WRITES, DESTROYS = (True, False), (False, False), (None, True)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (("get_x",), ("list_x",), True),
+        (("get_x",), ("send_x",), False),  # of undeclared tools the verbs have to agree
+        (("get_x",), ("zorb_x",), True),
+        (("get_x", READS), ("send_x", READS), True),  # a declaration goes before a verb
+        (("get_x", READS), ("list_x",), False),
+        (("get_x",), ("list_x", READS), False),
+        (("send_x", WRITES), ("mail_x",), True),
+        (("drop_x", DESTROYS), ("erase_x",), False),
+        (("drop_x", DESTROYS), ("erase_x", DESTROYS), True),
+    ],
+)
+def test_only_a_tool_with_the_same_side_effects_stands_in(one: Any, other: Any, same: bool):
+    def spec(name: str, declared: tuple[bool | None, bool] = (None, False)) -> ToolSpec:
+        return replace(tool(name), read_only=declared[0], destructive=declared[1])
+
+    assert same_effects(spec(*one), spec(*other)) is same
 
 
 def test_an_equivalent_takes_the_place_of_what_failed_and_nothing_is_done_again():
@@ -98,53 +112,3 @@ def test_a_target_that_failed_is_replaced_by_its_equivalent():
     found = recombine(graph, chain, ["send_mail"])
     assert (found.way, found.fallback) == ("equivalent", "post_mail")
     assert recombine(graph, chain, ["send_mail", "post_mail"]).way == "none"
-
-
-def sigmoid(x: float) -> float:
-    return 1 / (1 + math.exp(-x))
-
-
-def test_the_prune_score_by_hand():
-    assert prune_score(3, 1) == pytest.approx(0.5 * sigmoid(0.25) + 0.5 * sigmoid(0.25))
-    assert prune_score(8, 2, lam=0.9) == pytest.approx(0.9 * sigmoid(0.2) + 0.1 * sigmoid(0.1))
-    assert prune_score(0, 0) == pytest.approx(0.5 * 0.5 + 0.5)
-
-
-HISTORY = History(uses={"find_flights": 50, "search_airport": 1}, failures={"list_departures": 5, "search_airport": 1})
-
-
-def test_the_tools_with_the_highest_scores_leave_first():
-    graph = ToolDependencyGraph(FLIGHTS)
-    found = prunable(graph, HISTORY, above=0.55)
-    assert [(leaving.tool, leaving.calls, leaving.failure_rate, leaving.gone) for leaving in found] == [
-        ("list_departures", 5, 1.0, False),
-        ("search_airport", 2, 0.5, False),
-    ]
-    assert prunable(graph, HISTORY, above=0.55, most=1) == found[:1]
-    assert len(graph) == len(FLIGHTS)
-
-
-def test_tools_never_called_leave_only_if_asked_and_some_never():
-    graph = ToolDependencyGraph(FLIGHTS)
-    called = {"find_flights", "list_departures", "search_airport"}
-    assert {leaving.tool for leaving in prunable(graph, HISTORY, most=99)} == called
-    found = prunable(graph, HISTORY, most=99, unused=True, keep=["book_flight"])
-    assert {leaving.tool for leaving in found} == {spec.name for spec in FLIGHTS} - {"book_flight"}
-    assert found[0].calls == 0
-    with pytest.raises(ConfigurationError, match="needs a bound"):
-        prunable(graph, HISTORY)
-
-
-def test_weights_follow_recent_use_slowly():
-    found = propagate({("a", "b"): 0.5, ("x", "y"): 0.4}, {("a", "b"): 1, ("c", "b"): 2}, {"b": 4})
-    assert found == pytest.approx({("a", "b"): 0.9 * 0.5 + 0.1 * 0.25, ("c", "b"): 0.1 * 0.5, ("x", "y"): 0.4})
-
-
-share = st.floats(0, 1)
-
-
-@given(st.dictionaries(st.tuples(*[st.sampled_from("ab")] * 2), share), st.integers(0, 9), st.integers(0, 9), share)
-def test_weights_stay_shares(weights: dict[tuple[str, str], float], good: int, uses: int, eta: float):
-    found = propagate(weights, {("a", "b"): good}, {"b": uses}, eta=eta)
-    assert all(0 <= weight <= 1 + 1e-12 for weight in found.values())
-    assert weights.keys() <= found.keys()

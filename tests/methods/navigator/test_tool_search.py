@@ -1,27 +1,31 @@
-"""Searching a catalogue: what is found, what is indexed, and that coming and going tools leave no trace."""
+"""Searching for tools: what is found, tools that come and go, meaning, past runs, and the tools before a target."""
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import histories as h
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 from langchain_core.tools import tool
 
-from langgraph_toolmem.navigator.tool_search.index import DESCRIPTION, K1, NAME, TOOLKIT, B, WordIndex
-from langgraph_toolmem.navigator.tool_search.ranking import (
-    completing,
-)
-from langgraph_toolmem.navigator.tool_search.request import read
-from langgraph_toolmem.navigator.tool_search.search import ToolSearch
+from langgraph_toolmem import Navigator, ToolMemory
+from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError
+from langgraph_toolmem.navigator.tool_search import ToolHit, targets_of
+from langgraph_toolmem.navigator.tool_search.index import K1, B, WordIndex
+from langgraph_toolmem.navigator.tool_search.precedents import Precedents, called_before
+from langgraph_toolmem.navigator.tool_search.search import ToolSearcher, completing, read
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
-from langgraph_toolmem.text.tools import Fields, Wording, embedded_text, kit_name, kit_of
+from langgraph_toolmem.stores.chroma_repair import rebuild
+from langgraph_toolmem.stores.vectors import TOOLS as KIND
+from langgraph_toolmem.stores.vectors import TextVectors, VectorStore
+from langgraph_toolmem.text.embedders import resolve_embedder
+from langgraph_toolmem.text.tools import Wording, embedded_text, kit_name, kit_of
 
 
 def spec(name: str, description: str = "", *parameters: str, said: str = "") -> ToolSpec:
@@ -62,32 +66,21 @@ def names(found):
 
 
 def test_a_compound_request_finds_a_tool_for_each_of_its_clauses():
-    found = ToolSearch(travel()).search("Find flights to Oslo, reserve a hotel room and email me the plan.", 5)
-    assert {"search_flights", "reserve_room", "send_mail"} <= set(names(found))
-    by_name = {each.name: each for each in found}
-    assert by_name["search_flights"].piece == "Find flights to Oslo"
-    assert by_name["send_mail"].piece == "email me the plan"
-    assert by_name["reserve_room"].toolkit == "Bedfinder"
+    query = "Find flights to Oslo, reserve a hotel room and email me the plan."
+    found = {each.name: each for each in ToolSearcher(travel()).search(query, 5)}
+    assert {"search_flights", "reserve_room", "send_mail"} <= found.keys()
+    assert found["reserve_room"].toolkit == "Bedfinder"
+    assert {*names(ToolSearcher(travel()).search(query, 8, available=["send_mail", "x"]))} == {"send_mail"}
 
 
 def test_the_name_of_a_toolkit_in_the_request_counts():
     kits = [of_kit(spec(f"shorten_{i}", "Shorten a link"), kit) for i, kit in enumerate(("Bitly", "Tiny", "Cut"))]
-    assert names(ToolSearch(kits).search("Shorten a link using bitly", 3))[0] == "shorten_0"
-    assert names(ToolSearch(kits).search("Shorten a link using cut", 3))[0] == "shorten_2"
-
-
-@pytest.mark.parametrize(
-    "query", ["", "   ", "?!", "the of and", "\ud800"], ids=["empty", "blank", "marks", "stop", "bad"]
-)
-def test_requests_that_say_nothing(query):
-    search = ToolSearch(travel())
-    assert search.search(query, 5) == []
-    found, sums = search.sums(query)
-    assert len(found) == len(sums) == 8
-    assert not sums.any()
+    assert names(ToolSearcher(kits).search("Shorten a link using bitly", 3))[0] == "shorten_0"
+    assert names(ToolSearcher(kits).search("Shorten a link using cut", 3))[0] == "shorten_2"
 
 
 SMALL_TALK = [
+    "", "   ", "?!", "the of and", "\ud800",
     "thanks!", "good morning", "Hey there, how are you today?", "yes, please go ahead", "That's all for today, bye",
     "Thank you so much for your help, have a great day!", "ok", "I don't understand", "👍 sounds good", "Guten Tag",
     "merci beaucoup", "never mind", "Sorry, just a moment", "you’re amazing",
@@ -100,11 +93,10 @@ def test_small_talk_finds_nothing_and_requests_something():
         spec("guten_tag", "merci, amazing moment"), spec("sounds", "good sounds, never mind today"),
     ]  # fmt: skip
     for query in SMALL_TALK:
-        assert ToolSearch(cards).search(query, 5) == []
-        assert ToolSearch(cards, embedder=Concepts()).search(query, 5) == []
-    for query in ("What day is it today?", "play music", "send thanks to Ann", "Wetter morgen"):
-        assert read(query).texts
-    assert read("thanks " * 60).sentences == 1
+        assert ToolSearcher(cards).search(query, 5) == []
+        assert ToolSearcher(cards, embedder=Concepts()).search(query, 5) == []
+    for query in ("What day is it today?", "play music", "send thanks to Ann", "Wetter morgen", "thanks " * 60):
+        assert read(query) is not None
 
 
 def test_awkward_schemas_are_indexed():
@@ -114,10 +106,10 @@ def test_awkward_schemas_are_indexed():
         {"name": "c", "parameters": {"properties": {"p": True, "q": {"description": 5}}}},
         {"name": "d", "description": None},
     ]  # fmt: skip
-    search = ToolSearch(read_tools(tools).values())
+    search = ToolSearcher(read_tools(tools).values())
     assert names(search.search("zebra", 3))[0] == "a.b"
     assert search.search("hidden", 3) == []
-    assert "c" in search
+    assert "c" in search.specs
 
 
 def test_toolkits_from_dicts_metadata_and_names():
@@ -151,9 +143,9 @@ def test_glued_words_are_split_by_the_words_of_others():
     assert wording.pieces("request") == ()
     assert wording.pieces("websearcher") == ()
     assert wording.plain("searchwebrequest.getList") == "search web request get list"
-    assert ToolSearch([*(spec(f"t{i}", "search the web with a request") for i in range(3)), spec("webrequest")]).search(
-        "web request", 4
-    )
+    assert ToolSearcher(
+        [*(spec(f"t{i}", "search the web with a request") for i in range(3)), spec("webrequest")]
+    ).search("web request", 4)
 
 
 def test_what_all_tools_of_a_server_say_is_not_embedded():
@@ -166,35 +158,6 @@ def test_what_all_tools_of_a_server_say_is_not_embedded():
     assert "part of the Math API" in embedded_text(tools[1], wording)
 
 
-def fields(**given: str) -> Fields:
-    return Fields(*(tuple(given.get(field, "").split()) for field in Fields._fields))
-
-
-def test_bm25_by_hand():
-    index = WordIndex()
-    index.add(fields(name="red door", description="red"), 0)
-    index.add(fields(name="door"), 1)
-    answer = index.ask([("red", "red", "blue")])
-    idf = math.log(1 + (2 - 1 + 0.5) / 1.5)
-    rest = K1 * (1 - B + B * 3 / 2)
-    assert answer.texts[0] == pytest.approx([math.sqrt(2) * idf * (K1 + 1) * 2 / (2 + rest), 0])
-    blue = math.log(1 + 2.5 / 0.5)
-    assert answer.most == pytest.approx([(K1 + 1) * (math.sqrt(2) * idf + blue)])
-
-
-def test_coverage_and_pairs_by_hand():
-    index = WordIndex()
-    index.add(fields(name="red door", description="red", toolkit="house"), 0)
-    index.add(fields(name="door", toolkit="barn"), 1)
-    answer = index.ask([("red", "door")])
-    red, door = math.log(1 + 1.5 / 1.5), math.log(1 + 0.5 / 2.5)
-    assert answer.covered[NAME] == pytest.approx([1, 1])
-    assert answer.covered[DESCRIPTION] == pytest.approx([1, 0])
-    assert answer.covered[TOOLKIT] == pytest.approx([0, 0])
-    assert index.ask([("red",)]).covered[NAME] == pytest.approx([red / (red + door), 0])
-    assert answer.pairs == pytest.approx([math.log(3), 0])
-
-
 def test_what_no_tool_so_far_answers_moves_up():
     scores = np.array([3.0, 2.9, 2.1], dtype=np.float32)
     near = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 0.9]], dtype=np.float32)
@@ -204,46 +167,37 @@ def test_what_no_tool_so_far_answers_moves_up():
     assert completing(scores, near[:0], 9) == [0, 1, 2]
 
 
-def told(search: ToolSearch, query: str):
-    return {each.name: pytest.approx(each.score, abs=1e-5) for each in search.search(query, 20)}
+def scores(search: ToolSearcher, query: str) -> dict[str, Any]:
+    return {each.name: pytest.approx(each.score, abs=1e-4) for each in search.search(query, 20)}
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(0, 7), max_size=12), st.randoms(use_true_random=False))
-def test_tools_added_one_by_one_or_removed_are_as_if_they_had_come_at_once(gone, draw):
-    tools = travel()
-    draw.shuffle(tools)
-    search = ToolSearch()
-    for listing in tools:
-        search.add([listing])
-    for place in gone:
-        search.remove([tools[place].name])
-    for place in gone[::2]:
-        search.add([tools[place]])
-    left = [listing for listing in tools if listing.name in search]
-    query = "find a hotel and mail the flight status"
-    assert told(search, query) == {each.name: each.score for each in ToolSearch(left).search(query, 20)}
-    assert len(search) == len(left)
-
-
-@pytest.fixture
-def sizes(monkeypatch):
-    """How many tools each question went through, removed ones too."""
-    found: list[int] = []
-    ask = WordIndex.ask
-    monkeypatch.setattr(WordIndex, "ask", lambda index, pieces: found.append(len(index)) or ask(index, pieces))
-    return found
+def test_tools_that_come_or_leave_are_as_if_they_had_come_at_once():
+    tools = {each.name: each for each in travel()}
+    searcher, query = ToolSearcher(), "find a hotel and mail the flight status"
+    for count in range(1, 9):
+        searcher.follow(dict([*tools.items()][:count]))
+    assert scores(searcher, query) == scores(ToolSearcher(travel()), query)
+    other = {**tools, "list_airports": spec("list_airports", "ride a horse"), "new": spec("new", "paint a wall")}
+    del other["send_mail"]
+    searcher.follow(other)
+    assert names(searcher.search("horse", 1)) == ["list_airports"]
+    assert "send_mail" not in names(searcher.search(query, 20))
+    searcher.follow({**other, **{f"t{i}": spec(f"t{i}", f"hotel {i}") for i in range(200)}})
+    searcher.follow(other)  # so many left that the index is built anew
+    assert scores(searcher, query) == scores(ToolSearcher(other.values()), query)
+    searcher.follow({})
+    assert searcher.search("paint", 3) == []
 
 
 def test_searching_while_tools_come_and_go():
-    search = ToolSearch(travel())
+    search = ToolSearcher(travel())
+    there = {each.name: each for each in travel()}
     errors: list[BaseException] = []
 
     def change():
         try:
             for i in range(60):
-                search.add([spec(f"x{i}", "hotel extra")])
-                search.remove([f"x{i - 5}"])
+                search.follow({**there, f"x{i}": spec(f"x{i}", "hotel extra")})
         except BaseException as error:  # noqa: BLE001 - shown by the assertion
             errors.append(error)
 
@@ -253,6 +207,18 @@ def test_searching_while_tools_come_and_go():
         assert search.search("find a hotel", 3)
     thread.join()
     assert errors == []
+
+
+def test_bm25_by_hand():
+    index = WordIndex()
+    assert index.add(["red", "door", "red"]) == 0
+    assert index.add(["door"]) == 1
+    assert index.counts(["red", "blue", "door"]).tolist() == [[2, 0], [0, 0], [1, 1]]
+    red, blue = math.log(1 + 1.5 / 1.5), math.log(1 + 2.5 / 0.5)
+    assert index.rarity(["red", "blue"]) == pytest.approx([red, blue])
+    own = (K1 + 1) * 2 / (2 + K1 * (1 - B + B * 3 / 2))
+    share = math.sqrt(2) * red * own / (math.sqrt(2) * red + blue)
+    assert index.nearest(["red", "red", "blue"]) == pytest.approx([share, 0])
 
 
 class Concepts(Embeddings):
@@ -285,68 +251,253 @@ class Concepts(Embeddings):
 
 
 def test_meaning_finds_what_no_word_does():
-    assert ToolSearch(travel()).search("lodging", 3) == []
-    found = ToolSearch(travel(), embedder=Concepts()).search("lodging", 3)
+    assert ToolSearcher(travel()).search("lodging", 3) == []
+    found = ToolSearcher(travel(), embedder=Concepts()).search("lodging", 3)
     assert {each.toolkit for each in found} == {"Bedfinder"}
     assert "meaning" in found[0].parts
 
 
-def test_vectors_stay_when_many_removals_rebuild_the_index(sizes):
-    model = Concepts()
-    search = ToolSearch([*travel(), *(spec(f"t{i}", f"thing {i}") for i in range(200))], embedder=model)
-    before = search.search("lodging", 3)
-    model.batches.clear()
-    search.remove([f"t{i}" for i in range(200)])
-    assert names(search.search("lodging", 3)) == names(before)
-    assert sizes[-1] == 8
-    assert model.batches == [1]
-
-
-def test_following_a_catalogue(monkeypatch):
-    search = ToolSearch(travel())
-    left = {each.name: each for each in travel()[:3]}
-    other = {**left, "list_airports": spec("list_airports", "ride a horse"), "new": spec("new", "paint a wall")}
-    search.follow(other)
-    alone = ToolSearch(other.values())
-    assert len(search) == 4
-    for query in ("horse", "paint", "find flights"):
-        assert told(search, query) == {each.name: each.score for each in alone.search(query, 20)}
-    read, fields = [], Wording.fields
-    with monkeypatch.context() as patch:
-        patch.setattr(Wording, "fields", lambda wording, each: read.append(each.name) or fields(wording, each))
-        search.follow({**other, "one more": spec("one more", "x")})
-    assert read == ["one more"]
-    search.follow({})
-    assert len(search) == 0
-    assert search.search("paint", 3) == []
-
-
-def test_only_what_is_available_is_found():
-    search = ToolSearch(travel())
-    found = search.search("find a hotel and mail me", 8, available=["send_mail", "search_flights", "nowhere"])
-    assert set(names(found)) <= {"send_mail", "search_flights"}
-    assert search.search("find a hotel", 5, available=[]) == []
-
-
-async def test_async_search_is_the_same():
-    search = ToolSearch(travel(), embedder=Concepts())
-    query = "Find lodging and mail me"
-    assert await search.asearch(query, 4) == search.search(query, 4)
-    ours, theirs = await search.asums(query), search.sums(query)
-    assert ours[0] == theirs[0]
-    assert np.array_equal(ours[1], theirs[1])
-    plain = ToolSearch(travel())
-    assert await plain.asearch(query, 4) == plain.search(query, 4)
-    assert await plain.asearch("", 4) == []
-
-
 def test_an_embedder_that_fails_leaves_the_words(caplog):
     model = Concepts()
-    search = ToolSearch(travel(), embedder=model)
+    search = ToolSearcher(travel(), embedder=model)
     model.broken = True
     with caplog.at_level("WARNING", "langgraph_toolmem"):
-        assert names(search.search("hotel reviews", 2)) == names(ToolSearch(travel()).search("hotel reviews", 2))
-        assert asyncio.run(search.asearch("hotel reviews", 2))
+        assert names(search.search("hotel reviews", 2)) == names(ToolSearcher(travel()).search("hotel reviews", 2))
     assert sum("words alone" in record.message for record in caplog.records) == 1
     model.broken = False
     assert search.search("lodging", 3)
+
+
+# --- precedents, and the tools before a target ---
+
+
+def test_votes_come_from_similar_requests():
+    precedents = Precedents()
+    for i in range(6):
+        precedents.add(["book", "pay"], f"book a hotel room for {i} nights")
+        precedents.add(["plot"], f"draw a chart of sales in region {i}")
+    votes = precedents.votes("please book a room in a hotel")
+    assert votes["book"] == votes["pay"] > 3 * votes.get("plot", 0)
+    assert all(0 <= share <= 1 for share in votes.values())
+    assert precedents.votes("") == precedents.votes("xylophone") == {}
+    assert precedents.company("book") == {"pay": pytest.approx(6 / 7)}
+
+
+def test_an_episode_that_is_removed_or_replaced_leaves_no_count():
+    one, two = Precedents(), Precedents()
+    for key, tools, request in (("x", "ab", "book a hotel room"), ("y", "bc", "draw a chart"), ("z", "c", "book it")):
+        one.add(tools, request, key=key)
+    one.remove(["x", "never there"])
+    one.add("ac", "draw a chart", key="y")
+    two.add("c", "book it")
+    two.add("ac", "draw a chart")
+    for name in "abc":
+        assert one.company(name) == two.company(name)
+    assert one.votes("book a hotel").keys() == two.votes("book a hotel").keys() == {"c"}
+    assert len(one) == 2
+    for number in range(300):
+        one.add("d", f"request {number}", key="again")
+    assert one.votes("request 299").keys() == {"d"}
+    one.add([], "draw a chart", key="y")
+    one.keep_latest(1)
+    assert len(one) == 1
+
+
+def test_what_was_called_with_a_target_or_is_of_its_toolkit_comes_before_it():
+    precedents = Precedents()
+    for _ in range(20):
+        precedents.add(["list_inbox", "reserve_room"])
+    searcher = ToolSearcher(travel())
+    known = called_before(searcher, "a bed please", "reserve_room", 2, precedents=precedents)
+    assert names(known)[0] == "list_inbox"
+    alone = called_before(searcher, "", "reserve_room", 9, precedents=Precedents())
+    assert {*names(alone)[:2]} == {"search_hotels", "hotel_reviews"}
+    assert len(alone) == 7
+    assert set(alone[0].parts) == {"request", "same toolkit", "similar requests", "came with"}
+    assert called_before(searcher, "", "reserve_room", 9, precedents=precedents, available=["send_mail"])[0].score < 0.5
+
+
+# --- in a memory ---
+
+
+def told(name: str, description: str, *parameters: str, **more: Any) -> dict[str, Any]:
+    return h.schema(name, *parameters) | {"description": description} | more
+
+
+TOOLS = [
+    told("reserve_room", "Reserve a room in a hotel", "hotel_id", toolkit="Bedfinder", category="Travel"),
+    told("search_flights", "Find flights between two airports", "origin"),
+    told("send_mail", "Send an email", "to"),
+    told("rotateImage", "Turn a picture", "recipientAddress"),
+]
+
+
+@pytest.mark.parametrize("read_only", [False, True], ids=["writing", "reading"])
+def test_a_memory_without_tools_finds_those_it_was_told_of_before(tmp_path: Path, read_only: bool) -> None:
+    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+        expected = memory.navigator.search("reserve a room and send an email")
+    assert not (tmp_path / "chroma").exists(), "words need no vectors"
+    with ToolMemory(tmp_path, read_only=read_only) as memory:
+        assert memory.navigator.search("reserve a room and send an email") == expected
+        assert memory.navigator.tool_search.current() is memory.navigator.tool_search.current()
+    if not read_only:
+        with ToolMemory(tmp_path) as memory:
+            memory.core.catalogue.adopt(read_tools([told("paint_wall", "Paint a wall")]))
+            assert names(memory.navigator.search("reserve a room or paint a wall")) == ["paint_wall"]
+
+
+def test_the_next_process_embeds_the_request_only(tmp_path: Path) -> None:
+    first, second = Concepts(), Concepts()
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=first) as memory:
+        expected = memory.navigator.search("lodging")
+        assert len(first.texts) == 5
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=second) as memory:
+        found = memory.navigator.search("lodging")
+        assert second.texts == ["lodging"]
+        assert names(found) == names(expected)
+        assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=1e-5)
+
+
+def test_a_read_only_memory_keeps_no_vectors(tmp_path: Path) -> None:
+    model = Concepts()
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=model) as memory:
+        memory.navigator.search("lodging", available=["send_mail"])
+    extra = [*TOOLS, told("new", "Show an image")]
+    with ToolMemory(tmp_path, tools=extra, embeddings=model, read_only=True) as memory:
+        assert "new" in names(memory.navigator.search("picture", k=9))
+        assert sorted(hit.id for hit in memory.core.vectors.get(KIND)) == sorted(each["name"] for each in TOOLS)
+
+
+async def test_vectors_are_made_in_parts_and_what_was_made_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_toolmem.stores.vectors.BATCH", 2)
+    model = Concepts()
+    made: list[list[str]] = []
+    real = model.embed_documents
+
+    def counted(texts: list[str]) -> list[list[float]]:
+        made.append(texts)
+        if len(made) == 2:
+            raise TimeoutError("no answer")
+        return real(texts)
+
+    monkeypatch.setattr(model, "embed_documents", counted)
+    texts = {name: f"text of {name}" for name in "abcde"}
+    with VectorStore(None, embedder=resolve_embedder(model), namespace=("toolmem",)) as store:
+        vectors = TextVectors(store, KIND)
+        with pytest.raises(Exception, match="no answer"):
+            vectors.of(texts)
+        found = vectors.of(texts)
+        one, two, three = ["text of a", "text of b"], ["text of c", "text of d"], ["text of e"]
+        assert made == [one, two, two, three]
+        assert list(found["a"]) == pytest.approx([0, 0, 0, 0, 1])
+        again = await vectors.aof({**texts, "f": "text of f", "a": "another text"})
+        assert made[4:] == [["another text", "text of f"]] or made[4:] == [["text of f", "another text"]]
+        assert {*again} == {*texts, "f"}
+
+
+# --- finished runs ----------------------------------------------------------------------------------------------
+
+PAST = [told("alpha", "Does this"), told("beta", "Does that"), told("gamma", "Books"), told("delta", "Trip")]
+TRIP = "Organise the Oslo trip of team {}"
+
+
+def went(memory: ToolMemory, number: int, *tools: str, user: str | None = None, success: bool | None = True) -> None:
+    messages = h.history(h.user(TRIP.format(number)), *(h.call(name, {}, {"n": number}) for name in tools), h.words())
+    memory.finish(messages, thread_id=f"{user}-{number}", user_id=user, success=success)
+
+
+def lifted(found: Any, before: dict[str, float]) -> set[str]:
+    return {hit.name for hit in found if hit.score > 2 * before.get(hit.name, 0.0)}
+
+
+async def test_finished_runs_lift_the_tools_they_called(tmp_path: Path) -> None:
+    embeddings = Concepts()
+    query = TRIP.format(99)
+    with ToolMemory(tmp_path, tools=PAST, embeddings=embeddings) as memory:
+        before = {hit.name: hit.score for hit in memory.navigator.search(query)}
+        for number in range(8):
+            went(memory, number, "alpha", "beta")
+        memory.entries.recall(query)  # waits until they are written
+        found = memory.navigator.search(query)
+        assert lifted(found, before) == {"alpha", "beta"}
+        assert await memory.navigator.asearch(query) == found
+        assert memory.navigator.search("Books") != []
+    with ToolMemory(tmp_path, tools=PAST, embeddings=embeddings) as memory:
+        assert lifted(memory.navigator.search(query), before) == {"alpha", "beta"}
+    with ToolMemory(tmp_path, tools=PAST, embeddings=embeddings, methods=[Navigator()]) as memory:
+        assert {hit.name: hit.score for hit in memory.navigator.search(query)} == pytest.approx(before, abs=1e-5)
+
+
+def test_failed_runs_lift_nothing_and_forgotten_ones_neither() -> None:
+    query = TRIP.format(99)
+    with ToolMemory.ephemeral(tools=PAST, namespace=("toolmem", "{user_id}")) as memory:
+        plain = names(memory.navigator.search(query))
+        for number in range(6):
+            went(memory, number, "alpha", user="ann")
+            went(memory, number, "beta", user="bob", success=False)
+        for user in ("ann", "bob"):
+            memory.entries.recall(query, user_id=user)  # waits until they are written
+        assert {*names(memory.navigator.search(query, user_id="ann"))} == {"alpha", *plain}
+        assert names(memory.navigator.search(query, user_id="bob")) == plain
+        assert names(memory.navigator.search(query)) == plain, "nobody's runs are nobody's"
+        precedents = memory.navigator.tool_search.precedents("ann")
+        assert precedents is not None
+        assert len(precedents) == 6
+        memory.forget(user_id="ann")
+        precedents = memory.navigator.tool_search.precedents("ann")
+        assert precedents is not None
+        assert len(precedents) == 0
+        assert names(memory.navigator.search(query, user_id="ann")) == plain
+
+
+def test_only_the_latest_runs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_toolmem.navigator.tool_search.precedents.MOST", 3)
+    with ToolMemory.ephemeral(tools=PAST, now=iter(range(10**6)).__next__) as memory:
+        for number in range(9):
+            went(memory, number, "alpha" if number < 6 else "beta")
+        assert memory.flush()
+        assert "alpha" not in names(memory.navigator.search(TRIP.format(9)))
+        past = memory.navigator.tool_search.precedents(None)
+        assert past is not None
+        assert len(past) == 3
+        went(memory, 9, "gamma")
+        assert memory.flush()
+        assert memory.navigator.tool_search.precedents(None) is past
+        assert len(past) == 3
+        assert past.votes(TRIP.format(5)).keys() == {"beta", "gamma"}
+
+
+async def test_what_is_called_before_a_target() -> None:
+    with ToolMemory.ephemeral(tools=PAST) as memory:
+        for number in range(8):
+            went(memory, number, "alpha", "gamma", "delta")
+        memory.entries.recall("trip")
+        found = memory.navigator.search("Organise the trip", target="delta", k=2)
+        assert {*names(found)} == {"alpha", "gamma"}
+        assert found == await memory.navigator.asearch("Organise the trip", target="delta", k=2)
+        assert found[0].parts["came with"] > 0
+        assert names(memory.navigator.search("", target="delta", available=["beta", "gamma"])) == ["gamma", "beta"]
+        with pytest.raises(ConfigurationError, match="knows no tool 'omega'"):
+            memory.navigator.search("trip", target="omega")
+        with pytest.raises(ConfigurationError, match="knows no tool 'omega'"):
+            await memory.navigator.asearch("trip", target="omega")
+
+
+async def test_a_changed_embedder_is_not_hidden_by_the_words(tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=Concepts("one")) as memory:
+        memory.navigator.search("lodging")
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=Concepts("two")) as memory:
+        with pytest.raises(EmbedderChangedError):
+            memory.navigator.search("lodging")
+        with pytest.raises(EmbedderChangedError):
+            await memory.navigator.asearch("lodging")
+    rebuild(tmp_path, resolve_embedder(Concepts("two")), keep=False)
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=Concepts("two")) as memory:
+        assert names(memory.navigator.search("lodging", k=1)) == ["reserve_room"]
+    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+        assert names(memory.navigator.search("room", k=1)) == ["reserve_room"]
+
+
+def test_the_best_hits_are_targets() -> None:
+    hits = [ToolHit(name, score) for name, score in (("a", 0.4), ("b", 0.5), ("c", 0.16), ("d", 0.1))]
+    assert targets_of(hits) == ["a", "b", "c"]

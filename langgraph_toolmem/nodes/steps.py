@@ -1,0 +1,491 @@
+"""Nodes of a graph: what each does is in the step of its method."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import isroutine
+from typing import Any, Final, Literal, TypeVar
+
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, tool
+from langgraph.graph import END
+from langgraph.prebuilt.tool_node import ToolCallRequest
+
+from langgraph_toolmem.atoms import Atoms
+from langgraph_toolmem.atoms.settings import SGASettings
+from langgraph_toolmem.atoms.step import PlanHints
+from langgraph_toolmem.base.checks import names_given
+from langgraph_toolmem.base.errors import ConfigurationError, LoopError
+from langgraph_toolmem.core.method import Method, check_installed
+from langgraph_toolmem.entries import Entries
+from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries.render import BUDGET
+from langgraph_toolmem.entries.steps import How, Preferences, Recall, Reflection, Verdict
+from langgraph_toolmem.inertia import Inertia
+from langgraph_toolmem.inertia.guards import VARIED
+from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.prefetch import Prefetch
+from langgraph_toolmem.inertia.prefetch.serve import ResultServer
+from langgraph_toolmem.inertia.step import MARK, Shortcut
+from langgraph_toolmem.memory import ToolMemory
+from langgraph_toolmem.navigator import Navigator
+from langgraph_toolmem.navigator.deferred import Offer, ToolSearch
+from langgraph_toolmem.navigator.step import RevealTools
+from langgraph_toolmem.runs.messages import LOOP_NOTE
+from langgraph_toolmem.runs.run import OWN_TOOLS, Run, UserMessage
+from langgraph_toolmem.runs.tools import ToolLike, as_tool, name_of, read_tools
+from langgraph_toolmem.runs.values import canon_args
+from langgraph_toolmem.sit import SIT
+from langgraph_toolmem.sit.policy import SITPolicy
+from langgraph_toolmem.sit.step import Suggest
+from langgraph_toolmem.turn.call import Call, StepOutput
+from langgraph_toolmem.turn.hints import left_out_now
+from langgraph_toolmem.turn.host import is_active, read_key
+from langgraph_toolmem.turn.node import MemoryNode, StepNode
+from langgraph_toolmem.turn.run import CallRecorder, report
+
+M = TypeVar("M", bound=Method)
+T = TypeVar("T")
+
+
+def checked(memory: Any, who: str) -> ToolMemory:
+    """Return the memory. Raises ConfigurationError if it is none."""
+    if not isinstance(memory, ToolMemory):
+        raise ConfigurationError(f"{who} takes a ToolMemory, not {type(memory).__name__}.")
+    return memory
+
+
+def method_of(memory: Any, kind: type[M], who: str) -> M:
+    """Return a memory's method. Raises ConfigurationError if it has none, or is no memory."""
+    found = next((each for each in checked(memory, who).methods if isinstance(each, kind)), None)
+    if found is None:
+        check_installed(kind.name)
+        raise ConfigurationError(f"{who} needs the method {kind.__name__}(): name it in ToolMemory(methods=[…]).")
+    return found
+
+
+class Recorder(MemoryNode):
+    """Learns what is new in the run. Put it before END, so that it sees the last answer too.
+
+    Works anywhere in a graph, alone or with an `InertiaShortcut`; each executed call is learned once. Where calls may
+    be edited, retried or blocked on their way, let it see the executions too. With
+    ``InertiaShortcut(..., prefetch=True)`` it serves the prefetched results::
+
+        recorder = Recorder(memory)
+        ToolNode(tools, wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)
+    """
+
+    def __init__(self, memory: ToolMemory, *, messages_key: str = "messages") -> None:
+        super().__init__("recorder", "learns what the run shows; decides nothing", messages_key=messages_key)
+        self._core = checked(memory, "Recorder").core
+        method = next((each for each in memory.methods if isinstance(each, Inertia)), None)
+        how: dict[str, Any] = {"errors": self.errors, "messages_key": messages_key}
+        source = None if method is None else ResultServer(self._core, method.prefetched, **how)
+        self._calls = CallRecorder(self._core, source=source, **how)
+
+    def wrap_tool_call(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
+        """Execute and record a call: for ``ToolNode(wrap_tool_call=…)``."""
+        return self._calls.wrap(request, execute)
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]
+    ) -> Any:
+        """Execute and record a call: for ``ToolNode(awrap_tool_call=…)``."""
+        return await self._calls.awrap(request, execute)
+
+    def body(self, state: Any, config: RunnableConfig | None) -> Any:
+        """Learn."""
+        call = self.call_of(state, config)
+        new = self._core.lifecycle.observe(call.messages, thread_id=call.thread_id, user_id=call.user_id)
+        report(self.role, StepOutput(event={"learned_turns": new}, notes={"toolmem.learned_turns": new}), call.runtime)
+
+
+class ReflectionWriter(StepNode):
+    """Keeps the run with its verdict as an entry, and learns the rest of it. Put it before END.
+
+    The entry is written in the background, and a critique if the run went wrong and the memory has a critic
+    (``Entries(critic=…)``). Where branches run in parallel, add the node with ``defer=True``. A run that ends with an
+    error never comes here: the host calls ``memory.finish`` itself (an agent's middleware does so).
+
+    Args:
+        memory: the memory.
+        verdict: judges the run from the state; None: nobody judges. An error, or any other value, counts as None. In an
+            async graph it is called in a thread.
+        wait: if True, return when entry and critique are written: for scripts.
+        messages_key: key of the messages in the host's state.
+    """
+
+    def __init__(
+        self,
+        memory: ToolMemory,
+        *,
+        verdict: Verdict | None = None,
+        wait: bool = False,
+        messages_key: str = "messages",
+    ) -> None:
+        step = Reflection(method_of(memory, Entries, "ReflectionWriter"), verdict=verdict, wait=wait)
+        super().__init__(step, messages_key=messages_key)
+
+
+class MemoryRecall(StepNode):
+    """Puts past runs with similar requests into the private hint state, for every model call of the user's turn.
+
+    Each run says how it went (a failed one with its critique) or that nobody judged it; values of calls that may change
+    something are masked. The node may stand in the loop or before it: it looks once per user turn. The model's node
+    reads the hint with `messages_with_hints`::
+
+        builder = StateGraph(MemoryState)
+        builder.add_node("recall", MemoryRecall(memory))
+        builder.add_edge(START, "recall")
+        builder.add_edge("recall", "agent")
+        ...
+        model.invoke(messages_with_hints(state, model))
+
+    Args:
+        memory: the memory.
+        policy: which runs are shown, and how many; the memory's own if None.
+        budget: tokens at most (a quarter of the text's length in UTF-8).
+        messages_key: key of the messages in the host's state.
+    """
+
+    def __init__(
+        self,
+        memory: ToolMemory,
+        *,
+        policy: RecallPolicy | None = None,
+        budget: int = BUDGET,
+        messages_key: str = "messages",
+    ) -> None:
+        step = Recall(method_of(memory, Entries, "MemoryRecall"), policy=policy, budget=budget)
+        super().__init__(step, messages_key=messages_key)
+
+
+class PreferenceGuide(StepNode):
+    """Takes out the tools that this user rated badly on similar requests, for every model call of the user's turn.
+
+    The model's node binds the others (`guided_tools`); the ToolNode keeps all tools. At least two ratings are needed,
+    and some tool is always left (`langgraph_toolmem.entries.preferences`). In an agent these tools stay: the provider's
+    without a name, the memory's own, those of a structured answer, and one that the request insists on.
+
+    Args:
+        memory: the memory.
+        tools: the agent's tools; in an agent those of each model call if None.
+        how: "leave_out": avoided tools are left out. "tell": a hint says what the user likes and avoids. "both".
+        policy: which requests are alike; the memory's own if None.
+        keep: names of tools that always stay.
+        messages_key: key of the messages in the host's state.
+    """
+
+    def __init__(
+        self,
+        memory: ToolMemory,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        how: How = "leave_out",
+        policy: RecallPolicy | None = None,
+        keep: Iterable[str] = (),
+        messages_key: str = "messages",
+    ) -> None:
+        method = method_of(memory, Entries, "PreferenceGuide")
+        step = Preferences(method, tools, how=how, policy=policy, keep=keep)
+        super().__init__(step, messages_key=messages_key)
+
+
+def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "messages") -> list[T]:
+    """Return the tools that a `PreferenceGuide` did not take out; all if none but the memory's own would be left.
+
+    ::
+
+        model.bind_tools(guided_tools(state, tools))
+
+    Args:
+        state: the state, with the key `toolmem_left_out` (see `MemoryState`). Without it all tools are left.
+        tools: the tools of this step; those without a name are left.
+        messages_key: key of the messages.
+    """
+    given = list(tools)
+    out = left_out_now(state, messages_key=messages_key)
+    left = [each for each in given if name_of(each) not in out]
+    return left if any(name_of(each) not in OWN_TOOLS for each in left) else given
+
+
+class SITSummary(StepNode):
+    """Puts the likeliest next tools into the private hint state, for the model call that follows (SIT-Graph).
+
+    It calls no model, and stands between the shortcut and the model. The model's node reads the hint as with
+    `MemoryRecall`. `tool` is the summary tool: give it to the model and to the ToolNode, and the model can ask for
+    suggestions itself.
+
+    Args:
+        memory: the memory.
+        policy: how states are compared; the memory's own if None.
+        summary_tool: if True, an agent gets the summary tool.
+        messages_key: key of the messages in the host's state.
+    """
+
+    def __init__(
+        self,
+        memory: ToolMemory,
+        *,
+        policy: SITPolicy | None = None,
+        summary_tool: bool = True,
+        messages_key: str = "messages",
+    ) -> None:
+        method = method_of(memory, SIT, "SITSummary")
+        step = Suggest(method, policy=policy, summary_tool=summary_tool, messages_key=messages_key)
+        super().__init__(step, messages_key=messages_key)
+        self.tool = step.tool
+
+
+class SGAPlanner(StepNode):
+    """Puts single steps that worked at such a point of other runs into the private hint state (SGA-MCTS, online part).
+
+    The steps are atoms (`memory.atoms.search`), shown as patterns with the known values of this run. The node stands
+    between the shortcut and the model; the model's node reads the hint as with `MemoryRecall`.
+
+    Known values are in the private state, so they survive a trimmed history;
+    ``StateGraph(MemoryState, output_schema=MessagesState)`` keeps them out of the app's output. No hint names a tool
+    that a `PreferenceGuide` leaves out, or one of which a person rejected a call in this turn.
+
+    Args:
+        memory: the memory.
+        settings: how many steps are shown, and the model that plans (none by default).
+        tools: the agent's tools; those that the memory knows if None.
+        messages_key: key of the messages in the host's state.
+    """
+
+    def __init__(
+        self,
+        memory: ToolMemory,
+        settings: SGASettings | None = None,
+        *,
+        tools: Iterable[ToolLike] | None = None,
+        messages_key: str = "messages",
+    ) -> None:
+        method = method_of(memory, Atoms, "SGAPlanner")
+        if settings is not None and not isinstance(settings, SGASettings):
+            raise ConfigurationError(f"settings is an SGASettings, not {settings!r}.")
+        super().__init__(PlanHints(method, settings, tools=tools), messages_key=messages_key)
+
+
+class ToolRetriever(StepNode):
+    """Has the model of a graph find its tools by a search, and keeps its prompt cache whole (`navigator.deferred`).
+
+    The model's node calls the model with `offer` and returns the answer that `take` reads; the two tools go to the
+    ToolNode. The node itself stands before the model and shows the tools that similar requests called; it is optional::
+
+        retriever = ToolRetriever(memory, tools)
+
+        def agent(state):
+            offer = retriever.offer(messages_with_hints(state, model), model)
+            answer = model.bind_tools(offer.tools).invoke(offer.messages)
+            return {"messages": [retriever.take(answer)]}
+
+        builder = StateGraph(MemoryState)
+        builder.add_node("retriever", retriever)
+        builder.add_node("agent", agent)
+        builder.add_node("tools", ToolNode([*tools, *retriever.tools]))
+
+    Args:
+        memory: the memory.
+        tools: the agent's tools, LangChain tools or functions; in an agent those of each model call if None.
+        search: how tools are found (`ToolSearch`).
+        always: more names of tools that are always offered.
+        messages_key: key of the messages in the host's state.
+    """
+
+    step: RevealTools
+
+    def __init__(
+        self,
+        memory: ToolMemory,
+        tools: Iterable[BaseTool | Callable[..., Any]] | None = None,
+        *,
+        search: ToolSearch | None = None,
+        always: Iterable[str] = (),
+        messages_key: str = "messages",
+    ) -> None:
+        method = method_of(memory, Navigator, "ToolRetriever")
+        if search is not None and not isinstance(search, ToolSearch):
+            raise ConfigurationError(f"search is a ToolSearch, not {search!r}.")
+        if isinstance(tools, (str, bytes, Mapping)) or not (tools is None or isinstance(tools, Iterable)):
+            raise ConfigurationError(f"tools is a list of tools, not {type(tools).__name__}.")
+        given = None if tools is None else [t if isinstance(t, (BaseTool, Mapping)) else as_tool(t) for t in tools]
+        for own in OWN_TOOLS & {name_of(each) for each in given or ()}:
+            raise ConfigurationError(f"{own!r} is the name of a tool of the memory; none of the tools may have it.")
+        always = names_given("always", always)
+        step = RevealTools(method, given, search=search, always=always, messages_key=messages_key)
+        super().__init__(step, messages_key=messages_key)
+        self.tools: list[BaseTool] = step.deferred.tools
+
+    def offer(self, messages: Sequence[Any], model: Any = None) -> Offer:
+        """Return the tools to bind, and the messages as the model is to see them.
+
+        Args:
+            messages: the history, with the memory's hints.
+            model: that is asked; for an unknown one the portable way is taken.
+        """
+        tools = self.step.given or ()
+        if not is_active():
+            return Offer([each for each in tools if each not in self.step.tools], list(messages))
+        return self.step.deferred.offer(tools, messages, model)
+
+    def take(self, answer: AIMessage) -> AIMessage:
+        """Return the model's answer with calls of the real tools."""
+        return self.step.deferred.take(answer, self.step.given or ())
+
+
+class InertiaShortcut(StepNode):
+    """Stands before the model: learns what is new in the run, then makes the next call itself or lets the model answer.
+
+    Put it where the model is called, and let it decide the way on::
+
+        builder.add_node("inertia", InertiaShortcut(memory, tools))
+        builder.add_edge(START, "inertia")
+        builder.add_edge("tools", "inertia")
+        builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
+
+    A call it makes is an ``AIMessage`` with tool calls, marked in ``additional_kwargs["toolmem"]``. Each decision emits
+    one custom stream event ``{"toolmem": {...}}``. It never calls a tool that an earlier `PreferenceGuide` left out.
+
+    Args:
+        memory: the memory.
+        tools: the agent's tools: their marks say which calls change something.
+        policy: when to act; the memory's own if None.
+        model: the model that the agent asks. If its API refuses turns that it did not make (`PROVIDER_RULES`), no
+            shortcut is taken. None: no API is taken to refuse them.
+        prefetch: run likely look-ups while the model is asked (`Prefetch` says which). The results are served by
+            ``ToolNode(tools, wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)``, of a
+            `Recorder` on the same memory. Runs need a thread id, a user id and messages with ids. The node cannot see
+            what stands between the model and the tools (``interrupt_before``, an approval): name the tools that may be
+            run before it.
+        trust_context: if True, settings in the run's context may also loosen the policy (`InertiaSettings`).
+        messages_key: key of the messages in the host's state.
+    """
+
+    step: Shortcut
+
+    def __init__(
+        self,
+        memory: ToolMemory,
+        tools: Iterable[ToolLike],
+        *,
+        policy: InertiaPolicy | None = None,
+        model: Any = None,
+        messages_key: str = "messages",
+        prefetch: bool | Prefetch = False,
+        trust_context: bool = False,
+    ) -> None:
+        method = method_of(memory, Inertia, "InertiaShortcut")
+        given = list(tools) if isinstance(tools, Iterator) else tools
+        method.core.catalogue.adopt(read_tools(given))
+        # As a ``ToolNode`` takes them; schemas, dicts and classes, cannot be executed.
+        functions = (each if isinstance(each, BaseTool) or not isroutine(each) else tool(each) for each in given)
+        self._executed = [each for each in functions if isinstance(each, BaseTool)]
+        models = () if model is None else (model,)
+        step = Shortcut(method, policy=policy, models=models, trust_context=trust_context)
+        super().__init__(step, messages_key=messages_key)
+        step.enable_prefetch(prefetch, messages_key=messages_key)
+
+    def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
+        """Return the model call that comes after this node."""
+        call = super().call_of(state, config)
+        call.offered = self._executed
+        return call
+
+    def update(self, call: Call, output: StepOutput) -> Any:
+        """Return the call in the messages; None if the model is to answer."""
+        if output.answer is not None:
+            return {self.messages_key: [output.answer]}
+        if self.step.prefetcher is not None and is_active():
+            self.step.prefetcher.begin_unseen(call)
+        return None
+
+
+def shortcut_condition(
+    state: Any, *, messages_key: str = "messages", tools: str = "tools", agent: str = "agent"
+) -> Literal["tools", "agent"] | str:
+    """Return the way on from an `InertiaShortcut`, like ``tools_condition``: to the tools if it made a call.
+
+    Use ``functools.partial(shortcut_condition, tools=…, agent=…)`` for nodes with other names.
+    """
+    messages = read_key(state, messages_key) or ()
+    last = messages[-1] if messages else None
+    marked = isinstance(last, AIMessage) and isinstance(last.additional_kwargs.get(MARK), Mapping)
+    return tools if marked and isinstance(last, AIMessage) and last.tool_calls else agent
+
+
+MOST_NOTES: Final = 3
+"""Answers of the model that a `LoopGuard` answers with notes before it ends the run."""
+
+
+class LoopGuard(MemoryNode):
+    """Answers calls that repeat without anything new with a note, in place of executing them.
+
+    A call repeats if it was made twice since the user spoke with an equal result, and no other result and no new call
+    came since. An answer is held if all its calls repeat; after three notes the run ends with a `LoopError`. A tool is
+    never held if its record has equal calls with different results (the state of a job). Put the guard behind the
+    model's node::
+
+        builder.add_node("guard", LoopGuard(memory))
+        builder.add_edge("agent", "guard")
+        builder.add_conditional_edges("guard", loop_guard_condition, ["agent", "tools", END])
+    """
+
+    def __init__(self, memory: ToolMemory, *, messages_key: str = "messages") -> None:
+        about = "answers calls that repeat without anything new; calls no model"
+        super().__init__("loop_guard", about, messages_key=messages_key)
+        self._core = checked(memory, "LoopGuard").core
+
+    def body(self, state: Any, config: RunnableConfig | None) -> Any:
+        """Return notes for the calls that repeat. Raises LoopError after enough notes."""
+        call, core = self.call_of(state, config), self._core
+        calls = getattr(call.messages[-1], "tool_calls", ()) if call.messages else ()
+        if not calls or not is_active() or core.held_out(call.messages, call.thread_id):
+            return None
+        repeated, notes = _repeated(core.read(call.messages[:-1], call.thread_id))
+        names = sorted({each["name"] for each in calls})
+        varied = any(core.graph.by_tool.get(name, {}).get(VARIED) for name in names)
+        if varied or any((each["name"], canon_args(each["args"])) not in repeated for each in calls):
+            return None
+        output = StepOutput(event={"held": names, "notes": notes}, notes={"toolmem.held": len(calls)})
+        report(self.role, output, call.runtime)
+        if notes >= MOST_NOTES:
+            raise LoopError(
+                f"The agent loops: it called {', '.join(names)} again with the same arguments, got the same result "
+                f"each time, and did so again after {notes} notes. Look at its last messages. If equal calls are meant "
+                "to be repeated there, leave loop_guard off."
+            )
+        answers = [ToolMessage(LOOP_NOTE, tool_call_id=e["id"], name=e["name"], status="error") for e in calls]
+        return {self.messages_key: answers}
+
+
+def _repeated(run: Run) -> tuple[set[tuple[str, str]], int]:
+    """Return the calls (tool, arguments) made twice with an equal result since anything new, and the notes since."""
+    results: dict[tuple[str, str], Any] = {}
+    repeated: set[tuple[str, str]] = set()
+    notes = 0
+    for event in run.events:
+        if isinstance(event, UserMessage):
+            results, repeated, notes = {}, set(), 0
+            continue
+        notes += any(step.output == LOOP_NOTE for step in event.steps)
+        for step in event.steps:
+            if step.status in ("ok", "failed"):
+                call, result = (step.tool, canon_args(step.args)), (step.status, step.output)
+                if results.get(call) == result:
+                    repeated.add(call)
+                else:
+                    results[call], repeated, notes = result, set(), 0
+    return repeated, notes
+
+
+def loop_guard_condition(
+    state: Any, *, messages_key: str = "messages", tools: str = "tools", agent: str = "agent", end: str = END
+) -> Literal["tools", "agent", "__end__"] | str:
+    """Return the way on from a `LoopGuard`: back to the model after notes, otherwise as ``tools_condition`` does."""
+    messages = read_key(state, messages_key) or ()
+    if messages and isinstance(messages[-1], ToolMessage):
+        return agent
+    return tools if messages and getattr(messages[-1], "tool_calls", None) else end

@@ -1,0 +1,332 @@
+"""The converters of public recorded runs, on small made-up checkouts, and fetching a source at its commit."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import data
+from langgraph_toolmem.runs.logs import load_runs
+
+
+def write(folder: Path, files: dict[str, Any]) -> Path:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return folder
+
+
+def table(path: Path, *rows: dict[str, str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.DictWriter(out, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def called(run: dict[str, Any]) -> list[tuple[str, Any]]:
+    functions = [each["function"] for message in run["messages"] for each in message.get("tool_calls", ())]
+    return [(function["name"], json.loads(function["arguments"])) for function in functions]
+
+
+def told(run: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(m["content"], m.get("status", "")) for m in run["messages"] if m["role"] == "tool"]
+
+
+# --- tau2 ---
+
+
+def tau2_message(seconds: float, role: str, content: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"role": role, "content": content, "timestamp": f"2026-03-02T10:00:{seconds:06.3f}", **more}
+
+
+def test_a_tau2_run_shows_what_its_agent_saw() -> None:
+    own = [{"id": "u1", "name": "toggle_data", "arguments": {}, "requestor": "user"}]
+    asked = [{"id": "c1", "name": "get_line", "arguments": {"id": "L1"}}]
+    simulation = {
+        "task_id": 7,
+        "reward_info": {"reward": 1.0},
+        "messages": [
+            tau2_message(0, "assistant", "Hi! How can I help?"),
+            tau2_message(1.5, "user", "No signal"),
+            tau2_message(2, "assistant", tool_calls=asked),
+            tau2_message(2.25, "tool", "Error: no line", id="c1", requestor="assistant", error=True),
+            tau2_message(3, "user", tool_calls=own),
+            tau2_message(3, "tool", "on", id="u1", requestor="user"),
+            tau2_message(4, "user", "###STOP###"),
+        ],
+    }
+    run = data.tau2_run("x-0", simulation)
+    assert [message["role"] for message in run["messages"]] == ["user", "assistant", "tool", "user"]
+    assert called(run) == [("get_line", {"id": "L1"})]
+    assert told(run) == [("Error: no line", "error")]
+    assert (run["times"], run["success"], run["task"]) == ([0.0, 0.5, 0.75, 2.5], True, "7")
+
+
+def test_tau2_tools_are_read_off_the_source(tmp_path: Path) -> None:
+    source = '''
+class Tools:
+    @is_tool(ToolType.READ)
+    def get_user_details(self, user_id: str, limit: int = 3) -> User:
+        """
+        Get a user,
+        in detail.
+
+        Args:
+            user_id: The id.
+            limit: At most.
+        """
+
+    @is_tool(ToolType.WRITE)
+    def book(self, kind: FlightType, ids: List[str], flights: List[Flight | dict]) -> None:
+        """Book."""
+
+    def _helper(self) -> None: ...
+'''
+    write(tmp_path, {"tools.py": source})
+    look, book = data.tau2_tools(tmp_path / "tools.py", "airline")
+    assert look["annotations"] == {"readOnlyHint": True}
+    assert look["function"]["description"] == "Get a user, in detail."
+    properties = {"user_id": {"type": "string", "description": "The id."}}
+    properties["limit"] = {"type": "integer", "description": "At most."}
+    assert look["function"]["parameters"] == {"type": "object", "properties": properties, "required": ["user_id"]}
+    types = [each["type"] for each in book["function"]["parameters"]["properties"].values()]
+    assert (types, book["annotations"]) == (["object", "array", "array"], {"readOnlyHint": False})
+
+
+# --- sources that are programs ---
+
+
+def test_right_calls_of_tau_are_executed_on_fresh_data(tmp_path: Path) -> None:
+    tool = """
+class Cancel:
+    @staticmethod
+    def get_info():
+        return {"type": "function", "function": {"name": "cancel_pending_order", "parameters": {}}}
+    @staticmethod
+    def invoke(data, order):
+        return data.pop(order)
+ALL_TOOLS = [Cancel]
+"""
+    cancel = {"name": "cancel_pending_order", "kwargs": {"order": "A"}}
+    say = {"name": "respond", "kwargs": {"content": "Done"}}
+    tasks = [
+        {"instruction": "Cancel A", "actions": [cancel, cancel, say]},
+        {"instruction": "Cancel A", "actions": [cancel]},
+        {"instruction": "Thanks", "actions": [say]},
+        {"instruction": "Once more", "actions": [cancel]},
+    ]
+    files = {"tau_bench/__init__.py": "import litellm", "tau_bench/envs/__init__.py": ""}
+    for domain in ("retail", "airline"):
+        here = f"tau_bench/envs/{domain}"
+        files |= {
+            f"{here}/__init__.py": "",
+            f"{here}/tools/__init__.py": tool,
+            f"{here}/tasks_test.py": f"TASKS = {tasks}",
+        }
+        files[f"{here}/data/__init__.py"] = "def load_data(): return {'A': 'cancelled'}"
+    found = {name: runs for name, _, runs in data.tau(write(tmp_path, files))}
+    one, other = found["tau_retail_gold"]
+    assert one["id"] == "tau_retail_gold_test_000"
+    assert told(one) == [("cancelled", ""), ("Error: 'A'", "error")]
+    assert (other["id"], told(other)) == ("tau_retail_gold_test_003", [("cancelled", "")])
+
+
+def test_right_calls_of_bfcl_are_executed_turn_by_turn(tmp_path: Path) -> None:
+    box = """
+class Box:
+    def _load_scenario(self, config):
+        self.text = config["text"]
+    def append(self, text):
+        self.text += text
+        return {"text": self.text}
+    def clear(self):
+        self.text = ""
+"""
+    document = {"name": "append", "description": "Append.", "response": {"type": "dict", "properties": {}}}
+    document["parameters"] = {"type": "dict", "properties": {"text": {"type": "float"}}, "required": ["text"]}
+    clear = {"name": "clear", "description": "Clear.", "parameters": {"type": "dict", "properties": {}}}
+    config = (
+        "MULTI_TURN_FUNC_DOC_FILE_MAPPING = {'Box': 'box.json'}\nCLASS_FILE_PATH_MAPPING = {'Box': 'bfcl_eval.box'}"
+    )
+    question = [[{"role": "user", "content": "Add"}], [{"role": "user", "content": "Well"}]]
+    query = {"id": "q0", "question": question, "initial_config": {"Box": {"text": "a"}}, "involved_classes": ["Box"]}
+    here = f"{data.BFCL}/bfcl_eval"
+    files = {
+        f"{here}/__init__.py": "",
+        f"{here}/box.py": box,
+        f"{here}/constants/__init__.py": "",
+        f"{here}/constants/executable_backend_config.py": config,
+        f"{here}/data/BFCL_v4_multi_turn_base.json": json.dumps(query) + "\n",
+        f"{here}/data/possible_answer/BFCL_v4_multi_turn_base.json": json.dumps(
+            {"id": "q0", "ground_truth": [["append('b')", "clear()"], []]}
+        ),
+        f"{here}/data/multi_turn_func_doc/box.json": json.dumps(document) + "\n" + json.dumps(clear),
+    }
+    [(_, tools, [run])] = data.bfcl(write(tmp_path, files))
+    assert (called(run), told(run)) == (
+        [("append", {"text": "b"}), ("clear", {})],
+        [('{"text": "ab"}', ""), ("None", "")],
+    )
+    assert [m["role"] for m in run["messages"][-2:]] == ["user", "assistant"]
+    assert tools[0]["function"]["parameters"]["properties"] == {"text": {"type": "number"}}
+    assert tools[0]["function"]["toolkit"] == "Box"
+
+
+class Sandbox(data.Office):
+    """An office without tables: its state is what was done."""
+
+    def __init__(self) -> None:
+        pass
+
+    def act(self, actions: Sequence[str]) -> list[Any]:
+        return ["Email sent." for _ in actions]
+
+    def equal(self, one: Sequence[str], other: Sequence[str]) -> bool:
+        return [*map(data.parsed, one)] == [*map(data.parsed, other)]
+
+
+def test_workbench_runs_are_read_and_judged(tmp_path: Path) -> None:
+    answer = """['email.send_email.func(recipient="a@b.c")']"""
+    asked = {"query": "Write to a", "answer": answer, "base_template": "Write to {}", "domains": "['email']"}
+    table(tmp_path / "data/processed/queries_and_answers/email_queries_and_answers.csv", asked)
+    steps = (
+        "[(AgentAction(tool='email.search', tool_input={}, log='Look'), [{'id': nan}]), "
+        "(AgentAction(tool='email.send_email', tool_input={}, log=''), 'Recipient not provided.')]"
+    )
+    response = f"{{'input': 'x', 'output': {{'text': 'Sent'}}, 'intermediate_steps': {steps}}}"
+    runs = {"query": "Write to a", "function_calls": "[]", "full_response": response, "error": ""}
+    table(tmp_path / "data/results/email/gpt-4_all_2024.csv", runs, {**runs, "full_response": "", "error": "too long"})
+    [gold] = data.workbench_gold(tmp_path, "email", Sandbox())
+    assert (called(gold), gold["template"]) == ([("email.send_email", {"recipient": "a@b.c"})], "Write to {}")
+    read, failed = data.workbench_runs(tmp_path, "email", "all", Sandbox())
+    assert told(read) == [('[{"id": null}]', ""), ("Recipient not provided.", "error")]
+    assert (read["messages"][1]["content"], read["messages"][-1]["content"]) == ("Look", '{"text": "Sent"}')
+    assert (read["success"], failed["success"], read["gold_id"]) == (False, False, gold["id"])
+
+
+def test_workbench_tools_are_read_off_the_source(tmp_path: Path) -> None:
+    source = '''
+@tool("email.search", return_direct=False)
+def search(query="", day=None):
+    """
+    Searches emails.
+
+    Parameters
+    ----------
+    query: str, optional
+        Words in
+        the subject.
+    day : str, optional
+        A day.
+
+    Returns
+    -------
+    emails : list
+        What was found.
+    """
+'''
+    [tool] = data.workbench_tools(write(tmp_path, {"email.py": source}) / "email.py")
+    words = {"type": "string", "description": "Words in the subject.", "default": ""}
+    properties = {"query": words, "day": {"type": "string", "description": "A day."}}
+    assert tool["function"]["parameters"] == {"type": "object", "properties": properties, "required": []}
+    assert tool["function"]["returns"] == {"type": "array", "description": "emails: What was found."}
+
+
+# --- catalogues ---
+
+
+def nestful_files() -> dict[str, Any]:
+    part = {"type": "String", "required": True, "description": "x"}
+    specs = [
+        {"name": "find", "description": "Find.", "query_parameters": {"name": part}, "output_parameters": {"id": part}},
+        {"name": "pay", "description": "Pay.", "arguments": {"id": {**part, "allowed_values": ["1"]}}},
+    ]
+    calls = [
+        {"name": "find", "arguments": {"name": "Ann"}, "label": "var1"},
+        {"name": "pay", "arguments": {"id": "$var1.id$"}, "label": "var1"},
+        {"name": "var_result", "arguments": {}},
+    ]
+    first = data.NESTFUL[0][1]
+    files: dict[str, Any] = {f"data/{path}-{kind}.json": [] for _, path in data.NESTFUL for kind in ("spec", "data")}
+    return {
+        **files,
+        f"data/{first}-spec.json": specs,
+        f"data/{first}-data.json": [{"input": "Pay Ann", "output": calls}],
+    }
+
+
+def test_nested_calls_have_edges(tmp_path: Path) -> None:
+    [(_, tools, [query])] = data.nestful(write(tmp_path, nestful_files()))
+    assert query["edges"] == [{"from": 0, "output": "id", "to": 1, "param": "id"}]
+    assert (query["relevant"], len(query["calls"])) == (["find", "pay"], 2)
+    assert tools[0]["function"]["returns"]["properties"] == {"id": {"type": "string", "description": "x"}}
+    assert tools[1]["function"]["parameters"]["properties"]["id"]["enum"] == ["1"]
+
+
+def test_real_apis_keep_their_names_apart(tmp_path: Path) -> None:
+    def api(category: str, **more: Any) -> dict[str, Any]:
+        given = {"name": "id", "type": "DATE", "description": "", "default": ""}
+        plain = {"tool_name": "My Shop", "api_name": "Get Order", "api_description": "Order.", "method": "GET"}
+        return {"category_name": category, **plain, "required_parameters": [given], "optional_parameters": [], **more}
+
+    cut = '{"a": "str", "b": {"c": "int", "d": "fl'
+    known = api(
+        "Food", template_response={"orders": [{"no": "int", "_list_length": 2}], "tags": ["list of str with length 3"]}
+    )
+    query = {"query": "My order", "query_id": 3, "relevant APIs": [["My Shop", "Get Order"]]}
+    queries = [{**query, "api_list": [known]}, {**query, "api_list": [api("Toys", template_response=cut)]}]
+    files = {"solvable_queries/test_instruction/G1.json": queries}
+    [(_, (food, toys), rows)] = data.toolbench(write(tmp_path, files))
+    assert food["function"]["name"] == "get_order_for_my_shop"
+    assert toys["function"]["name"].startswith("get_order_for_my_shop_")
+    assert [row["relevant"] for row in rows] == [[food["function"]["name"]], [toys["function"]["name"]]]
+    assert food["function"]["parameters"]["properties"] == {"is_id": {"type": "string", "description": "(DATE)"}}
+    order = {"type": "object", "properties": {"no": {"type": "integer"}}}
+    tags = {"type": "array", "items": {"type": "string"}}
+    assert food["function"]["returns"]["properties"] == {"orders": {"type": "array", "items": order}, "tags": tags}
+    inner = {"type": "object", "properties": {"c": {"type": "integer"}}}
+    assert toys["function"]["returns"]["properties"] == {"a": {"type": "string"}, "b": inner}
+
+
+# --- fetching and writing ---
+
+
+def test_a_source_is_fetched_at_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = write(tmp_path / "far/IBM/NESTFUL", {**nestful_files(), "not/wanted.txt": "x"})
+    git = ["git", "-C", str(there), "-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "data"]):
+        subprocess.run([*git, *arguments], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    monkeypatch.setattr(data, "HOST", f"file://{tmp_path}/far/")
+    monkeypatch.setitem(data.SOURCES, "nestful", data.SOURCES["nestful"]._replace(commit=commit))
+    assert data.main(["--into", str(tmp_path / "out"), "--sets", "nestful"]) == 0
+    assert len((tmp_path / "out/nestful/queries.jsonl").read_text().splitlines()) == 1
+    assert not (tmp_path / "out/nestful/nature.json").exists()
+
+    folder = data.fetch(data.SOURCES["nestful"], tmp_path / "checkouts")
+    assert {path.name for path in folder.iterdir()} == {".git", "data"}
+
+
+def test_a_set_is_written_as_the_benchmarks_read_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tools = [data.schema(name, "", {}, ()) for name in ("get_user_details", "cancel_reservation", "book_reservation")]
+    messages = [{"role": "user", "content": "Who?"}, *data.exchange(0, "get_user_details", {"user_id": "u"}, "Ann")]
+    data.write(tmp_path, "tau_airline_gold", tools, [{"id": "r", "task": "t", "success": True, "messages": messages}])
+    assert "3 tools, 1 rows, 1 calls" in capsys.readouterr().out
+    assert load_runs(tmp_path / "tau_airline_gold/trajectories.jsonl").runs[0].task == "t"
+    nature = json.loads((tmp_path / "tau_airline_gold/nature.json").read_text())
+    assert (nature["reads"], nature["destructive"]) == (["get_user_details"], ["cancel_reservation"])
+    assert nature["changes"] == ["book_reservation", "cancel_reservation"]
+
+
+def test_a_source_that_cannot_be_read_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "NESTFUL").mkdir()
+    assert data.main(["--into", str(tmp_path / "out"), "--from", str(tmp_path), "--sets", "nestful"]) == 1
+    assert "failed: nestful" in capsys.readouterr().err
