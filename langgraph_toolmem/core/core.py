@@ -135,10 +135,6 @@ class Evidence:
 
     # --- runs and whose they are ---
 
-    def score_of(self, run: str) -> float | None:
-        with self.lock:
-            return self.graph.score(run)
-
     def weight_of(self, run: str) -> float:
         with self.lock:
             entry = self.graph.runs.get(run)
@@ -166,8 +162,6 @@ class Evidence:
 
     def forget(self, gone: Forgotten) -> int:
         """Remove a user, or runs, from graph and disk; return how many pieces. Raise StorageError if some are left."""
-        if self.read_only:
-            raise StorageError("A memory opened with read_only=True cannot forget: call forget where it is written.")
         self.refresh(at_once=True)
         with self.lock:
             self.forgettings += 1
@@ -311,10 +305,9 @@ class Core(Evidence):
             self.log_and_continue("could not read whether an episode is held out", begins)
         return any(found)
 
-    def rows(self, kind: RowKind[T], method: str | None = None) -> Rows[T]:
-        """Return the rows of a kind, under a method's name in the ledger (the kind's by default); nothing is read."""
-        name = method or kind.name
-        return Rows(kind, self.vectors, self.ledger, method=name, users=self.users, now=self.now)
+    def rows(self, kind: RowKind[T]) -> Rows[T]:
+        """Return the rows of a kind, of the method of its name; nothing is read."""
+        return Rows(kind, self.vectors, self.ledger, users=self.users, now=self.now)
 
     def problems(self) -> list[str]:
         """Return the storage problems, one sentence each."""

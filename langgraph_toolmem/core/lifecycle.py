@@ -197,7 +197,7 @@ class Lifecycle:
                 core.apply(None, new_messages, user=user.digest, run=run.digest)
             last = latest_turn(run)
             specs = core.catalogue.marked(specs)
-            new, thought, scratch = 0, _thought_before(run, start), dict[str, Any]()
+            new, scratch = 0, dict[str, Any]()
             thread, hour = contributor(run.thread_id or run.scope, user.digest), core.hour()
             for index in range(start, len(run.events)):
                 event = run.events[index]
@@ -208,16 +208,12 @@ class Lifecycle:
                 if isinstance(event, Turn) and (event.settled or last_turn_too) and not headless:
                     name = event.episode or run.digest
                     key, who = turn_digest(event), user.digest
-                    learned = LearnedTurn(state, event, name, thread, thought, who, specs, hour, options, scratch)
+                    learned = LearnedTurn(state, event, name, thread, who, specs, hour, options, scratch)
                     learned.thread_id = run.thread_id or ""
                     if not core.graph.has_seen(key):
                         new += core.apply(key, self._record(learned), user=user.digest, run=learned.run)
                     elif again := self._again(learned):
                         core.apply(None, again, user=user.digest, run=learned.run)
-                    if event.chosen_by == "model" and event.text:
-                        thought = event.text
-                elif not isinstance(event, Turn):
-                    thought = ""
                 state.push(event)
             return state, new
 
@@ -346,13 +342,3 @@ class Lifecycle:
         for job in jobs:
             said = job.payload
             self.judge(job.run, said["score"], said["comment"], said["user_id"])
-
-
-def _thought_before(run: Run, index: int) -> str:
-    """Return the model's latest words since the user message before an event."""
-    for event in reversed(run.events[:index]):
-        if not isinstance(event, Turn):
-            return ""
-        if event.chosen_by == "model" and event.text:
-            return event.text
-    return ""

@@ -340,7 +340,7 @@ async def test_a_read_only_memory_looks_and_keeps_nothing(kind: type[Method], tm
     with memory_of(folder, make(kind), now=lambda: NOW + 1) as memory:
         run = memory.core.read(run_of(1), "ann-1").digest
         assert memory.flush()
-        assert memory.core.score_of(run) == 0.0
+        assert memory.core.graph.score(run) == 0.0
 
 
 def test_a_shortcut_decision_touches_neither_chroma_nor_any_row(
