@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -252,8 +251,6 @@ class Lifecycle:
                 core.apply(None, self._core.episodes.over(run), user=user.digest, run=run.digest)
         if core.store.closed:
             return
-        for each in self._core.listeners:
-            core.log_and_continue(f"{each.name} could not take in what was learned", partial(each.learned, run, user))
         core.log_and_continue("what waits to be written cannot be looked for", self._core.jobs.look)
         core.acknowledge()
 
@@ -262,9 +259,12 @@ class Lifecycle:
         if core.store.closed:
             return
         for each in self._core.listeners:
-            error = core.log_and_continue(f"{each.name} could not take in a run", partial(getattr(each, hook), what))
-            if isinstance(error, StorageError):
-                core.store.say(f"{each.name} kept nothing of a finished run: {error}")
+            try:
+                getattr(each, hook)(what)
+            except Exception as error:  # noqa: BLE001 - the others take it in, and the host goes on
+                core.log_failure_and_continue(f"{each.name} could not take in a run", error)
+                if isinstance(error, StorageError):
+                    core.store.say(f"{each.name} kept nothing of a finished run: {error}")
 
     # --- feedback ---
 

@@ -388,7 +388,9 @@ class Rows(Generic[T]):
             made = self._packed(item, before, user)
             if before is None or before.text != made.text:
                 new.append(made)
-            elif _differs(made, before):
+            elif made.part != before.metadata.get(PART, "") or any(
+                before.metadata.get(name) != value for name, value in made.metadata.items()
+            ):
                 same.append(made)
         if new:
             space.store.upsert(self.kind.name, new, vectors=vectors)
@@ -433,11 +435,6 @@ class Rows(Generic[T]):
             self._items(oldest, user), key=lambda each: (not self.kind.retired(each[1]), self.kind.worth(each[1]))
         )
         self._remove(space, [key for key, _ in found[:wanted]], user)
-
-
-def _differs(item: VectorItem, before: Hit) -> bool:
-    kept = before.metadata
-    return item.part != kept.get(PART, "") or any(kept.get(name) != value for name, value in item.metadata.items())
 
 
 class Learned(Generic[T, V]):
