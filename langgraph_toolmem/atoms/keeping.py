@@ -54,7 +54,7 @@ ATOMS, WORDING = "atoms", "wording"
 """Kinds of jobs: atoms are stored or their score changes, and they are worded by a chat model."""
 WAITS: Final = 3
 """Failures after which a wording no longer waits for its atoms, which were forgotten."""
-LONGLIST: Final = 256
+LONGLIST: Final = 64
 """Atoms that are compared for each goal of a question; four times as many if they are of too few tools."""
 MAX_GOALS: Final = 512
 """Goals whose atoms are kept, the latest; for at most `FRESH` seconds, since other processes write too."""
