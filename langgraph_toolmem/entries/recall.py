@@ -146,7 +146,7 @@ class EntrySearch:
                     groups.setdefault((request, entry.good), made).runs.append(entry)
             if k is None or once or len(found) < k or len(groups) >= k // 4 or k >= MOST_NEAR:
                 return groups.values()
-            k *= 4
+            k = max(4 * k, LONGLIST + len(exclude))  # a long thread has many entries of its own
 
     def _look_up(self, query: str, user: User, part: str, k: int | None) -> list[SearchHit[Entry]]:
         key, version = (query, user.namespace, part, k), (self._rows.changes(0, user)[0], self._records())
