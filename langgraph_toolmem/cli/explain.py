@@ -51,24 +51,23 @@ def explain(memory: ToolMemory, request: str, user_id: str | None) -> dict[str, 
 
 
 def _steps(memory: ToolMemory, request: str, user_id: str | None) -> Iterator[dict[str, Any]]:
-    from langgraph_toolmem.atoms.render import pattern
+    from langgraph_toolmem.atoms.planning import pattern
 
     for hit in memory.atoms.search(request, k=MOST, user_id=user_id):
         atom = hit.atom
-        fate = memory.atoms.records([atom.id], user_id=user_id)[atom.id]
+        fate = memory.atoms.records([atom.call], user_id=user_id)[atom.call]
         yield {
             "tool": hit.tool,
             "hint": pattern(hit).removeprefix("- "),
             "score": hit.score,
             "needs": list(atom.required_slots),
-            "gives": list(atom.produces),
             "visits": atom.visits,
             "record": {**fate._asdict(), "misleads": fate.misleads},
         }
 
 
 def show_explanation(found: dict[str, Any]) -> None:
-    """Print it for a person."""
+    """Print an explanation."""
     for why in dict.fromkeys(found["missing"].values()):
         say(f"Not looked at: {why}")
     if found["next_call"] is not None:

@@ -18,6 +18,7 @@ from langgraph_toolmem.cli.terminal import progress, say, table
 
 DEFAULT_FOLDER: Final = Path(".toolmem")
 DISTRIBUTION: Final = "langgraph-toolmem"
+CHROMA: Final = "chroma/chroma.sqlite3"
 LITTLE: Final = 16_000_000
 """Free bytes below which a disk has no room for another copy of a memory."""
 _INTERNAL: Final = ("all", "bench", "dev", "dev-all")
@@ -115,6 +116,12 @@ def _files(folder: Path, memory: dict[str, Any]) -> Iterator[Found]:
             f"memory.db cannot be used: {file['why']}. If it is damaged, the next opening renames it and keeps the "
             "rows that can be read",
         )
+    for name, lost in (
+        ("memory.db", "jobs and what was learned after the last snapshot are"),
+        (CHROMA, "its texts are"),
+    ):
+        if (folder / name).is_file() and not (folder / name).stat().st_size:
+            yield "problem", f"{name} is empty: {lost} lost. Restore it from a backup, or import the logs again"
     for aside in memory["set_aside"]:
         yield (
             "problem",

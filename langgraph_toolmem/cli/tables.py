@@ -1,4 +1,4 @@
-"""A replay and a record as sentences and tables."""
+"""A replay and a report as sentences and tables."""
 
 from __future__ import annotations
 

@@ -110,7 +110,6 @@ class Catalogue:
         self._inferred: dict[str, tuple[int, ToolSpec]] = {}
         self._described: dict[str, tuple[Any, ToolSpec]] = {}
         self._marked: dict[str, tuple[tuple[ToolSpec | None, ...], ToolSpec]] = {}
-        self._heard: list[Mapping[str, ToolSpec]] = []
         self._offered: dict[tuple[int, ...], tuple[list[BaseTool], dict[str, ToolSpec]]] = {}
         self._read: dict[int, tuple[BaseTool, ToolSpec]] = {}
         if given is not None:
@@ -197,13 +196,6 @@ class Catalogue:
             specs = dict(self.specs)
             told = {name: self._told_of(name) for name in self._graph.tools}
             return specs | {name: spec for name, spec in told.items() if spec is not None}
-
-    def hear(self, tools: Mapping[str, ToolSpec]) -> None:
-        """Take in the marks of tools that may be some or all of the available ones."""
-        with self._lock:
-            if tools and not any(known is tools for known in self._heard):
-                self._heard, tools = [*self._heard[-MAX_ADOPTED:], tools], without_own(tools)
-                self._take(tools)
 
     def adopt(self, tools: Mapping[str, ToolSpec]) -> None:
         """Take in the tools of a host. Of two with one name the given one stays, otherwise the latest."""

@@ -52,10 +52,6 @@ class Users:
         same = all(has_user((mine,)) or mine.format() == other for mine, other in pairs)
         return same and len(self.namespace) == len(namespace)
 
-    @staticmethod
-    def digest_of(user_id: str | None) -> str | None:
-        return user_digest(user_id or None)
-
 
 def check_namespace(namespace: Any, *, name: str, user_allowed: bool) -> tuple[str, ...]:
     """Return a namespace; raise ConfigurationError if it is no tuple of texts, or a placeholder is unknown."""

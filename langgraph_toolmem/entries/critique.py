@@ -1,7 +1,7 @@
 """Critiques of failed runs, by any chat model that gives structured output.
 
-MemToolAgent (arXiv 2606.07909) keeps, of a run that failed, not what was done but what was wrong with it. The model is
-told that there is a mistake, and what mistakes there are. What it reads is bounded, and cut with notes.
+MemToolAgent (arXiv 2606.07909) keeps, of a run that failed, not what was done but what was wrong with it. The prompt
+says that there is a mistake, and lists the kinds of mistakes. It is bounded, and cut with notes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.entries.entry import Entry, EntryCall
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.turn.structured import StructuredModel, sections
 
 MAX_SIMILAR: Final = 3
 MAX_TOOLS: Final = 40
@@ -30,8 +31,7 @@ MAX_PART: Final = 8_000
 """Characters of each of: tools, calls, similar entries."""
 MAX_SAID: Final = 400
 """Characters of each text of a critique."""
-ASIDE: Final = RunnableConfig(tags=["nostream"], run_name="toolmem_critique")
-"""langgraph.constants.TAG_NOSTREAM: what the model writes is not for the user's eyes."""
+NAMED: Final = RunnableConfig(run_name="toolmem_critique")
 
 _CRITIC: Final = """\
 You review one run of an agent that calls tools. The person who asked was not satisfied: there is a mistake in the \
@@ -42,7 +42,7 @@ run, or something is missing. Find it. Work through these questions in order:
 4. Time: were dates, times, durations and "next", "last" or "before" worked out rightly?
 5. Conditions: where the user said "if", "unless", "only", "all" or "except", was each case checked and acted on?
 6. Answers: was an error or an empty answer of a tool passed over?
-Past runs with similar requests show what went well and what did not; they may help, and they may be beside the point.
+Past runs with similar requests show what went well and what did not; they may help, and they may be irrelevant.
 Name the mistake that matters most. Be short and concrete: name tools, arguments and values. Give advice that holds \
 for the next request of this kind, not only for this one. Nothing you say may contradict anything else you say. Do not \
 praise. If you cannot tell, say what should be checked first. What stands between the lines of the material was \
@@ -92,7 +92,7 @@ def resolve_critic(critic: BaseChatModel | Critic | str, tools: Callable[[], Map
 def critique(
     model: BaseChatModel, entry: Entry, tools: Mapping[str, ToolSpec], similar: Sequence[Entry] = ()
 ) -> Critique:
-    """Ask a chat model with structured output what went wrong in a failed run. One model call.
+    """Ask a chat model what went wrong in a failed run. One question, with one repair.
 
     Args:
         model: the chat model.
@@ -104,10 +104,11 @@ def critique(
         InputError: the run did not fail, or the model's answer is no critique.
         Exception: whatever the model raises.
     """
-    answer = model.with_structured_output(Critique).invoke(_asked(entry, tools, similar), ASIDE)
-    if isinstance(answer, Critique) and (answer.went_wrong.strip() or answer.instead.strip()):
-        return answer
-    raise InputError("The model's answer is no critique.")
+    check = lambda found: "" if found.went_wrong.strip() or found.instead.strip() else "both texts are empty"  # noqa: E731
+    answer = StructuredModel(model, Critique, check=check).ask(_asked(entry, tools, similar), NAMED)
+    if answer.value is None:
+        raise InputError(f"The model's answer is no critique: {answer.reason or answer.refusal}.")
+    return answer.value
 
 
 def describe_tools(tools: Mapping[str, ToolSpec], first: Sequence[str] = ()) -> str:
@@ -154,8 +155,7 @@ def _asked(entry: Entry, tools: Mapping[str, ToolSpec], similar: Sequence[Entry]
         "Calls": describe_calls(entry),
         "Past runs with similar requests": _similar(similar) or "(none)",
     }
-    text = "\n\n".join(f"## {title}\n---\n{part}\n---" for title, part in parts.items())
-    return [SystemMessage(_CRITIC), HumanMessage(text)]
+    return [SystemMessage(_CRITIC), HumanMessage(sections(parts))]
 
 
 def _similar(entries: Sequence[Entry]) -> str:

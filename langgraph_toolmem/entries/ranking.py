@@ -1,8 +1,8 @@
 """Ranking of past requests by the probability that they are relevant for a new one.
 
-Templated requests share their structure and differ in their values, and a name is as rare as a verb. The two are told
-apart by how they behave: of an entry and its nearest neighbours, the words that the neighbours have too are structure,
-the others are values. `Weights` learns that from the entries alone; `rank` compares requests by it.
+Templated requests share their structure and differ in their values, and a name is as rare as a verb. Neighbours
+distinguish the two: the words that an entry shares with its nearest neighbours are structure, the others are values.
+`Weights` learns that from the entries alone; `rank` compares requests by it.
 """
 
 from __future__ import annotations

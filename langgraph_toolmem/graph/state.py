@@ -166,9 +166,9 @@ class RunState:
         return found
 
     def signature(self) -> str:
-        """Return the flags of the latest output, the lengths of its lists, and if a loop has unused elements.
+        """Return the flags of the latest output and the lengths of its lists; "" right after a user message.
 
-        Branches and ends of loops depend on them, not on the tool. "" right after a user message.
+        Branches and ends of loops depend on them, not on the tool.
         """
         if self.last_is_user or not self.steps:
             return ""
@@ -185,22 +185,7 @@ class RunState:
                     parts.append(f"{_key(key)}={value:d}")
                 elif isinstance(value, list):
                     parts.append(f"{_key(key)}:{_how_many(value)}")
-        return ";".join([*parts, self._loop(step)])
-
-    def _loop(self, step: ExecutedCall) -> str:
-        """Return "+" if the latest call took its value from a list with unused elements, "-" if none is left."""
-        for name, value in step.args.items():
-            value = value[0] if isinstance(value, list) and len(value) == 1 else value
-            if isinstance(value, (list, dict, bool)) or value is None:
-                continue
-            text = canon(value)
-            used = self.used[(step.tool, name)]
-            for index in list(self.outputs.values())[-MAX_SIGNATURE:]:
-                for values in self.observation(index).lists.values() if index < len(self.steps) - 1 else ():
-                    texts = [canon(v) for v in values]
-                    if len(texts) > 1 and text in texts:
-                        return "+" if any(t not in used for t in texts) else "-"
-        return ""
+        return ";".join(parts)
 
     def latest_output(self, tool: str) -> Observation | None:
         index = self.outputs.get(tool)

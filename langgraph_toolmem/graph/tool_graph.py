@@ -1,7 +1,7 @@
 """The evidence graph: everything the memory has learned, and the increments by which it learns (`graph.events`).
 
 The graph itself holds what all methods share: tools, what followed what, where arguments came from, past requests,
-counters, runs and their verdicts. What one method keeps beside that is a `Table`, registered under a name of its own.
+counters, runs and their verdicts. What one method keeps in addition is a `Table`, registered under a name of its own.
 
 Counts are in bounded tables of plain containers, with constant time per look-up. They commute as long as no bound is
 reached; at a bound the rows with the least evidence leave first, older before newer.
@@ -48,6 +48,8 @@ T = TypeVar("T", bound="Table")
 
 MAX_SUCCESSORS: Final = 12
 """Successors kept per context; a new one replaces the rarest."""
+ENOUGH: Final = 3
+"""Runs, and users, that showed a value from which it may be used in anybody's run."""
 
 
 class CountTable:
@@ -84,15 +86,15 @@ class CountTable:
 
 
 class ContributorTable:
-    """``key -> item -> contributors``: up to `enough` different runs and users each.
+    """``key -> item -> contributors``: up to ENOUGH different runs and users each.
 
     The smallest digests stay, so that the result does not depend on the order of arrival.
     """
 
-    __slots__ = ("enough", "max_items", "max_rows", "rows")
+    __slots__ = ("max_items", "max_rows", "rows")
 
-    def __init__(self, max_rows: int, *, max_items: int = 64, enough: int = 3) -> None:
-        self.max_rows, self.max_items, self.enough = max_rows, max_items, enough
+    def __init__(self, max_rows: int, *, max_items: int = 64) -> None:
+        self.max_rows, self.max_items = max_rows, max_items
         self.rows: dict[str, dict[str, list[list[str]]]] = {}
 
     def add(self, key: str, item: str, run: str, user: str | None) -> None:
@@ -114,15 +116,15 @@ class ContributorTable:
         if who not in seen:
             seen.append(who)
             seen.sort()
-            del seen[self.enough :]
+            del seen[ENOUGH:]
 
     def is_public(self, key: str, item: str, user: str | None) -> bool:
         """Return True if an item may be used in anybody's run: it has enough runs, of enough users if known."""
         cell = self.rows.get(key, {}).get(item)
-        if cell is None or len(cell[0]) < self.enough:
+        if cell is None or len(cell[0]) < ENOUGH:
             return False
         users = cell[1]
-        return not users or len(users) >= self.enough or users == [user]
+        return not users or len(users) >= ENOUGH or users == [user]
 
     def forget(self, gone: Forgotten) -> int:
         """Delete a user, or runs, as contributors; return the number of items that lost one."""

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 Relation = tuple[str, str, str]
-"""Type of the node that is heard, name, type of the node that listens."""
+"""Type of the source node, name, type of the target node."""
 Tensors = Mapping[Relation, Tensor]
 API, PARAMETER = "api", "parameter"
 RELATIONS: Final[tuple[Relation, ...]] = (
@@ -63,7 +63,7 @@ class RelationalAttention(nn.Module):
                 nn.init.xavier_uniform_(matrix)
 
     def forward(self, nodes: Mapping[str, Tensor], edges: Tensors, weights: Tensors) -> dict[str, Tensor]:
-        """(N, width) for each type of nodes; 0 where nothing is heard.
+        """(N, width) for each type of nodes; 0 without incoming edges.
 
         Args:
             nodes: type -> (N, width).

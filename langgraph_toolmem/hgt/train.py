@@ -36,7 +36,7 @@ LOOK_EVERY: Final = 5
 RIVALS: Final = 128
 """Other producers that a held-out link's own is ranked among."""
 PROPOSED: Final = 8
-"""Producers of each consumer, the likeliest by the model, that are in the table beside those that structure finds."""
+"""Producers of each consumer, the likeliest by the model, that the table adds to those that structure finds."""
 BEFORE: Final = (API, "before", API)
 GIVES: Final = (API, "gives", PARAMETER)
 _BACK: Final = dict(zip(RELATIONS[::2], RELATIONS[1::2], strict=True))

@@ -17,10 +17,7 @@ VARIED: Final = "varied"
 
 
 def credit_varied(state: RunState, specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> Record:
-    """Count the calls of the turn before, whose results are known by now, that differ from an equal call's.
-
-    Only reads stand between the two.
-    """
+    """Count calls of the latest turn whose results differ from an equal call's, with only reads in between."""
     record: Record = []
     earlier = state.since_user[: len(state.since_user) - len(state.latest)]
     for step in state.latest:

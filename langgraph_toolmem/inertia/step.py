@@ -67,7 +67,7 @@ class Shortcut(Step[Inertia]):
             raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
         self.policy = policy
         self._trusts = trust_context
-        self.ahead: Prefetcher | None = None
+        self.prefetcher: Prefetcher | None = None
         self._models: tuple[Any, ...] = ()
         self._rules: tuple[ProviderRule, ...] = ()
         self.guard_providers(models, rules)
@@ -77,7 +77,7 @@ class Shortcut(Step[Inertia]):
         self._rules = checked_rules(rules)
         self._models = (*self._models, *models)
 
-    def run_ahead(
+    def enable_prefetch(
         self, prefetch: Any, *, interceptors: Interceptors | None = None, messages_key: str = "messages"
     ) -> None:
         """Prefetch likely look-ups while the model is asked.
@@ -96,7 +96,7 @@ class Shortcut(Step[Inertia]):
         if not isinstance(settings, Prefetch):
             raise ConfigurationError(f"prefetch is True, False or a Prefetch, not {prefetch!r}.")
         registry, between = self.method.prefetched, interceptors or Interceptors()
-        self.ahead = Prefetcher(self.core, registry, settings, between, messages_key=messages_key)
+        self.prefetcher = Prefetcher(self.core, registry, settings, between, messages_key=messages_key)
 
     def compute(self, call: Call) -> Decided:
         """The decision about this model call; the model turn begins with it."""

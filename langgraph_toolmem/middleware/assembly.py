@@ -150,7 +150,7 @@ def tool_memory_middleware(
     ]
     if acts is not None:
         acts.step.guard_providers([model for m in yours for model in _models_of(m)], rules)
-        acts.step.run_ahead(prefetch, interceptors=interceptors_of(yours))
+        acts.step.enable_prefetch(prefetch, interceptors=interceptors_of(yours))
     found: list[Step[Any]] = [node.step for node in nodes if node is not None]
     for step in steps:
         if not isinstance(step, Step):
@@ -158,7 +158,7 @@ def tool_memory_middleware(
         found.append(step)
     around = [step for step in found if step.place == "around"]
     at_model = [step for step in found if step.place == "inside"]
-    source = next((step.ahead for step in found if isinstance(step, Shortcut)), None)
+    source = next((step.prefetcher for step in found if isinstance(step, Shortcut)), None)
     inside_all = steps_middleware(
         memory.core, at_model, name=f"{name}Inside", inner=True, outermost=not around, source=source
     )

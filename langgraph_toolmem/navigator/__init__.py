@@ -96,14 +96,7 @@ class Navigator(GraphEvolution, Method):
         self._graph = CurrentGraph(self.evidence, core.vectors, self._aliases)
         self.links = TrainedLinks(core)
         #: of ``create_navi_subgraph(..., keep_decisions=True)``
-        self.decisions = DecisionLog(
-            core.folder,
-            now=core.now,
-            score_of=lambda run, user: core.verdict_of(run, user or None)[0],
-            owner_of=core.graph.owner,
-            needs_user=core.users.apart,
-            read_only=core.read_only,
-        )
+        self.decisions = DecisionLog(core)
         self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors)
 
     # --- asking ---

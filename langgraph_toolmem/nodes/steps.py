@@ -379,14 +379,14 @@ class InertiaShortcut(StepNode):
     ) -> None:
         method = method_of(memory, Inertia, "InertiaShortcut")
         given = list(tools) if isinstance(tools, Iterator) else tools
-        method.core.catalogue.hear(read_tools(given))
+        method.core.catalogue.adopt(read_tools(given))
         # As a ``ToolNode`` takes them; schemas, dicts and classes, cannot be executed.
         functions = (each if isinstance(each, BaseTool) or not isroutine(each) else tool(each) for each in given)
         self._executed = [each for each in functions if isinstance(each, BaseTool)]
         models = () if model is None else (model,)
         step = Shortcut(method, policy=policy, models=models, trust_context=trust_context)
         super().__init__(step, messages_key=messages_key)
-        step.run_ahead(prefetch, messages_key=messages_key)
+        step.enable_prefetch(prefetch, messages_key=messages_key)
 
     def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
         """Return the model call that comes after this node."""
@@ -398,8 +398,8 @@ class InertiaShortcut(StepNode):
         """Return the call in the messages; None if the model is to answer."""
         if output.answer is not None:
             return {self.messages_key: [output.answer]}
-        if self.step.ahead is not None and is_active():
-            self.step.ahead.begin_unseen(call)
+        if self.step.prefetcher is not None and is_active():
+            self.step.prefetcher.begin_unseen(call)
         return None
 
 

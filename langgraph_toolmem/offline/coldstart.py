@@ -312,9 +312,9 @@ def in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
 _INVENT: Final = f"""\
 You invent requests that people might send to an assistant. The assistant can do nothing but call the tools below. The \
 requests are for its training in a sandbox.
-- Write what a person would write who wants something done and has never heard of tools. Never write the name of a \
+- Write what a person would write who wants something done and knows no tools. Never write the name of a \
 tool or of a parameter.
-- Be concrete: names, dates, times, amounts, titles, as a person would give them. Where you are told what exists, take \
+- Be concrete: names, dates, times, amounts, titles, as a person would give them. Where a list says what exists, take \
 them from there and invent none. No placeholders, nothing in brackets.
 - Each request can be carried out with these tools alone, at once, without asking back.
 - Make the requests as different as you can from each other and from the known ones: in what is wanted, in wording, in \

@@ -58,7 +58,7 @@ class InertiaTest:
 
     @property
     def gain(self) -> float:
-        """Bits per call saved by the better of one and two previous tools; not positive: nothing is told."""
+        """Bits per call saved by the better of one and two previous tools; not positive: previous tools say nothing."""
         return self.bits[0] - min(self.bits[1:])
 
     @property

@@ -1,4 +1,4 @@
-"""One self-contained HTML page: is the memory safe and worth it, and its tool graph to explore."""
+"""One HTML page without external files: whether the memory is safe and worth it, and its tool graph."""
 
 from langgraph_toolmem.page.render import render_page
 

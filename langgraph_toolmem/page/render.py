@@ -1,4 +1,4 @@
-"""The page itself: sections of plain HTML, and the data that its script draws the tool graph from."""
+"""The page: sections of plain HTML, and the data from which its script draws the tool graph."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def render_page(
     generated: float | None = None,
     lead: Sequence[str | TextTable] = (),
 ) -> str:
-    """One HTML page: a judgement, what to review and to declare, and the tool graph.
+    """Return one HTML page: a judgement, what to review and to declare, and the tool graph.
 
     Styles, script and data are in the file; its content security policy forbids everything else. The same input gives
     the same page.
@@ -118,7 +118,7 @@ def _safety(report: Report) -> Iterable[str]:
 
 
 def _worth(report: Report) -> Iterable[str]:
-    """Yield what it brought: hints, tokens, every method's sentences; the rules behind a disclosure."""
+    """Yield what the memory brought: hints, tokens, the sentences of each method behind a disclosure."""
     rows = [
         (title, *(f"{figures.get(name, 0):,.0f}" for name in ("shown", "followed", "right")))
         for title, figures in report.hints()
@@ -280,7 +280,7 @@ def _text(text: object) -> str:
 
 
 def _line(text: str, *, most: int = MAX_CHARS) -> str:
-    """One line without control characters, of bounded length."""
+    """Return one line without control characters, of bounded length."""
     text = printable(text)
     return text if len(text) <= most else text[: most - 1] + "…"
 
@@ -294,13 +294,13 @@ def _time(seconds: float) -> str:
 
 
 def _inside_script(value: Any) -> str:
-    """JSON that a script element can hold: nothing in it can end the element or open a comment."""
+    """Return JSON for a script element: nothing in it can end the element or open a comment."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _hash(script: str) -> str:
-    """The source expression that lets this script run under the content security policy, and no other one."""
+    """Return the source expression that lets only this script run under the content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 

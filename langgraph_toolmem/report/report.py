@@ -137,7 +137,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class HoldoutReport:
-    """Both sides. A difference is None if a side has no feedback, or fewer than two episodes."""
+    """Episodes with the memory and without. A difference is None if a side lacks feedback or has under two episodes."""
 
     memory: Arm = field(default_factory=Arm)
     held_out: Arm = field(default_factory=Arm)
@@ -274,7 +274,7 @@ class Report:
         return f"{saved}; {self.right:,} of {of:,} checks right{least}; {_trust(kinds)}."
 
     def setup(self) -> list[str]:
-        """Return in lines how the memory is set up: mode, policy, and what tools are declared to do."""
+        """Return how the memory is set up: mode, policy, and what tools are declared to do."""
         found = self["inertia"]
         if "mode" not in found:
             return []
@@ -285,7 +285,7 @@ class Report:
         ]
 
     def withdrawn(self) -> list[str]:
-        """Return in lines what the memory may not do at present, though it might."""
+        """Return what the memory may not do at present, although the policy allows it."""
         found = self["inertia"]
         lines = [f"{tool}: a person refused or edited such a call" for tool in found.get("refused", ())]
         if found.get("budget_open") is False and not found.get("learning"):
@@ -297,7 +297,7 @@ class Report:
         return sorted(self.tools.items(), key=lambda item: (-item[1].skipped, -item[1].calls, item[0]))
 
     def sentences(self) -> list[str]:
-        """Return what stands behind the headline, in a few sentences."""
+        """Return the facts behind the headline, in a few sentences."""
         lines = []
         if self.skipped_failed or self.skipped_stopped:
             lines.append(

@@ -86,7 +86,7 @@ class SummaryTool(BaseTool):
     _errors: Any = None
 
     def model_post_init(self, context: Any, /) -> None:
-        """Its failures are logged once each."""
+        """Log each kind of failure once."""
         super().model_post_init(context)
         self._errors = ErrorLog(SUMMARY_TOOL, logging.getLogger("langgraph_toolmem.sit"))
 

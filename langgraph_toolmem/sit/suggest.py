@@ -187,7 +187,7 @@ class _Evidence:
                 found.relevance = max(found.relevance, say * fit)
 
     def by_odds(self, policy: SITPolicy) -> list[Suggestion]:
-        """By the probability that the three kinds of evidence give together."""
+        """Rank by the probability that the three kinds of evidence give together."""
         parts = {tool: self._parts(candidate, policy) for tool, candidate in self.candidates.items()}
         odds = {tool: math.exp(sum(part.values())) for tool, part in parts.items()}
         others = 0 if self._available is None else len(self._available - odds.keys() - {SUMMARY_TOOL})
@@ -215,7 +215,7 @@ class _Evidence:
         }
 
     def by_kind(self) -> list[Suggestion]:
-        """As published: by the best similarity, then the heaviest edges; what is left by the descriptions."""
+        """Rank as published: by the best similarity, then the heaviest edges; what is left by the descriptions."""
 
         def rank(tool: str) -> tuple[bool, float, float, float, str]:
             found = self.candidates[tool]
@@ -252,7 +252,7 @@ class _Evidence:
         )
 
     def _in_words(self, kind: Kind, found: _Candidate) -> str:
-        """The strongest evidence first, the rest after it."""
+        """Return the evidence in words, the strongest first."""
         said: dict[Kind, str] = {}
         if found.similarity is not None:
             states = "state" if self._voters == 1 else "states"

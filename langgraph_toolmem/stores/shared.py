@@ -51,9 +51,7 @@ Values: TypeAlias = dict[str, Any]
 PAGE: Final = 500
 PART: Final = 256 * 1024
 SNAPSHOT_EVERY: Final = 4_000
-"""Events that no snapshot holds from which a worker writes one (up to twice as many: each its own number)..."""
-CHARACTERS_EACH: Final = 300
-"""... and more where the snapshot has more characters than so many for each event."""
+"""Events that no snapshot holds from which a worker writes one (up to twice as many: each its own number)."""
 GATHER_SECONDS: Final = 0.05
 """Events wait so long for others, to be sent with them."""
 POLL_SECONDS: Final = 1.0
@@ -537,12 +535,10 @@ class SharedLog:
             else:
                 time.sleep(uuid.uuid4().int % 100 / 1000)  # so that two who forget at once do not meet again
             return False
-        cursors, held, size = json.loads(self._meta("cursors")), dict[str, int](), 0
-        if view.newest:
-            held, size = view.newest[0].cursors, (view.newest[0].parts - 1) * PART
+        cursors, held = json.loads(self._meta("cursors")), view.newest[0].cursors if view.newest else {}
         new = sum(max(0, end - held.get(worker, 0)) for worker, (end, _) in view.heads.items())
         each = 1 + int(view.me[:4], 16) / 0x10000  # so that not all write one at the same time
-        if new >= each * max(SNAPSHOT_EVERY, size // CHARACTERS_EACH) and not self._events.read_only:
+        if new >= each * SNAPSHOT_EVERY and not self._events.read_only:
             before = self._now() - DEAD_SECONDS
             dead = [
                 worker

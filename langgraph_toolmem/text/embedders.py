@@ -47,7 +47,7 @@ class Embedder:
     """An embedder with an identity, loaded at its first use, whose answers are checked.
 
     Args:
-        name: identity written beside the vectors. A function is called at the first question for it.
+        name: identity stored with the vectors. A function is called at the first question for it.
         load: makes the LangChain ``Embeddings``. Called once, at the first text, under a lock.
         builtin: the answers come from `LexicalEmbedder`, so a lexical index says the same, better.
     """
@@ -139,7 +139,7 @@ class Embedder:
 
 
 def resolve_embedder(spec: Embeddings | Embedder | str | None) -> Embedder:
-    """The embedder a developer means. Nothing is loaded.
+    """Return the embedder that a developer means. Nothing is loaded.
 
     Args:
         spec: ``None``: the built-in lexical embedder. LangChain ``Embeddings``: named after its class and
@@ -272,7 +272,7 @@ def _files(folder: Path) -> Iterable[Path]:
 
 
 def clean(text: str) -> str:
-    """The text without lone surrogates, which models write and no encoder takes: they become ``?``."""
+    """Return the text without lone surrogates, which models write and no encoder takes: they become ``?``."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -306,7 +306,7 @@ class DescriptionSimilarity:
         self._thought_words = lru_cache(maxsize=256)(self._lexical.sparse)
 
     def __call__(self, thought: str, tool: str) -> float:
-        """From −1 to 1; 0 for a tool without a description."""
+        """Return a similarity from −1 to 1; 0 for a tool without a description."""
         if tool not in self._texts:
             return 0.0
         if not self._failed:

@@ -177,7 +177,7 @@ class Meaning:
 
 
 def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
-    """The meaning of a parameter or of a part of an output.
+    """Return the meaning of a parameter or of a part of an output.
 
     Args:
         leaf: the value.
@@ -226,7 +226,7 @@ _shared = lru_cache(maxsize=65_536)(Meaning)  # thousands of values mean the sam
 
 @lru_cache(maxsize=8_192)
 def _listed(description: str) -> tuple[str, ...]:
-    """The elements of a list by its description: "list of the stock symbols that …" → symbol."""
+    """Return the elements of a list by its description: "list of the stock symbols that …" → symbol."""
     found = _LISTED.search(description)
     phrase: list[str] = []
     for word in canonical_words(words(found[1])) if found else ():
@@ -241,7 +241,7 @@ def _listed(description: str) -> tuple[str, ...]:
 def _generic_owner(
     heads: Sequence[str], places: Sequence[tuple[str, ...]], described: str, owner: tuple[str, ...]
 ) -> tuple[tuple[str, ...], Literal["place", "description", "tool"]] | None:
-    """Of what it is the id, name …: the level above it, else what its description says, else its tool's noun."""
+    """Return of what it is the id or name: the level above it, else what its description says, else its tool's noun."""
     for nouns in reversed(places):
         if not GENERIC.issuperset(nouns):
             return nouns, "place"
@@ -252,7 +252,7 @@ def _generic_owner(
 
 @lru_cache(maxsize=65_536)
 def resource(path: str) -> tuple[str, ...]:
-    """The words of what a path is about, () if nothing says so: its last name that is no verb.
+    """Return the words of what a path is about, () if nothing says so: its last name that is no verb.
 
     >>> resource("/repos/{}/pull-requests/{}/merge")
     ('pull', 'request')
@@ -274,7 +274,7 @@ def _entity(tool: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=65_536)
 def _own_words(name: str, *, flag: bool = False) -> tuple[tuple[str, ...], Literal["from", "to", ""]]:
-    """The words of a name that carry its meaning, and its role."""
+    """Return the words of a name that carry its meaning, and its role."""
     found = canonical(name)
     if "or" in found[1:]:  # one of several: the first is as good as the others
         found = found[: found.index("or", 1)]
@@ -296,7 +296,7 @@ def _own_words(name: str, *, flag: bool = False) -> tuple[tuple[str, ...], Liter
 
 @lru_cache(maxsize=65_536)
 def canonical(name: str) -> tuple[str, ...]:
-    """The words of a name: singular, in lower case, one spelling each.
+    """Return the words of a name: singular, in lower case, one spelling each.
 
     >>> canonical("customerIDs"), canonical("zip_code"), canonical("lat")
     (('customer', 'id'), ('zipcode',), ('latitude',))
@@ -317,7 +317,7 @@ def canonical(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=65_536)
 def singular(word: str) -> str:
-    """The singular of an English noun; anything else stays as it is."""
+    """Return the singular of an English noun; anything else stays as it is."""
     if len(word) < 4 or not word.isascii() or not word.endswith("s") or word.endswith(("ss", "us", "is", "news")):
         return word
     if word.endswith("ies"):
@@ -327,7 +327,7 @@ def singular(word: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def entity_of(tool: str) -> str:
-    """The noun a tool is about; "" if its name has none.
+    """Return the noun a tool is about; "" if its name has none.
 
     >>> [entity_of(name) for name in ("get_order_details", "contacts.search", "Search_Book_By_Keyword", "sort")]
     ['order', 'contact', 'book', '']
@@ -346,7 +346,7 @@ def implied_words(tool: str) -> frozenset[str]:
 
 @lru_cache(maxsize=65_536)
 def verb_of(tool: str) -> str:
-    """The first verb in a tool's name; "" if there is none."""
+    """Return the first verb in a tool's name; "" if there is none."""
     return next((word for word in canonical(tool) if word in VERBS), "")
 
 
@@ -365,7 +365,7 @@ def _nouns(tool: str) -> list[str]:
 
 
 def noun_in(description: str, head: str) -> str:
-    """Of what a description says that something is the `head`: "ID of the visitor", "the visitor's ID" → visitor."""
+    """Return of what a description calls something the `head`: "ID of the visitor", "the visitor's ID" → visitor."""
     if not description:
         return ""
     said = _canonical_text(description)
@@ -388,7 +388,7 @@ def _canonical_text(text: str) -> tuple[str, ...]:
 
 
 def canonical_words(plain: Iterable[str]) -> list[str]:
-    """As `canonical`, of words that are split already; two are never joined."""
+    """Return the same as `canonical`, of words that are split already; two are never joined."""
     return [ALIASES.get(word, word) for word in map(singular, plain)]
 
 
@@ -453,13 +453,13 @@ class Port:
 
 
 def inputs_of(spec: Described) -> tuple[Port, ...]:
-    """The values a call takes; values inside of objects are ports of their own."""
+    """Return the values that a call takes; values inside of objects are ports of their own."""
     leaves = leaves_of(spec.parameters, limit=MAX_INPUTS, depth=4)
     return tuple(_port(spec, leaf, "in", "declared") for leaf in leaves if leaf.path)
 
 
 def outputs_of(spec: Described, observed: Mapping[str, Iterable[str]] | None = None) -> tuple[Port, ...]:
-    """The values a call gives.
+    """Return the values that a call gives.
 
     Args:
         spec: the tool. Its declared output comes first.
@@ -491,14 +491,14 @@ def outputs_of(spec: Described, observed: Mapping[str, Iterable[str]] | None = N
 
 
 def _says_nothing(port: Port) -> bool:
-    """An object without properties, or a value that is called "result": no more than that something comes back."""
+    """Return True for an object without properties, or a value that is called "result"."""
     if port.meaning.shape == "object":
         return "." not in port.path
     return port.meaning.words <= {"result", "data", "response", "output", entity_of(port.tool)}
 
 
 def _implied_by(declared: Iterable[Leaf], spec: Described) -> frozenset[str]:
-    """An id of what the output is about: by its description ("events: matching events"), else by the tool's name."""
+    """Return the id that an output seems to hold: by its description ("events: matching events"), else by the tool."""
     for leaf in declared:
         meaning = meaning_of(leaf, spec.name, spec.route)
         if meaning.source == "name" and not meaning.vague and len(meaning.words) == 1:

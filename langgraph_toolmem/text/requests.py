@@ -63,7 +63,7 @@ class Pieces(NamedTuple):
 
 
 def split_clauses(text: str) -> Pieces:
-    """The sentences and clauses of a request. Of long texts the beginning is read.
+    """Return the sentences and clauses of a request. Of long texts the beginning is read.
 
     >>> split_clauses("Find a flight to Oslo and book a hotel. Mail me 'sun, sea and sand'.").clauses
     ('Find a flight to Oslo', 'book a hotel', "Mail me 'sun, sea and sand'")
@@ -102,7 +102,7 @@ _EDGE: Final = "<edge>"
 
 
 def tokens(text: str) -> list[str]:
-    """The stems of a request and the kinds of its values, in order.
+    """Return the stems of a request and the kinds of its values, in order.
 
     >>> tokens("Move the 9:30 meeting to March 3rd")
     ['mov', 'the', '<time>', 'meet', 'to', '<date>']
@@ -117,7 +117,7 @@ def tokens(text: str) -> list[str]:
 
 
 def forget_texts() -> None:
-    """Nothing of a text is remembered any more."""
+    """Clear all caches of texts."""
     for each in (terms_of, term_weight):
         each.cache_clear()
     forget_values()
@@ -126,7 +126,7 @@ def forget_texts() -> None:
 
 @lru_cache(maxsize=4096)
 def terms_of(text: str) -> tuple[str, ...]:
-    """The different words of a text, and its different pairs of neighbouring words with a space in between.
+    """Return the different words of a text, and its different pairs of neighbouring words with a space in between.
 
     The first and the last word are paired with the edge of the text. At most MAX_TERMS.
     """

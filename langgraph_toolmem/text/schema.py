@@ -1,7 +1,7 @@
 """JSON schemas of tools as flat lists of values, and what outputs look like, learned from results.
 
 A *leaf* is one value inside a schema with its path: ``city``, ``address.zip``, ``items[].id``. The root itself has
-the path "". Schemas come from strangers: local ``$ref`` s are followed and may be circular, ``allOf``, ``anyOf`` and
+the path "". Schemas are not trusted: local ``$ref`` s are followed and may be circular, ``allOf``, ``anyOf`` and
 ``oneOf`` are merged, types may be missing, descriptions may be long. Nothing here raises on a schema and nothing
 remote is fetched.
 
@@ -75,7 +75,7 @@ class Leaf:
 
 
 def leaves_of(schema: Mapping[str, Any] | None, *, limit: int = MAX_LEAVES, depth: int = MAX_DEPTH) -> list[Leaf]:
-    """The values of a JSON schema, level by level, in the order of the schema.
+    """Return the values of a JSON schema, level by level, in the order of the schema.
 
     An object without properties is a leaf itself, and so is what lies deeper than `depth`.
     """
@@ -99,7 +99,7 @@ def leaves_of(schema: Mapping[str, Any] | None, *, limit: int = MAX_LEAVES, dept
 
 
 def compact(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema of the same `leaves_of`, in plain objects and lists: types, formats and descriptions, no references.
+    """Return a schema with the same leaves, in plain objects and lists: types, formats and descriptions, no references.
 
     Keys that begin with ``x-`` stay.
     """
@@ -157,7 +157,7 @@ def _leaf(path: str, schema: Mapping[str, Any], required: bool, described: Any) 
 
 
 def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
-    """The JSON types a schema allows, without "null"; judged by other keywords where ``type`` is missing."""
+    """Return the JSON types a schema allows, without "null"; judged by other keywords where ``type`` is missing."""
     said = schema.get("type")
     if isinstance(said, str):
         if said in _ONE_TYPE:
@@ -175,7 +175,7 @@ def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 def type_of(value: Any) -> str:
-    """The JSON type of a value; "null" for None and for anything that JSON does not have."""
+    """Return the JSON type of a value; "null" for None and for anything that JSON does not have."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int):
@@ -190,7 +190,7 @@ def type_of(value: Any) -> str:
 
 
 def resolved(schema: Any, root: Mapping[str, Any], *, steps: int = 8) -> Mapping[str, Any]:
-    """A schema with its outermost local ``$ref`` followed and its ``allOf``, ``anyOf``, ``oneOf`` merged.
+    """Return a schema with its outermost local ``$ref`` followed and its ``allOf``, ``anyOf``, ``oneOf`` merged.
 
     Of several parts the properties and types are joined; a property is required only where all alternatives
     require it. What cannot be followed (remote, circular, missing) is left out.

@@ -70,7 +70,7 @@ _analyse_cached = lru_cache(maxsize=16_384)(_analyse)
 
 
 def features(text: str) -> dict[int, float]:
-    """Weighted features of a text, not normalised.
+    """Return the weighted features of a text, not normalised.
 
     A stem that occurs n times weighs 1 + ln n; stop words, pairs and 4-grams have fixed small weights. What
     lies between white space is analysed as one and remembered, so a text of known words costs microseconds.
@@ -91,7 +91,7 @@ def features(text: str) -> dict[int, float]:
 
 
 def similarity(left: Mapping[int, float], right: Mapping[int, float]) -> float:
-    """Cosine of two sparse vectors of length 1: 0 (nothing shared) to 1 (the same bag).
+    """Return the cosine of two sparse vectors of length 1: 0 (nothing shared) to 1 (the same bag).
 
     >>> similarity({1: 0.6, 2: 0.8}, {2: 1.0})
     0.8
@@ -113,13 +113,13 @@ class LexicalEmbedder(Embeddings):
         self.dimension = dimension
 
     def sparse(self, text: str) -> dict[int, float]:
-        """The text as feature -> weight, of length 1. About 10 µs for 20 words seen before."""
+        """Return the text as feature -> weight, of length 1. About 10 µs for 20 words seen before."""
         found = features(text)
         length = math.hypot(*found.values())
         return {key: weight / length for key, weight in found.items()}
 
     def embed_query(self, text: str) -> list[float]:
-        """The text as `dimension` floats of length 1, folded with a sign so that clashes average out."""
+        """Return the text as `dimension` floats of length 1, folded with a sign so that clashes average out."""
         dense = [0.0] * self.dimension
         for key, weight in features(text).items():
             dense[(key >> 1) % self.dimension] += weight if key & 1 else -weight
@@ -129,16 +129,8 @@ class LexicalEmbedder(Embeddings):
         return [value / length for value in dense]
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """One vector per text."""
+        """Return one vector per text."""
         return [self.embed_query(text) for text in texts]
-
-    async def aembed_query(self, text: str) -> list[float]:
-        """As `embed_query`; microseconds, so no thread is taken."""
-        return self.embed_query(text)
-
-    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        """As `embed_documents`."""
-        return self.embed_documents(texts)
 
 
 def rarity(uses: float, total: float) -> float:
@@ -176,7 +168,7 @@ class LexicalIndex:
         return len(self._ids)
 
     def search(self, query: str, k: int) -> list[tuple[str, float]]:
-        """The best k (id, score), best first; texts that share nothing with the query are left out.
+        """Return the best k (id, score), best first; texts that share nothing with the query are left out.
 
         Ties keep the order in which the texts were given.
         """

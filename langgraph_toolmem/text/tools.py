@@ -38,14 +38,15 @@ _JOINTS: Final = ("/", "::", ":", "__", ".")
 
 
 def kit_name(spec: Described) -> str:
-    """Name of a tool's toolkit: said, else taken from a name like ``kit.tool``, ``kit/tool``, ``kit:tool`` or
-    ``kit__tool``; "" if the tool is on its own.
+    """Return the name of a tool's toolkit, "" if it is on its own.
+
+    It is declared, or taken from a name like ``kit.tool``, ``kit/tool``, ``kit:tool`` or ``kit__tool``.
     """
     return spec.toolkit or _prefix(spec.name)
 
 
 def kit_of(spec: Described) -> str:
-    """Identity of the toolkit, "" if the tool is on its own: toolkits of one name in two categories are two."""
+    """Return the identity of a toolkit, "" if the tool is on its own: equal names in two categories are two."""
     name = kit_name(spec)
     return f"{spec.category}\n{name}" if name else ""
 
@@ -71,13 +72,13 @@ class Wording:
         self._split: dict[str, tuple[str, ...]] = {}
 
     def learn(self, spec: Described) -> None:
-        """The words of one more tool."""
+        """Add the words of a tool."""
         self._uses.update(_all_words(spec))
         self._said.update(set(_sentences(spec)))
         self._split.clear()
 
     def forget(self, spec: Described) -> None:
-        """One tool less."""
+        """Remove the words of a tool."""
         self._uses.subtract(_all_words(spec))
         self._said.subtract(set(_sentences(spec)))
         self._split.clear()
@@ -105,7 +106,7 @@ class Wording:
         return found
 
     def own_words(self, spec: Described) -> str:
-        """The description without sentences that USES tools or more share word for word; all of it if none is left.
+        """Return the description without the sentences that USES tools or more share; all of it if none is left.
 
         Servers put "This tool belongs to the …" before each description, and an embedder that reads it finds all
         tools alike.
@@ -114,11 +115,11 @@ class Wording:
         return " ".join(own or _sentences(spec))
 
     def plain(self, text: str) -> str:
-        """An identifier as one would say it."""
+        """Return an identifier as words."""
         return " ".join(" ".join(self.pieces(word)) or word for word in words(text))
 
     def pieces(self, word: str) -> tuple[str, ...]:
-        """The words that a glued one consists of; none: it is one word.
+        """Return the words that a glued one consists of; nothing if it is one word.
 
         The fewest known words that make it up, each used by more tools than the glued one.
         """
@@ -152,7 +153,7 @@ class Wording:
 
 
 def stems(text: str) -> list[str]:
-    """The stems of a text in order, without those that any text has ("the", "please")."""
+    """Return the stems of a text in order, without those that any text has ("the", "please")."""
     plain = words(text)
     return [base for word, base in zip(plain, words(text, stems=True), strict=True) if word not in USUAL]
 
@@ -171,7 +172,7 @@ def embedded_text(spec: Described, wording: Wording) -> str:
 
 
 def _without(name: str, kit: str) -> str:
-    """A tool's words without those of its toolkit, if any are left."""
+    """Return a tool's words without those of its toolkit, if any are left."""
     known = set(kit.split())
     return " ".join(word for word in name.split() if word not in known) or name
 

@@ -31,7 +31,7 @@ WEEKDAYS: Final = word_set("monday tuesday wednesday thursday friday saturday su
 
 
 def one_of(names: Iterable[str]) -> str:
-    """A regular expression for the longest of some names that stands at a place, quick however many there are.
+    """Return a regular expression for the longest of some names that stands at a place, quick however many there are.
 
     Small letters stand for capitals too.
 
@@ -228,7 +228,7 @@ def _scanner(kinds: frozenset[str]) -> _Scanner:
 
 @lru_cache(maxsize=2048)
 def values_in(text: str, kinds: frozenset[str] = KINDS) -> tuple[Value, ...]:
-    """The values of some kinds in a text, in order; they do not overlap.
+    """Return the values of some kinds in a text, in order; they do not overlap.
 
     At most MAX_VALUES, of the first MAX_CHARS characters. What stands in quotes is one value: TEXT if its looks tell no
     other kind.
@@ -273,7 +273,7 @@ def _names(text: str) -> Iterator[tuple[int, int]]:
 
 
 def delexicalised(text: str, types: Mapping[str, str] | None = None, *, also: Iterable[str] = ()) -> str:
-    """The text with its values replaced by their types in angle brackets.
+    """Return the text with its values replaced by their types in angle brackets.
 
     >>> delexicalised("Return #W1234567 to ann@x.org", {"#W1234567": "ORDER_ID"})
     'Return <ORDER_ID> to <EMAIL>'
@@ -310,7 +310,7 @@ def _spans_of(value: str, text: str, taken: Collection[tuple[int, int, str]], la
 
 @lru_cache(maxsize=8192)
 def kind_of(value: str) -> str:
-    """The kind of a whole value, one of WHOLE; "" for words. A datetime is a DATE.
+    """Return the kind of a whole value, one of WHOLE; "" for words. A datetime is a DATE.
 
     >>> kind_of("2024-05-01 10:00:00"), kind_of("#W1234567"), kind_of("in progress")
     ('DATE', 'ID', '')
@@ -343,7 +343,7 @@ def _quotes(longest: int) -> re.Pattern[str]:
 
 
 def forget_values() -> None:
-    """Nothing of a text is remembered any more."""
+    """Clear all caches of texts."""
     for each in (values_in, kind_of, quotes_in):
         each.cache_clear()
 
@@ -368,7 +368,7 @@ def month_day(text: str) -> str | None:
 
 
 def date_of(text: str) -> str | None:
-    """A day as ISO has it: ``"2024-05-03"`` for *3 May 2024* or *2024-5-3*; None without a year, month and day.
+    """Return a day as ISO has it: ``"2024-05-03"`` for *3 May 2024* or *2024-5-3*; None without a year, month and day.
 
     Of *3/5/2024* nobody can tell which is the month.
     """
@@ -385,7 +385,7 @@ def date_of(text: str) -> str | None:
 
 
 def figures_of(text: str) -> str:
-    """The figures in an amount, as they were written; "" if there are none, several, or thousands are left out ("5k").
+    """Return the figures in an amount as written; "" if there are none, several, or thousands are left out ("5k").
 
     >>> figures_of("EUR 1,200.50")
     '1,200.50'
@@ -395,7 +395,7 @@ def figures_of(text: str) -> str:
 
 
 def number_of(text: str) -> int | float | None:
-    """The number in a text, with points or commas between thousands or before the fraction; None if there is none.
+    """Return the number in a text, with points or commas between thousands or before the fraction, if any.
 
     What could be both, a single comma before three digits, separates thousands; a single point does not.
 
@@ -439,7 +439,7 @@ class Text:
         return self._places.get(word, [])
 
     def with_shape(self, shape: str) -> list[str]:
-        """The original words that have this shape, in order."""
+        """Return the original words that have this shape, in order."""
         if self._shapes is None:
             self._shapes = {}
             for i in range(len(self.words)):
@@ -449,11 +449,11 @@ class Text:
         return [self.raw[self.starts[i] : self.ends[i]] for i in self._shapes.get(shape, [])]
 
     def span(self, first: int, last: int) -> str:
-        """The original text from word `first` to word `last`, both included."""
+        """Return the original text from word `first` to word `last`, both included."""
         return self.raw[self.starts[first] : self.ends[last]]
 
     def find(self, value: str) -> tuple[int, int] | None:
-        """The word span whose text equals `value`, ignoring case; None if it does not stand there whole."""
+        """Return the word span whose text equals `value`, ignoring case; None if it does not stand there whole."""
         wanted = read_text(value).words if len(value) <= 400 else []
         if not wanted or len(wanted) > MAX_SPAN_WORDS:
             return None
@@ -466,7 +466,7 @@ class Text:
 
 @lru_cache(maxsize=4096)
 def read_text(raw: str) -> Text:
-    """Tokenises a text; the result is shared, so do not change it."""
+    """Tokenise a text; the result is shared, so do not change it."""
     raw = raw[:MAX_CHARS]
     words, starts, ends = [], [], []
     for match in _WORD.finditer(raw):
@@ -483,7 +483,7 @@ def is_word(token: str) -> bool:
 
 @lru_cache(maxsize=8192)
 def shape_of(token: str) -> str | None:
-    """The shape of an identifier-like token: e-mail, date, or its letters and digits classed one by one.
+    """Return the shape of an identifier-like token: e-mail, date, or its letters and digits classed one by one.
 
     Plain words have no shape: "the first lower-case word" tells nothing.
     """
@@ -511,14 +511,14 @@ def shape_of(token: str) -> str | None:
 
 @lru_cache(maxsize=2048)
 def dates_in(raw: str) -> tuple[str, ...]:
-    """The dates named by month and day in a text, as ``"11-21"``, in order."""
+    """Return the dates named by month and day in a text, as ``"11-21"``, in order."""
     named = (month_day(value.text) for value in values_in(raw, _DATES))
     return tuple(date for date in named if date)
 
 
 @lru_cache(maxsize=4096)
 def masked(text: str, said: tuple[str, ...]) -> str:
-    """A text with "%" for each word that stands in one of those said; "" if no word is left."""
+    """Return a text with "%" for each word that stands in one of those said; "" if no word is left."""
     own = [_pieces_of(raw) for raw in said]
     left = _PIECE.sub(lambda piece: "%" if any(piece[0].lower() in each for each in own) else piece[0], text)
     return left if _PIECE.search(left) else ""

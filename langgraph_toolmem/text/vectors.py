@@ -20,7 +20,7 @@ class VectorSource(Protocol):
     """A source of vectors of texts: an embedder, or one that keeps what it embedded."""
 
     def of(self, texts: Mapping[str, str]) -> Vectors:
-        """By name, the vector of each text. Raises StorageError or ConfigurationError if there are none."""
+        """Return the vector of each text by name. Raises StorageError or ConfigurationError if there are none."""
         ...
 
     def aof(self, texts: Mapping[str, str]) -> Awaitable[Vectors]:
@@ -35,7 +35,7 @@ class Embedding:
         self._embedder = embedder
 
     def of(self, texts: Mapping[str, str]) -> Vectors:
-        """By name, the vector of each text."""
+        """Return the vector of each text by name."""
         return dict(zip(texts, self._embedder.embed_documents(list(texts.values())), strict=True))
 
     aof = async_variant(of)
@@ -48,7 +48,7 @@ class VectorRows:
         self._values: Floats = np.zeros((0, 0), dtype=np.float32)
 
     def put(self, place: int, vector: Sequence[float], *, name: str) -> None:
-        """The vector of a number; `name`: what it is of.
+        """Set the vector of a number; `name` is what it is of.
 
         Raises:
             ConfigurationError: it has another shape than the others.
@@ -61,12 +61,12 @@ class VectorRows:
         self._values[place] = made / max(float(np.linalg.norm(made)), 1e-9)
 
     def drop(self, place: int) -> None:
-        """That number has none any more."""
+        """Delete the vector of a number."""
         if place < len(self._values):
             self._values[place] = 0
 
     def row(self, place: int) -> Floats:
-        """The vector of a number."""
+        """Return the vector of a number."""
         found: Floats = self._values[place]
         return found
 

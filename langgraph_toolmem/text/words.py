@@ -16,7 +16,7 @@ _MARKS = re.compile("[\u0300-\u036f]")
 
 
 def unaccented(text: str) -> str:
-    """A text in its plainest characters: no accents of Latin letters, no ligatures, no full-width forms.
+    """Return a text in its plainest characters: no accents of Latin letters, no ligatures, no full-width forms.
 
     >>> unaccented("São Tomé, ﬁn")
     'Sao Tome, fin'
@@ -40,12 +40,12 @@ _LONGEST_CACHED: Final = 48  # characters; longer tokens are data (base64, JSON 
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a text that lie between white space."""
+    """Return the words of a text that lie between white space."""
     return frozenset(text.split())
 
 
 def words(text: str, *, stems: bool = False) -> list[str]:
-    """The words of a text in lower case, identifiers split, accents of Latin letters taken off.
+    """Return the words of a text in lower case, identifiers split, accents of Latin letters taken off.
 
     >>> words("getUserName(order_id=12, café)")
     ['get', 'user', 'name', 'order', 'id', '12', 'cafe']
@@ -76,7 +76,7 @@ _of_token = lru_cache(maxsize=32_768)(_analysed)
 
 
 def stem(word: str) -> str:
-    """A light stem of an English word: plural, -ing, -ed, -ion and a last e go; anything else stays as it is.
+    """Return a light stem of an English word: plural, -ing, -ed, -ion and a last e go; anything else stays as it is.
 
     >>> [stem(w) for w in ("creating", "creates", "creation", "cities", "status")]
     ['creat', 'creat', 'creat', 'city', 'status']
@@ -101,5 +101,5 @@ def stem(word: str) -> str:
 
 
 def forget_words() -> None:
-    """Nothing of a text is remembered any more."""
+    """Clear all caches of texts."""
     _of_token.cache_clear()

@@ -30,7 +30,7 @@ EVENT: Final = "toolmem"
 _RUNTIME: Final = "__pregel_runtime"
 """Where LangGraph keeps the runtime in the config; no public name, so it is read only when there is no other way."""
 
-Mode = Literal["", "shadow", "off"]
+EnvMode = Literal["", "shadow", "off"]
 Attributes: TypeAlias = dict[str, str | int | float | bool]
 """Flat names to plain values: what OpenTelemetry takes."""
 
@@ -44,7 +44,7 @@ def warn_once(text: str, *parts: object) -> None:
         logger.warning("%s", line)
 
 
-def env_mode() -> Mode:
+def env_mode() -> EnvMode:
     """Return the mode that the environment sets; "" if it sets none."""
     value = os.environ.get(SWITCH, "").strip().lower()
     if value == "off":

@@ -86,7 +86,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
         self._inner, self._outermost = inner, outermost
         self._errors = ErrorLog(name, logger)
         self._runners = [StepRunner(step) for step in self._steps]
-        self._ahead = next((step.ahead for step in self._steps if step.ahead is not None), None)
+        self._prefetcher = next((step.prefetcher for step in self._steps if step.prefetcher is not None), None)
         self._recorder = CallRecorder(core, errors=self._errors, source=source) if inner else None
         self.tools = [tool for step in self._steps for tool in step.tools]
         if keeps := {key: _private(*kept) for step in self._steps for key, kept in step.keeps.items()}:
@@ -144,19 +144,19 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
         else:
             state: Any = {**request.state, "messages": call.messages, OUTPUTS: outputs}
             asked = asked.override(state=state)
-        batch = None if self._ahead is None or not is_active() else self._ahead.begin(call)
+        batch = None if self._prefetcher is None or not is_active() else self._prefetcher.begin(call)
         try:
             response = yield Proceed(asked, None if batch is None else batch.listener)
         except BaseException as error:
-            if self._ahead is not None and batch is not None:
-                self._ahead.dropped(batch)
+            if self._prefetcher is not None and batch is not None:
+                self._prefetcher.dropped(batch)
             if isinstance(error, Exception) and not isinstance(error, _NOT_OVER):
                 self._broke(call, error, None)
             raise
         if self._inner:
             self._or_log(lambda: self._learn(call, response))
-        if self._ahead is not None and batch is not None:
-            response = answered(response, self._ahead.answered(batch, turn_of_response(response)))
+        if self._prefetcher is not None and batch is not None:
+            response = answered(response, self._prefetcher.answered(batch, turn_of_response(response)))
         return _extended(response, update, request.state)
 
     def _call_of(self, request: ModelRequest[Any]) -> Call:

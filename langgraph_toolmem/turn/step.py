@@ -28,7 +28,7 @@ Keeps = Mapping[str, tuple[Any, Callable[..., Any]]]
 """Keys of a private state: the type of each, and a function that joins an old and a new value."""
 
 
-class Ahead(Protocol):
+class CallPrefetcher(Protocol):
     """Begins work while the model is asked, so that results are ready for the calls in the answer. It never raises."""
 
     def begin(self, call: Call) -> Any:
@@ -64,7 +64,7 @@ class Step(ABC, Generic[M]):
         learns: True if it also runs, silently, in episodes that are held out and in ``TOOLMEM=shadow``.
         keeps: keys of the private state that an agent keeps for it.
         tools: tools that it gives the agent.
-        ahead: prefetches by its predictions.
+        prefetcher: prefetches by its predictions.
         method: the method that the step belongs to.
     """
 
@@ -76,7 +76,7 @@ class Step(ABC, Generic[M]):
     learns: ClassVar[bool] = False
     keeps: ClassVar[Keeps] = {}
     tools: Sequence[BaseTool] = ()
-    ahead: Ahead | None = None
+    prefetcher: CallPrefetcher | None = None
 
     def __init__(self, method: M) -> None:
         self.method = method

@@ -8,6 +8,8 @@ import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from queues import pending, put, take
@@ -27,7 +29,9 @@ def queue(folder: Path) -> JobQueue:
 
 
 def decisions(folder: Path) -> DecisionLog:
-    return DecisionLog(folder, now=time.time, score_of=lambda *_: None, owner_of=lambda _: None)
+    graph, users = SimpleNamespace(owner=lambda _: None), SimpleNamespace(apart=False)
+    core: Any = SimpleNamespace(folder=folder, read_only=False, now=time.time, graph=graph, users=users)
+    return DecisionLog(core)
 
 
 def ids(jobs: JobQueue) -> list[str]:

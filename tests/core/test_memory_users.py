@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from desk import EAGER, NAMES, Desk, build, call_id, expected, history, request, run, shortcuts, thread
-from kept import inertia, kept_in
+from kept import inertia
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
@@ -408,35 +408,6 @@ def test_graphs_on_two_workers_and_threads_that_move_between_them(desk: Desk) ->
         report = one.report()
         assert (report.turns, report.answers) == (80, 20)
         assert report.skipped == 80 - sum(len(model.calls) for _, model in graphs) > 0
-
-
-@pytest.mark.usefixtures("always_polling")
-def test_forgetting_a_user_in_a_shared_store(desk: Desk) -> None:
-    store = InMemoryStore()
-    with (
-        worker(desk, store, namespace=PER_USER) as one,
-        worker(desk, store, namespace=PER_USER) as two,
-    ):
-        taught(one)
-        long_note = f"{SECRETS[1]} " * 60
-        two.finish(spoken(30, long_note, name=SECRETS[0]), thread_id="long", user_id="ann")
-        two.finish(private(31), thread_id="of two", user_id="ann")
-        only_long = history(32)
-        only_long[1].tool_calls[0]["args"]["name"] = only_long[3].tool_calls[0]["args"]["customer_id"] = long_note
-        two.finish(only_long, thread_id="long, and not a word of it said by the user", user_id="ann")
-        store.put((*PER_USER[:1], "log", "strange"), "000000000000", {"r": "5"})
-        store.put((*PER_USER[:1], "workers"), "strange", {"worker": True})
-        assert any(secret in kept_in(store) for secret in SECRETS)
-        assert one.forget(user_id="ann") > 5
-        for secret in SECRETS:
-            assert secret not in kept_in(store), secret
-        with worker(desk, store, namespace=PER_USER) as three:
-            state = repr(three.core.graph.to_state())
-            for secret in SECRETS:
-                assert secret not in state
-            assert NAMES[100 % 12] in state, "bob's requests stay"
-            assert three.report().turns >= 40
-            assert inertia(three).open_turns == {}
 
 
 class Down(InMemoryStore):

@@ -161,7 +161,6 @@ def test_workers_converge_in_whatever_order_they_look(
     store: BaseStore, worker: Make, kept: bool, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", every)
-    monkeypatch.setattr(shared_log, "CHARACTERS_EACH", 1e9)
     workers = [worker(store, tmp_path / str(n) if kept else None) for n in range(3)]
     draw = random.Random(every)
     for number in range(60):
@@ -353,7 +352,6 @@ def test_a_worker_that_lags_takes_the_snapshot_and_keeps_its_own(
     worker: Make, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 20)
-    monkeypatch.setattr(shared_log, "CHARACTERS_EACH", 1e9)
     store = FlakyStore()
     one, lags = worker(store), worker(store, tmp_path if kept else None)
     beside = worker(store, tmp_path) if kept else lags
@@ -384,7 +382,6 @@ def test_workers_that_are_gone_are_taken_off_the_list_and_may_come_back(
     worker: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 8)
-    monkeypatch.setattr(shared_log, "CHARACTERS_EACH", 1e9)
     store, clock = InMemoryStore(), [1e9]
     for number in range(5):
         brief = worker(store, tmp_path if number == 0 else None, now=lambda: clock[0])
@@ -488,7 +485,6 @@ def test_a_snapshot_writer_that_hangs_does_not_undo_what_another_forgets(
     assert slow.sent()
     assert slow.turns() == one.turns() == (2, 2)
     monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 1)
-    monkeypatch.setattr(shared_log, "CHARACTERS_EACH", 1e9)
     gate.left = at
     slow.learn(3, BEN)
     threading.Thread(target=slow.refresh, kwargs={"at_once": True}).start()
@@ -757,7 +753,6 @@ def test_a_store_that_fails_anywhere_loses_and_repeats_nothing(
 ) -> None:
     """Each call in turn fails: while sending, fetching, writing a snapshot, deleting, forgetting."""
     monkeypatch.setattr(shared_log, "SNAPSHOT_EVERY", 8)
-    monkeypatch.setattr(shared_log, "CHARACTERS_EACH", 1e9)
     monkeypatch.setattr(shared_log, "FIRST_PAUSE", 0.001)
     for at in itertools.count(0, 3):
         store = FlakyStore()

@@ -175,14 +175,6 @@ def test_the_printed_report_has_at_most_forty_lines() -> None:
     assert lines[-1].endswith("tools more")
 
 
-def test_what_each_method_tells_is_on_the_page() -> None:
-    told = {"next": Section("Next <tools>", {"shown": 4, "followed": 3, "right": 1}, ("Of 4 states, 3 are kept.",))}
-    page = render_page(Report(turns=1, sections=told), DESK)
-    assert "<td>Next &lt;tools&gt;</td><td>4</td><td>3</td><td>1</td>" in page
-    assert "Of 4 states, 3 are kept." in page
-    assert 'id="hints"' not in render_page(RECORD, DESK)
-
-
 def test_what_prefetch_made_ready_and_threw_away_is_told() -> None:
     ahead = {"started": 1_209, "served": 1_200, "wasted": 9, "seconds_saved": 3.25, "by_tool": {}}
     page = render_page(Report(turns=1, sections=kinds_of_predictions(prefetch=ahead)), DESK)

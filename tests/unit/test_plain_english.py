@@ -27,7 +27,7 @@ BANNED = {
     r"\breckoned\b": "estimated",
     r"\btwins?\b": "async variant",
     r"\bstrangers?\b": "unfamiliar request",
-    r"\bbeside\b": "next to, with",
+    r"\bbeside\b(?![:`])": "next to, with",
     r"\bfrom \d?\.\d+ on\b": "at least",
     r"\bvouch": "confirm",
     r"\bto the letter\b": "identical",
@@ -38,21 +38,7 @@ BANNED = {
 HEADING = re.compile(r"\b(house|rooms?|gears?|shelf|shelves|twins?|strangers?)\b", re.IGNORECASE)
 PAGES = [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("*/README.md")]
 MODULES = sorted((ROOT / "langgraph_toolmem").rglob("*.py"))
-LATER = {
-    "atoms",
-    "entries",
-    "graph",
-    "hgt",
-    "inertia",
-    "navigator",
-    "offline",
-    "sit",
-    "text",
-    "memory.md",
-    "planning.md",
-    "recall.md",
-    "shortcut.md",
-}
+LATER = {"atoms", "inertia"}
 """Packages and pages whose words are still to be changed."""
 
 

@@ -12,13 +12,14 @@ TRL needs ``assistant_only_loss=True``. Run the trained model with ``create_navi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.events import GOOD, Forgotten
 from langgraph_toolmem.stores.database import Database
@@ -34,13 +35,7 @@ class DecisionLog(Database):
 
     A decision is on disk when `add` returns. A node that runs again replaces its own decision.
 
-    Args:
-        folder: the memory's; None keeps decisions in RAM.
-        now: returns seconds since 1970.
-        score_of: returns the score of a run, given digests of run and user ("" if unknown); None without feedback.
-        owner_of: returns the digest of the user of a run, if known.
-        needs_user: decisions of nobody are not kept: nobody could have them forgotten.
-        read_only: nothing is kept.
+    Where memory is kept apart by user, decisions of nobody are not kept: nobody could have them forgotten.
     """
 
     tables: ClassVar[Mapping[str, str]] = {
@@ -57,18 +52,9 @@ class DecisionLog(Database):
         """
     }
 
-    def __init__(
-        self,
-        folder: Path | None,
-        *,
-        now: Callable[[], float],
-        score_of: Callable[[str, str], float | None],
-        owner_of: Callable[[str], str | None],
-        needs_user: bool = False,
-        read_only: bool = False,
-    ) -> None:
-        super().__init__(folder, read_only=read_only, busy=1.0)  # the agent waits
-        self._now, self._score_of, self._owner_of, self._needs_user = now, score_of, owner_of, needs_user
+    def __init__(self, core: Core) -> None:
+        super().__init__(core.folder, read_only=core.read_only, busy=1.0)  # the agent waits
+        self._core = core
 
     def add(
         self,
@@ -87,20 +73,20 @@ class DecisionLog(Database):
             step: its number in the run.
             messages: the prompt in chat format.
             decision: JSON values.
-            user_id: the user, if known; without one nothing is kept where memory is kept apart by user.
+            user_id: the user, if known.
             good: True if all its parts went well; None if its calls are still to be made.
 
         Raises:
             StorageError: the file cannot be written.
         """
-        user = user_digest(user_id) or self._owner_of(run) or ""
-        if self.read_only or (self._needs_user and not user):
+        user = user_digest(user_id) or self._core.graph.owner(run) or ""
+        if self.read_only or (self._core.users.apart and not user):
             return
         text = json.dumps(decision, ensure_ascii=False, separators=(",", ":"))
         line = {"messages": [*messages, {"role": "assistant", "content": text, "weight": 1}]}
         # ASCII: some readers of JSONL take U+2028 for the end of a line, and half a surrogate pair is no UTF-8.
         ascii_line = json.dumps(json.loads(clean(json.dumps(line, ensure_ascii=False))))
-        row = (run, step, digest("prompt", json.dumps(messages)), user, self._now(), good, ascii_line)
+        row = (run, step, digest("prompt", json.dumps(messages)), user, self._core.now(), good, ascii_line)
         with self.writing() as database:
             database.execute(
                 "INSERT OR REPLACE INTO decisions (run, step, prompt, user, time, good, line) "
@@ -142,11 +128,8 @@ class DecisionLog(Database):
         if path.exists():
             raise InputError(f"{path} exists. Name another file.")
         rows = self.ask("SELECT run, user, line FROM decisions WHERE good ORDER BY seq")
-        runs = {(run, user) for run, user, _ in rows}
-        scores = {run: self._score_of(*run) for run in runs}
-        chosen = {
-            run for run, score in scores.items() if min_score is None or (score is not None and score >= min_score)
-        }
+        runs = {(run, user): self._core.verdict_of(run, user or None)[0] for run, user, _ in rows}
+        chosen = {key for key, score in runs.items() if min_score is None or (score is not None and score >= min_score)}
         lines = list(dict.fromkeys(line for run, user, line in rows if (run, user) in chosen))
         if not lines:
             raise InputError(

@@ -42,7 +42,7 @@ request or in an answer. Never propose a call that was made already with the sam
 completed; if the whole request is carried out, say so and give the last word to the user, which must rest on the \
 answers alone. {MATERIAL}"""
 _REFLECTOR: Final = f"""\
-A call of a tool failed. Say what was tried and what came of it; say what was wrong; propose what to do instead, the \
+A call of a tool failed. Say what was tried and with what result; say what was wrong; propose what to do instead, the \
 best first: another tool, or clearly different arguments. {MATERIAL}"""
 
 
@@ -77,7 +77,7 @@ class ActAnswer(BaseModel):
 class ReflectAnswer(BaseModel):
     """The next step after a call that failed."""
 
-    context: str = Field(description="What was tried, and what came of it.")
+    context: str = Field(description="What was tried, and the result.")
     critique: str = Field(description="What was wrong with it.")
     alternatives: list[ProposedCall] = Field(description="What to do instead, the best first.")
 

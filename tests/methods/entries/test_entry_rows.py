@@ -93,13 +93,6 @@ def test_the_same_run_again_changes_nothing_and_embeds_nothing() -> None:
         assert near.similarity == pytest.approx(0.5**0.5, abs=1e-5)
 
 
-def test_two_reports_of_a_run_in_one_go_are_one_entry(rows: Rows[Entry]) -> None:
-    one = entry("1")
-    more = replace(one, calls=(*one.calls, EntryCall("mail", {}, "ok")), score=0.0)
-    rows.put([one, more, one], ME)
-    assert [(len(each.calls), each.score) for each in rows.all(ME)] == [(1, 0.0)]
-
-
 def test_a_run_of_another_user_is_not_overwritten(rows: Rows[Entry], caplog: pytest.LogCaptureFixture) -> None:
     mine = entry("1", user="u", score=1.0)
     rows.put([mine], ME)
@@ -171,11 +164,3 @@ def test_the_least_useful_go_when_there_is_no_room(
     assert {each.id for each in rows.all(ME, retired=True)} == ids("judged", "old", "useful", "new")
     rows.put([entry("newer", time=6)], ME)
     assert {each.id for each in rows.all(ME)} == ids("judged", "useful", "new", "newer")
-
-
-def test_a_user_is_forgotten_and_a_run_is(rows: Rows[Entry]) -> None:
-    rows.put([entry("1", user="u"), entry("2", user="v"), entry("3", user="u")], ME)
-    assert (rows.forget_of("u", ME), rows.forget_of("u", ME)) == (2, 0)
-    assert [each.user for each in rows.all(ME)] == ["v"]
-    assert rows.forget_of(entry("2").run, ME) == 1
-    assert list(rows.all(ME)) == []

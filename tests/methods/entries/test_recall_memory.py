@@ -20,7 +20,6 @@ from langgraph_toolmem import (
     ToolMemory,
 )
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.core import rows as core_rows
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry
@@ -30,7 +29,6 @@ from langgraph_toolmem.stores.vectors import VectorStore
 
 PER_USER = ("toolmem", "{user_id}")
 ONE = RecallPolicy(max_n=1)
-ODD_USERS = ["ann@example.org", "a/b", "a", "ä|ß", "../up", "x" * 300, "A"]
 
 
 def mail(whom: str, tool: str = "send_mail") -> list[Any]:
@@ -119,20 +117,6 @@ def test_that_no_tool_was_called_may_turn_out_wrong() -> None:
         memory.feedback("1", score=0.0, comment="You can.", wait=True)
         (found,) = memory.entries.recollect(asking("Bob")).entries
         assert (found.entry.calls, found.entry.comment) == ((), "You can.")
-
-
-def test_recorded_runs_become_entries_in_one_go(tmp_path: Path) -> None:
-    from langgraph_toolmem.runs.trajectory import parse_run
-
-    runs = [(parse_run(mail(f"N{i}"), thread_id=f"r{i}"), float(i % 2), None) for i in range(7)]
-    runs.append((parse_run([h.words()], thread_id="nothing"), None, None))
-    with ToolMemory(tmp_path, methods=[Entries()]) as memory:
-        assert memory.import_runs(runs)["entries"] == memory.import_runs(runs)["entries"] == 7
-        assert len(memory.entries.recall("send a mail to Bob")) == 7
-        assert {entry.made_by for entry in memory.entries.recall("send a mail to Bob")} == {"run"}
-        assert memory.report()["entries"]["kept"] == 7
-        memory.feedback("r0", score=1.0)
-        assert sum(entry.good for entry in memory.entries.recall("send a mail to Bob")) == 4
 
 
 # --- critiques ---
@@ -229,15 +213,6 @@ def _away(*_: Any, **__: Any) -> Any:
     raise StorageError("Chroma is away.")
 
 
-def test_each_user_has_what_was_learned_of_the_own_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core_rows, "MAX_LEARNED", 2)
-    with ToolMemory.ephemeral(methods=[Entries()], namespace=PER_USER) as memory:
-        for user in "abcd":
-            memory.finish(mail(f"of {user}"), thread_id=user, success=True, user_id=user)
-        for user in "abcdabcd":
-            assert queries(memory.entries.recall("send a mail to me", user_id=user)) == {f"send a mail to of {user}"}
-
-
 def test_of_entries_that_say_the_same_the_newest_stands_for_all_and_crowds_nobody_out() -> None:
     clock = iter(range(10**6))
     with ToolMemory.ephemeral(methods=[Entries()], now=lambda: float(next(clock))) as memory:
@@ -306,35 +281,12 @@ def test_a_verdict_from_beside_the_process_that_writes(tmp_path: Path, namespace
         assert memory.report().runs_good == 1
 
 
-def test_a_verdict_that_was_left_is_taken_up_as_the_memory_works(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, methods=[Entries()]) as memory:
-        memory.observe(mail("Ann"), thread_id="1")
-    with ToolMemory(tmp_path, read_only=True) as other:
-        other.feedback("1", score=1.0)
-    with ToolMemory(tmp_path, methods=[Entries()]) as memory:
-        memory.observe(mail("Bob"), thread_id="2")  # looks at the queue
-        assert memory.core.jobs.settle(timeout=10)
-        assert memory.report().runs_judged == 1
-
-
 def test_a_read_only_memory_without_a_folder_refuses_a_verdict() -> None:
     with ToolMemory(None, read_only=True) as memory, pytest.raises(ConfigurationError, match="folder"):
         memory.feedback("1", score=1.0)
 
 
 # --- whose they are ---
-
-
-def test_entries_of_one_user_are_never_anothers(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, namespace=PER_USER, methods=[Entries()]) as memory:
-        for i, user in enumerate(ODD_USERS):
-            memory.finish(mail(f"friend {i}"), thread_id="thread", success=True, user_id=user)  # the same thread id
-        for i, user in enumerate(ODD_USERS):
-            assert queries(memory.entries.recall("send a mail to me", user_id=user)) == {f"send a mail to friend {i}"}
-        assert memory.entries.recall("send a mail to me", user_id="a/b/c") == []
-    with ToolMemory(tmp_path, namespace=PER_USER, read_only=True) as memory:
-        for i, user in enumerate(ODD_USERS):
-            assert queries(memory.entries.recall("send a mail to me", user_id=user)) == {f"send a mail to friend {i}"}
 
 
 @pytest.mark.parametrize("namespace", [("toolmem",), PER_USER])

@@ -13,18 +13,12 @@ import histories as h
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from openai_server import OpenAIStubServer, make_chat_model
-from test_recall_memory import PER_USER, Critic, asking, holding, mail, queries, shown
+from test_recall_memory import PER_USER, Critic, asking, holding, mail, shown
 
-from langgraph_toolmem import Entries, StorageError, ToolMemory
+from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.base.errors import NamespaceError
-from langgraph_toolmem.core import jobs
-from langgraph_toolmem.core.jobs import JobQueue
-from langgraph_toolmem.core.rows import Rows
-from langgraph_toolmem.core.users import User
-from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
-from langgraph_toolmem.stores import database
 
 # --- whose a verdict is ---
 
@@ -122,23 +116,6 @@ def test_what_a_cold_start_is_judging_is_not_kept_when_its_user_is_forgotten(tmp
     assert holding(tmp_path, "Zebulon") == []
 
 
-@pytest.mark.slow
-def test_forgetting_goes_on_where_the_queue_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def busy(*_: Any, **__: Any) -> int:
-        raise StorageError("in use")
-
-    with ToolMemory(tmp_path, namespace=PER_USER, methods=[Entries()]) as memory:
-        memory.finish(mail("Zebulon"), thread_id="z", success=False, user_id="zeb", wait=True)
-        with monkeypatch.context() as patch:
-            patch.setattr(JobQueue, "forget", busy)
-            with pytest.raises(StorageError, match="in use"):
-                memory.forget(user_id="zeb")
-        assert {Path(name).name.partition("-")[0] for name in holding(tmp_path, "Zebulon")} <= {database.NAME}
-        assert memory.entries.recall("send a mail to me", user_id="zeb") == []
-        memory.forget(user_id="zeb")
-        assert holding(tmp_path, "Zebulon") == []
-
-
 def test_what_was_reported_before_a_forgetting_does_not_come_back_after_it(tmp_path: Path) -> None:
     critic = Critic()
 
@@ -177,49 +154,6 @@ def test_entries_do_not_wait_for_a_critic_that_hangs() -> None:
         critic.go.set()
         assert memory.flush()
         assert [bool(entry.critique) for entry in memory.entries.recall("send a mail to Cid") if entry.failed] == [True]
-
-
-def test_looking_does_not_go_on_while_others_go_on_writing(monkeypatch: pytest.MonkeyPatch) -> None:
-    put = Rows.put
-
-    def put_and_hear_of_more(rows: Rows[Entry], items: list[Entry], user: User, **how: Any) -> list[Entry | None]:
-        for entry in items:
-            memory.finish(mail(f"{entry.query} and so on"), thread_id=entry.run)
-        return put(rows, items, user, **how)
-
-    monkeypatch.setattr(jobs, "GATHER_SECONDS", 3.0)
-    memory = ToolMemory.ephemeral()
-    memory.finish(mail("Ann"), thread_id="1")
-    memory.finish(mail("Bob"), thread_id="2")
-    with monkeypatch.context() as patch:
-        patch.setattr(Rows, "put", put_and_hear_of_more)
-        found = memory.entries.recall("send a mail to Cid")
-        assert {"send a mail to Ann", "send a mail to Bob"} <= queries(found)
-    memory.close()
-
-
-def test_closing_leaves_what_takes_too_long_to_the_next_opening(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put = Rows.put
-
-    def put_slowly(rows: Rows[Entry], items: list[Entry], user: User, **how: Any) -> list[Entry | None]:
-        time.sleep(0.05)
-        return put(rows, items, user, **how)
-
-    memory = ToolMemory(tmp_path, methods=[Entries()])
-    with monkeypatch.context() as patch:
-        patch.setattr(Rows, "put", put_slowly)
-        patch.setattr(jobs, "CLOSE_SECONDS", 0.04)
-        patch.setattr(jobs, "GATHER_SECONDS", 60.0)
-        patch.setattr(jobs, "BATCH", 1)
-        for i in range(5):
-            memory.finish(mail(f"N{i}"), thread_id=f"{i}")
-        memory.close()
-    with ToolMemory(tmp_path, methods=[Entries()], read_only=True) as memory:
-        assert 3 <= memory.core.jobs.queue.report()["pending"] <= 5
-    with ToolMemory(tmp_path, methods=[Entries()]) as memory:
-        assert len(memory.entries.recall("send a mail to me")) == 5
 
 
 # --- parts that fail ---

@@ -1,4 +1,4 @@
-"""One round by hand: what may be called, what is observed instead, what is left after a failure."""
+"""Decisions and rounds by hand: what is forgiven, what may be called, what is observed, what a failure leaves."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from navi_script import ask, do, say, seek, shown
 
 from langgraph_toolmem.navigator.decide import rounds
 from langgraph_toolmem.navigator.decide.decision import (
+    MAX_INTENTS,
     Decision,
     closing_messages,
     decider_messages,
+    due,
+    problem_of,
     request_at,
 )
 from langgraph_toolmem.navigator.decide.rounds import (
@@ -35,6 +38,10 @@ from langgraph_toolmem.runs.tools import read_tools
 SPECS = read_tools([h.schema("a", "x", "n:integer"), h.schema("b", "y"), h.schema("c", "z"), h.schema("d", "y")])
 
 
+def made(*parts: dict[str, Any]) -> Decision:
+    return Decision.model_validate({"sub_intents": list(parts)})
+
+
 def record(*candidates: str, **changes: Any) -> NaviRecord:
     made: Any = {**new_record("do it"), "candidates": list(candidates or SPECS), **changes}
     return made  # type: ignore[no-any-return]
@@ -42,8 +49,7 @@ def record(*candidates: str, **changes: Any) -> NaviRecord:
 
 def round_(before: NaviRecord, *parts: dict[str, Any]) -> NaviRecord:
     ids = itertools.count(len(before["outcomes"]))
-    decision = Decision.model_validate({"sub_intents": list(parts)})
-    return decided(before, decision, SPECS, lambda: f"call-{next(ids)}")
+    return decided(before, made(*parts), SPECS, lambda: f"call-{next(ids)}")
 
 
 def answered(before: NaviRecord, *texts: str, failed: bool = False) -> NaviRecord:
@@ -55,6 +61,42 @@ def answered(before: NaviRecord, *texts: str, failed: bool = False) -> NaviRecor
 
 def notes(after: NaviRecord) -> str:
     return "\n".join(after["history"][-1]["observed"])
+
+
+def test_a_model_may_leave_out_what_is_empty_and_give_parameters_as_an_object() -> None:
+    part = made({"action": " Execute", "api": "f", "parameters": {"a": 1}, "text": None}).sub_intents[0]
+    assert (part.action, part.rank, part.text, part.arguments) == ("execute", 1, "", {"a": 1})
+    assert made({"action": "execute", "api": "f", "parameters": ""}).sub_intents[0].arguments == {}
+
+
+def test_the_lowest_rank_is_done_first_and_answers_up_to_it_are_noted() -> None:
+    decision = made(say("late", 3), do("b", 2), say("known", 1), do("c", 2), do("d", 4))
+    now, later = due(decision)
+    assert [(part.action, part.rank) for part in now] == [("execute", 2), ("answer", 1), ("execute", 2)]
+    assert [part.rank for part in later] == [3, 4]
+    assert not decision.final
+    final = made(say("b", 2), say("a", 1), say("a", 3))
+    assert final.final
+    assert final.answer == "a\n\nb"
+    assert due(final) == (final.sub_intents, [])
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ([], "empty"),
+        ([say("")], "answer needs text"),
+        ([ask(" ")], "clarify needs text"),
+        ([seek("")], "recall"),
+        ([do("")], "name of an api"),
+        ([{**do("f"), "parameters": "[1]"}], "JSON object"),
+        ([{**do("f"), "parameters": "{"}], "JSON object"),
+        ([say("x")] * (MAX_INTENTS + 1), "at most"),
+    ],
+    ids=["none", "no answer", "no question", "no recall", "no api", "list", "broken", "many"],
+)
+def test_what_is_useless_is_refused_with_the_reason(parts: list[dict[str, Any]], why: str) -> None:
+    assert why in problem_of(made(*parts))
 
 
 def test_calls_of_one_rank_go_together_and_the_rest_waits() -> None:
@@ -125,9 +167,11 @@ def test_refused_arguments_and_a_persons_refusal_put_no_tool_out() -> None:
 
 def test_a_search_that_brings_nothing_new_is_no_progress() -> None:
     old = Retrieved(query="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["a"])
-    after, _ = observed(round_(record("a", "b"), seek("r")), [], [old])
-    assert "found nothing new" in notes(after)
-    assert after["idle"] == 1
+    after = record("a", "b")
+    for number in (1, 2):
+        after, _ = observed(round_(after, seek(str(number))), [], [old])
+        assert "found nothing new" in notes(after)
+        assert after["idle"] == number
     assert "searched for before" in notes(round_(after, seek("r")))
     fresh: Retrieved = {**old, "query": "s", "tools": ["c"]}
     after, _ = observed(round_(after, seek("s")), [], [fresh])
