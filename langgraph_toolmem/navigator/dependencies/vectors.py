@@ -26,7 +26,7 @@ logger = logging.getLogger("langgraph_toolmem.navigator.dependencies")
 THRESHOLD: Final = 0.9
 """Cosine from which two parameters are one. Below it all-MiniLM-L6-v2 takes a first name for a last name."""
 MAX_KEYS: Final = 200_000
-"""Parameters whose vectors are in RAM; words alone tell further ones apart."""
+"""Parameters whose vectors are in RAM; further ones are compared by words alone."""
 BATCH: Final = 4_096
 """Texts that are embedded at a time: what was done before a failure is not done again."""
 BLOCK: Final = 256
