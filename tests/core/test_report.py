@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from histories import Learner, call, history, reading, schema, user, words
+from histories import call, history, reading, schema, user, words
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_toolmem import SIT, Inertia, InertiaPolicy, SITPolicy, ToolMemory, default_methods
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.report.report import TokenPrice, make_report, money_in_words
 
 
@@ -117,18 +116,3 @@ def test_a_suggestion_is_counted_as_shown_followed_and_right():
             memory.observe([asked, *call(tool, {"name": "n"}, {"id": "i"}), words()], thread_id=str(number))
         memory.flush()
         assert {figure: memory.report()["sit"][figure] for figure in SHOWN} == {"shown": 2, "followed": 1, "right": 1}
-
-
-def test_sources_of_real_rules_are_told_in_words():
-    learner = Learner([schema("look_up", "name"), schema("delete", "id")])
-    for number in range(30):
-        look_up = call("look_up", {"name": f"n{number}"}, {"id": f"i{number}"})
-        asked = user(f"Delete the thing called n{number} for good")
-        learner.learn(asked, look_up, call("delete", {"id": f"i{number}"}), words(), thread_id=str(number))
-    rules = learner.memory.report()["inertia"]["rules"]
-
-    told = {(rule.after, rule.tool): rule.sources_in_words for rule in rules}
-    assert told["look_up", "delete"] == "earlier output"
-    assert told["<start>", "look_up"] == "user's words"
-    assert all("|" not in words for words in told.values())
-    assert RuleRecord("a", "b", "paper", 1, 0).sources_in_words == "paper policy"
