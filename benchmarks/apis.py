@@ -21,7 +21,7 @@ from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.openapi import read_openapi
 from langgraph_toolmem.navigator.plan.planner import plan
-from langgraph_toolmem.navigator.plan.problem import Problem
+from langgraph_toolmem.navigator.plan.problem import PlanSearch
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
 
 
@@ -41,7 +41,7 @@ def measure(file: Path) -> tuple[Counter[str], list[float]]:
         found["writes"] += sum(not graph.apis[tool].spec.read_only for tool in chain.tools[:-1])
         feeds = [feed for step in chain.steps for feed in step.feeds]
         found["optional"] += sum(feed.source in ("step", "done") and not feed.required for feed in feeds)
-        problem = Problem(graph, name, (), history=History(), settings=PlanSettings())
+        problem = PlanSearch(graph, name, (), history=History(), settings=PlanSettings())
         for port in node.inputs:
             collection = node.route.slots.get(port.path) if node.route is not None else None
             natural = routes.get(collection) if collection else None

@@ -165,7 +165,7 @@ def searched(search: Search, bind: Callable[[Thread, dict[str, BaseTool], list[s
 def ways(specs: dict[str, ToolSpec], memory: ToolMemory, embedder: Embedder | None) -> dict[str, Any]:
     """Each way to have these tools."""
     ranks: dict[str, Rank] = yardsticks([*specs.values()], embedder)
-    deferred = {mode: DeferredTools(memory.navigator, ToolSearch(k=K, mode=mode)) for mode in ("portable", "filter")}
+    way = DeferredTools(memory.navigator, ToolSearch(k=K, mode="portable"))
 
     def ranked(rank: Rank) -> Search:
         return lambda query, names: [name for name in rank(query) if name in {*names}][:K]
@@ -174,17 +174,10 @@ def ways(specs: dict[str, ToolSpec], memory: ToolMemory, embedder: Embedder | No
         return [*find_tools(memory.navigator, query, names, K, request=query)]
 
     def portable(thread: Thread, tools: dict[str, BaseTool], _: list[str]) -> None:
-        way = deferred["portable"]
         thread.ask(*way.offer([*tools.values(), *way.tools], thread.messages, None)[:2])
 
-    def filtered(thread: Thread, tools: dict[str, BaseTool], there: list[str]) -> None:
-        way = deferred["filter"]
-        offer = way.offer([*tools.values(), *way.tools], thread.messages, None)
-        held = {tool.name for tool in offer.tools}
-        thread.ask([*offer.tools, *(tools[name] for name in there if name not in held)], offer.messages)
-
     def bound(thread: Thread, tools: dict[str, BaseTool], there: list[str]) -> None:
-        thread.ask([deferred["portable"].search_tool, *(tools[name] for name in dict.fromkeys(there))])
+        thread.ask([way.search_tool, *(tools[name] for name in dict.fromkeys(there))])
 
     def with_schemas(found: Sequence[str]) -> str:
         return "\n".join(described(specs[name]) for name in found)
@@ -195,7 +188,6 @@ def ways(specs: dict[str, ToolSpec], memory: ToolMemory, embedder: Embedder | No
         "LLM selector, always right": selected,
         "langgraph-bigtool's way": searched(ranked(ranks.get(bigtool, ranks["BM25"])), bound, "\n".join),
         "BM25, portable": searched(ranked(ranks["BM25"]), portable, with_schemas),
-        "ours, filter": searched(ours, filtered, "\n".join),
         "ours, portable": searched(ours, portable, with_schemas),
     }
 

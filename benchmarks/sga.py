@@ -1,11 +1,11 @@
-"""Atoms of experience: is the next tool among the hints, how many actions make an atom, how long does a search take?
+"""Atoms: is the next tool among three hints, are their arguments right, and how many steps make a call?
 
-``python -m benchmarks.sga``; what is measured and how: README.md beside this file.
+``python -m benchmarks.sga``; README.md in this folder says what is measured and how.
 
-What is renamed: every tool, and every entity: a word or number of an argument's value, of a mail address or of the name
-a user gives, unless requests use it apart from such values too. Names of people, things and places become invented
-words of the same length, digits other digits, everywhere in the run alike: in what the user says, in arguments, in
-answers. Descriptions, parameters, declared choices, dates, and words that requests use apart from values stay.
+Renamed are every tool and every entity: a word or number of an argument's value, of a mail address or of the name a
+user gives, unless requests use it apart from such values too. Names of people, things and places become invented words
+of the same length, digits other digits, everywhere in the run alike. Descriptions, parameters, declared choices, dates,
+and words that requests use apart from values stay.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -28,20 +28,17 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.replay import DATA, arrange
-from benchmarks.yardsticks import RIVALS, Point, points, runs_of
+from benchmarks.yardsticks import RIVALS, runs_of
 from langgraph_toolmem import Atoms, ToolMemory
-from langgraph_toolmem.atoms.atoms import Atom, make_atom
+from langgraph_toolmem.atoms.atoms import leaves_of, make_atom
 from langgraph_toolmem.atoms.extract import Extractor, distil
-from langgraph_toolmem.atoms.known import Known
-from langgraph_toolmem.atoms.resolve import Resolver
-from langgraph_toolmem.atoms.retrieve import BETA, EPSILON
-from langgraph_toolmem.atoms.rows import query_text
-from langgraph_toolmem.atoms.situation import Situation
-from langgraph_toolmem.atoms.slots import satisfied
+from langgraph_toolmem.atoms.retrieve import AtomHit, Question, Resolver
+from langgraph_toolmem.atoms.slots import SLOT
 from langgraph_toolmem.runs.logs import LoggedRun
-from langgraph_toolmem.runs.run import Run, Turn, UserMessage
+from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
+from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.requests import is_usual
 from langgraph_toolmem.text.similarity import LexicalEmbedder
 from langgraph_toolmem.text.values import MONTHS, WEEKDAYS
@@ -67,9 +64,6 @@ COMPRESSED: Final = ("workbench_gpt4", "workbench_gold")
 NAMES: Final = ("as they are", "renamed")
 METHODS: Final = ("hybrid", "semantic", "paper", "trajectory")
 HINTS: Final = 3
-LEAST_LEAD: Final = 5.0
-LEAST_COMPRESSION: Final = 6.9
-
 
 # --- recorded runs, as they are and renamed -------------------------------------------------------------------
 
@@ -235,130 +229,106 @@ def _tool_name(name: str) -> str:
     return f"fn_{blake2b(name.encode(), digest_size=4).hexdigest()}"
 
 
-# --- what is asked --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Question:
-    """A turn of a test run: what is known before it, and which tool was called."""
-
-    where: Situation
-    known: Known
-    point: Point
-
-
-Method = Callable[[Question], Sequence[str]]
-
-
 # --- what is compared ---------------------------------------------------------------------------------------
 
 
-def atom_hints(memory: ToolMemory, tools: Mapping[str, ToolSpec], *, beta: float = BETA) -> Method:
-    """Tools of the best atoms of a memory."""
+@dataclass(frozen=True)
+class Point:
+    """A turn of a test run: the run and what is asked before it, and the calls that were made."""
 
-    def hints(asked: Question) -> list[str]:
-        found = memory.atoms.search(
-            asked.where.goals or ("",),
-            state=asked.where.state,
-            slots=asked.known,
-            k=HINTS,
-            tools=tools,
-            beta=beta,
-            settle=False,
-        )
-        return [hit.tool for hit in found]
-
-    return hints
+    run: Run
+    question: Question
+    steps: Sequence[ExecutedCall]
 
 
-def paper_hints(atoms: Sequence[Atom], tools: Mapping[str, ToolSpec]) -> Method:
-    """The paper's score as it is written: one vector of state and all that is open, plain cosine, any three atoms."""
-    embed = lru_cache(maxsize=8192)(LexicalEmbedder(RIVALS).embed_query)
-    resolver = Resolver(tools)
-    rows = [(atom, resolver.resolve(atom)) for atom in atoms]
-    matrix = np.array([embed(query_text(atom.state, atom.goal)) for atom in atoms], dtype=np.float32)
-
-    def hints(asked: Question) -> list[str]:
-        text = "\n".join((" ".join(asked.where.goals), asked.where.state))
-        types = asked.known.types
-        feasible = [
-            satisfied(a.required_slots, types) / (len(a.required_slots) + EPSILON) if a.required_slots else 1.0
-            for a in atoms
-        ]
-        scores = (1 - BETA) * (matrix @ np.array(embed(text), dtype=np.float32)) + BETA * np.array(feasible)
-        order = np.argsort(-scores, kind="stable")
-        found = (rows[place][1] for place in order)
-        return [each.tool for each, _ in zip((one for one in found if one is not None), range(HINTS), strict=False)]
-
-    return hints
+Method = Callable[[Point], Sequence[AtomHit | str]]
 
 
-def nearest_task(history: Sequence[Run], specs: Mapping[str, ToolSpec], tools: Mapping[str, ToolSpec]) -> Method:
+def atom_hints(memory: ToolMemory, tools: Extractor, **how: Any) -> Method:
+    """The best atoms of a memory; `how` as for `AtomSearch`."""
+    resolve = Resolver(tools)
+    return lambda point: memory.atoms.find(point.question, None, resolve=resolve, **how)
+
+
+def nearest_task(history: Sequence[Run], specs: Mapping[str, ToolSpec], tools: Extractor) -> Method:
     """The next step of the nearest past tasks: what they called after as many calls. Tools are found as for atoms."""
     embed = lru_cache(maxsize=8192)(LexicalEmbedder(RIVALS).embed_query)
-    resolver = Resolver(tools)
-    extractor = Extractor(specs)
+    resolve, extractor = Resolver(tools), Extractor(specs)
     past: list[list[str | None]] = []
     for run in history:
-        called: list[str | None] = []
-        for event in run.events:
-            for step in event.steps if isinstance(event, Turn) else ():
-                atom = make_atom(
-                    state="", goal="", tool=step.tool, arguments=step.args, about=extractor.abouts.whole(step.tool)
-                )
-                found = resolver.resolve(atom)
-                called.append(None if found is None else found.tool)
-        past.append(called)
+        atoms = (
+            make_atom(state="", goal="", tool=step.tool, arguments=step.args, about=extractor.about(step.tool))
+            for step in _calls(run)
+        )
+        found = [resolve(atom) for atom in atoms]
+        past.append([None if each is None else each.tool for each in found])
     matrix = np.array([embed(_asked(run)) for run in history], dtype=np.float32)
 
-    def hints(asked: Question) -> list[str]:
-        place = len(asked.point.state.tools)
-        order = np.argsort(-(matrix @ np.array(embed(_asked(asked.point.run)), dtype=np.float32)), kind="stable")
-        found: dict[str, None] = {}
-        for number in order:
-            tool = past[number][place] if place < len(past[number]) else None
-            if tool is not None:
-                found[tool] = None
-            if len(found) == HINTS:
-                break
-        return list(found)
+    def hints(point: Point) -> list[str]:
+        place = len(_calls(point.run))
+        order = np.argsort(-(matrix @ np.array(embed(_asked(point.run)), dtype=np.float32)), kind="stable")
+        tools_there = (past[number][place] for number in order if place < len(past[number]))
+        return list(dict.fromkeys(tool for tool in tools_there if tool is not None))[:HINTS]
 
     return hints
+
+
+def _calls(run: Run) -> list[ExecutedCall]:
+    return [step for event in run.events if isinstance(event, Turn) for step in event.steps]
 
 
 def _asked(run: Run) -> str:
     return "\n".join(event.text for event in run.events if isinstance(event, UserMessage))
 
 
-def methods_of(
-    history: Sequence[Run], specs: Mapping[str, ToolSpec], tools: Mapping[str, ToolSpec]
-) -> dict[str, Method]:
-    """All methods, taught by the history; `tools` are those at hand afterwards."""
-    atoms = distil(history, specs)
+def methods_of(history: Sequence[Run], specs: Mapping[str, ToolSpec], tools: Extractor) -> dict[str, Method]:
+    """All methods, taught by the history; `tools` are those available afterwards."""
     memory = ToolMemory.ephemeral(methods=[Atoms()])
-    memory.atoms.keep(atoms)
+    memory.atoms.keep(distil(history, specs))
     return {
         "hybrid": atom_hints(memory, tools),
         "semantic": atom_hints(memory, tools, beta=0.0),
-        "paper": paper_hints(atoms, tools),
+        "paper": atom_hints(memory, tools, plain=True),
         "trajectory": nearest_task(history, specs, tools),
     }
 
 
-def questions(runs: Sequence[Run], tools: Mapping[str, ToolSpec]) -> Iterator[Question]:
+def points(runs: Sequence[Run], tools: Extractor) -> Iterator[Point]:
     """The turns with a call of some runs."""
-    extractor = Extractor(tools)
     for run in runs:
-        for point in points(run):
-            yield Question(*extractor.before(point.run), point)
+        for index, event in enumerate(run.events):
+            if isinstance(event, Turn) and event.steps:
+                before = replace(run, events=run.events[:index])
+                where, known = tools.before(before)
+                yield Point(before, Question(where.state, where.goals or ("",), known), event.steps)
 
 
-def hits_of(methods: Mapping[str, Method], asked: Sequence[Question]) -> dict[str, float]:
-    """Share of the turns in percent whose tool is among the hints, by method."""
-    return {
-        name: 100 * fmean([question.point.tool in method(question) for question in asked]) if asked else 0.0
-        for name, method in methods.items()
-    }
+def hits_of(methods: Mapping[str, Method], asked: Sequence[Point]) -> dict[str, float]:
+    """Share in percent of the turns whose tool is among the hints, by method, and of right and wrong arguments."""
+    found: dict[str, list[bool]] = {name: [] for name in methods}
+    arguments = Counter[str]()
+    for point in asked:
+        for name, method in methods.items():
+            hints = {hit if isinstance(hit, str) else hit.tool: hit for hit in reversed(method(point))}
+            hit = hints.get(point.steps[0].tool)
+            found[name].append(hit is not None)
+            if name == "hybrid" and isinstance(hit, AtomHit):
+                filled = [filled_of(hit, step) for step in point.steps if step.tool == hit.tool]
+                best = max(filled, key=lambda counts: counts["right"])
+                arguments += best
+    shares = {name: 100 * arguments[name] / max(1, arguments.total()) for name in ("right", "wrong")}
+    return {name: 100 * fmean(each) if each else 0.0 for name, each in found.items()} | shares
+
+
+def filled_of(hit: AtomHit, step: ExecutedCall) -> Counter[str]:
+    """Arguments of a call that a hint has right or wrong, or leaves open."""
+    shown = dict(leaves_of(hit.filled))
+    found = Counter[str]()
+    for path, value in leaves_of(step.args):
+        given = shown.get(path, "<OPEN>")
+        is_open = isinstance(given, str) and SLOT.fullmatch(given)
+        found["open" if is_open else "right" if canon(given).lower() == canon(value).lower() else "wrong"] += 1
+    return found
 
 
 def read(runs: Sequence[LoggedRun]) -> list[Run]:
@@ -377,62 +347,19 @@ def work(folder: Path, names: str, seed: int, *, limit: int | None = None) -> di
     if names == "renamed":
         other = Renaming(test, specs)
         test, tools = [other.run(run) for run in test], other.specs()
-    return hits_of(methods_of(read(history), specs, tools), list(questions(read(test), tools)))
-
-
-# --- compression -----------------------------------------------------------------------------------
+    extractor = Extractor(tools)
+    return hits_of(methods_of(read(history), specs, extractor), list(points(read(test), extractor)))
 
 
 def compression(folders: Sequence[Path]) -> tuple[int, int, int]:
-    """Recorded successful actions, the atoms they became, and the wordings of these."""
+    """Recorded successful actions, the different calls among their atoms, and the atoms, one per wording."""
     found = [loaded for folder in folders if (loaded := load(folder)) is not None]
-    runs = [run for loaded, _ in found for run in loaded]
     specs = {name: spec for _, each in found for name, spec in each.items()}
-    atoms = distil(read(runs), specs)
-    return sum(atom.visits for atom in atoms), len(atoms), sum(len(atom.wordings) for atom in atoms)
+    atoms = distil(read([run for loaded, _ in found for run in loaded]), specs)
+    return sum(atom.visits for atom in atoms), len({atom.call for atom in atoms}), len(atoms)
 
 
-# --- what is printed ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Mean:
-    """One method on one set, mean of the splits."""
-
-    name: str
-    names: str
-    method: str
-    hits: float
-
-
-def table(means: Sequence[Mean], seeds: range) -> Table:
-    """hit@3 by set, names and method."""
-    which = f"splits {seeds[0]} to {seeds[-1]}" if seeds else "no split"
-    shown = Table(title=f"next tool among {HINTS} hints in %, mean of {which}", title_justify="left")
-    shown.add_column("set", no_wrap=True)
-    shown.add_column("names", no_wrap=True)
-    for method in METHODS:
-        shown.add_column(method, justify="right")
-    found = {(m.name, m.names, m.method): m.hits for m in means}
-    for name, names in dict.fromkeys((m.name, m.names) for m in means):
-        shown.add_row(name, names, *(f"{found[name, names, method]:.1f}" for method in METHODS))
-    return shown
-
-
-def verdicts(means: Sequence[Mean]) -> list[tuple[bool, str]]:
-    """Whether what is asked of the retrieval holds."""
-    found = {(m.name, m.names, m.method): m.hits for m in means}
-    checks: list[tuple[bool, str]] = []
-    for name, names in dict.fromkeys((m.name, m.names) for m in means):
-        own, other = found[name, names, "hybrid"], found[name, names, "semantic"]
-        checks.append((own >= other, f"{name}, names {names}: hybrid {own:.1f} >= semantic {other:.1f}"))
-    renamed = [m.name for m in means if m.names == "renamed" and m.method == "hybrid"]
-    if renamed:
-        own = fmean(found[name, "renamed", "hybrid"] for name in renamed)
-        other = fmean(found[name, "renamed", "trajectory"] for name in renamed)
-        text = f"renamed, mean of the sets: hybrid {own:.1f} >= trajectory {other:.1f} + {LEAST_LEAD:g}"
-        checks.append((own >= other + LEAST_LEAD, text))
-    return checks
+# --- the command --------------------------------------------------------------------------------------------
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -446,46 +373,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, dest="json_file", help="write every figure of every split there")
     options = parser.parse_args(arguments)
 
-    present = [name for name in options.sets if load(options.data / name, limit=1) is not None]
-    for name in options.sets:
-        if name not in present:
-            print(f"skipped: no recorded runs in {name} (looked for ../shared/data/{name}/trajectories.jsonl)")
-    if not present:
-        return 0
-    seeds = range(options.first_seed, options.first_seed + options.seeds)
     console = Console(stderr=True)
+    shown = Table("set", "names", *METHODS, "arguments right", "wrong", title=f"next tool among {HINTS} hints in %")
     splits: list[dict[str, Any]] = []
-    for name in present:
+    for name in options.sets:
+        if load(options.data / name, limit=1) is None:
+            print(f"skipped: no recorded runs in {name} (looked for ../shared/data/{name}/trajectories.jsonl)")
+            continue
         for names in NAMES:
-            for seed in seeds:
+            found: list[dict[str, float]] = []
+            for seed in range(options.first_seed, options.first_seed + options.seeds):
                 with console.status(f"{name}, names {names}, split {seed}"):
-                    hits = work(options.data / name, names, seed, limit=options.limit)
-                splits.append({"name": name, "names": names, "seed": seed, "hits": hits})
-    means = [
-        Mean(name, names, method, fmean(s["hits"][method] for s in splits if (s["name"], s["names"]) == (name, names)))
-        for name, names in dict.fromkeys((s["name"], s["names"]) for s in splits)
-        for method in METHODS
-    ]
-    output = Console(width=None if sys.stdout.isatty() else 160)
-    output.print(table(means, seeds))
-    checks = verdicts(means)
-    figures: dict[str, Any] = {}
-    folders = [options.data / name for name in COMPRESSED if name in (*options.sets, "workbench_gold")]
-    actions, atoms, wordings = compression(folders)
+                    found.append(work(options.data / name, names, seed, limit=options.limit))
+                splits.append({"name": name, "names": names, "seed": seed, "hits": found[-1]})
+            shown.add_row(name, names, *(f"{fmean(each[of] for each in found):.1f}" for of in found[0]))
+    Console(width=None if sys.stdout.isatty() else 160).print(shown)
+    actions, calls, atoms = compression([options.data / name for name in COMPRESSED])
     if atoms:
-        figures["compression"] = {"actions": actions, "atoms": atoms, "wordings": wordings}
-        text = f"{' + '.join(f.name for f in folders)}: {actions} actions, {atoms} atoms with {wordings} wordings"
-        output.print(text)
-        checks.append((actions >= LEAST_COMPRESSION * atoms, f"{actions / atoms:.1f} actions per atom >= 6.9"))
-    for holds, text in checks:
-        print(f"{'holds' if holds else 'MISSED'}  {text}")
+        print(f"{' + '.join(COMPRESSED)}: {actions} actions, {calls} different calls in {atoms} wordings")
     if options.json_file is not None:
-        plain = {
-            "means": [asdict(m) for m in means],
-            "splits": splits,
-            **figures,
-            "targets": [{"holds": holds, "target": text} for holds, text in checks],
-        }
+        plain = {"splits": splits, "compression": {"actions": actions, "calls": calls, "wordings": atoms}}
         options.json_file.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
     return 0
 

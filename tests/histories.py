@@ -9,8 +9,7 @@ from typing import Any
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
 from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.atoms.extract import Extractor
-from langgraph_toolmem.atoms.known import Known
-from langgraph_toolmem.atoms.slots import Slots
+from langgraph_toolmem.atoms.slots import Known, Slots
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.events import Record
 from langgraph_toolmem.graph.state import RunState

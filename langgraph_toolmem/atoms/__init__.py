@@ -1,34 +1,28 @@
 """Atoms: single steps of what worked, found by sub-goal and by what is known (SGA-MCTS).
 
-The idea: whole trajectories fit few new tasks, and planning with a model at every step is expensive. So what worked is
-cut into *atoms*: one tool call each, with the state and the sub-goal it belongs to in words, the **types** of the
-values it needs, and its arguments with values masked by their types. Online, atoms are looked up by where the run
-stands, by what is still open and by the types of the values that are known (K), and shown to the model as patterns to
-adapt, with the known values filled in. Atoms come from runs that went well, here, and from a tree search offline
-(`langgraph_toolmem.offline.discovery`).
+Whole trajectories fit few new tasks, and planning with a model at every step is expensive. So what worked is cut into
+*atoms*: one tool call each, with the state and the sub-goal it belongs to in words, the types of the values it needs,
+and its arguments with values masked by their types. Before a model call, atoms are looked up by where the run stands,
+by what is still open and by the types of the values that are known (K), and shown to the model as patterns to adapt,
+with the known values filled in. Atoms come from runs that went well, and from a search (`offline.discovery`).
 
-===================================  ==========================================================
-``Atoms``                            this method: which atoms are kept, when, and their results
-``atoms``, ``extract``, ``mask`` …   an atom, made of a step of a run; ``abstract``, ``writer``: worded by a model
-``slots``, ``words``                 types of values, and words in their place
-``rows``, ``support``                atoms as rows in Chroma, with the runs that support them
-``record``                           the results of their hints, and what those are worth
-``retrieve``, ``resolve`` the hybrid score of words and types; tools of other names
-``keeping``                          extraction and storing in the background
-``known``, ``tracker``               K: what a run knows by now
-``planning``, ``planner``            from messages to hints, with or without a planner's model
-``rules``                            calls that repeat
-``step``                             hints at a model call
-===================================  ==========================================================
+============  =======================================================================
+``Atoms``     this method: which atoms are kept, when, and their results
+``atoms``     an atom, and the record of its hints
+``slots``     types of values, and K: the values that a run knows
+``extract``   from a run to its atoms: situations, sub-goals, masked calls
+``retrieve``  the hybrid score of words and types; tools of other names
+``keeping``   atoms as rows in Chroma, their search, the work in the background
+``models``    what chat models say: atoms in their words, the plan of the next step
+``planning``  from messages to hints; ``step``, ``settings``: at a model call
+============  =======================================================================
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from langgraph_toolmem.atoms.record import AtomRecord
 from langgraph_toolmem.base.checks import is_count, is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.text import digest
@@ -37,20 +31,18 @@ from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, S
 from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.runs.run import Run
-from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
+from langgraph_toolmem.runs.tools import ToolLike, read_tools
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from langgraph_toolmem.atoms.atoms import Atom
+    from langgraph_toolmem.atoms.atoms import Atom, AtomRecord
     from langgraph_toolmem.atoms.keeping import AtomKeeping
-    from langgraph_toolmem.atoms.known import Known
-    from langgraph_toolmem.atoms.retrieve import AtomHit
-    from langgraph_toolmem.atoms.writer import AtomWriter
+    from langgraph_toolmem.atoms.models import AtomWriter
+    from langgraph_toolmem.atoms.retrieve import AtomHit, Question
+    from langgraph_toolmem.atoms.slots import Known
     from langgraph_toolmem.core.core import Core
     from langgraph_toolmem.graph.events import Forgotten
-
-logger = logging.getLogger("langgraph_toolmem.atoms")
 
 SETTLE: Final = 10.0
 """Seconds that `search` waits for what was finished just now and is being written."""
@@ -60,9 +52,10 @@ class Atoms(Method):
     """Keeps the steps of runs that went well as atoms, and finds them.
 
     Args:
-        keep: True: from the beginning; None: from the first use of `search` or of a step on; False: never.
+        keep: If True, from the beginning; if False, never. Defaults to None: from the first use of `search` or of a
+            step on.
         model: words atoms, in the background, and says which arguments are values of the day: a chat model or
-            ``"provider:model"``; one call for each new kind of step. None: both are read off the run and the schemas.
+            ``"provider:model"``; one call for each new kind of step. Defaults to None: runs and schemas tell both.
     """
 
     name: ClassVar[str] = "atoms"
@@ -76,7 +69,7 @@ class Atoms(Method):
         self._keeping: AtomKeeping | None = None
 
     def open(self, core: Core) -> None:
-        """Takes its kinds of jobs."""
+        """Register its kinds of jobs."""
         super().open(core)
         core.jobs.handle("atoms", lambda jobs: self.keeping.do(jobs), undo=lambda job: self.keeping.undo(job))
         if self._writer is not None:
@@ -96,57 +89,56 @@ class Atoms(Method):
         state: str = "",
         slots: Known | Mapping[str, Any] | Iterable[str] = (),
         k: int = 3,
-        tools: Mapping[str, ToolSpec] | Iterable[ToolLike] | None = None,
+        tools: Iterable[ToolLike] | None = None,
         beta: float = 0.3,
         user_id: str | None = None,
-        settle: bool = True,
-        plain: bool = False,
     ) -> list[AtomHit]:
-        """The atoms that fit a state and a sub-goal, best first: at most one for each tool.
+        """Return the atoms that fit a state and a sub-goal, best first: at most one for each tool.
 
         Score of an atom: (1 − β) · cos(question, atom) + β · |Λ ∩ S| / (|S| + ε), with Λ the types in `slots`, S those
-        that the atom needs and ε 1e-5, and a little for its record and its value; one that misled is left out.
+        that the atom needs and ε 1e-5. Atoms that mislead are left out. What was finished just now is waited for.
 
         Args:
             goal: the next sub-goal, in words; or several that may be next.
             state: where the run stands, in words.
             slots: types of the values that are known, such as ``"ORDER_ID"``; with their values (one, or a list of
                 which the last counts) the atoms' arguments are filled in.
-            k: how many at most.
-            tools: the tools at hand: an atom's tool is found among them by its name, else by what it does; atoms of
-                other tools are left out. None: all of them.
+            k: number of hits.
+            tools: the available tools: an atom's tool is found among them by its name, otherwise by what it does; atoms
+                of other tools are left out. Defaults to None: all of them.
             beta: weight of what is known, from 0 (words alone) to 1.
             user_id: whose atoms.
-            settle: what was finished just now in this process, and is being written, is waited for.
-            plain: the formula and no more, of the state and all goals together: several of one tool, no record.
 
         Raises:
             ConfigurationError: an argument cannot work.
             NamespaceError: the namespace needs a user id.
             StorageError: the atoms cannot be read.
         """
-        from langgraph_toolmem.atoms.known import known_given, several_texts
+        from langgraph_toolmem.atoms.extract import Extractor
+        from langgraph_toolmem.atoms.retrieve import Question, Resolver, by_name
+        from langgraph_toolmem.atoms.slots import known_given
 
-        goals = [goal] if isinstance(goal, str) else several_texts(goal)
-        if goals is None or not isinstance(state, str):
-            raise ConfigurationError("goal and state are texts; goal may be several.")
+        goals: tuple[Any, ...] = tuple(goal) if not isinstance(goal, str) and isinstance(goal, Iterable) else (goal,)
+        if not all(isinstance(each, str) for each in (*goals, state)):
+            raise ConfigurationError("`goal` and `state` must be texts; `goal` may be several.")
         if not is_count(k, 1):
-            raise ConfigurationError(f"k is a whole number from 1, not {k!r}.")
+            raise ConfigurationError(f"`k` must be a whole number from 1, got {k!r}.")
         if not is_share(beta):
-            raise ConfigurationError(f"beta is a share from 0 to 1, not {beta!r}.")
-        specs = tools if tools is None or _are_specs(tools) else read_tools(tools)  # type: ignore[arg-type]
-        known, user = known_given(slots), self.core.users.of(user_id)
+            raise ConfigurationError(f"`beta` must be a share from 0 to 1, got {beta!r}.")
+        question = Question(state, goals, known_given(slots))
+        resolve = by_name if tools is None else Resolver(Extractor(read_tools(tools)))
+        self.core.users.of(user_id)
         self.begin()
-        if settle:
-            self.core.jobs.settle(timeout=SETTLE)
-        if self.core.vectors.empty:
-            return []
-        return self.keeping.search(user, state, goals, known, k=k, beta=beta, tools=specs, plain=plain)
+        self.core.jobs.settle(timeout=SETTLE)
+        return self.find(question, user_id, k=k, beta=beta, resolve=resolve)
+
+    def find(self, question: Question, user_id: str | None, **how: Any) -> list[AtomHit]:
+        """Return what `search` returns, without waiting; options and errors as those of `AtomSearch`."""
+        user = self.core.users.of(user_id)
+        return [] if self.core.vectors.empty else self.keeping.search(user, question, **how)
 
     def all(self, *, user_id: str | None = None) -> list[Atom]:
-        """All atoms that were kept and whose runs went well, those of most visits first.
-
-        Those that mislead are among them (`records`), though `search` finds them no longer.
+        """Return all atoms whose runs went well, also those that mislead, those of most visits first.
 
         Args:
             user_id: whose atoms.
@@ -158,35 +150,29 @@ class Atoms(Method):
         user = self.core.users.of(user_id)
         if self.core.vectors.empty:
             return []
-        stored = self.keeping.rows.all(user, retired=True)
-        found = [each.atom for each in stored if each.atom is not None]
+        found = [atom for each in self.keeping.rows.all(user) if (atom := each.atom) is not None]
         return sorted(found, key=lambda atom: (-atom.visits, atom.tool, atom.id))
 
-    def records(self, ids: Iterable[str], *, user_id: str | None = None) -> dict[str, AtomRecord]:
-        """Return how often the hints of atoms (by id) were retrieved, followed, and followed to success or failure.
+    def records(self, calls: Iterable[str], *, user_id: str | None = None) -> dict[str, AtomRecord]:
+        """Return how often the hints of calls (`Atom.call`) were shown, followed, and how those runs ended.
 
         Raises:
             NamespaceError: the namespace needs a user id.
             StorageError: the atoms cannot be read.
         """
-        from langgraph_toolmem.atoms.rows import record_of
-
-        user, names, rows = self.core.users.of(user_id), list(ids), self.keeping.rows
-        tracks = self.core.ledger.tracks(self.name, [rows.key(key, user) for key in names])
-        return {key: record_of(track) for key, track in zip(names, tracks, strict=True)}
+        return self.keeping.records(self.core.users.of(user_id), list(calls))
 
     def keep(self, atoms: Iterable[Atom], *, user_id: str | None = None) -> int:
-        """Keeps atoms that come from elsewhere, such as those of a `Discovery`, beside those of runs.
+        """Keep atoms that come from elsewhere, such as those of a `Discovery`, next to those of runs.
 
-        Atoms with the same sources and the same origin take the place of what was handed over before, so that a
-        search can hand over all it has again and again.
+        Equal atoms take the place of what was handed over before, so that a search can hand over all it has again.
 
         Args:
             atoms: see `langgraph_toolmem.atoms.atoms.make_atom`.
             user_id: whose they are.
 
         Returns:
-            How many different atoms they are.
+            The number of different atoms.
 
         Raises:
             ConfigurationError: one of them is no atom, or cannot be stored (arguments are JSON values).
@@ -194,15 +180,13 @@ class Atoms(Method):
             StorageError: they could not be stored, or the memory is read-only.
         """
         from langgraph_toolmem.atoms.atoms import merge_all
-        from langgraph_toolmem.atoms.support import Support
+        from langgraph_toolmem.atoms.keeping import Support
 
-        given, user, now = _atoms_of(atoms), self.core.users.of(user_id), self.core.now()
+        made, user, now = merge_all(_atoms_of(atoms)), self.core.users.of(user_id), self.core.now()
         self.core.refuse_if_read_only()
         self.begin()
-        if not given:
-            return 0
-        made = merge_all(given)
-        self.keeping.store(user, [Support(each, "", user.digest or "", each.value, now) for each in made])
+        supports = [Support("", user.digest or "", each.value, now, each.visits) for each in made]
+        self.keeping.store(user, list(zip(made, supports, strict=True)))
         return len(made)
 
     asearch, arecords, akeep = async_variant(search), async_variant(records), async_variant(keep)
@@ -211,56 +195,51 @@ class Atoms(Method):
     # --- what happens ---
 
     def begin(self) -> None:
-        """Atoms are asked for: from now on they are kept, unless that was refused."""
+        """Keep atoms from now on, unless that was refused."""
         if self._keeps is None:
             self._keeps = True
 
     def note_shown(self, run: Run, hits: Iterable[AtomHit], user_id: str | None) -> None:
-        """The model gets to see these atoms before its next turn."""
+        """Record that the model sees these atoms before its next turn."""
         if run.next_key is not None and not self.core.read_only:
             ledger, rows, user = self.core.ledger, self.keeping.rows, self.core.users.of(user_id)
             self.core.know(run)
             before = ledger.items(run.next_key, self.name).values()
-            items = {hit.tool: rows.key(hit.atom.id, user) for hit in hits if hit.tool not in before}
-            shown: dict[str, str | None] = {key: tool for tool, key in items.items()}
+            shown: dict[str, str | None] = {rows.key(h.atom.call, user): h.tool for h in hits if h.tool not in before}
             ledger.shown(self.name, shown, run=run.digest, turn=run.next_key, user_id=user_id)
 
     def ended(self, ended: EndedRun) -> None:
-        """A run is over: its atoms are put into the queue, unless it went wrong."""
+        """Put the atoms of a run into the queue, unless it went wrong."""
         core, run, score = self.core, ended.run.digest, ended.score
         there = core.has_seen(_key(run))
         if core.read_only or not (there or self._keeps):
             return
         user = core.owner_of(run, ended.user.digest)
-        if not self._keeps or (score is not None and score < GOOD):  # what it has is judged, nothing is added
+        if not self._keeps or (score is not None and score < GOOD):  # nothing is added to what is there
             if there and score is not None:
-                self.keeping.put_verdict(run, score, user, ended.user.namespace)
+                self.keeping.put_score(run, score, user, ended.user.namespace)
         elif self.keeping.put_run(ended, user):
             core.count_once(_key(run), "atoms_runs")
 
     def judged(self, judged: JudgedRun) -> None:
-        """A verdict that comes when the run may have its atoms already."""
+        """Put feedback on a run that has its atoms into the queue."""
         core, run = self.core, judged.run
         if core.read_only or not core.has_seen(_key(run)):
             return
         namespace = core.namespace_of(run, judged.user_id)
         if namespace is not None:
             user = core.owner_of(run, user_digest(judged.user_id or None))
-            self.keeping.put_verdict(run, judged.score, user, namespace)
+            self.keeping.put_score(run, judged.score, user, namespace)
 
     def imported(self, given: Import) -> int:
-        """Atoms of recorded runs that did not go wrong; how many steps of good ones they stand for.
+        """Keep the atoms of recorded runs that did not go wrong; return the number of steps of good ones.
 
-        Those without a verdict wait for it; no model is asked to word them.
-
-        Options: ``habits``: what never varies; ``writer``: words them with a chat model, here and now.
+        Atoms of runs without feedback wait for it. No model words them.
         """
         self.core.refuse_if_read_only()
         steps = 0
-        habits, writer = given.options.get("habits"), given.options.get("writer")
         for _, runs in given.by_namespace():
-            teaching = [each for each in runs if each.score is None or each.score >= GOOD]
-            names, more = self.keeping.import_runs(teaching, habits, writer)
+            names, more = self.keeping.import_runs([run for run in runs if run.score is None or run.score >= GOOD])
             steps += more
             for name in names:
                 self.core.count_once(_key(name), "atoms_runs")
@@ -280,14 +259,11 @@ class Atoms(Method):
             return self._keeping
 
     def forget(self, user: User, gone: Forgotten) -> int:
-        """Removes a user's atoms, or what runs support."""
+        """Remove a user's atoms, or what runs support."""
         if self.core.vectors.empty:
             return 0
-        from langgraph_toolmem.atoms.situation import sparse
-
         removed = self.keeping.rows.forget(user, gone)
-        self.keeping.search.forget(user)
-        sparse.cache_clear()
+        self.keeping.search.forget()
         return removed
 
     def report(self) -> Section | None:
@@ -301,32 +277,27 @@ class Atoms(Method):
 
 
 def _key(run: str) -> str:
-    """The key that says that a run has its atoms."""
+    """Return the key that says that a run has its atoms."""
     return digest("atoms", run)
 
 
 def _writer(model: BaseChatModel | str) -> AtomWriter:
-    from langgraph_toolmem.atoms.writer import AtomWriter
+    from langgraph_toolmem.atoms.models import AtomWriter
 
     return AtomWriter(model)
 
 
 def _atoms_of(given: object) -> list[Atom]:
-    from langgraph_toolmem.atoms.atoms import Atom
-    from langgraph_toolmem.atoms.support import storable
+    from langgraph_toolmem.atoms.atoms import Atom, storable
 
     if not isinstance(given, Iterable):
         raise ConfigurationError(f"keep takes atoms, not {type(given).__name__}.")
     found: list[Atom] = []
-    for each in given:
+    for number, each in enumerate(given, 1):
         if not isinstance(each, Atom):
             raise ConfigurationError(f"keep takes atoms, not {type(each).__name__}.")
         try:
             found.append(storable(each))
         except InputError as error:
-            raise ConfigurationError(f"Atom {len(found) + 1} cannot be kept. {error}") from error
+            raise ConfigurationError(f"Atom {number} cannot be kept. {error}") from error
     return found
-
-
-def _are_specs(tools: object) -> TypeGuard[Mapping[str, ToolSpec]]:
-    return isinstance(tools, Mapping) and all(isinstance(each, ToolSpec) for each in tools.values())

@@ -1,18 +1,24 @@
-"""Slot types: what a value is called, in the words of the tools' own schemas.
+"""Typed slots: the types of values, and the tracker K of the values that a run knows.
 
-The type of a parameter is what its name, place and description say (``order_id``, ``id`` of ``orders[]``: ORDER_ID);
-where a value's looks or the declared format tell more (EMAIL, DATE, URL …), that is its type, whatever its parameter
-is called: a mail address fits ``recipient`` as well as ``assigned_to``.
+The type of a parameter or of a part of an answer is its meaning (`text.meaning`): ``order_id``, or ``id`` in
+``orders[]``, is an ORDER_ID. If the looks of a value tell for sure (EMAIL, DATE, URL ...), that is its type in any
+parameter. In a user's words, "order #W17" is an ID by its looks and an ORDER_ID by the word before it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
+from langgraph_toolmem.atoms.atoms import leaves_of
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.runs.run import ExecutedCall, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.values import canon
+from langgraph_toolmem.text.embedders import clean
 from langgraph_toolmem.text.meaning import (
     FREE_TEXT,
     GENERIC,
@@ -22,62 +28,82 @@ from langgraph_toolmem.text.meaning import (
     SECRETS,
     Meaning,
     canonical,
+    canonical_words,
     inputs_of,
     meaning_of,
 )
-from langgraph_toolmem.text.schema import Leaf
+from langgraph_toolmem.text.requests import SENTENCE_END
+from langgraph_toolmem.text.schema import Leaf, is_table
 from langgraph_toolmem.text.values import (
-    DATE,
-    EMAIL,
     FILE,
     ID,
     KINDS,
     NAME,
     NUMBER,
-    PHONE,
     PLAIN,
     TEXT,
-    TIME,
-    URL,
+    Value,
     kind_of,
-    quotes_in,
+    number_of,
+    values_in,
 )
-from langgraph_toolmem.text.words import word_set
+from langgraph_toolmem.text.words import word_set, words
 
-CONTROL: Final = word_set(
-    "limit offset page size count precision decimal depth level maximum minimum top per cursor timeout retry digit "
-    "length width height step round order sort mode format unit language locale direction type style flag index "
-    "line column version"
-)
-"""Words of parameters that steer a call; numbers in them mean the same in every task."""
+MAX_SLOTS: Final = 64
+MAX_PER_SLOT: Final = 8
+"""Values kept per type, the latest."""
+MAX_VALUE: Final = 200
+"""Characters of a value; longer ones are prose."""
+MAX_LEAVES: Final = 200
+"""Values read of one answer."""
+MAX_ROWS: Final = 8
+"""Elements read of a list."""
+MAX_DEPTH: Final = 6
+MAX_CHARS: Final = 16_000
+"""Characters of all types and values that a thread's private state keeps."""
+
+COMMON: Final = frozenset({TEXT, NUMBER, NAME, FILE, ID})
+"""Types that a value has by its looks and that say little about it."""
 PERSONS: Final = PERSONAL | word_set(
     "person user username customer client employee colleague friend contact recipient sender author owner assignee "
     "participant attendee guest passenger patient member cardholder mention receiver"
 )
 """Words of parameters whose values are persons."""
-MONEY: Final = word_set("amount budget price cost fee balance payment salary credit fund deposit bill")
-"""Words of parameters in which a number is a value, even if it is called a limit or a maximum."""
+HIDDEN: Final = SECRETS | {"token", "accesstoken", "authorization"}
+"""Words of types whose values are never kept."""
+SLOT: Final = re.compile(r"<([A-Z][A-Z0-9_]*)>")
+"""A type in angle brackets, in the place of a value."""
+_SENTENCE: Final = re.compile(SENTENCE_END)
+_LINKS: Final = word_set("is are was be as of number nr no to the a an my his her their")
 _FILLERS: Final = word_set("will can must may should would could be is are was has have do does not only used")
-"""Words that descriptions have in the place of a noun."""
-_FORMATS: Final = {
-    "email": EMAIL, "uri": URL, "url": URL, "date": DATE, "date-time": DATE, "time": TIME, "phone": PHONE, "uuid": ID,
-}  # fmt: skip
-_LONGEST_CHOICE: Final = 60
-_EXAMPLE = re.compile(r"(?:such as|e\.g\.|example|like|format(?: is)?|for instance)[^.;]{0,20}$", re.IGNORECASE)
+_INT64: Final = 2**63
 
 
 def label_of(meaning: Meaning, path: str = "") -> str:
-    """The type with this meaning, its words in the order of the name at the end of the path.
+    """Return the type with this meaning, its words in the order of the name at the end of the path.
 
     >>> label_of(meaning_of(Leaf("payment_method_id"), ""), "payment_method_id")
     'PAYMENT_METHOD_ID'
     """
     place = {word: index for index, word in enumerate(canonical(path.replace("[]", "").rpartition(".")[2]))}
-    told = sorted(
-        (word for word in meaning.words if len(word) > 1 and word.isalpha() and word not in _FILLERS),
-        key=lambda word: (word in GENERIC, place.get(word, -1), word),
-    )
-    return "_".join(told).upper() or TEXT
+    named = [word for word in meaning.words if len(word) > 1 and word.isalpha() and word not in _FILLERS]
+    named.sort(key=lambda word: (word in GENERIC, place.get(word, -1), word))
+    return "_".join(named).upper() or TEXT
+
+
+def words_of(label: str) -> list[str]:
+    """Return the words of a type, in lower case."""
+    return label.lower().split("_")
+
+
+def type_named(name: str) -> str:
+    """Return a type as K has them, from however a model writes it; "" if it is none.
+
+    >>> type_named("<order id>"), type_named("2nd address1")
+    ('ORDER_ID', 'ND_ADDRESS_1')
+    """
+    label = "_".join(word for word in words(name) if word.isascii()).upper().lstrip("_0123456789")
+    return label if len(label) <= 40 else ""
 
 
 class Parameter:
@@ -85,46 +111,25 @@ class Parameter:
 
     Attributes:
         label: its type by its schema alone.
-        choices: what it may be, if its schema or its description lists it.
-        control: a number in it steers the call.
+        choices: the values that its schema lists, in lower case.
+        hidden: its values are always slots, since only a system knows them or they are secrets.
+        person: its texts name persons.
         text: it is meant for the user's or the model's own words.
-        identifier: only a system knows its values.
-        secret: its values are never kept.
-        someone: its values are persons, or what they are called.
-        required: whether a call must have it.
     """
 
-    __slots__ = ("choices", "control", "identifier", "label", "required", "secret", "someone", "text")
+    __slots__ = ("choices", "hidden", "label", "person", "text")
 
     def __init__(self, leaf: Leaf, meaning: Meaning) -> None:
-        self.label = _FORMATS.get(leaf.format) or label_of(meaning, leaf.path)
-        self.choices = frozenset(choice.lower() for choice in (*leaf.choices, *listed_choices(leaf.description)))
-        steering = meaning.words & CONTROL
-        if canonical(leaf.path.replace("[]", "").rpartition(".")[2])[-1:] != ("order",):
-            steering -= {"order"}  # what is ordered steers nothing, the order of a list does
-        self.control = bool(steering) and not meaning.words & (IDENTIFIERS | MONEY)
-        self.text = bool(meaning.words & FREE_TEXT)
-        self.identifier = bool(meaning.words & IDENTIFIERS)
-        self.secret = bool(meaning.words & (SECRETS | PERSONAL | {"accesstoken", "token"}))
-        self.someone = bool(meaning.words & PERSONS)
-        self.required = leaf.required
+        self.label = label_of(meaning, leaf.path)
+        self.choices = frozenset(choice.lower() for choice in leaf.choices)
+        self.hidden = not meaning.words.isdisjoint(IDENTIFIERS | HIDDEN)
+        self.person = not meaning.words.isdisjoint(PERSONS)
+        self.text = not meaning.words.isdisjoint(FREE_TEXT)
 
     def type_of(self, value: Any) -> str:
-        """The type of one of its values."""
+        """Return the type of one of its values."""
         kind = kind_of(value) if isinstance(value, str) else ""
         return kind if kind in PLAIN else self.label
-
-
-@lru_cache(maxsize=4096)
-def listed_choices(description: str) -> tuple[str, ...]:
-    """The values that a description lists in quotes; examples and single values are no list.
-
-    >>> listed_choices('Type of plot. Can be "bar", "line" or "scatter"')
-    ('bar', 'line', 'scatter')
-    """
-    quoted = quotes_in(description, _LONGEST_CHOICE)
-    found = [description[start:end] for start, end in quoted if not _EXAMPLE.search(description[: start - 1])]
-    return tuple(found) if len(found) > 1 else ()
 
 
 class Slots:
@@ -135,46 +140,22 @@ class Slots:
     """
 
     def __init__(self, specs: Mapping[str, ToolSpec] | None = None) -> None:
-        self.specs = dict(specs or {})
-        self._parameters: dict[str, dict[str, Parameter]] = {}
-        self._other: dict[tuple[str, str], Parameter] = {}
-        self._labels: dict[frozenset[str], str] | None = None
+        self._parameters: dict[tuple[str, str], Parameter] = {}
+        self.labels: dict[frozenset[str], str] = {}
+        """Types that parameters name by something of their own, by the words that make them up."""
+        for name, spec in (specs or {}).items():
+            for port in inputs_of(spec):
+                made = self._parameters[name, port.path] = Parameter(port.leaf, port.meaning)
+                said = port.meaning.words
+                if not port.meaning.vague and not made.text and all(len(w) > 1 and w not in NOISE for w in said):
+                    self.labels.setdefault(said, made.label)
 
     def parameter(self, tool: str, path: str) -> Parameter:
-        """Return what a tool takes at a path: ``city``, ``items[].id``."""
-        known = self._of(tool).get(path) or self._other.get((tool, path))
+        """Return the parameter of a tool at a path: ``city``, ``items[].id``."""
+        known = self._parameters.get((tool, path))
         if known is None:
             leaf = Leaf(path)
-            known = self._other[tool, path] = Parameter(leaf, meaning_of(leaf, tool))
-        return known
-
-    def parameters(self, tool: str) -> Mapping[str, Parameter]:
-        """All that a tool takes, by path; nothing if it is not known."""
-        return self._of(tool)
-
-    def output(self, tool: str, path: str, value: Any) -> str:
-        """The type of a value in a tool's answer, at a path such as ``orders[].id``."""
-        kind = kind_of(value) if isinstance(value, str) else ""
-        return kind if kind in PLAIN else _output_label(tool, path)
-
-    @property
-    def labels(self) -> Mapping[frozenset[str], str]:
-        """The types that parameters name by something of their own, by the words that make them up."""
-        if self._labels is None:
-            self._labels = {}
-            for name, spec in self.specs.items():
-                for port in inputs_of(spec):
-                    words = port.meaning.words
-                    if not port.meaning.vague and not words & FREE_TEXT and all(map(_tells, words)):
-                        self._labels.setdefault(words, self.parameter(name, port.path).label)
-        return self._labels
-
-    def _of(self, tool: str) -> dict[str, Parameter]:
-        known = self._parameters.get(tool)
-        if known is None:
-            spec = self.specs.get(tool)
-            ports = () if spec is None else inputs_of(spec)
-            known = self._parameters[tool] = {port.path: Parameter(port.leaf, port.meaning) for port in ports}
+            known = self._parameters[tool, path] = Parameter(leaf, meaning_of(leaf, tool))
         return known
 
 
@@ -183,36 +164,240 @@ def _output_label(tool: str, path: str) -> str:
     return label_of(meaning_of(Leaf(path), tool), path) if path.strip("[]") else TEXT
 
 
-def _tells(word: str) -> bool:
-    return len(word) > 1 and word.isalpha() and word not in NOISE
+class Known:
+    """Typed slots with their values, in the order in which they came. `push` and `add` change it.
 
+    Secrets are left out, under any type. Values can be put into a checkpoint.
 
-@lru_cache(maxsize=4096)
-def is_identifier(label: str) -> bool:
-    """Return True if values of a type are known to a system only."""
-    return not IDENTIFIERS.isdisjoint(words_of(label))
-
-
-def words_of(label: str) -> list[str]:
-    """The words of a type, in lower case."""
-    return label.lower().split("_")
-
-
-@lru_cache(maxsize=4096)
-def alternatives(label: str) -> frozenset[str]:
-    """Other types whose values may stand for one of this type: common ones, and what it is the id, name … of.
-
-    >>> sorted(alternatives("ORDER_ID")), sorted(alternatives("CITY")), sorted(alternatives("EMAIL"))
-    (['ID', 'ORDER'], ['FILE', 'NAME', 'NUMBER', 'TEXT'], [])
+    Args:
+        slots: types and values to begin with; what is no mapping of types to lists is left out.
     """
-    if label in KINDS:
-        return frozenset()
-    words = words_of(label)
-    own = [word for word in words if word not in GENERIC]
-    shorter = {"_".join(own).upper()} if own and len(own) < len(words) else set()
-    return frozenset(shorter | ({ID} if is_identifier(label) else {TEXT, NAME, NUMBER, FILE}))
+
+    __slots__ = ("_named", "_secrets", "_slots")
+
+    def __init__(self, slots: Any = None) -> None:
+        self._slots: dict[str, dict[str, Any]] = {}
+        self._secrets: set[str] = set()
+        self._named: frozenset[str] = frozenset()
+        for label, values in slots.items() if isinstance(slots, Mapping) else ():
+            for value in values if isinstance(label, str) and isinstance(values, (list, tuple)) else ():
+                self.add(label, value)
+
+    def __contains__(self, label: object) -> bool:
+        return label in self._slots
+
+    def __repr__(self) -> str:
+        return f"Known({', '.join(self._slots)})"
+
+    @property
+    def types(self) -> frozenset[str]:
+        """Λ: the types of which a value is known, and those that are named."""
+        return self._named.union(self._slots)
+
+    def values(self, label: str) -> list[Any]:
+        """Return the values of a type, the oldest first."""
+        return list(self._slots.get(label, {}).values())
+
+    def latest(self, label: str) -> Any:
+        """Return the latest value of a type; None if there is none."""
+        found = self._slots.get(label)
+        return next(reversed(found.values())) if found else None
+
+    def near(self, label: str) -> list[str]:
+        """Return the types that may stand for a type: ORDER_TOTAL and TOTAL for each other, an ID for an ORDER_ID."""
+        if label in KINDS:
+            return []
+        others = self.types
+        loose = {other for other in others if label.endswith(f"_{other}") and (other == ID or other not in KINDS)}
+        return [other for other in others if other in loose or other.endswith(f"_{label}")]
+
+    def has(self, label: str) -> bool:
+        """Return True if a value of a type, or of one near to it, is known."""
+        return label in self.types or bool(self.near(label))
+
+    def types_of(self, value: Any) -> list[str]:
+        """Return the types under which a value is known."""
+        key = _key(value)
+        return [label for label, values in self._slots.items() if key in values]
+
+    def texts(self) -> dict[str, str]:
+        """Return the values that are texts, each with the type that says most about it."""
+        found: dict[str, str] = {}
+        for label, values in self._slots.items():
+            for value in values.values():
+                if isinstance(value, str) and (value not in found or found[value] in COMMON):
+                    found[value] = label
+        return found
+
+    def add(self, label: str, value: Any) -> None:
+        """Add a value of a type; a known one becomes the latest. Secrets, empty and long values are left out."""
+        if not label or value is None or isinstance(value, (bool, dict, list, bytes)) or value == "":
+            return
+        if isinstance(value, str):
+            value = clean(value)
+        elif not isinstance(value, float) and not -_INT64 <= value < _INT64:
+            value = str(value)
+        key = _key(value)
+        if _is_secret(label):
+            self._secrets.add(key)
+            for other in self.types_of(value):
+                self._drop(other, key)
+        if key in self._secrets or len(key) > MAX_VALUE:
+            return
+        values = self._slots.setdefault(label, {})
+        values.pop(key, None)
+        values[key] = value
+        if len(values) > MAX_PER_SLOT:
+            self._drop(label, next(iter(values)))
+        if len(self._slots) > MAX_SLOTS:
+            del self._slots[next(iter(self._slots))]
+
+    def _drop(self, label: str, key: str) -> None:
+        del self._slots[label][key]
+        if not self._slots[label]:
+            del self._slots[label]
+
+    def name(self, types: Iterable[str]) -> None:
+        """Add types to Λ whose values only somebody else knows."""
+        self._named |= frozenset(types)
+
+    def push(self, event: UserMessage | Turn, slots: Slots) -> None:
+        """Add what the user said, or what the calls of a turn took and gave."""
+        if isinstance(event, UserMessage):
+            for value in values_in(event.text):
+                read = _number(value)
+                self.add(value.kind, read)
+                self.add(named(event.text, value, slots.labels), read)
+            return
+        for step in event.steps:
+            if step.status == "ok":
+                self.take(step, slots, answered(step))
+
+    def take(self, step: ExecutedCall, slots: Slots, answer: Iterable[tuple[str, Any]]) -> None:
+        """Add what a call took, and the types and values of its answer."""
+        for path, value in leaves_of(step.args):
+            parameter = slots.parameter(step.tool, path)
+            if not parameter.text and not (isinstance(value, str) and value.lower() in parameter.choices):
+                self.add(parameter.type_of(value), value)
+        for label, value in answer:
+            self.add(label, value)
+
+    def copy(self) -> Known:
+        """Return the same values, to be changed apart."""
+        made = Known()
+        made._slots = {label: dict(values) for label, values in self._slots.items()}
+        made._secrets, made._named = set(self._secrets), self._named
+        return made
+
+    def to_plain(self) -> dict[str, list[Any]]:
+        """Return types to values; of more than `MAX_CHARS` characters the types that came last."""
+        kept: dict[str, list[Any]] = {}
+        room = MAX_CHARS
+        for label, values in reversed(self._slots.items()):
+            room -= len(label) + sum(map(len, values))
+            if room < 0:
+                break
+            kept[label] = list(values.values())
+        return dict(reversed(kept.items()))
 
 
-def satisfied(required: Iterable[str], known: Collection[str]) -> int:
-    """Return how many of the required types are known, themselves or by one of their `alternatives`."""
-    return sum(label in known or not alternatives(label).isdisjoint(known) for label in required)
+def known_given(slots: Any) -> Known:
+    """Return K from what a developer gives: K itself, values by type, or types alone; raise ConfigurationError."""
+    if isinstance(slots, Known):
+        return slots
+    if isinstance(slots, Mapping):
+        return Known({label: each if isinstance(each, (list, tuple)) else [each] for label, each in slots.items()})
+    names = list(slots) if isinstance(slots, Iterable) and not isinstance(slots, str) else [slots]
+    if isinstance(slots, str) or not all(isinstance(name, str) for name in names):
+        raise ConfigurationError("`slots` must be names of types, or values by type.")
+    known = Known()
+    known.name(names)
+    return known
+
+
+def named(text: str, value: Value, labels: Mapping[frozenset[str], str]) -> str:
+    """Return the type, of `Slots.labels`, that the words before a value in a text give it; "" if they name none."""
+    if value.kind in PLAIN or not labels:
+        return ""
+    sentence = _SENTENCE.split(text[max(0, value.start - 60) : value.start])[-1]
+    before = canonical_words(words(sentence))
+    while before and before[-1] in _LINKS:
+        before.pop()
+    near = set(before[-4:] if value.kind in (ID, NUMBER) else before[-2:])
+    said = near | {"id"} if value.kind == ID else near
+    fitting = [parts for parts in labels if parts <= said and parts & near]
+    return labels[max(fitting, key=len)] if fitting else ""
+
+
+def answered(step: ExecutedCall) -> list[tuple[str, Any]]:
+    """Return the types and values of a call's answer."""
+    output = step.output
+    if isinstance(output, str):
+        return [(v.kind, v.text) for v in values_in(output[:1000]) if v.kind in PLAIN or v.kind == ID]
+    leaves: list[tuple[str, Any]] = []
+    _read_answer(output, "", 0, leaves)
+    found: list[tuple[str, Any]] = []
+    for path, value in leaves[:MAX_LEAVES]:
+        kind = kind_of(value) if isinstance(value, str) else ""
+        found.append((kind if kind in PLAIN else _output_label(step.tool, path), value))
+        if kind == FILE:
+            found.append((FILE, value))
+    return found
+
+
+def _read_answer(value: Any, path: str, depth: int, leaves: list[tuple[str, Any]]) -> None:
+    """Add the scalars of an answer with their paths; the keys of a table are ids of its rows."""
+    if depth > MAX_DEPTH or len(leaves) >= MAX_LEAVES:
+        return
+    if isinstance(value, dict):
+        table = bool(value) and is_table(value)
+        for key, inner in islice(value.items(), MAX_ROWS if table else None):
+            if table:
+                leaves.append((f"{path}[].id", str(key)))
+            _read_answer(inner, f"{path}[]" if table else f"{path}.{key}" if path else str(key), depth + 1, leaves)
+    elif isinstance(value, (list, tuple)):
+        for inner in value[:MAX_ROWS]:
+            _read_answer(inner, f"{path}[]", depth + 1, leaves)
+    else:
+        leaves.append((path, value))
+
+
+def filled(arguments: Mapping[str, Any], known: Known) -> dict[str, Any]:
+    """Return arguments with the latest known value in place of each slot.
+
+    If no value of a type is known, the only type near to it may stand for it: the TOTAL of one answer for an
+    ORDER_TOTAL, the only ID for an ORDER_ID.
+    """
+    return {name: _filled(value, known) for name, value in arguments.items()}
+
+
+def _filled(value: Any, known: Known) -> Any:
+    if isinstance(value, Mapping):
+        return filled(value, known)
+    if isinstance(value, (list, tuple)):
+        return [_filled(inner, known) for inner in value]
+    slot = SLOT.fullmatch(value) if isinstance(value, str) else None
+    if slot is None:
+        return value
+    found = known.latest(slot[1])
+    if found is None:
+        near = known.near(slot[1])
+        values = known.values(near[0]) if len(near) == 1 else []
+        found = values[0] if len(values) == 1 else None
+    return value if found is None else found
+
+
+def _number(value: Value) -> Any:
+    """Return a number as such; "#12", "007" and "30-minute" stay texts."""
+    number = number_of(value.text) if value.kind == NUMBER and value.text[-1:].isdigit() else None
+    is_text = number is None or value.text[:1] == "#" or (value.text[:1] == "0" and isinstance(number, int))
+    return value.text if is_text else number
+
+
+@lru_cache(maxsize=4096)
+def _is_secret(label: str) -> bool:
+    return not HIDDEN.isdisjoint((*words_of(label), label.lower().replace("_", "")))
+
+
+def _key(value: Any) -> str:
+    return clean(canon(value)).lower()

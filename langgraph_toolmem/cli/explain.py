@@ -51,17 +51,16 @@ def explain(memory: ToolMemory, request: str, user_id: str | None) -> dict[str, 
 
 
 def _steps(memory: ToolMemory, request: str, user_id: str | None) -> Iterator[dict[str, Any]]:
-    from langgraph_toolmem.atoms.render import pattern
+    from langgraph_toolmem.atoms.planning import pattern
 
     for hit in memory.atoms.search(request, k=MOST, user_id=user_id):
         atom = hit.atom
-        fate = memory.atoms.records([atom.id], user_id=user_id)[atom.id]
+        fate = memory.atoms.records([atom.call], user_id=user_id)[atom.call]
         yield {
             "tool": hit.tool,
             "hint": pattern(hit).removeprefix("- "),
             "score": hit.score,
             "needs": list(atom.required_slots),
-            "gives": list(atom.produces),
             "visits": atom.visits,
             "record": {**fate._asdict(), "misleads": fate.misleads},
         }
@@ -103,7 +102,7 @@ def _plan(plan: dict[str, Any] | None) -> Iterator[str]:
                 if feed["source"] == "step":
                     yield f"  {step['tool']}.{feed['input']}: {feed['output'] or 'result'} of {feed['origin']}"
         for ask in chain["asks"]:
-            where = "nothing found gives it" if ask["findable"] else "the user says it"
+            where = "nothing found gives it" if ask["system_value"] else "the user says it"
             yield f"  {ask['tool']}.{ask['input']}: {where}"
 
 

@@ -28,7 +28,6 @@ from langgraph_toolmem.core.ledger import ALL
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words
 from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.entries.policy import RecallPolicy, checked
-from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import side_effects
 
 if TYPE_CHECKING:
@@ -181,7 +180,7 @@ class Entries(Method):
         query = request_of(run)
         if not query or self.core.vectors.empty:
             return Recollection()
-        own = {each.digest for each in run.episodes()}
+        own = {run.digest, *(event.episode for event in run.events)}
         if thread_id is not None:  # those too that were trimmed away
             own |= self.core.episodes.runs(thread_id)
         try:  # nobody reads what another user said
@@ -200,22 +199,14 @@ class Entries(Method):
         """Return the tools that are declared to only read."""
         return frozenset(name for name, spec in self.core.catalogue.marked().items() if side_effects(spec) == "reads")
 
-    arecall, aranked, apreferences, arecollect = (
-        async_variant(recall),
-        async_variant(ranked),
-        async_variant(preferences),
-        async_variant(recollect),
-    )
+    arecall, apreferences = async_variant(recall), async_variant(preferences)
 
     # --- what happens ---
 
     def ended(self, ended: EndedRun) -> None:
-        """Put a finished run into the queue; it is on disk when this returns."""
-        self.keep_run(ended.run, ended.user, ended.score, ended.comment)
-
-    def keep_run(self, run: Run, user: User, score: float | None = None, comment: str | None = None) -> bool:
-        """Keep a run as it is now, with its verdict if there is one; return True if there is something to keep."""
-        return not self.core.read_only and self.keeping.put_run(run, user, score, comment)
+        """Put a run as it is now into the queue; it is on disk when this returns."""
+        if not self.core.read_only and (entry := self.keeping.entry_of(ended)) is not None:
+            self.keeping.put(entry, ended.user)
 
     def judged(self, judged: JudgedRun) -> None:
         """Add feedback to a run that has its entry already."""
@@ -232,8 +223,7 @@ class Entries(Method):
 
     def imported(self, given: Import) -> int:
         """Store entries of recorded runs; again changes nothing. Those that asked nothing have none."""
-        parts = given.by_namespace()
-        return sum(self.keeping.import_runs(runs[0].user, runs) for _, runs in parts)
+        return sum(self.keeping.import_runs(runs[0].user, runs) for _, runs in given.by_namespace())
 
     # --- keeping ---
 

@@ -30,7 +30,6 @@ from langgraph_toolmem.text.embedders import clean
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
-    from langgraph_toolmem.runs.run import Run
 
 logger = logging.getLogger("langgraph_toolmem.entries")
 
@@ -118,15 +117,13 @@ class EntryKeeping:
         self._core, self._critic = core, critic
         self.rows: EntryRows = core.rows(EntryKind())
 
-    def put_run(self, run: Run, user: User, score: float | None, comment: str | None) -> bool:
-        """Put a run into the queue; return True if there is something to keep."""
-        core = self._core
+    def entry_of(self, ended: EndedRun) -> Entry | None:
+        """Return the entry of a run; None if the user said nothing."""
+        core, run = self._core, ended.run
         # Where nobody is named now, `forget` must find it by who was named before.
-        owner = core.owner_of(run.digest, user.digest) or None
-        entry = entry_of(run, run_digest=run.digest, now=core.now(), user=owner, score=score, comment=comment)
-        if entry is not None:
-            self.put(entry, user)
-        return entry is not None
+        owner = core.owner_of(run.digest, ended.user.digest) or None
+        said: dict[str, Any] = {"user": owner, "score": ended.score, "comment": ended.comment}
+        return entry_of(run, run_digest=run.digest, now=core.now(), **said)
 
     def put(self, entry: Entry, user: User) -> None:
         """Put an entry into the queue; it is on disk when this returns."""
@@ -143,21 +140,9 @@ class EntryKeeping:
 
     def import_runs(self, user: User, runs: Sequence[EndedRun]) -> int:
         """Store entries of runs of a namespace that were learned already; return how many of the runs have one."""
-        core, now = self._core, self._core.now()
-        made = [
-            entry_of(
-                each.run,
-                run_digest=each.run.digest,
-                now=now,
-                user=each.user.digest,
-                score=each.score,
-                comment=each.comment,
-            )
-            for each in runs
-        ]
-        entries = self._keep([entry for entry in made if entry is not None], user)
+        entries = self._keep([entry for entry in map(self.entry_of, runs) if entry is not None], user)
         if entries:
-            core.jobs.queue.note_namespaces([(entry.run, entry.user, user.namespace) for entry in entries])
+            self._core.jobs.queue.note_namespaces([(entry.run, entry.user, user.namespace) for entry in entries])
         if self._critic is not None:  # those too that have no critique from before there was a critic
             for entry in self.rows.all(user):
                 self._ask_for_critique(entry, user.namespace)

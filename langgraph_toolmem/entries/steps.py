@@ -9,6 +9,7 @@ from langgraph.errors import GraphBubbleUp
 
 from langgraph_toolmem.base.checks import is_count, is_share, names_given
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.entries import Entries
 from langgraph_toolmem.entries.policy import RecallPolicy, checked
 from langgraph_toolmem.entries.preferences import left_out
@@ -162,7 +163,7 @@ class Reflection(Step[Entries]):
                 core.apply(None, core.episodes.over(run), user=user.digest, run=run.digest)
         score, said = core.verdict_of(run.digest, core.owner_of(run.digest, user.digest))
         said = said if score is not None else f"the run ended with {type(error).__name__}"
-        self.method.keep_run(run, user, score, said)
+        self.method.ended(EndedRun(run, user, score, said))
 
 
 def _score(verdict: Any) -> float | None:

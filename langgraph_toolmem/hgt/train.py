@@ -86,7 +86,7 @@ def train_links(
     *,
     told: Callable[[int, Mapping[str, float]], None] | None = None,
 ) -> dict[str, float]:
-    """Trains on what a memory has seen, and keeps the table of scores in its folder.
+    """Train on what a memory has seen, and keep the table of scores in its folder.
 
     Args:
         memory: with a navigator.
@@ -111,7 +111,7 @@ def train_links(
 
 
 def device_of(wanted: str) -> torch.device:
-    """The device that is meant. Raises ConfigurationError if there is none such here."""
+    """Return a device. Raises ConfigurationError if there is none such here."""
     if wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -126,7 +126,7 @@ def device_of(wanted: str) -> torch.device:
 
 
 def adaptive_margin(right: Tensor, wrong: Tensor, weights: Tensor, least: float = 1.0) -> Tensor:
-    """Mean of max(0, m − s(u,v) + s(u′,v)) over links and negatives, m = m₀ (1 + σ(w)) [P for the negatives, R for m].
+    """Return the mean of max(0, m − s(u,v) + s(u′,v)) over links and negatives, m = m₀ (1 + σ(w)) [P; R for m].
 
     Args:
         right: (P,) logits of links.
@@ -139,7 +139,7 @@ def adaptive_margin(right: Tensor, wrong: Tensor, weights: Tensor, least: float 
 
 
 def share_of_first(epoch: int, start: float, decay: float) -> float:
-    """μ_t = μ₀ γᵗ: what the cross-entropy counts in epoch t, the margin counting the rest [P]."""
+    """Return μ_t = μ₀ γᵗ, the weight of the cross-entropy in epoch t; the margin has the rest [P]."""
     return float(start * decay**epoch)
 
 
@@ -161,7 +161,7 @@ class GraphTensors(NamedTuple):
     weights: dict[Relation, Tensor]
 
     def without(self, links: Tensor, relation: Relation) -> GraphTensors:
-        """The same without some edges of a relation, (2, L), and of the same one backward."""
+        """Return the same without some edges of a relation, (2, L), and of the same one backward."""
         edges, weights = dict(self.edges), dict(self.weights)
         total = max(map(len, self.features.values())) + 1
         for each, pairs in ((relation, links), (_BACK[relation], links.flip(0))):
@@ -172,10 +172,15 @@ class GraphTensors(NamedTuple):
 
 
 def links_of(history: History, graph: ToolDependencyGraph) -> list[tuple[str, str]]:
-    """The links that runs have shown between tools: one well after another, or fed by it."""
+    """Return the links that runs have shown between tools: one well after another, or fed by it."""
     found = {edge for edge, count in history.transitions.items() if count > 0}
     found |= {(flow.source, flow.target) for flow, count in history.flows.items() if count > 0}
     return sorted((a, b) for a, b in found if a != b and a != START and a in graph and b in graph)
+
+
+def numbers_of(graph: ToolDependencyGraph) -> dict[str, int]:
+    """Return the number of each parameter node, by its id."""
+    return {cluster: number for number, cluster in enumerate(sorted(each.id for each in graph.clusters.values()))}
 
 
 def tensors_of(
@@ -185,21 +190,23 @@ def tensors_of(
     device: torch.device,
     hidden: frozenset[tuple[str, str]] = frozenset(),
 ) -> GraphTensors:
-    """A dependency graph with what runs have shown; `hidden` links, and flows along them, are left out."""
+    """Return a dependency graph with what runs have shown; `hidden` links, and flows along them, are left out."""
     places = {name: place for place, name in enumerate(sorted(graph.apis))}
-    numbers = {cluster: place for place, cluster in enumerate(sorted(graph.clusters.by_id))}
+    numbers = numbers_of(graph)
     found: dict[Relation, dict[tuple[int, int], float]] = {relation: {} for relation in RELATIONS[::2]}
     takes, gives, before, flows = found.values()
 
     def add(edges: dict[tuple[int, int], float], source: int, target: int, weight: float) -> None:
         edges[source, target] = max(edges.get((source, target), 0.0), min(1.0, weight))
 
-    for name, cluster, direction, port in graph.edges():
-        if direction == "out":
-            add(gives, places[name], numbers[cluster], 0.0)
-            continue
-        fed = sum(n for flow, n in history.flows_into(name, port.parameter) if (flow.source, name) not in hidden)
-        add(takes, numbers[cluster], places[name], fed / max(history.uses.get(name, 0.0), 1.0))
+    for cluster in graph.clusters.values():
+        for name in cluster.producers:
+            add(gives, places[name], numbers[cluster.id], 0.0)
+        for name, ports in cluster.consumers.items():
+            for port in ports:
+                flowed = history.flows_into(name, port.parameter)
+                fed = sum(n for flow, n in flowed if (flow.source, name) not in hidden)
+                add(takes, numbers[cluster.id], places[name], fed / max(history.uses.get(name, 0.0), 1.0))
     for a, b in links_of(history, graph):
         if (a, b) not in hidden:
             add(before, places[a], places[b], history.weight(a, b))
@@ -217,7 +224,7 @@ def tensors_of(
         edges[_BACK[relation]], weights[_BACK[relation]] = edges[relation].flip(0), weights[relation]
     used = []
     for name in places:
-        good, bad = history.uses.get(name, 0.0), history.failures.get(name, 0.0)
+        good, bad = history.good(name), history.failures.get(name, 0.0)
         used.append([math.log1p(good), math.log1p(bad), good / (good + bad) if good + bad else 0.0])
     columns = {
         API: [vectors[API], np.array(used), _degree(takes, 1, len(places)), _degree(gives, 0, len(places))],
@@ -274,7 +281,7 @@ class Trainer:
         for node in graph.apis.values():
             wording.learn(node.spec)
         texts = [embedded_text(graph.apis[name].spec, wording) for name in self.names]
-        labels = [graph.clusters.by_id[cluster].label for cluster in sorted(graph.clusters.by_id)]
+        labels = [*numbers_of(graph)]
         vectors = np.array(embed([*texts, *labels]), dtype=np.float32)
         self._vectors = {API: vectors[: len(texts)], PARAMETER: vectors[len(texts) :]}
         hidden = frozenset((self.names[a], self.names[b]) for a, b in [*self.validation, *self.test])
@@ -288,7 +295,7 @@ class Trainer:
         self.losses: list[dict[str, float]] = []
 
     def run(self, told: Callable[[int, Mapping[str, float]], None] | None = None) -> Trainer:
-        """Trains until the validation gets no better; `told` gets each epoch and its losses."""
+        """Train until the validation gets no better; `told` gets each epoch and its losses."""
         best, at, state = -1.0, 0, self.model.state_dict()
         for epoch in range(self.training.epochs):
             with torch.random.fork_rng():
@@ -342,7 +349,7 @@ class Trainer:
         return {"entropy": float(entropy.detach()), "margin": float(margin.detach()), "loss": float(loss.detach())}
 
     def logits(self, tensors: GraphTensors) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """(N, N) of producers and consumers, and (N, M) of tools and the parameters they may give."""
+        """Return (N, N) of producers and consumers, and (N, M) of tools and the parameters they may give."""
         self.model.eval()
         with torch.no_grad():
             nodes = self.model(*tensors)
@@ -354,7 +361,7 @@ class Trainer:
         return found[0], found[1]
 
     def _ranked(self, links: Pairs, scores: np.ndarray[Any, Any]) -> float:
-        """Mean share of other producers of a link's consumer that rank below its own; those that rank alike half."""
+        """Return the mean share of other producers of a link's consumer that rank below its own; ties count half."""
         rng, found = np.random.default_rng(self.training.seed), []
         for a, b in links:
             drawn = rng.permutation(len(self.names))[:RIVALS].tolist()
@@ -377,9 +384,9 @@ class Trainer:
         return {"learned": learned, "structural": self._ranked(self.test, structural)}
 
     def rows(self) -> list[tuple[str, str, str, str, float]]:
-        """Producer, its output, consumer, its input, and the score √(p(a→b) p(a→i)) (½ + ½ likeness(o, i)) [O]."""
+        """Return rows of links with the score √(p(a→b) p(a→i)) (½ + ½ likeness(o, i)) [O]."""
         between, towards = self.logits(tensors_of(self.graph, self.history, self._vectors, self.device))
-        numbers = {cluster: place for place, cluster in enumerate(sorted(self.graph.clusters.by_id))}
+        numbers = numbers_of(self.graph)
         places = {name: place for place, name in enumerate(self.names)}
         found = []
         for consumer, column in zip(self.names, between.T, strict=True):

@@ -11,7 +11,6 @@ recorder) sees calls of the real tools.
 ``anthropic``   all tools are sent, deferred; the answer of a search becomes ``tool_reference`` blocks
 ``openai``      from gpt-5.4: ``tool_search`` that the client executes; before: ``additional_tools`` behind the answer
 ``portable``    `call_tool` runs what was found; it becomes the real call in the answer, and `call_tool` in the prompt
-``filter``      the list is chosen for each request; the cache is lost
 ==============  =====================================================================================================
 """
 
@@ -43,8 +42,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("langgraph_toolmem.navigator")
 
-Mode = Literal["auto", "anthropic", "openai", "portable", "filter"]
-Way = Literal["anthropic", "tool_search", "additional_tools", "portable", "filter"]
+Mode = Literal["auto", "anthropic", "openai", "portable"]
+Way = Literal["anthropic", "tool_search", "additional_tools", "portable"]
 
 MAX_REVEALED: Final = 200
 """Tools found in a thread that stay revealed; of more, the latest."""
@@ -52,8 +51,6 @@ MAX_QUERY: Final = 4_000
 MAX_ABOUT: Final = 160
 MAX_SCHEMA: Final = 3_000
 """Characters of a request that are searched with, of a description, and of a schema with its descriptions."""
-FILTERED: Final = 4
-"""With ``mode="filter"``, a request gets this many times `ToolSearch.k` tools."""
 
 SEARCH_ABOUT: Final = (
     "Search for tools by what they do. Most tools are not in your list; search before you say that something cannot "
@@ -153,7 +150,7 @@ def find_tools(
 
 
 def described(spec: ToolSpec, why: str = "") -> str:
-    """A tool on one line: its name, what it does, and the schema of its arguments."""
+    """Return a tool on one line: its name, what it does, and the schema of its arguments."""
     about = " ".join(spec.description.split())
     about = about if len(about) <= MAX_ABOUT else f"{about[: MAX_ABOUT - 1]}…"
     parameters = {key: value for key, value in spec.parameters.items() if key != "description"}
@@ -166,7 +163,7 @@ def described(spec: ToolSpec, why: str = "") -> str:
 
 
 def revealed_in(messages: Iterable[Any]) -> dict[str, int]:
-    """The tools that searches of a thread found, with the number of the search in its user turn, the latest last."""
+    """Return the tools that searches of a thread found, with the number of the search in its turn, the latest last."""
     found: dict[str, int] = {}
     number = 0
     for message in messages:
@@ -181,7 +178,7 @@ def revealed_in(messages: Iterable[Any]) -> dict[str, int]:
 
 def way_of(model: Any, mode: Mode = "auto") -> Way:
     """Return how deferred tools reach a model. The client's URL decides: `ls_provider` is "openai" for any."""
-    if mode in ("anthropic", "portable", "filter"):
+    if mode in ("anthropic", "portable"):
         return mode
     kinds = {base.__name__ for base in type(model).__mro__}
     name = str(getattr(model, "model_name", None) or getattr(model, "model", ""))
@@ -217,17 +214,16 @@ class DeferredTools:
         self.search_tool = SearchTools(deferred=self, messages_key=messages_key)
         self.call_tool = CallTool(deferred=self)
         self.tools: list[BaseTool] = [self.search_tool, self.call_tool]
-        self._requests: dict[tuple[str, frozenset[str]], tuple[str, ...]] = {}
         self._costs: dict[tuple[int, int], tuple[int, int]] = {}
 
     def names(self, tools: Iterable[Any]) -> list[str]:
-        """The tools that are found by search; none where there are too few."""
+        """Return the tools that are found by search; none where there are too few."""
         kept = {*OWN_TOOLS, *self.options.always}
         found = [tool.name for tool in tools if isinstance(tool, BaseTool) and tool.name not in kept]
         return found if len(found) > self.options.k else []
 
     def specs(self, tools: Iterable[Any]) -> Mapping[str, ToolSpec]:
-        """The tools that can be called, by name."""
+        """Return the tools that can be called, by name."""
         found = self.navigator.core.catalogue.offered(tools)
         return {name: spec for name, spec in found.items() if name not in OWN_TOOLS}
 
@@ -249,13 +245,6 @@ class DeferredTools:
         if way == "portable":
             offered = [*always, self.search_tool, _CALL]
             return Offer(offered, _bridged(messages, {*insisted, *_names(offered)}), way)
-        if way == "filter":
-            stay = self._chosen(messages, deferred)
-            return Offer(
-                [tool for tool in tools if (name := name_of(tool)) != CALL_TOOL and name not in deferred - stay],
-                list(messages),
-                way,
-            )
         later = {tool.name: tool for tool in tools if isinstance(tool, BaseTool) and tool.name in deferred}
         if way == "anthropic":
             offered = _with_cache_mark([*always, self.search_tool], later.values())
@@ -268,17 +257,6 @@ class DeferredTools:
             else self.search_tool
         )
         return Offer([*always, search], _loaded(messages, later, client=client), way)
-
-    def _chosen(self, messages: Sequence[Any], deferred: Collection[str]) -> set[str]:
-        """With ``mode="filter"``: what fits the request, and what the thread found or called."""
-        called = {call["name"] for m in messages if isinstance(m, AIMessage) for call in m.tool_calls}
-        request = _request(messages)
-        key = request, frozenset(deferred)
-        if key not in self._requests:
-            if len(self._requests) >= 64:
-                self._requests.clear()
-            self._requests[key] = tuple(find_tools(self.navigator, request, deferred, FILTERED * self.options.k))
-        return {*self._requests[key], *revealed_in(messages), *called}
 
     # --- from the model ---
 
@@ -300,7 +278,7 @@ class DeferredTools:
         return answer if calls == answer.tool_calls else answer.model_copy(update={"tool_calls": calls})
 
     def note(self, offer: Offer, answer: AIMessage, tools: Sequence[Any], messages: Sequence[Any]) -> None:
-        """Keeps the record: by which search the called tools were found, and tokens of tools sent and saved."""
+        """Record by which search the called tools were found, and tokens of tools sent and saved."""
         key = len(tools), len(offer.tools)
         if key not in self._costs:
             self._costs[key] = _tokens(offer.tools, offer.way == "anthropic"), _tokens(tools)
@@ -312,7 +290,7 @@ class DeferredTools:
 
 
 def read_call(given: Any, specs: Mapping[str, ToolSpec]) -> tuple[str, dict[str, Any], str | None]:
-    """A `call_tool` call as the real tool's name and arguments, and what is wrong with it; None if nothing is."""
+    """Return a `call_tool` call as the real tool's name and arguments, and what is wrong with it, if anything."""
     given = given if isinstance(given, Mapping) else {}
     name, arguments = given.get("name"), given.get("arguments")
     if isinstance(arguments, str):
@@ -367,7 +345,7 @@ class SearchTools(BaseTool):
     _errors: Any = None
 
     def model_post_init(self, context: Any, /) -> None:
-        """Has its failures logged once each."""
+        """Have its failures logged once each."""
         super().model_post_init(context)
         self._errors = ErrorLog(SEARCH_TOOL, logger)
 
@@ -421,7 +399,7 @@ class CallTool(BaseTool):
 
 
 def _bridged(messages: Sequence[Any], offered: Collection[str]) -> list[Any]:
-    """Calls of tools that are not offered become `call_tool`, whoever made them, and their answers are named so."""
+    """Turn calls of tools that are not offered into `call_tool`, whoever made them, and name their answers so."""
     made: list[Any] = []
     renamed: set[str | None] = set()
     for message in messages:
@@ -445,7 +423,7 @@ def _bridge(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _referenced(messages: Sequence[Any], there: Collection[str]) -> list[Any]:
-    """Answers of searches become references to tools that are there."""
+    """Turn answers of searches into references to tools that are there."""
 
     def blocks(message: ToolMessage) -> Any:
         return [{"type": "tool_reference", "tool_name": name} for name in _revealed(message) if name in there]
@@ -459,7 +437,7 @@ def _referenced(messages: Sequence[Any], there: Collection[str]) -> list[Any]:
 
 
 def _loaded(messages: Sequence[Any], tools: Mapping[str, BaseTool], *, client: bool) -> list[Any]:
-    """Answers of searches bring the schemas of what they found: as output of ``tool_search``, or right behind them."""
+    """Add the schemas of what searches found: as output of ``tool_search``, or right behind the answers."""
     made: list[Any] = []
     items: set[str] = set()
     pending: list[dict[str, Any]] = []
@@ -497,7 +475,7 @@ def _loaded(messages: Sequence[Any], tools: Mapping[str, BaseTool], *, client: b
 
 
 def _with_searches(answer: AIMessage) -> AIMessage:
-    """Searches that OpenAI sends as content become calls of `search_tools`; the items stay with the content."""
+    """Turn searches that OpenAI sends as content into calls of `search_tools`; keep the items next to the content."""
     if not isinstance(answer.content, list):
         return answer
     items = [
@@ -534,7 +512,7 @@ def _deferring(tool: BaseTool) -> dict[str, Any]:
 
 
 def _with_cache_mark(offered: list[Any], deferred: Iterable[BaseTool]) -> list[Any]:
-    """A cache mark on a deferred tool is refused: the last tool that is offered gets it."""
+    """Move a cache mark of a deferred tool, which is refused there, to the last tool that is offered."""
     marks = [mark for tool in deferred if (mark := (getattr(tool, "extras", None) or {}).get("cache_control"))]
     if not marks:
         return offered
@@ -562,13 +540,13 @@ def _request(messages: Iterable[Any]) -> str:
 
 
 def _tokens(tools: Iterable[Any], offered_only: bool = False) -> int:
-    """About four characters each."""
+    """Return the number of tokens of about four characters."""
     seen = [t for t in tools if not (offered_only and (getattr(t, "extras", None) or {}).get("defer_loading"))]
     return sum(len(json.dumps(t if isinstance(t, dict) else convert_to_openai_function(t))) for t in seen) // 4
 
 
 def _without(text: str, schema: Any) -> Any:
-    """The schema without its texts of this key; a parameter of that name stays."""
+    """Return the schema without its texts of this key; a parameter of that name stays."""
     if isinstance(schema, Mapping):
         kept = {key: value for key, value in schema.items() if key != text or not isinstance(value, str)}
         return {key: _without(text, value) for key, value in kept.items()}

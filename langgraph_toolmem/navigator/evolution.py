@@ -96,12 +96,12 @@ class GraphEvolution:
             tools = graph.apis.keys() - graph.left_out
         found = []
         for tool in tools:
-            ok, failed = history.uses.get(tool, 0.0), history.failures.get(tool, 0.0)
+            ok, failed = history.good(tool), history.failures.get(tool, 0.0)
             if ok + failed:
                 found.append(PruneCandidate(tool, prune_score(ok, failed), ok + failed, failed / (ok + failed)))
         found = sorted(found, key=lambda each: (-each.score, each.tool))[:most]
         if not dry_run and found:
-            self.evidence.leave_out([each.tool for each in found])
+            self.evidence.exclude([each.tool for each in found])
         return found
 
     def restore(self, tools: Collection[str]) -> None:
@@ -116,7 +116,7 @@ class GraphEvolution:
         pruned = self.pruned()
         if wrong := [name for name in tools if name not in pruned]:
             raise ConfigurationError(f"{wrong[0]!r} is not pruned; pruned tools: {', '.join(pruned) or 'none'}.")
-        self.evidence.put_back(list(tools))
+        self.evidence.restore(list(tools))
 
     def pruned(self) -> list[str]:
         """Return the names of the tools that are pruned now."""

@@ -1,13 +1,14 @@
 """Counts of past runs that the navigator reads: nothing here knows how they are kept.
 
-Counts are of successful uses; w(i→j) = N(i→j) / N(j) (NaviAgent, arXiv 2506.19500, section 2). It is the share of
-j's uses that i preceded or fed, not the probability of going from i to j.
+w(i→j) = N(i→j) / N(j): successful uses of i→j over all uses of j (NaviAgent, arXiv 2506.19500, section 2). It is the
+share of j's uses that i preceded or fed, not the probability of going from i to j.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -28,6 +29,7 @@ WORKS: Final = 4.0
 """Calls that went well, before the first one: a single failure says little."""
 _MODE: Final = re.compile(r" (?:next|last|only|all)(?:@.*)?$", re.DOTALL)  # which element of a list was taken
 _TABLE: Final = re.compile(r"\.\*~?")
+_INDEX: Final = re.compile(r"\[[^\]]*\]")
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,9 @@ class History:
     """Counts of the past; all empty for a cold start.
 
     Attributes:
-        uses: tool -> calls that went well, N(j).
-        failures: tool -> calls that failed.
+        uses: tool -> calls, N(j), whether they went well or not.
+        failures: tool -> those of them that failed.
+        recent: tool -> (calls, failures) of the last days: they count twice in `works`.
         transitions: (i, j) -> times that j went well right after i, N(i→j).
         flows: output part and parameter -> times that a value went that way, in calls that went well.
         given: (tool, parameter) -> times that its value came from no output: the user or the model said it.
@@ -45,13 +48,14 @@ class History:
 
     uses: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, float] = field(default_factory=dict)
+    recent: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     transitions: Mapping[tuple[str, str], float] = field(default_factory=dict)
     flows: Mapping[Flow, float] = field(default_factory=dict)
     given: Mapping[tuple[str, str], float] = field(default_factory=dict)
     weights: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Indexes flows by where they end."""
+        """Index flows by where they end."""
         into: dict[tuple[str, str], list[tuple[Flow, float]]] = {}
         for flow, count in self.flows.items():
             if count > 0:
@@ -59,20 +63,25 @@ class History:
         object.__setattr__(self, "_into", into)
 
     def weight(self, source: str, target: str) -> float:
-        """w(i→j), 0 to 1; 0 where nothing is known."""
+        """Return w(i→j), 0 to 1; 0 where nothing is known."""
         known = self.weights.get((source, target))
         if known is not None:
             return min(1.0, max(0.0, known))
         uses = self.uses.get(target, 0)
         return min(1.0, self.transitions.get((source, target), 0) / uses) if uses > 0 else 0.0
 
+    def good(self, tool: str) -> float:
+        """Return how many calls of a tool went well."""
+        return self.uses.get(tool, 0.0) - self.failures.get(tool, 0.0)
+
     def works(self, tool: str) -> float:
-        """Share of a tool's calls that went well, 0 to 1, with a prior of calls that did; 1 for a tool never called."""
-        good = self.uses.get(tool, 0) + WORKS
-        return good / (good + self.failures.get(tool, 0))
+        """Return the share of a tool's calls that went well, 0 to 1; recent ones count twice, `WORKS` is a prior."""
+        calls, failures = self.recent.get(tool, (0.0, 0.0))
+        calls, failures = calls + self.uses.get(tool, 0.0), failures + self.failures.get(tool, 0.0)
+        return (WORKS + calls - failures) / (WORKS + calls)
 
     def flows_into(self, tool: str, parameter: str) -> list[tuple[Flow, float]]:
-        """The flows that ended in a parameter, with their counts."""
+        """Return the flows that ended in a parameter, with their counts."""
         into: dict[tuple[str, str], list[tuple[Flow, float]]] = self.__dict__["_into"]
         return into.get((tool, parameter), [])
 
@@ -82,13 +91,14 @@ class History:
         view: GraphView,
         *,
         given: Mapping[tuple[str, str], float] | None = None,
+        recent: Mapping[str, tuple[float, float]] | None = None,
         weights: Mapping[str, Mapping[str, float]] | None = None,
     ) -> History:
-        """The counts of an evidence graph's view.
+        """Return the counts of an evidence graph's view.
 
         Args:
             view: uses, failures, transitions and flows.
-            given: (tool, parameter) -> times that its value came from no output.
+            given, recent: as above.
             weights: j -> {i: w}: w takes the place of N(i→j) / N(j), and flows along the link count as much more or
                 less.
         """
@@ -97,45 +107,27 @@ class History:
             if flow.direction == "out" and flow.hits:
                 key = Flow(flow.source_tool, plain_path(flow.path), flow.target_tool, flow.parameter)
                 flows[key] = max(flows.get(key, 0), flow.hits)
-        uses: dict[str, float] = {tool: counts.ok for tool, counts in view.tools.items()}
-        transitions = _summed((edge.source, edge.target, edge.ok) for edge in view.edges)
-        given_weights = {
-            (source, target): weight
-            for target, sources in (weights or {}).items()
-            for source, weight in sources.items()
-        }
+        uses: dict[str, float] = {tool: counts.calls for tool, counts in view.tools.items()}
+        transitions: Counter[tuple[str, str]] = Counter()
+        for link in view.edges:
+            transitions[link.source, link.target] += link.ok
+        kept = {(source, target): w for target, sources in (weights or {}).items() for source, w in sources.items()}
         for key in flows:
             edge = key.source, key.target
-            if edge in given_weights and transitions.get(edge, 0) > 0:
-                flows[key] *= given_weights[edge] * uses.get(key.target, 0.0) / transitions[edge]
+            if edge in kept and transitions.get(edge, 0) > 0:
+                flows[key] *= kept[edge] * uses.get(key.target, 0.0) / transitions[edge]
         return cls(
             uses=uses,
             failures={tool: counts.failed for tool, counts in view.tools.items()},
+            recent=recent or {},
             transitions=transitions,
             flows=flows,
             given=given or {},
-            weights=given_weights,
+            weights=kept,
         )
 
 
 def plain_path(path: str) -> str:
-    """A path of the evidence graph in this package's form: ``$[0].id`` and ``[*].id`` are ``[].id``."""
+    """Return a path of the evidence graph in this package's form: ``$[0].id`` and ``[*].id`` are ``[].id``."""
     found = _TABLE.sub("[]", _MODE.sub("", path)).removeprefix("$").lstrip(".")
-    out: list[str] = []
-    inside = False
-    for character in found:
-        if character == "[":
-            inside = True
-            out.append("[]")
-        elif character == "]":
-            inside = False
-        elif not inside:
-            out.append(character)
-    return "".join(out)
-
-
-def _summed(edges: Iterable[tuple[str, str, float]]) -> dict[tuple[str, str], float]:
-    found: dict[tuple[str, str], float] = {}
-    for source, target, count in edges:
-        found[source, target] = found.get((source, target), 0) + count
-    return found
+    return _INDEX.sub("[]", found)

@@ -1,4 +1,4 @@
-"""A table of scores of links: what training wrote (`hgt`), and what plans read without a model.
+"""A table of scores of links: training writes it (`hgt`), and plans read it without a model.
 
 A score says how likely an output of one tool feeds an input of another. The table is JSON, ``links.json`` in the
 memory's folder. It is used if it ranks held-out links better than structure does. Tools that changed since have no
@@ -17,7 +17,7 @@ from typing import Any, Final
 from langgraph_toolmem.base.errors import StorageError, log_failure
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import Section
-from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Known, Link
+from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, LinkEvidence
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.snapshot import replace_file
 from langgraph_toolmem.text.meaning import Port
@@ -42,27 +42,21 @@ class LinkTable(EdgeScorer):
     """
 
     def __init__(self, table: Mapping[str, Any], specs: Mapping[str, ToolSpec]) -> None:
-        try:
-            same = {tool for tool, said in table["digests"].items() if tool in specs and digest_of(specs[tool]) == said}
-            rows = sorted(((str(a), str(o), str(b), str(i), float(p)) for a, o, b, i, p in table["rows"]), key=_rank)
-            self.figures = {name: table[name] for name in ("links", "learned", "structural")}
-            self.better = self.figures["learned"] > self.figures["structural"]
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise StorageError(f"{TABLE} cannot be read: {error!r}. Train again, or delete it.") from error
         self._scores: dict[tuple[str, str, str, str], float] = {}
         self._into: dict[tuple[str, str], dict[str, float]] = {}
-        self._before: dict[str, dict[str, float]] = {}
-        for a, o, b, i, p in rows:
+        try:
+            same = {tool for tool, said in table["digests"].items() if tool in specs and digest_of(specs[tool]) == said}
+            self.figures = {name: table[name] for name in ("links", "learned", "structural")}
+            self.better = self.figures["learned"] > self.figures["structural"]
+            rows = [(str(a), str(o), str(b), str(i), float(p)) for a, o, b, i, p in table["rows"]]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StorageError(f"{TABLE} cannot be read: {error!r}. Train again, or delete it.") from error
+        for a, o, b, i, p in sorted(rows, key=lambda row: (-row[4], row)):
             if a in same and b in same:
                 self._scores[a, o, b, i] = p
                 self._into.setdefault((b, i), {}).setdefault(a, p)
-                self._before.setdefault(b, {}).setdefault(a, p)
 
-    def before(self, tool: str) -> Mapping[str, float]:
-        """See `EdgeScorer`; likeliest first."""
-        return self._before.get(tool, {})
-
-    def weigh(self, links: Sequence[Link], known: Sequence[Known]) -> list[float | None]:
+    def weigh(self, links: Sequence[Link], known: Sequence[LinkEvidence]) -> list[float | None]:
         """See `EdgeScorer` and `dependencies.links`."""
         scores = [self._scores.get((each.producer, each.output, each.consumer, each.input)) for each in links]
         return [None if p is None else max(of.weight, of.joined(p)) for p, of in zip(scores, known, strict=True)]
@@ -74,32 +68,27 @@ class LinkTable(EdgeScorer):
 
 
 class TrainedLinks:
-    """The table of a memory.
-
-    Args:
-        core: of the memory.
-    """
+    """The table of a memory, read again when its file or the tools change."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._in_ram: bytes | None = None
         self._read: tuple[object, Mapping[str, ToolSpec], LinkTable | None] | None = None
 
-    @property
-    def path(self) -> Path | None:
-        """Return where it is kept; None: in RAM."""
-        return None if self._core.home is None else self._core.home / TABLE
-
     def scorer(self) -> LinkTable | None:
-        """The table, if there is one that is better than structure alone."""
-        specs, stamp, read = self._core.catalogue.known, self._stamp(), self._read
-        if read is None or read[0] != stamp or not (read[1] is specs or read[1] == specs):
-            read = self._read = stamp, dict(specs), None if stamp is None else self._load(specs)
-        return read[2] if read[2] is not None and read[2].better else None
+        """Return the table, if there is one that is better than structure alone."""
+        stamp = self._stamp()
+        if stamp is None:
+            return None
+        specs = self._core.catalogue.known
+        if self._read is None or self._read[0] != stamp or self._read[1] != specs:
+            self._read = stamp, dict(specs), self._load(specs)
+        found = self._read[2]
+        return found if found is not None and found.better else None
 
     def keep(self, table: Mapping[str, Any]) -> None:
-        """Keeps a table; it is used from now on. Raises StorageError if the folder cannot be written."""
-        data, path = json.dumps(table).encode(), self.path
+        """Keep a table; it is used from now on. Raises StorageError if the folder cannot be written."""
+        data, path = json.dumps(table).encode(), self._path
         if path is None:
             self._in_ram, self._read = data, None
             return
@@ -120,18 +109,22 @@ class TrainedLinks:
         )
         return Section("Navigator", said, (sentence,), ())
 
+    @property
+    def _path(self) -> Path | None:
+        return None if self._core.home is None else self._core.home / TABLE
+
     def _stamp(self) -> object:
-        if self.path is None:
+        if self._path is None:
             return None if self._in_ram is None else id(self._in_ram)
         try:
-            found = self.path.stat()
+            found = self._path.stat()
         except OSError:
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _load(self, specs: Mapping[str, ToolSpec]) -> LinkTable | None:
         try:
-            data = self.path.read_bytes() if self.path is not None else self._in_ram or b""
+            data = self._path.read_bytes() if self._path is not None else self._in_ram or b""
             return LinkTable(json.loads(data), specs)
         except (OSError, ValueError, RecursionError, StorageError) as error:
             log_failure(logger, logging.WARNING, "learned links are not used", error=error)
@@ -142,7 +135,3 @@ def digest_of(spec: ToolSpec) -> str:
     """Return a digest of a tool's name, description and schemas: a tool that changed has another one."""
     said = repr((spec.name, spec.description, spec.parameters, spec.returns, spec.toolkit, spec.category))
     return blake2b(said.encode(errors="replace"), digest_size=8).hexdigest()
-
-
-def _rank(row: tuple[str, str, str, str, float]) -> tuple[float, tuple[str, ...]]:
-    return -row[4], row[:4]

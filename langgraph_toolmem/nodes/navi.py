@@ -9,6 +9,7 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Final
 
 from langchain_core.language_models import BaseChatModel
@@ -72,7 +73,7 @@ _CONFIG: Final = RunnableConfig(tags=["nostream"], run_name="toolmem_decider")
 _REASONS: Final = {
     "unreadable": "the decision could not be read, not even when it was asked for again",
     "limit": "the limit of decisions for one request is reached",
-    "no progress": "nothing new came of the last decisions",
+    "no progress": "the last decisions brought nothing new",
     "out of steps": "the graph's limit of steps is nearly reached",
 }
 _ABOUT: Final = {
@@ -285,7 +286,8 @@ class NaviSteps:
         not_done = [] if record["stop"] else record["history"][-1]["observed"]
         _tell(config, {"event": "decision", **told, "reason": answer.reason, "not_done": not_done, **_seen(before)})
         if decision is not None and self.keep_decisions and not not_done:
-            self._keep(state, record, decision, answer.prompt, config)
+            keep = partial(self._keep, state, record, decision, answer.prompt, config)
+            self.navigator.core.log_and_continue("could not keep a decision", keep)
         return {**update, "toolmem_navi": record}
 
     def _retrieve(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
@@ -312,7 +314,10 @@ class NaviSteps:
         )
         if self.keep_decisions and before["pending"]["calls"]:
             good = all(call["status"] == "ok" for call in record["outcomes"][len(before["outcomes"]) :])
-            self._fail_open(lambda: self.navigator.decisions.judge(self._run(state, config), before["decisions"], good))
+            self.navigator.core.log_and_continue(
+                "could not judge a decision",
+                lambda: self.navigator.decisions.judge(self._run(state, config), before["decisions"], good),
+            )
         for call in broken:
             route, found = self.retriever.reroute(before, record, call, self._context(state, config))
             record = with_route(record, route, found)
@@ -379,22 +384,11 @@ class NaviSteps:
         self, state: Any, record: NaviRecord, decision: Decision, prompt: Any, config: RunnableConfig | None
     ) -> None:
         """Keep a decision for fine-tuning; its calls are judged when they were made."""
-        self._fail_open(
-            lambda: self.navigator.decisions.add(
-                self._run(state, config),
-                record["decisions"],
-                convert_to_openai_messages(list(prompt)),
-                decision.model_dump(),
-                user_id=user_id_of(config, runtime_of(config)),
-                good=None if record["pending"]["calls"] and not decision.final else True,
-            )
+        good = None if record["pending"]["calls"] and not decision.final else True
+        messages, user_id = convert_to_openai_messages(list(prompt)), user_id_of(config, runtime_of(config))
+        self.navigator.decisions.add(
+            self._run(state, config), record["decisions"], messages, decision.model_dump(), user_id=user_id, good=good
         )
-
-    def _fail_open(self, do: Callable[[], object]) -> None:
-        try:
-            do()
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self.errors.failed(error)
 
     def _run(self, state: Any, config: RunnableConfig | None) -> str:
         """Return the digest of the episode, as feedback names it."""

@@ -1,13 +1,11 @@
 """Messages as people hand them over, and the content of tool messages as plain JSON values.
 
-A text that is a JSON object, array, number or boolean becomes that value. A Python literal such as ``"{'a': 1}"`` (the
-``str()`` of a tool's dict) becomes the same value in JSON types. Any other text stays text. Results are cached by text
-and therefore **shared**: do not change them in place.
+A text that is a JSON object, array, number or boolean becomes that value. Any other text stays text. Results are cached
+by text and therefore **shared**: do not change them in place.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 import re
@@ -98,23 +96,12 @@ def _calls(raw: Any) -> list[dict[str, Any]]:
 
 # --- content ---
 
-_CACHED_SHORT, _CACHED_LONG, _LITERAL_LIMIT = 2_000, 200_000, 100_000
+_CACHED_SHORT, _CACHED_LONG = 2_000, 200_000
 _BLOCK_TYPES = word_set("""
 text text-plain image image_url audio video file resource resource_link document reasoning thinking redacted_thinking
 tool_use tool_call function_call json input_text output_text refusal search_result non_standard guard_content cachePoint
 """)
 _TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
-
-# Only texts made of these tokens go to `ast.literal_eval`: on others the parser may print a SyntaxWarning.
-_LITERAL = re.compile(
-    r"""(?: [\[\]{}(),:\s]
-          | '(?:[^'\\\n]|\\[\\'"abfnrtv]|\\x[0-9a-f]{2}|\\u[0-9a-f]{4})*'
-          | "(?:[^"\\\n]|\\[\\'"abfnrtv]|\\x[0-9a-f]{2}|\\u[0-9a-f]{4})*"
-          | (?:True|False|None)(?!\w)
-          | -?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![\w.])
-        )*""",
-    re.VERBOSE,
-)
 
 
 # Texts with which well-known components answer a call in place of the tool, or report its failure. They matter where
@@ -252,12 +239,6 @@ def _parse(text: str) -> Any:
     try:
         return json.loads(body, parse_float=_finite, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        pass
-    if body[0] not in "{[" or len(body) > _LITERAL_LIMIT or _LITERAL.fullmatch(body) is None:
-        return text
-    try:
-        return _json_types(ast.literal_eval(body))
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
 
 
@@ -271,19 +252,6 @@ def _finite(digits: str) -> float:
 def _refuse(constant: str) -> NoReturn:
     # NaN and Infinity are not JSON: a text that holds them stays text.
     raise ValueError(constant)
-
-
-def _json_types(value: Any) -> Any:
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
-    if isinstance(value, float):
-        return _finite(repr(value))
-    if isinstance(value, (list, tuple)):
-        return [_json_types(item) for item in value]
-    if isinstance(value, dict):
-        names = (key if isinstance(key, str) else json.dumps(_json_types(key)) for key in value)
-        return dict(zip(names, map(_json_types, value.values()), strict=True))
-    raise ValueError(type(value).__name__)
 
 
 _short = lru_cache(maxsize=2048)(_parse)

@@ -15,7 +15,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 from typing import Final, Literal
 
 from langgraph_toolmem.text.routes import route_of
@@ -161,7 +160,6 @@ class Meaning:
         words: the words that say it, singular; never empty.
         role: "from", "to" or "": where the value stands if there are two of a kind.
         shape: scalar (texts and numbers are one: many interfaces send numbers as texts), flag or object.
-        context: words around it (its tool's noun, the levels above it in an output) that it may be called by.
         vague: nothing says of what it is the id, name, count …
         source: where the words come from: "name", "place", "description" or "tool".
     """
@@ -169,7 +167,6 @@ class Meaning:
     words: frozenset[str]
     role: Literal["from", "to", ""] = ""
     shape: Shape = "scalar"
-    context: frozenset[str] = frozenset()
     vague: bool = False
     source: Literal["name", "place", "description", "tool"] = "name"
 
@@ -212,19 +209,19 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
         places, described = [owner, *places], ""
     else:
         places = [words_of[-1:] for words_of in places]
-    around = [word for words_of in above for word in words_of[:-1] if word not in GENERIC]
-    # A list of texts that is called "orders" often holds their ids.
-    context = frozenset(filter(None, [*owner, *chain.from_iterable(places), *around, "id" if listed else ""]))
     if own and not GENERIC.issuperset(own):
         kept = own if len(own) == 1 else tuple(word for word in own if word != "name") or own
-        return Meaning(frozenset(kept), role, shape, context - set(kept))
+        return _shared(frozenset(kept), role, shape)
     heads = own or ("result",)
     whose = _generic_owner(heads, places, described, owner)
     if whose is None:
-        return Meaning(frozenset(heads), role, shape, context, vague=True)
+        return _shared(frozenset(heads), role, shape, True)
     nouns, source = whose
     kept = tuple(head for head in heads if head != "name")
-    return Meaning(frozenset((*nouns, *kept)), role, shape, context - {*nouns, *kept}, source=source)
+    return _shared(frozenset((*nouns, *kept)), role, shape, False, source)
+
+
+_shared = lru_cache(maxsize=65_536)(Meaning)  # thousands of values mean the same
 
 
 @lru_cache(maxsize=8_192)

@@ -27,6 +27,7 @@ MAX_SAID: Final = 80
 """Characters kept of a description in a compact schema."""
 _STEPS: Final = re.compile(r"\[\]|[^.\[\]]+")
 
+_ONE_TYPE: Final = {kind: frozenset((kind,)) for kind in ("string", "number", "integer", "boolean", "object", "array")}
 _SCALARS: Final = frozenset({"string", "number", "integer", "boolean"})
 _MERGED: Final = ("allOf", "anyOf", "oneOf")
 
@@ -81,15 +82,18 @@ def leaves_of(schema: Mapping[str, Any] | None, *, limit: int = MAX_LEAVES, dept
     if not isinstance(schema, Mapping):
         return []
     found: list[Leaf] = []
-    level: list[_Place] = [_Place("", schema, True, 0)]
-    while level and len(found) < limit:
+    level: list[_Place] = [("", schema, True, None)]
+    for left in range(depth, -1, -1):
         below: list[_Place] = []
-        for place in level:
-            inner = list(_inside(place, schema, depth))
-            if inner:
-                below += inner
-            elif len(found) < limit:
-                found.append(_leaf(place, schema))
+        for path, given, required, described in level:
+            if len(found) >= limit:
+                return found
+            inner = resolved(given, schema)
+            inside = _inside(path, inner, required, described) if left else []
+            if inside:
+                below += inside
+            else:
+                found.append(_leaf(path, inner, required, described))
         level = below
     return found
 
@@ -116,51 +120,39 @@ def compact(schema: Mapping[str, Any]) -> dict[str, Any]:
     return whole
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    path: str
-    schema: Any
-    required: bool
-    depth: int
-    described: Any = None
+_Place = tuple[str, Any, bool, Any]
+"""Path, schema, whether it is required, and what is said of the list around it."""
 
 
-def _inside(place: _Place, root: Mapping[str, Any], most: int) -> Iterator[_Place]:
+def _inside(path: str, schema: Mapping[str, Any], required: bool, described: Any) -> list[_Place]:
     """Return what lies one level below, nothing if this is a leaf."""
-    schema = resolved(place.schema, root)
-    if place.depth >= most:
-        return
     properties = schema.get("properties")
-    if isinstance(properties, Mapping) and properties:
-        needed = schema.get("required")
-        required = frozenset(filter(_is_text, needed)) if isinstance(needed, Sequence) else frozenset()
-        for name, inner in properties.items():
-            path = f"{place.path}.{name}" if place.path else str(name)
-            yield _Place(path, inner, place.required and name in required, place.depth + 1)
-        return
+    if properties and isinstance(properties, Mapping):
+        needed = frozenset(_texts(schema.get("required"))) if required else frozenset()
+        before = f"{path}." if path else ""
+        return [(f"{before}{name}", inner, name in needed, None) for name, inner in properties.items()]
     items = schema.get("items")
-    if isinstance(items, Sequence) and not isinstance(items, str):
+    if isinstance(items, list | tuple):
         items = items[0] if items else None
     if isinstance(items, Mapping):
         # What is said of a list holds for its elements.
-        said = schema.get("description") or place.described
-        yield _Place(f"{place.path}[]", items, place.required, place.depth + 1, said)
+        return [(f"{path}[]", items, required, schema.get("description") or described)]
+    return []
 
 
-def _leaf(place: _Place, root: Mapping[str, Any]) -> Leaf:
-    schema = resolved(place.schema, root)
-    description = schema.get("description") or place.described or schema.get("title")
+def _leaf(path: str, schema: Mapping[str, Any], required: bool, described: Any) -> Leaf:
+    description = schema.get("description") or described or schema.get("title")
     values = schema.get("enum")
     if not isinstance(values, Sequence) or isinstance(values, str):
         values = [schema["const"]] if "const" in schema else ()
     kind = schema.get("format")
     return Leaf(
-        path=place.path,
+        path=path,
         types=types_of(schema),
-        description=" ".join(str(description).split())[:MAX_DESCRIPTION] if _is_text(description) else "",
+        description=" ".join(description.split())[:MAX_DESCRIPTION] if isinstance(description, str) else "",
         format=kind if isinstance(kind, str) else "",
         choices=tuple(str(value) for value in list(values)[:MAX_CHOICES]),
-        required=place.required,
+        required=required,
     )
 
 
@@ -168,6 +160,8 @@ def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
     """Return the JSON types a schema allows, without "null"; judged by other keywords where ``type`` is missing."""
     said = schema.get("type")
     if isinstance(said, str):
+        if said in _ONE_TYPE:
+            return _ONE_TYPE[said]
         said = [said]
     if isinstance(said, Sequence):
         return frozenset(kind for kind in said if isinstance(kind, str) and kind != "null")
@@ -268,10 +262,6 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _texts(value: Any) -> list[str]:
     return [v for v in value if isinstance(v, str)] if isinstance(value, (list, tuple)) else []
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
 
 
 def scalar(leaf: Leaf) -> bool:

@@ -132,14 +132,6 @@ class LexicalEmbedder(Embeddings):
         """Return one vector per text."""
         return [self.embed_query(text) for text in texts]
 
-    async def aembed_query(self, text: str) -> list[float]:
-        """Return the same as `embed_query`; it takes microseconds and no thread."""
-        return self.embed_query(text)
-
-    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Return the same as `embed_documents`."""
-        return self.embed_documents(texts)
-
 
 def rarity(uses: float, total: float) -> float:
     """Return how much a word tells that `uses` of `total` texts have: the inverse document frequency of BM25."""

@@ -199,8 +199,6 @@ class Planning(TypedDict, total=False):
         read: the event of the run that was read last.
         goals: open goals at the last call, without values.
         turn: the user turn.
-        open: open and failed goals in that turn.
-        said: the sub-goal that a planner's model named.
         missed: unusable answers of that model in this turn, one after the other.
     """
 
@@ -208,8 +206,6 @@ class Planning(TypedDict, total=False):
     read: str
     goals: list[str]
     turn: str
-    open: str
-    said: str
     missed: int
 
 

@@ -245,16 +245,6 @@ def refusal_of(
         model: a chat model, a runnable around one, or ``"provider:model"``.
         settings: per-call keyword arguments, such as ``ModelRequest.model_settings``.
         rules: the list with your own, or without some of it.
-
-    Example:
-        >>> from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule, refusal_of
-        >>> refusal_of("google_genai:gemini-3-pro-preview").name
-        'gemini-3'
-        >>> ours = ProviderRule("ours", why="400 without a trace token", source="https://wiki/x", models="^acme-")
-        >>> refusal_of("acme-2", rules=[*PROVIDER_RULES, ours]).name
-        'ours'
-        >>> refusal_of("gemini-3-pro", rules=[rule for rule in PROVIDER_RULES if rule.name != "gemini-3"]) is None
-        True
     """
     return _first(rules, model, settings)
 

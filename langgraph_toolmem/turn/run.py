@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -64,7 +65,8 @@ class StepRunner:
             raise
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             step.failed(error)
-            self._memo.put(call, forgettings, None, broken=True)
+            with suppress(Exception):
+                self._memo.put(call, forgettings, None, broken=True)
             return NOTHING
         return output
 
@@ -120,7 +122,8 @@ class Memo:
 
     A result is found by the thread, the user and the user's message. Where that message was summarised away, nobody has
     spoken since, so the thread's latest result holds on. Without a thread id (no checkpointer) a run that begins with
-    the same message again is another run. After a user was forgotten everything is computed again.
+    the same message again is another run, and nothing is kept of messages without ids: another conversation may have
+    the same words. After a user was forgotten everything is computed again.
 
     Args:
         scope: of the step; "call": nothing is kept.
@@ -166,7 +169,9 @@ class Memo:
 
 
 def _begins(call: Call) -> bool:
-    return call.thread_id is None and bool(call.messages) and isinstance(call.messages[-1], HumanMessage)
+    """Return True if nothing may be kept of earlier calls: an unnamed run that begins, or that has no ids."""
+    last = call.messages[-1] if call.messages else None
+    return call.thread_id is None and (isinstance(last, HumanMessage) or not getattr(last, "id", None))
 
 
 class CallRecorder:

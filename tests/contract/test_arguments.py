@@ -13,7 +13,6 @@ import histories as h
 import pytest
 from desk import Desk, script
 from langchain.agents.middleware import TodoListMiddleware
-from langchain_core.language_models import FakeListChatModel
 from langchain_openai import ChatOpenAI
 from langgraph.store.memory import InMemoryStore
 
@@ -290,7 +289,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         method(Atoms),
         [
             ({"model": 5}, "atom_model is a chat model"),
-            ({"model": FakeListChatModel(responses=["x"])}, "no structured output"),
         ],
     ),
     "SGASettings": (
@@ -299,7 +297,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             *each("k", 0, True),
             *each("beta", 1.5),
             *each("budget", 0),
-            *each("when", "often"),
             *each("rules", 1),
         ],
     ),
@@ -348,7 +345,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
                     *each("budget", -1, NAN, "1"),
                 ]
             ),
-            *(({"target": "refund", "scorer": no}, "methods weigh") for no in NO_SCORER),
         ],
     ),
     "navigator.reroute": (

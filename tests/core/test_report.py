@@ -7,7 +7,6 @@ from histories import call, history, reading, schema, user, words
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_toolmem import SIT, Inertia, InertiaPolicy, SITPolicy, ToolMemory, default_methods
-from langgraph_toolmem.core.method import Section
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.report.report import TokenPrice, make_report, money_in_words
 
@@ -92,25 +91,6 @@ def test_money_in_words(amount, said):
 
 
 SHOWN = {"shown": 40, "followed": 30, "right": 28}
-SUGGESTED = Section("Next tools", {**SHOWN, "states": 7}, ("Seven states.",))
-
-
-def test_what_the_methods_tell_is_in_the_report():
-    report = make_report(graph_with(), {"sit": SUGGESTED}, {}, ())
-
-    assert (report["sit"], report["entries"]) == (SUGGESTED.figures, {})
-    assert list(report.hints()) == [("Next tools", SUGGESTED.figures)]
-    assert "Seven states." in str(report)
-    assert report.to_dict()["sections"] == {"sit": {**SHOWN, "states": 7}}
-
-
-def test_a_memory_that_suggests_nothing_says_nothing_of_it():
-    with ToolMemory.ephemeral() as memory:
-        memory.observe(advised_run(1))
-        report = memory.report()
-    assert list(report.hints()) == []
-    assert report["sit"]["states"] == 1
-    assert "suggest" not in str(report)
 
 
 def advised_run(number: int) -> list:

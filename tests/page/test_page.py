@@ -153,6 +153,10 @@ def test_what_is_to_be_reviewed_declared_and_withdrawn_is_told() -> None:
     assert "<td>t-&lt;7&gt;</td><td>write</td><td>{&quot;title&quot;: &quot;x&quot;}</td><td>ok: written</td>" in page
     assert "2026-10-05 00:00" in page
     assert "reads={&quot;read&quot;}" in page
+    nothing_seems_to_read = kinds_of_predictions(undeclared=["send_mail"], suggested=[])
+    assert "reads={&quot;name&quot;, &quot;list_*&quot;}" in render_page(
+        replace(RECORD, sections=nothing_seems_to_read), DESK
+    )
     assert "mail: a person refused" in page
     assert "its name \\u003csays\\u003e so" in page
     assert "Declared: 3 tools that only read, 1 that may write" in page
@@ -173,14 +177,6 @@ def test_the_printed_report_has_at_most_forty_lines() -> None:
     assert lines[0] == long.headline()
     assert "and 25 changes more" in lines
     assert lines[-1].endswith("tools more")
-
-
-def test_what_each_method_tells_is_on_the_page() -> None:
-    told = {"next": Section("Next <tools>", {"shown": 4, "followed": 3, "right": 1}, ("Of 4 states, 3 are kept.",))}
-    page = render_page(Report(turns=1, sections=told), DESK)
-    assert "<td>Next &lt;tools&gt;</td><td>4</td><td>3</td><td>1</td>" in page
-    assert "Of 4 states, 3 are kept." in page
-    assert 'id="hints"' not in render_page(RECORD, DESK)
 
 
 def test_what_prefetch_made_ready_and_threw_away_is_told() -> None:

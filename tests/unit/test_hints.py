@@ -155,4 +155,5 @@ def test_a_result_is_kept_for_the_turns_used_last(monkeypatch: pytest.MonkeyPatc
     for found in ("one", "two"):
         put(None, "x", found)
         assert get(None, "x") is None  # it begins: another run
-        assert get(None, "x", AIMessage("hm")) == found
+        assert get(None, "x", AIMessage("hm", id="1")) == found
+        assert get(None, "x", AIMessage("hm")) is None  # perhaps of another conversation

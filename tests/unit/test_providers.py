@@ -7,7 +7,6 @@ langchain-google-genai 4.4.2, langchain-google-vertexai 3.2.5, langchain-litellm
 
 from __future__ import annotations
 
-import doctest
 import logging
 from typing import Any
 from unittest.mock import MagicMock
@@ -24,7 +23,6 @@ from langchain_openai.chat_models.base import BaseChatOpenAI
 from pydantic import Field
 
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn import providers
 from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule, refusal_of
 
 
@@ -341,8 +339,3 @@ def test_nothing_is_raised_whatever_is_inside(caplog):
 
     assert refusal_of(Circle()) is None
     assert refusal_of(THINKER, settings="thinking") is PROVIDER_RULES[0]
-
-
-def test_the_example_in_the_docstring():
-    assert doctest.testmod(providers).failed == 0
-    assert doctest.testmod(providers).attempted > 0

@@ -176,19 +176,14 @@ def test_content_blocks() -> None:
         ("12.5", 12.5),
         ("-3", -3),
         ("true", True),
-        ("{'a': 1, 'b': (None, True), 2: 'it\\'s'}", {"a": 1, "b": [None, True], "2": "it's"}),
-        ("['caf\\xe9', \"x\"]", ["café", "x"]),
+        ("{'a': 1}", "{'a': 1}"),
         ("null", "null"),
         ('"quoted"', '"quoted"'),
         ("007", "007"),
         ("1e999", "1e999"),
         ("NaN", "NaN"),
         ('{"a": NaN}', '{"a": NaN}'),
-        ("{'a': 1e999}", "{'a': 1e999}"),
-        ("{1, 2}", "{1, 2}"),
         ("[3in x 5in]", "[3in x 5in]"),
-        ("['\\d']", "['\\d']"),
-        ("[__import__('os')]", "[__import__('os')]"),
         ("[" * 50_000, "[" * 50_000),
         ("9" * 5_000, "9" * 5_000),
         ("", ""),
@@ -208,16 +203,6 @@ def test_outputs(content: Any, output: Any) -> None:
     found = output_of(content)
     assert found == output
     assert type(found) is type(output)
-
-
-def test_a_hostile_output_is_read_in_linear_time() -> None:
-    for text in (
-        "[" + "'a'," * 24_000,
-        "{" + " " * 99_000 + "!",
-        "[" + "1" * 90_000 + "z",
-        "['" + "\\'" * 45_000,
-    ):
-        assert output_of(text) == text
 
 
 # --- calls: parallel, unanswered, rejected, repeated

@@ -286,7 +286,7 @@ def _so_far(record: NaviRecord, specs: Mapping[str, ToolSpec]) -> list[tuple[str
 
 
 def _failed(failed: Mapping[str, str], specs: Mapping[str, ToolSpec]) -> Iterable[str]:
-    """Failed tools with their descriptions, so that the decider can describe another one."""
+    """Yield failed tools with their descriptions, so that the decider can describe another one."""
     for tool, why in failed.items():
         about = " ".join(specs[tool].description.split()) if tool in specs else ""
         was = f" (it was: {shortened(about, MAX_PARAMETER)})" if about else ""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -19,14 +18,12 @@ if TYPE_CHECKING:
     from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
     from langgraph_toolmem.text.meaning import Port
 
-logger = logging.getLogger("langgraph_toolmem.navigator")
-
 FRESH_SECONDS: Final = 1.0
 """Counts of the evidence graph are read anew at most this often."""
 
 
 class CurrentGraph:
-    """Safe for threads.
+    """The graph of one memory, made when it is first needed. Safe for threads.
 
     Args:
         evidence: what the graph is made of.
@@ -42,24 +39,27 @@ class CurrentGraph:
         self._vectors: ParameterVectors | None = None
         self._lock = threads.lock()
         self._graph: ToolDependencyGraph | None = None
+        self._specs: Mapping[str, ToolSpec] | None = None
         self._outputs: int | None = None
         self._history: tuple[float, History] | None = None
 
     @contextmanager
     def held(self) -> Iterator[ToolDependencyGraph]:
-        """The graph as it is now. Nobody changes it meanwhile."""
+        """Give the graph as it is now. Nobody changes it meanwhile."""
         with self._lock:
             yield self._current()
 
     def prepare(self, ports: Iterable[Port]) -> None:
-        """Embeds the meanings of known values; nobody waits for the graph meanwhile."""
-        with self.held():
-            vectors = self._vectors
-        if vectors is not None:
-            vectors.prepare(ports, again=False)
+        """Embed the meanings of known values without holding the graph."""
+        with self._lock:
+            vectors = self._meanings()
+            if vectors is None:
+                return
+            self._current()  # parameters of schemas come first: their vectors are kept
+        vectors.prepare(ports, again=False)
 
     def history(self, *, at_once: bool = False) -> History:
-        """The counts of past runs, as they were at most `FRESH_SECONDS` ago.
+        """Return the counts of past runs, as they were at most `FRESH_SECONDS` ago.
 
         Args:
             at_once: as they are now, other workers' included.
@@ -74,64 +74,48 @@ class CurrentGraph:
         self._history = None
 
     def rebuilt(self) -> ToolDependencyGraph:
-        """Another graph of the same tools. It may take seconds; the present one is free."""
+        """Return another graph of the same tools. It may take seconds; the present one is free."""
         with self.held() as present:
             specs, observed = [node.spec for node in present.apis.values()], present.observed
         return self._made(specs, observed)
 
     def _current(self) -> ToolDependencyGraph:
-        evidence = self._evidence
-        specs, left_out = dict(evidence.tools()), evidence.left_out()
-        if self._graph is None:
-            self._vectors = self._vectors or self._meanings()
+        evidence, graph = self._evidence, self._graph
+        specs, left_out = evidence.tools(), evidence.left_out()
+        if graph is None:
+            self._specs = specs
             self._outputs, observed = evidence.outputs(None)
-            self._graph = self._made(specs.values(), observed)
-            self._graph.leave_out(left_out)
-        else:
-            self._outputs, changed = evidence.outputs(self._outputs)
-            follow(self._graph, specs, left_out, changed=changed, outputs_of=evidence.outputs_of)
-        return self._graph
+            self._graph = graph = self._made(specs.values(), observed)
+            graph.exclude(left_out)
+            return graph
+        self._outputs, changed = evidence.outputs(self._outputs)
+        for name, seen in changed.items():
+            graph.note_outputs(name, seen)
+        if left_out != graph.left_out:
+            graph.exclude(left_out)
+        if specs is self._specs:
+            return graph
+        self._specs, apis = specs, graph.apis
+        for name in [name for name in apis if name not in specs]:
+            graph.remove(name)
+        new = [
+            spec for name, spec in specs.items() if name not in apis or apis[name].spec is not spec != apis[name].spec
+        ]
+        if new:  # else nobody waits for values that are being embedded
+            known = evidence.outputs_of([spec.name for spec in new])  # the graph forgot those of a tool that left
+            for spec in new:
+                graph.note_outputs(spec.name, known.get(spec.name, {}))
+            graph.update(new)
+        return graph
+
+    def _meanings(self) -> ParameterVectors | None:
+        if self._vectors is None and (kept := text_vectors(self._store, PARAMETERS)) is not None:
+            from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
+
+            self._vectors = ParameterVectors(self._store.embedder, kept)
+        return self._vectors
 
     def _made(self, specs: Iterable[ToolSpec], observed: Outputs) -> ToolDependencyGraph:
         from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 
-        return ToolDependencyGraph(specs, aliases=self._aliases, vectors=self._vectors, observed=observed)
-
-    def _meanings(self) -> ParameterVectors | None:
-        kept = text_vectors(self._store, PARAMETERS)
-        if kept is None:
-            return None
-        from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
-
-        return ParameterVectors(self._store.embedder, kept)
-
-
-def follow(
-    graph: ToolDependencyGraph,
-    specs: Mapping[str, ToolSpec],
-    left_out: frozenset[str],
-    *,
-    changed: Outputs,
-    outputs_of: Callable[[Collection[str]], Outputs],
-) -> None:
-    """Brings a graph up to date.
-
-    Args:
-        graph: the graph.
-        specs: the tools there are.
-        left_out: those of them that are pruned.
-        changed: what results look like, of tools where that changed.
-        outputs_of: what results of some tools look like.
-    """
-    for name, seen in changed.items():
-        graph.note_outputs(name, seen)
-    if left_out != graph.left_out:
-        graph.leave_out(left_out)
-    for name in [name for name in graph.apis if name not in specs]:
-        graph.remove(name)
-    new = [spec for name, spec in specs.items() if name not in graph or graph.apis[name].spec != spec]
-    if new:
-        known = outputs_of([spec.name for spec in new])  # those of a tool that left were forgotten by the graph
-        for spec in new:
-            graph.note_outputs(spec.name, known.get(spec.name, {}))
-        graph.update(new)
+        return ToolDependencyGraph(specs, aliases=self._aliases, vectors=self._meanings(), observed=observed)

@@ -1,8 +1,10 @@
 """The tool dependency graph: API nodes and parameter nodes (NaviAgent, arXiv 2506.19500, section 2).
 
-Parameter nodes are clusters of inputs and outputs that mean the same [P]; structural edges lead from a parameter to
-the APIs that take it (required or optional) and from an API to the parameters it gives. Behavioural edges are counts
-in `History` and are read when a link is weighed. Adding or removing a tool touches its own ports only.
+A parameter node stands for all inputs and outputs that mean the same [P]: those with one alias, else those with the
+same words and shape, and those that an embedder finds alike [O]. Structural edges lead from a parameter to the APIs
+that take it and from an API to the parameters it gives. Behavioural edges are counts in `History` and are read when a
+link is weighed. Adding or removing a tool touches its own ports only; what words alone merge does not depend on the
+order of tools.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.dependencies.clusters import Cluster, Clusters
 from langgraph_toolmem.navigator.dependencies.links import Link, likeness
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -34,6 +35,7 @@ from langgraph_toolmem.text.meaning import (
     verb_of,
 )
 from langgraph_toolmem.text.routes import Route, route_of
+from langgraph_toolmem.text.similarity import rarity
 from langgraph_toolmem.text.words import stem
 
 if TYPE_CHECKING:
@@ -43,16 +45,41 @@ logger = logging.getLogger("langgraph_toolmem.navigator.dependencies.graph")
 
 MAX_PRODUCERS: Final = 64
 """Producers of one parameter that are weighed for one consumer: those whose tools' names share words with it first."""
-BESIDE_A_ROUTE: Final = 8
+NEXT_TO_A_ROUTE: Final = 8
 """The same where the paths of the tools say who gives it."""
+MAX_LISTS: Final = 8
 _RARE: Final = 500  # a word in more tool names than this does not tell which belong together
-_VAGUE, _NEAR = 0.3, 0.4
+_VAGUE: Final = 0.3
 _SAME_NAME: Final = 0.8
 """Fit of a list that has the collection's name and stands elsewhere in the hierarchy of paths."""
-MAX_LISTS: Final = 8
 _UNCLEAR, _WRITES, _DESTROYS = 0.85, 0.6, 0.2
-_BESIDE = 0.6
+_APART: Final = 0.6
 """Part of the fit that does not depend on whether two tools' names are akin."""
+
+Key = tuple[frozenset[str], str]
+"""Words and shape of a parameter; with an alias, that name and "alias"."""
+
+
+class Cluster:
+    """A parameter node: the ports that mean the same.
+
+    Attributes:
+        id: its words; unlike those of every other one.
+        vague: nothing says of what its members are the id, name, count ...
+        producers: tool -> its outputs here.
+        consumers: tool -> its inputs here.
+    """
+
+    __slots__ = ("consumers", "id", "producers", "vague")
+
+    def __init__(self, key: Key) -> None:
+        words, shape = key
+        named = shape == "alias"
+        label = " ".join(sorted(words, key=lambda word: (word in GENERIC, word)))
+        self.id = label if shape == "scalar" else f"{label} ({shape})"
+        self.vague = not named and words <= GENERIC
+        self.producers: dict[str, list[Port]] = {}
+        self.consumers: dict[str, list[Port]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +92,8 @@ class ApiNode:
         words: what its name says, as stems, and its tags.
         needs: the inputs a call must have.
         route: its HTTP route, if it has one.
-        worth: how welcome it is as a producer, 0 to 1: to read is better than to write something in order to get an id,
-            to destroy is worst [O].
+        producer_prior: factor for what it gives, 0 to 1: to read is better than to write something in order to get an
+            id, and to destroy is worst [O].
     """
 
     spec: ToolSpec
@@ -74,12 +101,12 @@ class ApiNode:
     outputs: tuple[Port, ...]
     words: frozenset[str]
     needs: tuple[Port, ...]
-    worth: float
+    producer_prior: float
     route: Route | None = None
 
     @property
     def nouns(self) -> frozenset[str]:
-        """The words of its path."""
+        """Return the words of its path."""
         return frozenset(() if self.route is None else canonical(self.route.path.replace("{}", "")))
 
 
@@ -104,7 +131,8 @@ class ToolDependencyGraph:
         observed: Mapping[str, Mapping[str, Iterable[str]]] | None = None,
     ) -> None:
         self.apis: dict[str, ApiNode] = {}
-        self.clusters = Clusters(aliases, vectors=vectors)
+        self.clusters: dict[Key, Cluster] = {}
+        self._aliases, self._vectors = dict(aliases or {}), vectors
         self._observed: dict[str, dict[str, frozenset[str]]] = {
             tool: {path: frozenset(types) for path, types in paths.items()} for tool, paths in (observed or {}).items()
         }
@@ -112,8 +140,8 @@ class ToolDependencyGraph:
         self._lists_of: dict[str, dict[str, None]] = {}  # last word of what is listed -> tools
         self._linked: dict[tuple[str, str], dict[tuple[str, str], None]] = {}  # input -> outputs, as documents say
         self._by_word: dict[str, dict[str, None]] = {}
-        self._rarity: dict[str, float] = {}  # of words, and of all words of a tool together, as they are asked for
-        self._rarities: dict[str, float] = {}
+        self._keys: dict[str, set[Key]] = {}  # of a tool's ports, as they were when it was added
+        self._rarities: dict[str, float] = {}  # of all words of a tool together, as they are asked for
         self._left_out: frozenset[str] = frozenset()
         self.update(specs)
 
@@ -124,27 +152,27 @@ class ToolDependencyGraph:
         return tool in self.apis
 
     def update(self, specs: Iterable[ToolSpec]) -> None:
-        """Adds tools; one takes the place of the one with its name. Their meanings are embedded in one go."""
+        """Add tools; one takes the place of the one with its name. Their meanings are embedded in one go."""
         given = list(specs)
         twice = [name for name, count in Counter(spec.name for spec in given).items() if count > 1]
         if twice:
             logger.warning("%d tools have the name of another one (%s); the later counts", len(twice), twice[0])
         nodes = [self._node(spec) for spec in given]
-        self.clusters.prepare(port for node in nodes for port in (*node.inputs, *node.outputs))
+        self.merge(port for node in nodes for port in (*node.inputs, *node.outputs))
         for node in nodes:
             self._add(node)
 
     def remove(self, tool: str) -> None:
-        """Takes a tool out; one that is not there is no error. What was observed of it is forgotten."""
+        """Remove a tool, with what was observed of it; one that is unknown is no error."""
         self._observed.pop(tool, None)
         self._take_out(tool)
 
     def note_outputs(self, tool: str, outputs: Mapping[str, Iterable[str]]) -> None:
-        """Takes what runs showed of a tool's results in place of what was known before.
+        """Set what runs showed of a tool's results, in place of what was known before.
 
         Args:
             tool: its name; it need not be here yet.
-            outputs: path -> JSON types, as `result_paths.paths_of` gives them. Never values.
+            outputs: path -> JSON types, as `text.schema.paths_of` gives them. Never values.
         """
         known = self._observed.get(tool, {})
         found = {path: frozenset(types) for path, types in outputs.items()}
@@ -153,23 +181,23 @@ class ToolDependencyGraph:
             if tool in self.apis:
                 self.update([self.apis[tool].spec])
 
-    def leave_out(self, tools: Collection[str]) -> None:
-        """From now on these tools, and no others, give nothing to others. They stay: one can plan for them [O]."""
+    def exclude(self, tools: Collection[str]) -> None:
+        """Have these tools, and no others, give nothing to others. One can still plan for them [O]."""
         changed, self._left_out = self._left_out.symmetric_difference(tools), frozenset(tools)
         self.update(self.apis[tool].spec for tool in sorted(changed) if tool in self.apis)
 
     @property
     def left_out(self) -> frozenset[str]:
-        """Tools that give nothing to others, by `leave_out`."""
+        """Return the tools that give nothing to others, by `exclude`."""
         return self._left_out
 
     @property
     def observed(self) -> dict[str, dict[str, list[str]]]:
-        """Tool -> path -> JSON types of the results it gave."""
+        """Return tool -> path -> JSON types of the results it gave."""
         return {tool: {path: sorted(types) for path, types in paths.items()} for tool, paths in self._observed.items()}
 
     def api(self, tool: str) -> ApiNode:
-        """A tool's node.
+        """Return a tool's node.
 
         Raises:
             ConfigurationError: there is no such tool.
@@ -179,40 +207,44 @@ class ToolDependencyGraph:
             raise ConfigurationError(f"There is no tool {tool!r} in the dependency graph of {len(self.apis)} tools.")
         return node
 
-    def cluster_of(self, port: Port) -> Cluster:
-        """The parameter node of a port of this graph."""
-        return self.clusters.of_port[port.key]
+    def merge(self, ports: Iterable[Port], *, again: bool = True) -> None:
+        """Have the embedder, if there is one, say which parameters are one; see `ParameterVectors.prepare`."""
+        if self._vectors is not None:
+            self._vectors.prepare(ports, again=again)
 
-    def links_into(self, port: Port, history: History | None = None, *, near: int = 0) -> list[Link]:
+    def key_of(self, port: Port) -> Key:
+        """Return the key of the parameter node that a port belongs to, whether there is one or not."""
+        alias = self._aliases.get(f"{port.tool}.{port.path}") if self._aliases else None
+        if alias is not None:
+            return frozenset((alias,)), "alias"
+        key = port.meaning.words, port.meaning.shape
+        return key if self._vectors is None else self._vectors.root(key)
+
+    def cluster_of(self, port: Port) -> Cluster:
+        """Return the parameter node of a port of this graph."""
+        return self.clusters[self.key_of(port)]
+
+    def links_into(self, port: Port, history: History | None = None) -> list[Link]:
         """Return what can give a value to an input, by structure and by flows seen in runs; in no particular order.
 
         Args:
             port: an input of a tool of this graph.
             history: counts of the past; flows between values that do not look alike come from there.
-            near: where nothing else is found, look at so many clusters with similar words too.
         """
         links = {(link.producer, link.output): link for link in self._by_route(port)}
-        most = BESIDE_A_ROUTE if any(link.fit == 1.0 for link in links.values()) else MAX_PRODUCERS
-        for link in self._structural(port, self.cluster_of(port), 1.0, most):
+        most = NEXT_TO_A_ROUTE if any(link.fit == 1.0 for link in links.values()) else MAX_PRODUCERS
+        for link in self._structural(port, self.cluster_of(port), most):
             before = links.get((link.producer, link.output))
             if before is None or before.fit < link.fit:
                 links[link.producer, link.output] = link
-        if history is not None:
-            for flow, _ in history.flows_into(port.tool, port.parameter):
-                if (
-                    flow.source in self.apis
-                    and flow.source not in self._left_out
-                    and (flow.source, flow.path) not in links
-                ):
-                    links[flow.source, flow.path] = Link(flow.source, flow.path, port.tool, port.path, 0.0, "flow")
-        if near and not links:
-            for cluster, cosine in self.clusters.near(port, near):
-                for link in self._structural(port, cluster, _NEAR * cosine):
-                    links.setdefault((link.producer, link.output), link._replace(kind="near"))
+        for flow, _ in () if history is None else history.flows_into(port.tool, port.parameter):
+            if flow.source in self.apis and flow.source not in self._left_out:
+                found = Link(flow.source, flow.path, port.tool, port.path, 0.0, "flow")
+                links.setdefault((flow.source, flow.path), found)
         return list(links.values())
 
     def predicted(self, port: Port, producers: Iterable[str]) -> list[Link]:
-        """Links from tools that are said to feed an input, each from the output that looks most like it.
+        """Return links from tools that are said to feed an input, each from the output that looks most like it.
 
         A tool that gives nothing of a type that the input can take has none.
         """
@@ -229,13 +261,6 @@ class ToolDependencyGraph:
                 found.append(max(links, key=likeness))
         return found
 
-    def produces(self, tool: str) -> dict[int, list[Port]]:
-        """Cluster -> outputs of a tool in it."""
-        found: dict[int, list[Port]] = {}
-        for port in self.api(tool).outputs:
-            found.setdefault(self.cluster_of(port).id, []).append(port)
-        return found
-
     def nouns(self, tool: str) -> tuple[str, ...]:
         """Return the words of what a tool is about."""
         node = self.apis[tool]
@@ -247,47 +272,31 @@ class ToolDependencyGraph:
         shared = self.apis[one].words & self.apis[other].words
         if not shared:
             return 0.0
-        return min(1.0, sum(map(self._rare, shared)) / min(self._rare_in(one), self._rare_in(other)))
+        return min(1.0, self._rare(shared) / min(self._rare_in(one), self._rare_in(other)))
 
-    def _rare(self, word: str) -> float:
-        found = self._rarity.get(word)
-        if found is None:
-            found = self._rarity[word] = math.log((len(self.apis) + 1) / (1 + len(self._by_word[word]))) + 0.1
-        return found
+    def _rare(self, words: Iterable[str]) -> float:
+        return sum(rarity(len(self._by_word[word]), len(self.apis)) for word in words) + 1e-9
 
     def _rare_in(self, tool: str) -> float:
         found = self._rarities.get(tool)
         if found is None:
-            found = self._rarities[tool] = sum(map(self._rare, self.apis[tool].words))
+            found = self._rarities[tool] = self._rare(self.apis[tool].words)
         return found
 
-    def explain(self, cluster: int) -> str:
-        """Why the members of a parameter node are one."""
-        return self.clusters.by_id[cluster].explain()
-
-    def edges(self) -> Iterator[tuple[str, int, str, Port]]:
-        """All structural edges: tool, cluster, "in" (parameter → API) or "out" (API → parameter), and the port."""
-        for name, node in self.apis.items():
-            for port in (*node.inputs, *node.outputs):
-                yield name, self.cluster_of(port).id, port.direction, port
-
-    def _structural(self, port: Port, cluster: Cluster, worth: float, most: int = MAX_PRODUCERS) -> Iterator[Link]:
-        """Links from the outputs of a cluster to an input, of at most so many tools."""
+    def _structural(self, port: Port, cluster: Cluster, most: int) -> Iterator[Link]:
+        """Yield links from the outputs of a cluster to an input, of at most so many tools."""
         count = len(cluster.producers) - (port.tool in cluster.producers)
         if count <= 0:
             return
-        rarity = 1 / (1 + math.log2(count) / 4)
-        if cluster.vague:
-            rarity *= _VAGUE
+        share = (_VAGUE if cluster.vague else 1.0) / (1 + math.log2(count) / 4)
         for tool in self._chosen(port.tool, cluster.producers, most):
             node = self.apis[tool]
-            akin = _BESIDE + (1 - _BESIDE) * self.affinity(tool, port.tool)
-            fit = worth * node.worth * rarity * akin
+            fit = node.producer_prior * share * (_APART + (1 - _APART) * self.affinity(tool, port.tool))
             for output in cluster.producers[tool]:
                 yield Link(tool, output.path, port.tool, port.path, fit)
 
     def _by_route(self, port: Port) -> Iterator[Link]:
-        """Links that the hierarchy of paths tells, or a document: to pick an element one lists its collection."""
+        """Yield links by the hierarchy of paths, or of a document: to pick an element one lists its collection."""
         for tool, path in self._linked.get((port.tool, port.path), ()):
             if tool in self.apis and tool not in self._left_out:
                 yield Link(tool, path, port.tool, port.path, 1.0, "route")
@@ -312,7 +321,7 @@ class ToolDependencyGraph:
                     yield Link(tool, output.path, port.tool, port.path, fit, "route")
 
     def _namesakes(self, nouns: tuple[str, ...], consumer: ApiNode) -> list[str]:
-        """Tools that list what some nouns name, in full or as its consumer's own path says the rest of it."""
+        """Return tools that list what some nouns name, in full or as its consumer's own path says the rest of it."""
         found = []
         for tool in self._lists_of.get(nouns[-1], ()) if nouns else ():
             listed = resource(self._path(tool))
@@ -326,7 +335,7 @@ class ToolDependencyGraph:
         return "" if route is None else route.path
 
     def _element(self, tool: str, port: Port, nouns: tuple[str, ...]) -> Port | None:
-        """The part of a list that names one of its elements as an input does, if there is one."""
+        """Return the part of a list that names one of its elements as an input does, if there is one."""
         wanted = port.meaning.words
         rest = wanted.difference(nouns)  # the "number" of an issue_number
         ranked = [
@@ -360,13 +369,20 @@ class ToolDependencyGraph:
         inputs = tuple({port.key: port for port in inputs_of(spec)}.values())
         outputs = () if spec.name in self._left_out else outputs_of(spec, self._observed.get(spec.name))
         route, needs = route_of(spec.route), tuple(port for port in inputs if port.required)
-        return ApiNode(spec, inputs, outputs, frozenset(words), needs, _worth(spec), route)
+        return ApiNode(spec, inputs, outputs, frozenset(words), needs, _producer_prior(spec), route)
 
     def _add(self, node: ApiNode) -> None:
         name = node.spec.name
         self._take_out(name)
+        keys = self._keys[name] = set()
         for port in (*node.inputs, *node.outputs):
-            self.clusters.add(port)
+            key = self.key_of(port)
+            keys.add(key)
+            cluster = self.clusters.get(key)
+            if cluster is None:
+                cluster = self.clusters[key] = Cluster(key)
+            side = cluster.producers if port.direction == "out" else cluster.consumers
+            side.setdefault(name, []).append(port)
         self.apis[name] = node
         for table, key in self._entries(node):
             table.setdefault(key, {})[name] = None
@@ -374,12 +390,16 @@ class ToolDependencyGraph:
             self._linked.setdefault((consumer, parameter), {})[name, path] = None
 
     def _take_out(self, tool: str) -> None:
-        self._rarity, self._rarities = {}, {}
+        self._rarities = {}
         node = self.apis.pop(tool, None)
         if node is None:
             return
-        for port in (*node.inputs, *node.outputs):
-            self.clusters.remove(port)
+        for key in self._keys.pop(tool):
+            cluster = self.clusters[key]
+            cluster.producers.pop(tool, None)
+            cluster.consumers.pop(tool, None)
+            if not cluster.producers and not cluster.consumers:
+                del self.clusters[key]
         for table, key in self._entries(node):
             row = table[key]
             del row[tool]
@@ -396,7 +416,7 @@ class ToolDependencyGraph:
                 yield self._lists_of, (resource(node.route.path) or ("",))[-1]
 
 
-def _worth(spec: ToolSpec) -> float:
+def _producer_prior(spec: ToolSpec) -> float:
     if spec.destructive:
         return _DESTROYS
     reads = spec.read_only
@@ -407,7 +427,7 @@ def _worth(spec: ToolSpec) -> float:
 
 
 def _shared(one: str, other: str) -> int:
-    """Parts that two paths have in common from the beginning."""
+    """Return how many parts two paths have in common from the beginning."""
     pairs = zip(one.split("/"), other.split("/"), strict=False)
     return next((index for index, (a, b) in enumerate(pairs) if a != b), min(one.count("/"), other.count("/")) + 1)
 

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
-from langgraph_toolmem.navigator.plan.problem import Choice, Draft, Problem, levels_of
+from langgraph_toolmem.navigator.plan.problem import Assignment, Choice, PlanSearch, step_depths
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
 from langgraph_toolmem.text.meaning import Port
 
@@ -29,27 +29,24 @@ _OPEN: Final = 6.0  # half of it, when the search is at its end, is as much as S
 _SAME: Final = 1 + 1e-12
 
 
-class Solution:
+class Solution(NamedTuple):
     """The best draft of a search.
 
     Attributes:
         draft: port -> choice.
         score: by the strategy's measure.
         cut_short: a limit ended the search.
-        nodes: how many nodes were visited.
+        nodes: drafts that were tried.
     """
 
-    __slots__ = ("cut_short", "draft", "nodes", "score")
-
-    def __init__(self, draft: Draft, score: float, *, cut_short: bool = False, nodes: int = 0) -> None:
-        self.draft = draft
-        self.score = score
-        self.cut_short = cut_short
-        self.nodes = nodes
+    draft: Assignment
+    score: float
+    cut_short: bool = False
+    nodes: int = 0
 
 
-def alpha_beta(problem: Problem, expired: Callable[[], bool] = lambda: False, *, exact: bool = False) -> Solution:
-    """The most reliable draft; see the module.
+def alpha_beta(problem: PlanSearch, expired: Callable[[], bool] = lambda: False, *, exact: bool = False) -> Solution:
+    """Return the most reliable draft; see the module.
 
     Args:
         problem: what is wanted.
@@ -57,29 +54,25 @@ def alpha_beta(problem: Problem, expired: Callable[[], bool] = lambda: False, *,
         exact: without the two cuts that may lose a better chain.
     """
     settings = problem.settings.with_(alpha=0.0, beta=_OPEN) if exact else problem.settings
-    return _Search(problem, settings, expired).run()
+    search = _Search(problem, settings, expired)
+    search.open(problem.target, (), 1.0)
+    return search.best._replace(cut_short=search.over, nodes=search.nodes)
 
 
 class _Search:
-    def __init__(self, problem: Problem, settings: PlanSettings, expired: Callable[[], bool]) -> None:
+    def __init__(self, problem: PlanSearch, settings: PlanSettings, expired: Callable[[], bool]) -> None:
         self.problem = problem
         self.settings = settings
         self.expired = expired
         self.levels = {problem.target: 0}
-        self.draft: Draft = {}
+        self.draft: Assignment = {}
         self.asked: dict[tuple[object, ...], float] = {}
         self.best = Solution({}, -1.0)
         self.nodes = 0
         self.over = False
 
-    def run(self) -> Solution:
-        self._open(self.problem.target, (), 1.0)
-        self.best.cut_short = self.over
-        self.best.nodes = self.nodes
-        return self.best
-
-    def _open(self, tool: str, rest: tuple[Port, ...], score: float) -> None:
-        """A step joins: what it needs is settled where there is no choice and left open where there is."""
+    def open(self, tool: str, rest: tuple[Port, ...], score: float) -> None:
+        """Add a step: what it needs is settled where there is no choice and left open where there is."""
         settled: list[tuple[tuple[str, str, str], Choice, float | None]] = []
         left = []
         for port in self.problem.needs(tool):
@@ -97,7 +90,7 @@ class _Search:
             self._unask(choice, before)
 
     def _cost(self, choice: Choice) -> float:
-        """Return what a choice does to the score; notes that the user is asked."""
+        """Return what a choice does to the score, and note that the user is asked."""
         if choice.kind != "user":
             return choice.value
         before = self.asked.get(choice.question, 1.0)
@@ -113,7 +106,7 @@ class _Search:
             self.asked[choice.question] = before
 
     def _bound(self, still: tuple[Port, ...], score: float) -> float:
-        """No way to settle the open inputs leads to a higher score."""
+        """Return a score that no way to settle the open inputs exceeds."""
         counted = set(self.asked)
         for port in still:
             options = self.problem.options(port)
@@ -147,22 +140,22 @@ class _Search:
                 self._link(rest, score * choice.value)
             elif self.levels[port.tool] < self.settings.depth:
                 self.levels[choice.origin] = self.levels[port.tool] + 1
-                self._open(choice.origin, rest, score * choice.value * self.settings.delta)
+                self.open(choice.origin, rest, score * choice.value * self.settings.delta)
                 del self.levels[choice.origin]
             del self.draft[port.key]
             if self.best is not before and choice.kind == "step" and self._score(port, choice) >= self._beta():
                 return
 
     def _link(self, rest: tuple[Port, ...], score: float) -> None:
-        """An input is fed by a step that is there already, unless that makes a circle or lies too deep."""
-        levels = levels_of(self.draft, self.problem.target, self.settings.depth)
+        """Feed an input by a step that is there already, unless that makes a circle or lies too deep."""
+        levels = step_depths(self.draft, self.problem.target, self.settings.depth)
         if levels is not None:
             before, self.levels = self.levels, levels
             self._visit(rest, score)
             self.levels = before
 
     def _worth_trying(self, port: Port) -> list[Choice]:
-        """The options without those that α cuts off."""
+        """Return the options without those that α cuts off."""
         level = self.levels[port.tool] + 1
         least = self._alpha() * math.exp(-self.settings.kappa * level)
         found = []
@@ -182,7 +175,7 @@ class _Search:
         return found
 
     def _score(self, port: Port, choice: Choice) -> float:
-        """S(u) of the producer of a choice."""
+        """Return S(u) of the producer of a choice."""
         direct = self.problem.direct(choice.origin)
         to_target = direct if port.tool == self.problem.target else 0.0
         level = self.levels[port.tool] + 1

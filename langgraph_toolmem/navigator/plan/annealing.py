@@ -18,7 +18,7 @@ from random import Random
 from typing import Final
 
 from langgraph_toolmem.navigator.plan.alphabeta import Solution
-from langgraph_toolmem.navigator.plan.problem import Draft, Problem, fitness, levels_of
+from langgraph_toolmem.navigator.plan.problem import Assignment, PlanSearch, fitness, step_depths
 from langgraph_toolmem.text.meaning import Port
 
 Genes = dict[tuple[str, str, str], int]
@@ -30,7 +30,7 @@ SPREAD: Final = 0.1
 """Difference of fitness that counts as one at T = 1."""
 
 
-def anneal(problem: Problem, random: Random, expired: Callable[[], bool] = lambda: False) -> Solution:
+def anneal(problem: PlanSearch, random: Random, expired: Callable[[], bool] = lambda: False) -> Solution:
     """Return the fittest draft of the search.
 
     Args:
@@ -67,7 +67,7 @@ def anneal(problem: Problem, random: Random, expired: Callable[[], bool] = lambd
                 candidates[index] = child
                 best = max(best, child, key=_score)
         temperature *= settings.cooling
-    return Solution(_decoded(problem, best[1], random)[0], best[0], cut_short=cut_short, nodes=nodes)
+    return Solution(_decoded(problem, best[1], random)[0], best[0], cut_short, nodes)
 
 
 def _score(candidate: Candidate) -> float:
@@ -84,9 +84,9 @@ def _mixed(one: Genes, other: Genes, random: Random) -> Genes:
     return {**one, **{key: gene for key, gene in other.items() if one.get(key) != gene and random.random() < 0.5}}
 
 
-def _decoded(problem: Problem, genes: Genes, random: Random, changed: float = 0.0) -> tuple[Draft, Genes]:
+def _decoded(problem: PlanSearch, genes: Genes, random: Random, changed: float = 0.0) -> tuple[Assignment, Genes]:
     """Return a valid draft and the genes that it took; an input without a gene takes its first option."""
-    draft: Draft = {}
+    draft: Assignment = {}
     taken: Genes = {}
     levels = {problem.target: 0}
     waiting: list[Port] = list(problem.needs(problem.target))
@@ -98,7 +98,7 @@ def _decoded(problem: Problem, genes: Genes, random: Random, changed: float = 0.
         for index in (place % len(options) for place in range(start, start + len(options))):
             choice = options[index]
             draft[port.key] = choice
-            after = levels_of(draft, problem.target, problem.settings.depth) if choice.kind == "step" else levels
+            after = step_depths(draft, problem.target, problem.settings.depth) if choice.kind == "step" else levels
             if after is not None:
                 taken[port.key] = index
                 if choice.kind == "step" and choice.origin not in levels:

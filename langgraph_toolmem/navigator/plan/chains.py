@@ -5,18 +5,19 @@ A search gives a draft of choices (`problem`); `chain_of` makes an ordered chain
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from pydantic_core import to_jsonable_python
+
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.plan.problem import Draft, Problem, levels_of
+from langgraph_toolmem.navigator.plan.problem import Assignment, Choice, PlanSearch, step_depths
 from langgraph_toolmem.text.meaning import Port
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class InputSource:
     """The source of one input of a step.
 
     Attributes:
@@ -42,7 +43,7 @@ class Feed:
 
 
 @dataclass(frozen=True, slots=True)
-class Gift:
+class OutputUse:
     """A part of a step's output that a later step takes."""
 
     output: str
@@ -58,13 +59,11 @@ class ChainStep:
         tool: what is called.
         feeds: where its inputs come from: all required ones, and the optional ones for which something is there.
         gives: what later steps take from it.
-        calls: how often it has to be called: twice if one output becomes an origin and a destination.
     """
 
     tool: str
-    feeds: tuple[Feed, ...] = ()
-    gives: tuple[Gift, ...] = ()
-    calls: int = 1
+    feeds: tuple[InputSource, ...] = ()
+    gives: tuple[OutputUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +75,7 @@ class Question:
         input: path of the input.
         description: what its schema says of it.
         reason: why the user is asked.
-        findable: no person is expected to know it, yet nothing was found that produces it.
-        instead: (tool, output) of a step of this chain that could give it too, if there is one.
+        system_value: no person is expected to know it, yet nothing was found that produces it.
         also: (tool, input) of further steps that take the same value: it is asked for once.
     """
 
@@ -85,8 +83,7 @@ class Question:
     input: str
     description: str
     reason: str
-    findable: bool
-    instead: tuple[str, str] | None = None
+    system_value: bool
     also: tuple[tuple[str, str], ...] = ()
 
 
@@ -108,13 +105,13 @@ class Chain:
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """The tools in order."""
+        """Return the tools in order."""
         return tuple(step.tool for step in self.steps)
 
     @property
     def complete(self) -> bool:
         """Return True if the user is asked for nothing but what a user can know."""
-        return not any(ask.findable for ask in self.asks)
+        return not any(ask.system_value for ask in self.asks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +119,7 @@ class Node:
     """A node of the pruned graph.
 
     Attributes:
-        id: ``api:NAME`` or ``parameter:NUMBER``.
+        id: ``api:NAME`` or ``parameter:WORDS``.
         kind: "api" or "parameter".
         label: the tool's name, or what the parameter is called.
         state: "target", "step", "done", "known", "produced" or "asked".
@@ -170,21 +167,22 @@ class Plan:
 
     @property
     def chain(self) -> Chain | None:
-        """The best chain; None if there is none."""
+        """Return the best chain; None if there is none."""
         return self.chains[0] if self.chains else None
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """The tools of all chains, best chain first, each once."""
+        """Return the tools of all chains, best chain first, each once."""
         return tuple(dict.fromkeys(tool for chain in self.chains for tool in chain.tools))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for a state or a stream."""
-        return _plain(asdict(self))  # type: ignore[no-any-return]
+        """Return plain values, for a state or a stream."""
+        found: dict[str, Any] = to_jsonable_python(self)
+        return found
 
 
 def tree(chain: Chain) -> str:
-    """A chain as an indented tree, the target at the top and what it needs below it.
+    """Return a chain as an indented tree, the target at the top and what it needs below it.
 
     A step that several others need is written out once.
     """
@@ -194,8 +192,7 @@ def tree(chain: Chain) -> str:
 
     def write(tool: str, depth: int, gives: str) -> None:
         step = steps[tool]
-        times = f" ({step.calls} calls)" if step.calls > 1 else ""
-        lines.append(f"{'  ' * depth}{gives}{tool}{times}")
+        lines.append(f"{'  ' * depth}{gives}{tool}")
         if tool in written:
             lines[-1] += " (see above)"
             return
@@ -214,103 +211,65 @@ def tree(chain: Chain) -> str:
     return "\n".join(lines)
 
 
-def chain_of(draft: Draft, problem: Problem, score: float) -> Chain:
-    """The steps of a valid draft in an order in which each has what it needs, the target last."""
-    levels = levels_of(draft, problem.target, problem.settings.depth) or {problem.target: 0}
+def chain_of(draft: Assignment, problem: PlanSearch, score: float) -> Chain:
+    """Return the steps of a valid draft in an order in which each has what it needs, the target last."""
+    levels = step_depths(draft, problem.target, problem.settings.depth) or {problem.target: 0}
     order = sorted(levels, key=lambda tool: (-levels[tool], tool))
-    feeds = {tool: _feeds(tool, draft, problem, order[:index]) for index, tool in enumerate(order)}
-    gifts: dict[str, list[Gift]] = {tool: [] for tool in order}
+    feeds: dict[str, tuple[InputSource, ...]] = {}
+    gifts: dict[str, list[OutputUse]] = {tool: [] for tool in order}
     asks: dict[tuple[object, ...], Question] = {}
-    for index, tool in enumerate(order):
-        for feed in feeds[tool]:
-            if feed.source == "step":
-                gifts[feed.origin].append(Gift(feed.output, tool, feed.input))
-            elif feed.source == "user":
-                port = _input(problem.graph, tool, feed.input)
-                question = draft[port.key].question
-                if question in asks:
-                    findable = asks[question].findable or draft[port.key].sort == "produced"
-                    also = (*asks[question].also, (tool, feed.input))
-                    asks[question] = replace(asks[question], also=also, findable=findable)
+    for tool in order:
+        found = [(port, _feed(port, draft.get(port.key), problem, feeds)) for port in problem.graph.apis[tool].inputs]
+        feeds[tool] = tuple(feed for _, feed in found if feed is not None)
+        for port, feed in found:
+            if feed is not None and feed.source == "step":
+                gifts[feed.origin].append(OutputUse(feed.output, tool, feed.input))
+            elif feed is not None and feed.source == "user":
+                choice = draft[port.key]
+                system_value, asked = choice.sort == "produced", asks.get(choice.question)
+                if asked is None:
+                    asks[choice.question] = Question(
+                        tool, port.path, port.leaf.description, choice.reason, system_value
+                    )
                 else:
-                    asks[question] = _ask(port, draft, problem, order[:index])
-    steps = tuple(
-        ChainStep(tool, tuple(feeds[tool]), tuple(gifts[tool]), _calls(gifts[tool], problem.graph)) for tool in order
-    )
+                    also = (*asked.also, (tool, port.path))
+                    asks[choice.question] = replace(asked, also=also, system_value=asked.system_value or system_value)
+    steps = tuple(ChainStep(tool, feeds[tool], tuple(gifts[tool])) for tool in order)
     return Chain(problem.target, steps, tuple(asks.values()), score)
 
 
-def _input(graph: ToolDependencyGraph, tool: str, path: str) -> Port:
-    return next(port for port in graph.apis[tool].inputs if port.path == path)
-
-
-def _feeds(tool: str, draft: Draft, problem: Problem, earlier: list[str]) -> list[Feed]:
-    """Return where a step's inputs come from.
+def _feed(port: Port, choice: Choice | None, problem: PlanSearch, earlier: Collection[str]) -> InputSource | None:
+    """Return the source of an input.
 
     Optional ones take known values, and outputs that they took in past runs of calls that are made anyway.
     """
-    found = []
-    for port in problem.graph.apis[tool].inputs:
-        choice = draft.get(port.key)
-        if choice is not None:
-            found.append(
-                Feed(
-                    port.path,
-                    choice.kind,
-                    choice.origin,
-                    choice.output,
-                    round(choice.value, 6),
-                    True,
-                    choice.reason,
-                    choice.predicted,
-                )
-            )
-        elif not port.required and (feed := _optional(port, problem, earlier)) is not None:
-            found.append(feed)
-    return found
+    if choice is None and not port.required:
+        choice = _optional(port, problem, earlier)
+    if choice is None:
+        return None
+    weight = round(choice.value, 6)
+    return InputSource(
+        port.path, choice.kind, choice.origin, choice.output, weight, port.required, choice.reason, choice.predicted
+    )
 
 
-def _optional(port: Port, problem: Problem, earlier: list[str]) -> Feed | None:
+def _optional(port: Port, problem: PlanSearch, earlier: Collection[str]) -> Choice | None:
     name = problem.known_for(port)
     if name is not None:
-        return Feed(port.path, "known", name, required=False)
-    if not earlier and not problem.done:
-        return None
+        return Choice("known", name, "", 1.0)
     seen = {flow.source for flow, _ in problem.history.flows_into(port.tool, port.parameter)}
+    if not seen.intersection((*earlier, *problem.done)):
+        return None
     there = (
         choice
         for choice in problem.options(port)
         if choice.origin in seen and (choice.origin in earlier or choice.kind == "done")
     )
-    best = max(there, key=lambda choice: choice.value, default=None)
-    if best is None:
-        return None
-    return Feed(
-        port.path, best.kind, best.origin, best.output, round(best.value, 6), required=False, predicted=best.predicted
-    )
-
-
-def _ask(port: Port, draft: Draft, problem: Problem, earlier: list[str]) -> Question:
-    best = next((giver for giver in problem.givers(port) if giver.origin in earlier or giver.kind == "done"), None)
-    choice = draft[port.key]
-    instead = None if best is None else (best.origin, best.output)
-    return Question(port.tool, port.path, port.leaf.description, choice.reason, choice.sort == "produced", instead)
-
-
-def _calls(gifts: list[Gift], graph: ToolDependencyGraph) -> int:
-    """Different roles of one consumer that one output fills, at most: that many calls are needed."""
-    roles: Counter[tuple[str, str]] = Counter()
-    seen: set[tuple[str, str, str]] = set()
-    for gift in gifts:
-        role = _input(graph, gift.tool, gift.input).meaning.role
-        if (gift.output, gift.tool, role) not in seen:
-            seen.add((gift.output, gift.tool, role))
-            roles[gift.output, gift.tool] += 1
-    return max(roles.values(), default=1)
+    return max(there, key=lambda choice: choice.value, default=None)
 
 
 def subgraph_of(graph: ToolDependencyGraph, chains: Iterable[Chain]) -> Subgraph:
-    """The nodes and edges of chains; a node that several use is there once, an edge with its highest weight."""
+    """Return the nodes and edges of chains; a node that several use is there once, an edge with its highest weight."""
     nodes: dict[str, Node] = {}
     edges: dict[tuple[str, str, str], Edge] = {}
     states = {"known": "known", "user": "asked", "step": "produced", "done": "produced"}
@@ -330,16 +289,10 @@ def subgraph_of(graph: ToolDependencyGraph, chains: Iterable[Chain]) -> Subgraph
             for feed in step.feeds:
                 cluster = graph.cluster_of(inputs[feed.input])
                 parameter = f"parameter:{cluster.id}"
-                nodes.setdefault(parameter, Node(parameter, "parameter", cluster.label, states[feed.source]))
+                nodes.setdefault(parameter, Node(parameter, "parameter", cluster.id, states[feed.source]))
                 edge(parameter, api, feed.input, feed.weight)
                 if feed.source in ("step", "done"):
                     giver = f"api:{feed.origin}"
                     nodes.setdefault(giver, Node(giver, "api", feed.origin, feed.source))
                     edge(giver, parameter, feed.output, feed.weight)
     return Subgraph(tuple(nodes.values()), tuple(edges.values()))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value

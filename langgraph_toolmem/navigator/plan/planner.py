@@ -1,4 +1,4 @@
-"""The navigator's search: from targets backward to chains of calls, the best one and other routes."""
+"""The navigator's search: from targets backward to chains of calls, with other routes next to the best one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
 from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.plan.alphabeta import Solution, alpha_beta
+from langgraph_toolmem.navigator.plan.alphabeta import alpha_beta
 from langgraph_toolmem.navigator.plan.annealing import anneal
 from langgraph_toolmem.navigator.plan.chains import Chain, Plan, chain_of, subgraph_of
-from langgraph_toolmem.navigator.plan.problem import Problem, lacking
+from langgraph_toolmem.navigator.plan.problem import PlanSearch, asks_for_system_value
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
 
 Strategy = Literal["alpha_beta", "annealing"]
@@ -36,7 +36,7 @@ def plan(
     clock: Callable[[], float] | None = None,
     budget: float = 0.2,
 ) -> Plan:
-    """Chains from what is known to the targets.
+    """Return chains from what is known to the targets.
 
     Each target gets its best chain; the other routes to it come from searches without one of the best chain's steps
     each, so that every one of them survives the failure of a step. The best chains of all targets come first, in the
@@ -59,12 +59,11 @@ def plan(
         budget: seconds for all of it.
 
     Raises:
-        ConfigurationError: a target is unknown, or an argument cannot be.
+        ConfigurationError: there is no target, or it is unknown.
     """
     names = [targets] if isinstance(targets, str) else list(dict.fromkeys(targets))
-    _check(graph, names, k, strategy)
-    settings = settings or PlanSettings()
-    history = history or History()
+    if not names:
+        raise ConfigurationError("plan needs a target: the name of the tool to end with.")
     values = known if isinstance(known, Mapping) else tuple(known)
     end = None if clock is None else clock() + budget
 
@@ -72,18 +71,24 @@ def plan(
         return clock is not None and end is not None and clock() >= end
 
     def search(target: str, without: Collection[str]) -> tuple[Chain, bool]:
-        problem = Problem(
+        problem = PlanSearch(
             graph,
             target,
             values,
             scorer=scorer,
-            history=history,
-            settings=settings,
+            history=history or History(),
+            settings=settings or PlanSettings(),
             avoid=without,
             done=done,
             request=request,
         )
-        found = _solved(problem, strategy, seed, expired)
+        if strategy == "annealing":
+            found = anneal(problem, Random(seed), expired)
+        else:
+            found = alpha_beta(problem, expired)
+            if asks_for_system_value(found.draft) and not found.cut_short:
+                # As in chess: when the window was too narrow to hold an answer, once more with an open one.
+                found = max(found, alpha_beta(problem, expired, exact=True), key=lambda solution: solution.score)
         return chain_of(found.draft, problem, found.score), found.cut_short
 
     best: list[Chain] = []
@@ -108,25 +113,3 @@ def plan(
     others.sort(key=lambda chain: (not chain.complete, -chain.score))
     chains = (*best, *others)
     return Plan(chains, subgraph_of(graph, chains), strategy, cut_short)
-
-
-def _solved(problem: Problem, strategy: Strategy, seed: int, expired: Callable[[], bool]) -> Solution:
-    if strategy == "annealing":
-        return anneal(problem, Random(seed), expired)
-    found = alpha_beta(problem, expired)
-    if not lacking(found.draft) or found.cut_short:
-        return found
-    # As in chess: when the window was too narrow to hold an answer, once more with an open one.
-    again = alpha_beta(problem, expired, exact=True)
-    return again if again.score > found.score else found
-
-
-def _check(graph: ToolDependencyGraph, targets: Sequence[str], k: int, strategy: str) -> None:
-    if not targets:
-        raise ConfigurationError("plan needs a target: the name of the tool to end with.")
-    for target in targets:
-        graph.api(target)
-    if type(k) is not int or k < 1:
-        raise ConfigurationError(f"k is a whole number from 1, not {k!r}.")
-    if strategy not in ("alpha_beta", "annealing"):
-        raise ConfigurationError(f"strategy is 'alpha_beta' or 'annealing', not {strategy!r}.")

@@ -4,28 +4,28 @@ A *draft* maps every required input of every step to one choice: a known value, 
 It is valid if its steps have an order and no step stands more than `depth` calls before the target. Both strategies
 search among the same valid drafts; they differ in what they hold to be good:
 
-- `reliability` (alpha–beta): Π of all choices' values · δ^steps. A link's value is its weight, a known value's is 1,
-  asking costs as the settings say, and a question that serves several inputs costs once.
-- `fitness` (annealing), the paper's parts with our reading [R]: see there.
+- alpha-beta: the reliability, Π of all choices' values · δ^(steps before the target). A link's value is its weight, a
+  known value's is 1, asking costs as the settings say, and a question that serves several inputs costs once.
+- annealing: `fitness`, the paper's parts with our reading [R].
 """
 
 from __future__ import annotations
 
-import math
+import logging
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
+from langgraph_toolmem.base.errors import log_failure
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
-from langgraph_toolmem.navigator.dependencies.weigh import Weigher
+from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, evidence_of
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
-from langgraph_toolmem.navigator.plan.value_source import ValueSource, value_source
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.meaning import (
     FREE_TEXT,
     GENERIC,
+    IDENTIFIERS,
     READING,
     VERBS,
     Port,
@@ -35,6 +35,19 @@ from langgraph_toolmem.text.meaning import (
 )
 from langgraph_toolmem.text.schema import Leaf, type_of
 from langgraph_toolmem.text.words import words
+
+logger = logging.getLogger("langgraph_toolmem.navigator.plan")
+
+Source = Literal["user", "produced", "either"]
+
+BIG: Final = 8
+"""Steps before the target that make a chain as complex as can be."""
+SYSTEM_VALUE: Final = 2.0
+PROPOSED: Final = 3
+"""Links into one input that a scorer may propose."""
+ENOUGH: Final = 3
+"""Recorded uses of a parameter from which the record says who gives its value."""
+MOSTLY, SELDOM = 0.5, 0.2
 
 
 class Choice(NamedTuple):
@@ -46,7 +59,7 @@ class Choice(NamedTuple):
         output: path in the tool's output.
         value: what it does to the reliability of a draft, 0 to 1, without the cost of a new step.
         reason: why the user is asked.
-        sort: whose value it is: "user", "either" or "produced".
+        sort: whose value it is.
         question: inputs with the same question take the same answer; the user is asked once.
         predicted: neither structure nor any run links the two; a scorer does.
         known: how sure structure and record alone are of a tool's output.
@@ -57,21 +70,45 @@ class Choice(NamedTuple):
     output: str
     value: float
     reason: str = ""
-    sort: str = ""
+    sort: Source = "either"
     question: tuple[object, ...] = ()
     predicted: bool = False
     known: float = 1.0
 
 
-BIG: Final = 8
-"""Steps before the target that make a chain as complex as can be."""
-LACKING: Final = 2.0
-Draft = dict[tuple[str, str, str], Choice]
-"""Port -> choice."""
+PortKey = tuple[str, str, str]
+Assignment = dict[PortKey, Choice]
 
 
-class Problem:
-    """A target, what is known, and the options of every input; options are worked out when they are asked for."""
+def value_source(port: Port, history: History) -> tuple[Source, str]:
+    """Return who gives an input its value, the user or another call, and why [O].
+
+    The record tells first: a value that came out of earlier outputs in most of at least `ENOUGH` recorded uses is
+    *produced*, one that did in few of them is the user's. Without a record, choices from a list and truth values are
+    the user's, ids, tokens and hashes are produced, and everything else is *either*: it is looked for, and asked for
+    where nothing produces it.
+    """
+    produced = sum(count for _, count in history.flows_into(port.tool, port.parameter))
+    given = history.given.get((port.tool, port.parameter), 0.0)
+    total = max(produced + given, history.good(port.tool)) if produced or given else 0.0
+    if total >= ENOUGH:
+        share = min(1.0, produced / total)
+        reason = f"in {share:.0%} of {total:.0f} recorded uses it came out of another call"
+        return ("produced" if share >= MOSTLY else "user" if share < SELDOM else "either"), reason
+    if port.meaning.shape == "flag":
+        return "user", "a truth value is a wish"
+    if port.leaf.choices:
+        return "user", "a choice from a list"
+    if port.meaning.words & IDENTIFIERS:
+        return "produced", "an identifier that only a system knows"
+    return "either", "nothing says so"
+
+
+class PlanSearch:
+    """A target, what is known, and the options of every input; options are worked out when they are asked for.
+
+    A scorer that fails, or answers what is no weight, is asked no more, and the log says so once.
+    """
 
     def __init__(
         self,
@@ -86,53 +123,63 @@ class Problem:
         done: Collection[str] = (),
         request: str = "",
     ) -> None:
-        self.graph = graph
-        self.target = target
-        self.weigher = Weigher(graph, history, scorer, near=settings.near)
-        self.history = history
-        self.settings = settings
-        self.avoid = frozenset(avoid) - {target}
-        self.done = frozenset(done) - {target}
         graph.api(target)
-        ports = known_ports(known)
-        graph.clusters.prepare(ports, again=False)
-        self._known = [_KnownValue(graph, port.path, port) for port in ports]
+        self.graph, self.target, self.history, self.settings = graph, target, history, settings
+        self.avoid, self.done = frozenset(avoid) - {target}, frozenset(done) - {target}
+        self._scorer = scorer
+        self._known = known_ports(known)
+        graph.merge(self._known, again=False)
         self._asked = frozenset(canonical_words(words(request)))
-        self._options: dict[tuple[str, str, str], tuple[Choice, ...]] = {}
-        self._best: dict[tuple[str, str, str], float] = {}
+        self._options: dict[PortKey, tuple[Choice, ...]] = {}
+        self._best: dict[PortKey, float] = {}
         self._wanted: dict[str, bool] = {}
-        self._needs: dict[str, tuple[Port, ...]] = {}
         self._direct: dict[str, float] | None = None
 
     def needs(self, tool: str) -> tuple[Port, ...]:
-        """The inputs that a step must have."""
-        found = self._needs.get(tool)
-        if found is None:
-            found = self._needs[tool] = self.graph.apis[tool].needs
-        return found
+        """Return the inputs that a step must have."""
+        return self.graph.apis[tool].needs
 
     def options(self, port: Port) -> tuple[Choice, ...]:
-        """The choices for an input, most promising first; the user is always among them, unless a value is known."""
+        """Return the choices for an input, most promising first.
+
+        The user is always among them, unless a value is known.
+        """
         found = self._options.get(port.key)
         if found is None:
             found = self._options[port.key] = self._find(port)
         return found
 
     def best(self, port: Port) -> float:
-        """No choice for this input has a higher value."""
+        """Return the highest value of a choice for this input."""
         found = self._best.get(port.key)
         if found is None:
             found = self._best[port.key] = max(choice.value for choice in self.options(port))
         return found
 
     def known_for(self, port: Port) -> str | None:
-        """Name of the known value that an input takes, if there is one."""
-        ranked = [(known.fits(port, self), known.name) for known in self._known]
+        """Return the name of the known value that an input takes, if there is one."""
+        ranked = [(self._fits(known, port), known.path) for known in self._known]
         most = max((rank for rank, _ in ranked), default=0)
         return next(name for rank, name in ranked if rank == most) if most else None
 
+    def _fits(self, known: Port, port: Port) -> int:
+        """Return how well a known value fits an input; 0: not at all."""
+        if known.path in (port.path, port.parameter) and port.tool == self.target:
+            return 4
+        said, own = canonical(known.path), canonical(port.path.replace("[]", "").rsplit(".", 1)[-1])
+        bare = len(own) == 1 and own[0] in GENERIC
+        if own == said and (port.tool == self.target or not bare):
+            return 3
+        same = (known.meaning.words, known.meaning.shape) == (port.meaning.words, port.meaning.shape)
+        if known.meaning.vague or not (same or self.graph.key_of(known) == self.graph.key_of(port)):
+            return 0
+        role = port.meaning.role
+        if role == known.meaning.role:
+            return 2
+        return 0 if role and known.meaning.role else 1
+
     def direct(self, tool: str) -> float:
-        """Weight of the best link from a tool to an input of the target, w(u→target)."""
+        """Return the weight of the best link from a tool to an input of the target, w(u→target)."""
         if self._direct is None:
             self._direct = {}
             for port in self.needs(self.target):
@@ -150,28 +197,28 @@ class Problem:
         if name is not None:
             return (Choice("known", name, "", 1.0),)
         settings = self.settings
-        source = value_source(port, self.history)
-        asking = {"user": settings.ask_user, "either": settings.ask_either, "produced": settings.ask_produced}
-        givers = () if source.kind == "user" else self.givers(port)
-        # Whose value it is, is told by structure and record: a scorer tells what is likeliest to give it, if anything.
+        source, reason = value_source(port, self.history)
+        givers = () if source == "user" else self.givers(port)
+        # Structure and record say whose value it is: a scorer says what is likeliest to give it, if anything.
         surest = max((giver.known for giver in givers), default=0.0)
-        if source.kind == "either" and (not givers or surest < settings.weak):
-            source, givers = ValueSource("user", "nothing is likely to produce it"), ()
-        # After the judgement: that a producer is out of order does not make its value one that users know.
+        if source == "either" and (not givers or surest < settings.weak):
+            source, reason, givers = "user", "nothing is likely to produce it", ()
+        # Only now: that a producer is out of order does not make its value one that users know.
         likely = [giver for giver in givers if giver.origin not in self.avoid][: settings.max_options]
-        reason = source.reason if likely or source.kind == "user" else f"{source.reason}, and {self._nothing(port)}"
-        question = self._question(port)
-        user = Choice("user", "", "", asking[source.kind], reason, source.kind, question)
+        if not likely and source != "user":
+            reason = f"{reason}, and {self._nothing(port)}"
+        cost = {"user": settings.ask_user, "either": settings.ask_either, "produced": settings.ask_produced}[source]
+        user = Choice("user", "", "", cost, reason, source, self._question(port))
         return tuple(sorted([*likely, user], key=self._rank))
 
     def givers(self, port: Port) -> tuple[Choice, ...]:
-        """The tools whose output may become an input, each by its best link, most likely first.
+        """Return the tools whose output may become an input, each by its best link, most likely first.
 
         Those to be avoided are among them. A tool that is declared to change something is none, unless the request
         asks for that in its words, or past runs took the value from there.
         """
         found: dict[str, Choice] = {}
-        for link, weight, known in self.weigher.into(port):
+        for link, weight, known in self.weighed(port):
             if link.producer in (port.tool, self.target) or not self._may_call(link.producer, port.tool):
                 continue
             before = found.get(link.producer)
@@ -182,6 +229,29 @@ class Problem:
                     kind, link.producer, link.output, weight, predicted=predicted, known=known
                 )
         return tuple(sorted(found.values(), key=lambda choice: (-choice.value, choice.origin)))
+
+    def weighed(self, port: Port) -> list[tuple[Link, float, float]]:
+        """Return the links into an input, each with its weight and with that by structure and record alone.
+
+        The weight is less where the producer failed; both are from 0 to 1.
+        """
+        links = self.graph.links_into(port, self.history)
+        weights: list[float] = []
+        if self._scorer is not None:
+            try:
+                there = {link.producer for link in links}
+                proposed = [tool for tool in self._scorer.propose(port, PROPOSED) if tool not in there]
+                more = [*links, *self.graph.predicted(port, proposed[:PROPOSED])]
+                known = [evidence_of(link, self.history) for link in more]
+                said = zip(known, self._scorer.weigh(more, known), strict=True)
+                weights = [_share(of.weight if weight is None else float(weight)) for of, weight in said]
+                links = more
+            except Exception as error:  # noqa: BLE001 - a plan by structure and record is better than none
+                log_failure(logger, logging.WARNING, "links are weighed by structure and record alone", error=error)
+                self._scorer = None
+        plain = [evidence_of(link, self.history).weight for link in links]
+        given = zip(links, weights or plain, plain, strict=True)
+        return [(link, self.history.works(link.producer) * weight, known) for link, weight, known in given]
 
     def _may_call(self, tool: str, consumer: str) -> bool:
         spec = self.graph.apis[tool].spec
@@ -195,15 +265,14 @@ class Problem:
 
     def _asks_for(self, spec: ToolSpec) -> bool:
         """Return True if the request says, in its words, what a tool does and to what."""
-        tool = spec.name
-        said = {*canonical(tool), *canonical_words(words(spec.description.split(".", 1)[0]))}
-        nouns = set(self.graph.nouns(tool))
+        said = {*canonical(spec.name), *canonical_words(words(spec.description.split(".", 1)[0]))}
+        nouns = set(self.graph.nouns(spec.name))
         verbs = (said & VERBS) - READING - nouns
         return bool(verbs & self._asked and nouns and nouns <= self._asked)
 
     def _nothing(self, port: Port) -> str:
         """Say why nothing produces a value."""
-        changes = {link.producer for link, _, _ in self.weigher.into(port)} - {port.tool, self.target}
+        changes = {link.producer for link, _, _ in self.weighed(port)} - {port.tool, self.target}
         if not changes:
             return "nothing produces it"
         return f"only {', '.join(sorted(changes)[:3])} would, which changes something that nobody asked for"
@@ -211,10 +280,10 @@ class Problem:
     def _question(self, port: Port) -> tuple[object, ...]:
         if port.meaning.vague or port.meaning.words & FREE_TEXT:
             return port.key
-        return (self.graph.cluster_of(port).id, port.meaning.role)
+        return (self.graph.key_of(port), port.meaning.role)
 
     def _rank(self, choice: Choice) -> tuple[float, str]:
-        """A step costs more than an answer of the user of the same value."""
+        """Return the place of a choice: a step costs more than an answer of the user of the same value."""
         return -choice.value * (self.settings.delta if choice.kind == "step" else 1.0), choice.origin
 
 
@@ -228,40 +297,9 @@ def known_ports(known: Mapping[str, Any] | Iterable[str]) -> list[Port]:
     return found
 
 
-class _KnownValue:
-    """A value somebody has, and how well it fits an input."""
-
-    def __init__(self, graph: ToolDependencyGraph, name: str, port: Port) -> None:
-        self.name = name
-        self.words = canonical(name)
-        self.meaning = port.meaning
-        cluster = graph.clusters.find(port)
-        self.cluster = None if cluster is None or port.meaning.vague else cluster.id
-
-    def fits(self, port: Port, problem: Problem) -> int:
-        """0: not at all; more is better."""
-        if self.name in (port.path, port.parameter) and port.tool == problem.target:
-            return 4
-        words = canonical(port.path.replace("[]", "").rsplit(".", 1)[-1])
-        bare = len(words) == 1 and words[0] in GENERIC
-        if words == self.words and (port.tool == problem.target or not bare):
-            return 3
-        same = port.meaning.words == self.meaning.words and port.meaning.shape == self.meaning.shape
-        same = same or (self.cluster is not None and problem.graph.cluster_of(port).id == self.cluster)
-        if not same or self.meaning.vague:
-            return 0
-        role = port.meaning.role
-        if role == self.meaning.role:
-            return 2
-        return 0 if role and self.meaning.role else 1
-
-
-def levels_of(draft: Draft, target: str, depth: int) -> dict[str, int] | None:
-    """Step -> most calls between it and the target; None if a step lies too deep or there is no order."""
-    producers: dict[str, set[str]] = {}
-    for (tool, _, _), choice in draft.items():
-        if choice.kind == "step":
-            producers.setdefault(tool, set()).add(choice.origin)
+def step_depths(draft: Assignment, target: str, depth: int) -> dict[str, int] | None:
+    """Return step -> most calls between it and the target; None if a step lies too deep or there is no order."""
+    producers = _producers(draft)
     levels: dict[str, int] = {}
     waiting = [(target, 0)]
     while waiting:
@@ -274,35 +312,24 @@ def levels_of(draft: Draft, target: str, depth: int) -> dict[str, int] | None:
     return levels
 
 
-def lacking(draft: Draft) -> bool:
+def asks_for_system_value(draft: Assignment) -> bool:
     """Return True if the user is asked for something that only a system knows."""
     return any(choice.kind == "user" and choice.sort == "produced" for choice in draft.values())
 
 
-def reliability(draft: Draft, problem: Problem) -> float:
-    """Π of the values of all choices · δ^(steps before the target).
-
-    Of inputs that share a question the least value counts, once.
-    """
-    steps = {choice.origin for choice in draft.values() if choice.kind == "step"}
-    values = [choice.value for choice in draft.values() if choice.kind != "user"]
-    values += [choice.value for choice in _questions(draft).values()]
-    return math.prod(values) * problem.settings.delta ** len(steps)
-
-
-def fitness(draft: Draft, problem: Problem) -> float:
-    """Compactness + share of parameter nodes − depth + mean weight − path complexity, weighted [R].
+def fitness(draft: Assignment, problem: PlanSearch) -> float:
+    """Return compactness + share of parameter nodes − depth + mean weight − path complexity, weighted [R].
 
     Our reading, each part from 0 to 1: compactness is the mean of 1/distance to the target over the other steps (1 if
     there are none); the share is that of the inputs that somebody can give (asked of the user, a value that anybody may
     have counts half and one that only a system knows nothing); depth is the longest way to the target by the most
     allowed; the mean weight is that over the inputs that are not the user's (1 for a known value, 0 for one that is
     asked for nevertheless); inputs that share a question count once; complexity is the number of other steps by `BIG`,
-    at most 1. A candidate that asks for what only a system knows is no solution: each such question costs `LACKING`,
-    more than all parts can make good.
+    at most 1. A candidate that asks for what only a system knows is no solution: each such question costs
+    `SYSTEM_VALUE`, more than all parts can make good.
     """
     settings = problem.settings
-    levels = levels_of(draft, problem.target, settings.depth) or {problem.target: 0}
+    levels = step_depths(draft, problem.target, settings.depth) or {problem.target: 0}
     others = len(levels) - 1
     had = {"user": 1.0, "either": 0.5, "produced": 0.0}
     asked = _questions(draft)
@@ -317,11 +344,11 @@ def fitness(draft: Draft, problem: Problem) -> float:
         - settings.shallowness * max(levels.values()) / max(1, settings.depth)
         + settings.confidence * (sum(weights) / len(weights) if weights else 1.0)
         - settings.simplicity * min(1.0, others / BIG)
-        - LACKING * sum(choice.sort == "produced" for choice in asked.values())
+        - SYSTEM_VALUE * sum(choice.sort == "produced" for choice in asked.values())
     )
 
 
-def _questions(draft: Draft) -> dict[tuple[object, ...], Choice]:
+def _questions(draft: Assignment) -> dict[tuple[object, ...], Choice]:
     """Return what the user is asked, each question once: as the input that is hardest to answer for."""
     found: dict[tuple[object, ...], Choice] = {}
     for choice in draft.values():
@@ -332,12 +359,17 @@ def _questions(draft: Draft) -> dict[tuple[object, ...], Choice]:
     return found
 
 
-def _distances(draft: Draft, target: str) -> dict[str, int]:
-    """Step -> fewest calls between it and the target."""
-    producers: dict[str, set[str]] = {}
+def _producers(draft: Assignment) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
     for (tool, _, _), choice in draft.items():
         if choice.kind == "step":
-            producers.setdefault(tool, set()).add(choice.origin)
+            found.setdefault(tool, set()).add(choice.origin)
+    return found
+
+
+def _distances(draft: Assignment, target: str) -> dict[str, int]:
+    """Return step -> fewest calls between it and the target."""
+    producers = _producers(draft)
     distances = {target: 0}
     waiting = deque([target])
     while waiting:
@@ -347,3 +379,9 @@ def _distances(draft: Draft, target: str) -> dict[str, int]:
                 distances[producer] = distances[tool] + 1
                 waiting.append(producer)
     return distances
+
+
+def _share(weight: float) -> float:
+    if weight != weight:
+        raise ValueError("a weight of a link is no number")
+    return min(1.0, max(0.0, weight))

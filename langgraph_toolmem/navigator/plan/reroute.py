@@ -41,7 +41,7 @@ class Recombination:
 
     @property
     def chain(self) -> Chain | None:
-        """The best chain of the plan."""
+        """Return the best chain of the plan."""
         return None if self.plan is None else self.plan.chain
 
 
@@ -115,7 +115,7 @@ def recombine(
     """
     out = frozenset(failed)
     values = known if isinstance(known, Mapping) else tuple(known)
-    allowed = sum(ask.findable for ask in chain.asks)
+    allowed = sum(ask.system_value for ask in chain.asks)
     equal = {
         step.tool: equivalents(graph, step.tool, needed=[gift.output for gift in step.gives], avoid={*out, *done})
         for step in chain.steps
@@ -137,15 +137,15 @@ def recombine(
             clock=clock,
             budget=budget,
         )
-        if found.chain is not None and sum(ask.findable for ask in found.chain.asks) <= allowed:
+        if found.chain is not None and sum(ask.system_value for ask in found.chain.asks) <= allowed:
             fallback = next((tool for tool in found.chain.tools if tool in fallbacks), "")
             return Recombination("equivalent" if fallback else "upstream", found, fallback)
     return Recombination("none")
 
 
-def _candidates(graph: ToolDependencyGraph, node: ApiNode, wanted: set[int]) -> list[str]:
+def _candidates(graph: ToolDependencyGraph, node: ApiNode, wanted: set[str]) -> list[str]:
     """Return tools that give the rarest wanted output, or else that share any output or input."""
-    by_id = graph.clusters.by_id
+    by_id = {cluster.id: cluster for cluster in graph.clusters.values()}
     if wanted:
         return list(min((by_id[number] for number in sorted(wanted)), key=lambda each: len(each.producers)).producers)
     found: dict[str, None] = {}
@@ -157,6 +157,6 @@ def _candidates(graph: ToolDependencyGraph, node: ApiNode, wanted: set[int]) -> 
     return list(found)
 
 
-def _overlap(one: set[int], other: set[int]) -> float:
+def _overlap(one: set[str], other: set[str]) -> float:
     """Return the Jaccard index; 0 for two empty sets."""
     return len(one & other) / len(one | other) if one or other else 0.0

@@ -26,7 +26,6 @@ class PlanSettings:
             is the user's.
         max_options: producers of one parameter that are tried, most likely first.
         max_nodes: nodes of the search tree that are visited, at most.
-        near: where nothing produces a parameter, so many clusters with similar words are tried (0: none).
         temperature, cooling, population, mutation: of the annealing; a generation ends with T := cooling·T, and the
             share of changed genes is mutation·T.
         compactness, coverage, shallowness, confidence, simplicity: weights of the five parts of its fitness.
@@ -43,7 +42,6 @@ class PlanSettings:
     weak: float = 0.2
     max_options: int = 12
     max_nodes: int = 1_500
-    near: int = 0
     temperature: float = 1.0
     cooling: float = 0.9
     population: int = 16
@@ -55,27 +53,18 @@ class PlanSettings:
     simplicity: float = 0.2
 
     def __post_init__(self) -> None:
-        """Checks types and ranges. Raises ConfigurationError that names the field and what is expected."""
+        """Check types and ranges. Raises ConfigurationError that names the field and what is expected."""
         for name in ("alpha", "ask_user", "ask_either", "ask_produced", "weak", "mutation"):
             expect(self, name, "a share from 0 to 1", is_share)
         for name in ("delta", "cooling"):
             expect(self, name, "a number above 0 and below 1", lambda v: is_number(v) and 0 < v < 1)
-        for name in (
-            "beta",
-            "kappa",
-            "temperature",
-            "compactness",
-            "coverage",
-            "shallowness",
-            "confidence",
-            "simplicity",
-        ):
+        fitness = ("compactness", "coverage", "shallowness", "confidence", "simplicity")
+        for name in ("beta", "kappa", "temperature", *fitness):
             expect(self, name, "a number from 0", lambda v: is_number(v) and v >= 0)
         for name in ("max_options", "max_nodes", "population"):
             expect(self, name, "a whole number from 1", lambda v: is_count(v, 1))
-        for name in ("depth", "near"):
-            expect(self, name, "a whole number from 0", lambda v: is_count(v, 0))
+        expect(self, "depth", "a whole number from 0", lambda v: is_count(v, 0))
 
     def with_(self, **changes: Any) -> PlanSettings:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return replace(self, **changes)

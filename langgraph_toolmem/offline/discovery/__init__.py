@@ -31,8 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from langgraph_toolmem.atoms.atoms import Atom, merge_all
-from langgraph_toolmem.atoms.extract import Extractor
-from langgraph_toolmem.atoms.mask import Habits
+from langgraph_toolmem.atoms.extract import Extractor, habits_of
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, ToolMemoryError, log_failure
 from langgraph_toolmem.base.text import canonical, digest, shortened
 from langgraph_toolmem.entries.entry import entry_of
@@ -273,11 +272,11 @@ class Discovery:
         """Return the merged atoms of all solved tasks: each step of a path is one."""
         solved = [each for each in self.found() if each.path]
         runs = [run_of(Task(each.task, each.request), each.path) for each in solved]
-        extractor = Extractor(self.specs, habits=Habits(runs))
+        extractor = Extractor(self.specs, habits=habits_of(runs))
         return merge_all(
             step.atom
             for run, each in zip(runs, solved, strict=True)
-            for step in extractor.steps(run, value=each.reward, origin="search", source=each.task)
+            for step in extractor.steps(run, value=each.reward)
         )
 
     def report(self) -> DiscoveryReport:

@@ -93,7 +93,7 @@ def test_one_run_has_one_entry_however_often_it_is_finished() -> None:
         memory.finish(longer, thread_id="1", success=True)
         memory.flush()
         found = {entry.query: entry for entry in memory.entries.rows.all(memory.core.users.of(None))}
-        assert found.keys() == {"send a mail to Ann", "and a copy to Bob\n[before: send a mail to Ann]"}
+        assert found.keys() == {"send a mail to Ann", "and a copy to Bob"}
         assert [entry.tools for entry in found.values()] == [("send_mail",), ("copy_mail",)]
         assert memory.report()["entries"]["kept"] == 2
 

@@ -11,7 +11,7 @@ import pytest
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan import annealing
-from langgraph_toolmem.navigator.plan.problem import Problem, fitness
+from langgraph_toolmem.navigator.plan.problem import PlanSearch, fitness
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
 from langgraph_toolmem.runs.tools import ToolSpec
 
@@ -19,7 +19,7 @@ NOUNS = (("order", "parcel", "invoice"), ("customer", "ticket", "device"), ("con
 VERBS = ("get", "find", "fetch", "read", "lookup")
 
 
-def problem(**changes: Any) -> Problem:
+def problem(**changes: Any) -> PlanSearch:
     """Three ids are needed; each comes from five tools, and all but the last ones need an id of the next three."""
     specs = [ToolSpec("use", "", takes(*(f"{noun}_id" for noun in NOUNS[0])))]
     for level, nouns in enumerate(NOUNS):
@@ -33,7 +33,7 @@ def problem(**changes: Any) -> Problem:
     history = History(uses={spec.name: 10.0 for spec in specs}, transitions=seen)
     chosen = PlanSettings(**changes)
     graph = ToolDependencyGraph(specs)
-    return Problem(graph, "use", (), history=history, settings=chosen)
+    return PlanSearch(graph, "use", (), history=history, settings=chosen)
 
 
 def takes(*names: str) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def test_it_cools_until_it_is_cold_and_answers_with_the_best(
 ) -> None:
     scores: list[float] = []
 
-    def noted(draft: Any, problem: Problem) -> float:
+    def noted(draft: Any, problem: PlanSearch) -> float:
         scores.append(fitness(draft, problem))
         return scores[-1]
 

@@ -14,14 +14,14 @@ from langgraph.store.memory import InMemoryStore
 from langgraph_toolmem import ConfigurationError, Navigator, StorageError, ToolMemory
 from langgraph_toolmem.graph.events import Event, Outcome
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Known, Link, RecordScorer
-from langgraph_toolmem.navigator.evolution import prune_score
-from langgraph_toolmem.navigator.table import (
+from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, LinkEvidence, evidence_of
+from langgraph_toolmem.navigator.evidence import (
     LinksWeighed,
     NavigatorEvidence,
     PrunedTool,
     PutBack,
 )
+from langgraph_toolmem.navigator.evolution import prune_score
 
 DAY = 86_400.0
 SCHEMAS = [
@@ -214,10 +214,10 @@ def test_weights_follow_recent_use_by_the_formula() -> None:
         assert told["directory"].after == pytest.approx(0.5 * 0.2 + 0.5 * 2 / 2)
         assert weight(memory, "look_up") == pytest.approx(0.8)
         link = Link("look_up", "person.email", "write_mail", "email", 1.0)
-        assert RecordScorer(memory.navigator.history()).known(link).weight == pytest.approx((8 + 1.2) / 12)
+        assert evidence_of(link, memory.navigator.history()).weight == pytest.approx((8 + 1.2) / 12)
         assert best(memory) == ("look_up", "write_mail")
         assert memory.navigator.propagate(days=7, eta=0.5, dry_run=False) == dry
-        assert RecordScorer(memory.navigator.history()).known(link).weight == pytest.approx((4 + 1.2) / 12)
+        assert evidence_of(link, memory.navigator.history()).weight == pytest.approx((4 + 1.2) / 12)
         assert (weight(memory, "look_up"), weight(memory, "directory")) == (pytest.approx(0.4), pytest.approx(0.6))
         assert best(memory) == ("directory", "write_mail")
         learn(memory, range(10, 20), "directory")
@@ -254,7 +254,7 @@ def test_old_days_leave_and_nothing_grows_without_end() -> None:
     assert min(map(int, days)) == 68
     graph.apply(None, [Outcome(f"t{i}", "ok", None, 99 * 24) for i in range(20_000)])
     graph.apply(None, [Outcome("t1", "ok", f"s{i}", 99 * 24) for i in range(1000)])
-    assert (len(days["99"]), len(days["99"]["t1"][1])) == (5_000, 64)
+    assert (len(days["99"]), len(days["99"]["t1"][2])) == (5_000, 64)
 
 
 def test_the_order_of_records_does_not_matter() -> None:
@@ -283,17 +283,16 @@ class OnlyDirectory(EdgeScorer):
     def __init__(self) -> None:
         self.asked: list[Link] = []
 
-    def weigh(self, links: Sequence[Link], known: Sequence[Known]) -> list[float | None]:
+    def weigh(self, links: Sequence[Link], known: Sequence[LinkEvidence]) -> list[float | None]:
         self.asked += links
         return [0.9 if link.producer == "directory" else 0.1 for link in links]
 
 
-def test_a_scorer_of_the_memory_or_of_one_plan_weighs_the_links() -> None:
+def test_a_scorer_of_the_memory_weighs_the_links() -> None:
     mine = OnlyDirectory()
-    for scorer, options in ((None, {"scorer": mine}), (mine, {})):
+    for scorer in (None, mine):
         with ToolMemory.ephemeral(tools=SCHEMAS, methods=[Navigator(scorer=scorer)]) as memory:
             learn(memory, range(6))
             learn(memory, range(1), "directory")
-            assert best(memory, **options) == ("directory", "write_mail")
             assert best(memory) == ("directory" if scorer else "look_up", "write_mail")
     assert {link.consumer for link in mine.asked} == {"write_mail"}

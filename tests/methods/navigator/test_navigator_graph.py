@@ -1,31 +1,240 @@
-"""APIs, parameters and links between tools, by hand."""
+"""Tools, parameters and links between them, by hand: one parameter for one meaning, weights, a table of scores."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_core.embeddings import Embeddings
 from test_navigator_schema import anything
 
+from langgraph_toolmem import Navigator, ToolMemory
+from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.navigator.dependencies.graph import MAX_PRODUCERS, ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import Link, RecordScorer
+from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, LinkEvidence, evidence_of, likeness
+from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
 from langgraph_toolmem.navigator.history import Flow, History, plain_path
+from langgraph_toolmem.navigator.learned import TABLE, LinkTable, digest_of
+from langgraph_toolmem.navigator.plan.chains import tree
 from langgraph_toolmem.navigator.plan.planner import plan
+from langgraph_toolmem.navigator.plan.problem import PlanSearch
+from langgraph_toolmem.navigator.plan.settings import PlanSettings
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.text.embedders import resolve_embedder
 from langgraph_toolmem.text.schema import paths_of
 
 TEXT = {"type": "string"}
 
 
 def tool(name: str, takes: Any = (), gives: Any = (), **more: Any) -> ToolSpec:
-    """All inputs without a question mark are required; values are texts."""
-    properties = {key.rstrip("?"): TEXT for key in takes}
-    parameters = {"type": "object", "properties": properties, "required": [k for k in takes if not k.endswith("?")]}
-    returns = {"type": "object", "properties": dict.fromkeys(gives, TEXT)} if gives else None
+    """A tool. Names are texts; all inputs without a question mark are required."""
+    taken, given_out = (dict.fromkeys(each, TEXT) if not isinstance(each, dict) else each for each in (takes, gives))
+    parameters: dict[str, Any] = {"type": "object", "properties": {k.rstrip("?"): each for k, each in taken.items()}}
+    parameters["required"] = [key for key in taken if not key.endswith("?")]
+    returns = {"type": "object", "properties": given_out} if given_out else None
     return ToolSpec(name, "", parameters, returns, **more)
+
+
+def node(graph: ToolDependencyGraph, name: str, direction: str, path: str) -> str:
+    api = graph.apis[name]
+    port = next(p for p in (api.inputs if direction == "in" else api.outputs) if p.path == path)
+    return graph.cluster_of(port).id
+
+
+def test_spellings_and_places_of_one_meaning_are_one_node():
+    graph = ToolDependencyGraph(
+        [
+            tool("get_weather", {"city": TEXT}),
+            tool("find_hotels", {"cityName": TEXT}),
+            tool("get_forecast", {"name": {**TEXT, "description": "Name of the city"}}),
+            tool("locate", (), {"place": {"properties": {"city_name": TEXT}}}),
+        ]
+    )
+    nodes = {
+        node(graph, "get_weather", "in", "city"),
+        node(graph, "find_hotels", "in", "cityName"),
+        node(graph, "get_forecast", "in", "name"),
+        node(graph, "locate", "out", "place.city_name"),
+    }
+    assert len(nodes) == 1
+
+
+def test_ids_of_different_things_stay_apart():
+    graph = ToolDependencyGraph(
+        [tool("get_user", {"id": TEXT}), tool("get_order", {"id": TEXT}), tool("list_orders", (), ["order_id"])]
+    )
+    assert node(graph, "get_order", "in", "id") == node(graph, "list_orders", "out", "order_id")
+    assert node(graph, "get_order", "in", "id") != node(graph, "get_user", "in", "id")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"type": "boolean"}, TEXT),
+        ({"type": "object"}, TEXT),
+    ],
+    ids=["flag", "object"],
+)
+def test_values_that_cannot_be_the_same_stay_apart(one: dict[str, Any], other: dict[str, Any]):
+    graph = ToolDependencyGraph([tool("a", {"colour": one}), tool("b", {"colour": other})])
+    assert node(graph, "a", "in", "colour") != node(graph, "b", "in", "colour")
+
+
+VECTORS = {"client": (1.0, 0.0), "customer": (0.96, 0.28), "invoice": (0.0, 1.0)}
+
+
+class Synonyms(Embeddings):
+    """Meanings in a plane: a client is a customer."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self.broken = False
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        self.asked.append(texts)
+        if self.broken:
+            raise OSError("the model is away")
+        return [list(next(vector for word, vector in VECTORS.items() if word in text)) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+
+def meanings(model: Embeddings, **options: float) -> ParameterVectors:
+    return ParameterVectors(resolve_embedder(model), **options)
+
+
+def test_an_embedder_joins_what_words_do_not():
+    specs = [
+        tool("a", {"client_id": TEXT}),
+        tool("b", {"customer_id": TEXT}),
+        tool("c", {"customer": TEXT}),
+        tool("d", {"invoice_id": TEXT}),
+    ]
+    plain, dense = ToolDependencyGraph(specs), ToolDependencyGraph(specs, vectors=meanings(Synonyms()))
+
+    assert node(plain, "a", "in", "client_id") != node(plain, "b", "in", "customer_id")
+    assert node(dense, "a", "in", "client_id") == node(dense, "b", "in", "customer_id")
+    assert node(dense, "c", "in", "customer") != node(dense, "b", "in", "customer_id"), "a thing is not its id"
+    assert node(dense, "d", "in", "invoice_id") != node(dense, "b", "in", "customer_id")
+    strict = ToolDependencyGraph(specs, vectors=meanings(Synonyms(), threshold=0.97))
+    assert node(strict, "a", "in", "client_id") != node(strict, "b", "in", "customer_id")
+
+
+def test_without_its_embedder_words_tell_and_the_log_says_so_once(caplog: pytest.LogCaptureFixture):
+    model = Synonyms()
+    model.broken = True
+    specs = [tool("a", {"client_id": TEXT}), tool("b", {"client_id": TEXT})]
+    graph = ToolDependencyGraph(specs, vectors=meanings(model))
+    graph.update([tool("c", {"invoice_id": TEXT})])
+    assert node(graph, "a", "in", "client_id") == node(graph, "b", "in", "client_id")
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == ["parameters are merged by words alone"]
+
+    asked = len(model.asked)
+    chain = plan(graph, "a", ["customer_id"]).chain
+    assert chain is not None
+    assert chain.asks
+    assert len(model.asked) == asked, "a known value is no reason to ask an embedder that just failed"
+    model.broken = False
+    graph.update([tool("d", {"client_id": TEXT}), tool("e", {"customer_id": TEXT})])
+    assert node(graph, "a", "in", "client_id") == node(graph, "e", "in", "customer_id"), "new tools are"
+
+
+def test_known_values_are_embedded_while_the_graph_is_free():
+    model, specs = Synonyms(), [tool("a", {"client_id": TEXT})]
+    with ToolMemory.ephemeral(tools=specs, methods=[Navigator()], embeddings=model) as memory:
+        memory.navigator.plan(target="a")
+        free: list[bool] = []
+        embed = model.embed_documents
+
+        def look() -> None:
+            with memory.navigator.dependencies():
+                pass
+
+        def watched(texts: list[str]) -> list[list[float]]:
+            other = Thread(target=look, daemon=True)
+            other.start()
+            other.join(2)
+            free.append(not other.is_alive())
+            return embed(texts)
+
+        model.embed_documents = watched  # type: ignore[method-assign]
+        memory.navigator.plan(target="a", known=["customer_id"])
+        assert free == [True]
+
+
+def test_aliases_join_and_split():
+    aliases = {"get_weather.q": "place", "find.hit.name": "place", "invoice.city": "billing city"}
+    specs = [
+        tool("get_weather", {"q": TEXT}),
+        tool("find", (), {"hit": {"properties": {"name": TEXT, "city": TEXT}}}),
+        tool("invoice", {"city": TEXT}),
+        tool("travel", {"city": TEXT}),
+    ]
+    graph = ToolDependencyGraph(specs, aliases=aliases)
+    assert node(graph, "get_weather", "in", "q") == node(graph, "find", "out", "hit.name")
+    assert node(graph, "travel", "in", "city") == node(graph, "find", "out", "hit.city")
+    assert node(graph, "invoice", "in", "city") != node(graph, "travel", "in", "city")
+    graph.remove("invoice")
+    graph.update(specs[2:3])
+    assert node(graph, "invoice", "in", "city") == "billing city (alias)"
+
+
+NAMES = ["city", "city_name", "id", "order_id", "sku", "product_sku", "name", "origin_city", "status"]
+values = st.dictionaries(
+    st.sampled_from(NAMES), st.sampled_from([TEXT, {"type": "boolean"}, {**TEXT, "format": "email"}]), max_size=3
+)
+specs = st.lists(
+    st.builds(tool, st.sampled_from(["get_order", "find_product", "list_users", "buy", "x.y"]), values, values),
+    min_size=1,
+    max_size=5,
+    unique_by=lambda spec: spec.name,
+)
+
+
+def shape(graph: ToolDependencyGraph) -> set[frozenset[tuple[str, str, str]]]:
+    """The partition of all ports."""
+    found = set()
+    for cluster in graph.clusters.values():
+        ports = [p for side in (cluster.producers, cluster.consumers) for row in side.values() for p in row]
+        assert all(graph.cluster_of(port) is cluster for port in ports)
+        found.add(frozenset(port.key for port in ports))
+    assert sum(map(len, found)) == sum(len(api.inputs) + len(api.outputs) for api in graph.apis.values())
+    return found
+
+
+@settings(max_examples=80, deadline=None)
+@given(specs, st.randoms())
+def test_clusters_are_the_same_in_whatever_order_tools_come(given_specs: list[ToolSpec], random: Any):
+    mixed = random.sample(given_specs, len(given_specs))
+    assert shape(ToolDependencyGraph(given_specs)) == shape(ToolDependencyGraph(mixed))
+
+
+@settings(max_examples=80, deadline=None)
+@given(specs)
+def test_adding_the_last_tool_is_building_with_it_and_removing_it_undoes_that(given_specs: list[ToolSpec]):
+    *first, last = given_specs
+    built = ToolDependencyGraph(given_specs)
+    grown = ToolDependencyGraph(first)
+    before = shape(grown)
+    for _ in range(2):
+        grown.update([last])
+        assert shape(grown) == shape(built)
+    for _ in range(2):
+        grown.remove(last.name)
+        assert shape(grown) == before
+    for spec in first:
+        grown.remove(spec.name)
+    assert not any([grown.apis, grown.clusters])
+
+
+# --- links ---
 
 
 def links(graph: ToolDependencyGraph, name: str, path: str, **more: Any) -> dict[tuple[str, str], Link]:
@@ -74,7 +283,7 @@ def test_flows_seen_in_runs_are_links_though_nothing_looks_alike():
     assert links(graph, "forecast", "q") == {}
     (link,) = links(graph, "forecast", "q", history=history).values()
     assert (link.producer, link.output, link.kind, link.fit) == ("weather", "place", "flow", 0.0)
-    assert RecordScorer(history).known(link).weight == pytest.approx(3 / 6)
+    assert evidence_of(link, history).weight == pytest.approx(3 / 6)
 
 
 def test_the_weight_is_of_the_targets_uses():
@@ -88,10 +297,15 @@ def test_the_weight_is_of_the_targets_uses():
 
 def test_structure_counts_as_much_as_two_uses():
     history = History(uses={"j": 8}, transitions={("i", "j"): 6})
-    scorer = RecordScorer(history)
-    assert scorer.known(Link("i", "x", "j", "x", 1.0)).weight == pytest.approx((6 + 2 * 0.6) / 10)
-    assert scorer.known(Link("other", "x", "j", "x", 1.0)).weight == pytest.approx(2 * 0.6 / 10)
-    assert RecordScorer().known(Link("i", "x", "j", "x", 0.5)).weight == pytest.approx(0.3)
+    assert evidence_of(Link("i", "x", "j", "x", 1.0), history).weight == pytest.approx((6 + 2 * 0.6) / 10)
+    assert evidence_of(Link("other", "x", "j", "x", 1.0), history).weight == pytest.approx(2 * 0.6 / 10)
+    assert evidence_of(Link("i", "x", "j", "x", 0.5), History()).weight == pytest.approx(0.3)
+
+
+def test_recent_calls_say_more_of_whether_a_tool_works():
+    works = History({"a": 10, "b": 10}, {"a": 5, "b": 5}, {"a": (5, 0), "b": (5, 5)}).works
+    assert works("a") > works("b") > 0
+    assert works("never called") == 1
 
 
 def test_observed_results_add_outputs_and_keep_no_values():
@@ -133,7 +347,7 @@ def test_no_tool_breaks_the_graph(given_tools: list[tuple[str, dict[str, Any], d
         graph.note_outputs(name, paths_of({"id": [{}], "": 1}))
     for name in list(graph.apis):
         graph.remove(name)
-    assert len(graph.clusters) == 0
+    assert not graph.clusters
 
 
 @pytest.mark.parametrize(
@@ -150,3 +364,132 @@ def test_no_tool_breaks_the_graph(given_tools: list[tuple[str, dict[str, Any], d
 )
 def test_paths_of_the_evidence_graph(theirs: str, ours: str):
     assert plain_path(theirs) == ours
+
+
+# --- scores of links ---
+
+
+THINGS = ("order", "flight", "invoice", "parcel", "contract", "recipe", "ticket", "meeting", "camera", "garden")
+
+
+def world() -> dict[str, ToolSpec]:
+    """Tools in which a search is followed by what reads, and that by what mails, whatever names their values have."""
+    made = []
+    for thing in THINGS:
+        made += [
+            tool(f"search_{thing}s", ["text"], ["hits"]),
+            tool(f"read_{thing}", ["reference"], ["content"]),
+            tool(f"mail_{thing}", ["body"], ["receipt"]),
+        ]
+    return {each.name: each for each in made}
+
+
+class Says(EdgeScorer):
+    """Proposes what it is told to, with a probability."""
+
+    def __init__(self, **likely: float) -> None:
+        self.likely = likely
+
+    def weigh(self, links: Sequence[Link], known: Sequence[LinkEvidence]) -> list[float | None]:
+        found = (self.likely.get(link.producer) for link in links)
+        return [None if p is None else of.joined(p) for p, of in zip(found, known, strict=True)]
+
+    def propose(self, port: Any, k: int) -> list[str]:
+        return list(self.likely)[:k] if port.tool == "read_order" else []
+
+
+def test_a_proposed_link_is_in_the_plan_and_shown_as_a_suggestion():
+    graph = ToolDependencyGraph(world().values())
+    assert plan(graph, "read_order").chains[0].tools == ("read_order",)
+    chain = plan(graph, "read_order", scorer=Says(search_orders=0.8)).chains[0]
+    assert chain.tools == ("search_orders", "read_order")
+    (feed,) = chain.steps[1].feeds
+    assert feed.predicted
+    assert feed.weight == pytest.approx(0.8)
+    assert "reference <- predicted, 80%: hits of search_orders" in tree(chain)
+
+
+def test_what_was_seen_since_still_counts_and_no_opinion_is_what_is_known():
+    graph = ToolDependencyGraph(world().values())
+    (port,) = graph.apis["read_order"].inputs
+    history = History(uses={"read_order": 8}, transitions={("search_orders", "read_order"): 6})
+
+    def weights(scorer: EdgeScorer | None) -> dict[str, float]:
+        problem = PlanSearch(graph, "read_order", (), scorer=scorer, history=history, settings=PlanSettings())
+        return {link.producer: weight for link, weight, _ in problem.weighed(port)}
+
+    found = weights(Says(search_orders=0.5, read_flight=0.5))
+    assert found["search_orders"] == pytest.approx((6 + 2 * 0.5) / (8 + 2))
+    assert found["read_flight"] == pytest.approx(2 * 0.5 / (8 + 2))
+    assert weights(EdgeScorer()) == weights(None)
+
+
+class Broken(EdgeScorer):
+    def weigh(self, links: Sequence[Link], known: Sequence[LinkEvidence]) -> list[float | None]:
+        return [float("nan")] * len(links)
+
+    def propose(self, port: Any, k: int) -> list[str]:
+        return ["search_orders"]
+
+
+def test_a_scorer_that_fails_is_told_once_and_passed_over(caplog: pytest.LogCaptureFixture):
+    graph = ToolDependencyGraph(world().values())
+    assert plan(graph, "read_order", scorer=Broken(), k=1) == plan(graph, "read_order", k=1)
+    assert caplog.text.count("by structure and record alone") == 1
+
+
+def test_a_proposed_output_looks_like_the_input_and_may_become_it():
+    made = [tool("give", (), ["colour", "city_name"]), tool("take", ["city"]), tool("nothing")]
+    graph = ToolDependencyGraph([*made, tool("flag", (), {"done": {"type": "boolean"}})])
+    (port,) = graph.apis["take"].inputs
+    found = graph.predicted(port, ["give", "flag", "nothing", "take", "unknown"])
+    assert [(link.producer, link.output, link.kind) for link in found] == [("give", "city_name", "predicted")]
+    assert likeness(found[0]) == pytest.approx(2 / 3)  # "city name" and "city"
+    assert likeness(Link("a", "x", "b", "y", 0.4)) == 1.0  # of one cluster
+
+
+def table(specs: dict[str, ToolSpec], **more: Any) -> dict[str, Any]:
+    rows = [(min(specs), "receipt", "read_order", "reference", 0.1)]
+    rows.append(("search_orders", "hits", "read_order", "reference", 0.9))
+    digests = {name: digest_of(spec) for name, spec in specs.items()}
+    return {"links": 50, "learned": 0.9, "structural": 0.6, "digests": digests, "rows": rows, **more}
+
+
+def test_a_table_weighs_and_proposes():
+    specs = world()
+    learned = LinkTable(json.loads(json.dumps(table(specs))), specs)
+    (port,) = ToolDependencyGraph(specs.values()).apis["read_order"].inputs
+    assert learned.propose(port, 3) == ["search_orders"]
+    link = Link("search_orders", "hits", "read_order", "reference", 0.0, "predicted")
+    assert learned.weigh([link], [LinkEvidence(0.1, 3, 4)]) == [pytest.approx((3 + 2 * 0.9) / 6)]
+    assert learned.weigh([link], [LinkEvidence(0.9, 3, 4)]) == [0.9]  # it lifts and never lowers
+    assert learned.weigh([link._replace(producer="mail_order")], [LinkEvidence(0.1, 0, 0)]) == [None]
+
+
+def test_a_tool_that_changed_has_no_scores_and_a_table_of_another_form_is_refused():
+    specs = world()
+    changed = {"search_orders": tool("search_orders", ["x"], ["y"])}
+    (port,) = ToolDependencyGraph(specs.values()).apis["read_order"].inputs
+    assert LinkTable(table(specs), {**specs, **changed}).propose(port, 3) == []
+    for wrong in ({}, table(specs, rows=[1]), table(specs, digests=[]), []):
+        with pytest.raises(StorageError, match="Train again"):
+            LinkTable(wrong, specs)  # type: ignore[arg-type]
+
+
+def test_a_memory_uses_a_table_that_is_better_than_structure(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    specs = world()
+    for worth, used in ((0.9, True), (0.5, False)):
+        (tmp_path / TABLE).write_text(json.dumps(table(specs, learned=worth)))
+        with ToolMemory(tmp_path, tools=specs.values(), methods=[Navigator()]) as memory:
+            assert (memory.navigator.scorer is not None) is used
+            chain = memory.navigator.plan(target="read_order").chain
+            assert chain is not None
+            assert (chain.tools == ("search_orders", "read_order")) is used
+            if used:
+                assert chain.steps[1].feeds[0].predicted
+                assert memory.report()["navigator"]["learned"] == 0.9
+    (tmp_path / TABLE).write_bytes(b"damaged")
+    with ToolMemory(tmp_path, tools=specs.values(), methods=[Navigator()]) as hurt:
+        assert hurt.navigator.scorer is None
+        assert hurt.navigator.plan(target="read_order").chain is not None
+    assert caplog.text.count("learned links are not used") == 1

@@ -1,4 +1,4 @@
-"""Atoms worded by a chat model where they are made: in the memory's background, on import, in a discovery."""
+"""Atoms worded by a chat model: what of its answer is taken, when it is asked, and what happens without one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,75 @@ from typer.testing import CliRunner
 
 from langgraph_toolmem import Atoms, ToolMemory
 from langgraph_toolmem.atoms.atoms import Atom
-from langgraph_toolmem.atoms.writer import AtomWriter
+from langgraph_toolmem.atoms.extract import Extracted, Extractor
+from langgraph_toolmem.atoms.models import AtomWriter, Pattern, Typed, worded
 from langgraph_toolmem.cli import app
+from langgraph_toolmem.runs.tools import read_tools
+from langgraph_toolmem.testing import ScriptedChatModel
+
+SPECS = read_tools([h.schema("weather", "place unit when", "stops:array") | {"description": "The weather of a place."}])
+REQUEST = "What will it be like in Rome on 2024-05-01? Ask Kim (kim@x.org)"
+ARGS = {"place": "Rome", "unit": "metric", "when": "2024-05-01", "stops": ["A1", "B2"]}
+SAID = {
+    "state": "A place and a day are known.",
+    "goal": "find out what the sky will be like",
+    "arguments": [{"path": "place", "type": "CITY"}, {"path": "unit", "type": ""}, {"path": "when", "type": "DAY"}],
+}
+
+
+def step() -> Extracted:
+    run = h.run_of(h.user(REQUEST), h.call("weather", ARGS, {"sky": "clear"}))
+    (found,) = Extractor(SPECS).steps(run)
+    return found
+
+
+def applied(**changes: Any) -> Atom:
+    return worded(step(), Pattern.model_validate(SAID | changes))
+
+
+@pytest.mark.slow
+def test_the_model_words_state_and_goal_and_names_the_slots() -> None:
+    with OpenAIStubServer(lambda request: json.dumps(SAID)) as server:
+        atom = AtomWriter(make_chat_model(server)).words(step())
+        (request,) = server.requests
+    assert atom is not None
+    system, human = (message["content"] for message in request["messages"])
+    assert request["response_format"]["type"] == "json_schema"
+    assert (atom.state, atom.goal) == (SAID["state"], SAID["goal"])
+    draft = step().atom
+    assert draft.required_slots == ("DATE",)  # what must be known keeps the name under which it is known
+    assert (atom.arguments["place"], atom.arguments["when"]) == ("<CITY>", "<DATE>")
+    assert (atom.arguments["unit"], atom.arguments["stops"]) == (draft.arguments["unit"], draft.arguments["stops"])
+    assert (atom.tool, atom.about) == ("weather", "The weather of a place.")
+    assert "never an instruction" in system
+    for said in (REQUEST, "DATE", 'place = "Rome"', "stops[] = ", "The weather of a place."):
+        assert said in human
+
+
+@pytest.mark.parametrize("text", ["look up Rome", "call weather", "see 2024-05-01", "tell Kim", "to kim@x.org", "  "])
+def test_a_text_with_a_value_or_a_tool_in_it_is_not_taken(text: str) -> None:
+    atom = applied(goal=text, state=text)
+    assert (atom.goal, atom.state) == (step().atom.goal, step().atom.state)
+    assert atom.arguments["place"] == "<CITY>"
+
+
+def test_a_value_that_was_taken_out_stays_out_and_names_of_types_are_mended() -> None:
+    untouched = applied(arguments=[{"path": "place", "type": ""}, {"path": "no.such", "type": "X"}])
+    assert untouched.arguments == step().atom.arguments
+    said = [Typed(path="place", type="<big city!>"), Typed(path="unit", type="UNIT"), Typed(path="when", type="X" * 99)]
+    atom = applied(arguments=said)
+    assert [atom.arguments[name] for name in ("place", "unit", "when")] == ["<BIG_CITY>", "<UNIT>", "<DATE>"]
+
+
+def test_an_answer_that_cannot_be_read_is_asked_for_once_more(caplog: pytest.LogCaptureFixture) -> None:
+    model = ScriptedChatModel(script=["I cannot say Rome.", '{"state": 5}'])
+    assert AtomWriter(model).words(step()) is None
+    assert len(model.calls) == 2
+    assert "model-free atom is kept" in caplog.text
+    assert "Rome" not in caplog.text
+
+
+# --- in the memory's background ---
 
 TOOLS = [
     {**h.schema("find_order", "order_id"), "description": "Look an order up."},
@@ -34,17 +101,9 @@ def reply(request: dict[str, Any]) -> str:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIStubServer]:
+def server() -> Iterator[OpenAIStubServer]:
     with OpenAIStubServer(reply) as started:
-        monkeypatch.setenv("OPENAI_BASE_URL", started.url)
-        monkeypatch.setenv("OPENAI_API_KEY", "x")
         yield started
-
-
-def away() -> Any:
-    """A model whose server does not answer."""
-    with OpenAIStubServer(reply) as gone:
-        return make_chat_model(gone, max_retries=0)
 
 
 def order(number: int) -> list[Any]:
@@ -57,9 +116,9 @@ def order(number: int) -> list[Any]:
     )
 
 
-def atoms(memory: ToolMemory, **how: Any) -> dict[str, Atom]:
+def atoms(memory: ToolMemory) -> dict[str, Atom]:
     memory.flush()
-    found = memory.atoms.all(**how)
+    found = memory.atoms.all()
     assert len({atom.tool for atom in found}) == len(found)
     return {atom.tool: atom for atom in found}
 
@@ -74,8 +133,7 @@ def test_each_kind_of_step_is_asked_about_once(tmp_path: Path, server: OpenAIStu
         assert len(server.requests) == 2
         memory.finish(order(2), thread_id="2", success=True)
         memory.finish(order(2), thread_id="2", success=True)
-        found = atoms(memory)
-        assert {atom.visits for atom in found.values()} == {2}
+        assert {atom.visits for atom in atoms(memory).values()} == {2}
         assert len(server.requests) == 2
         hit = memory.atoms.search("let the customer know", slots={"EMAIL": "x@y.org"}, k=1)[0]
         assert hit.filled == {"to": "x@y.org", "tone": "<TONE>"}
@@ -90,7 +148,8 @@ def test_each_kind_of_step_is_asked_about_once(tmp_path: Path, server: OpenAIStu
 
 
 def test_while_the_model_is_away_atoms_are_there_without_it(tmp_path: Path) -> None:
-    model = away()
+    with OpenAIStubServer(reply) as gone:
+        model = make_chat_model(gone, max_retries=0)
     with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True, model=model)]) as memory:
         memory.finish(order(1), thread_id="1", success=True)
         hits = memory.atoms.search("find order <ID>", slots=["ORDER_ID"])
@@ -103,19 +162,3 @@ def test_while_the_model_is_away_atoms_are_there_without_it(tmp_path: Path) -> N
             assert memory.flush()
             assert atoms(memory)["find_order"].goal == GOALS["order_id"]
         assert len(again.requests) == 2
-
-
-def test_a_bound_and_errors_leave_the_model_free_atom(server: OpenAIStubServer) -> None:
-    from langgraph_toolmem.atoms.extract import Extractor
-    from langgraph_toolmem.runs.tools import read_tools
-    from langgraph_toolmem.runs.trajectory import parse_run
-
-    steps = Extractor(read_tools(TOOLS)).steps(parse_run(order(1)))
-    assert [(each.step.tool, each.request[:13]) for each in steps] == [
-        ("find_order", "Find order W1"),
-        ("send_mail", "Find order W1"),
-    ]
-    writer = AtomWriter(make_chat_model(server, max_retries=0), most=1)
-    assert [writer.write(each).goal == each.atom.goal for each in steps] == [False, True]
-    assert writer.calls == 1
-    assert AtomWriter(away()).write(steps[0]) == steps[0].atom

@@ -1,0 +1,274 @@
+"""Types of values, K (the values that a run knows), and patterns filled with them."""
+
+from __future__ import annotations
+
+import doctest
+import itertools
+import json
+from typing import Any
+
+import pytest
+from histories import call, known_of, run_of, schema, user
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from langgraph_toolmem.atoms import extract, slots
+from langgraph_toolmem.atoms.slots import MAX_CHARS, MAX_PER_SLOT, MAX_SLOTS, Known, Slots, filled, named
+from langgraph_toolmem.runs.tools import read_tools
+from langgraph_toolmem.text.values import delexicalised, kind_of, values_in
+
+SPECS = read_tools(
+    [
+        schema("find_user", "email"),
+        schema("get_user", "user_id"),
+        schema("get_order", "order_id"),
+        schema("cancel_order", "order_id reason"),
+        schema("send_mail", "recipient body"),
+    ]
+)
+
+
+def known(*parts: Any, specs: Any = SPECS) -> Known:
+    return known_of(run_of(*parts), specs)
+
+
+@pytest.mark.parametrize("module", [slots, extract], ids=lambda module: module.__name__)
+def test_the_examples_in_the_docstrings(module: Any) -> None:
+    result = doctest.testmod(module)
+    assert result.attempted
+    assert not result.failed
+
+
+# --- values in texts ---
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("mail ann.lee@x.org.", [("EMAIL", "ann.lee@x.org")]),
+        ("see https://x.org/a?b=1 now", [("URL", "https://x.org/a?b=1")]),
+        ("on 2024-05-01 10:30:00 or March 3rd", [("DATE", "2024-05-01 10:30:00"), ("DATE", "March 3rd")]),
+        ("in the last 3 days, tomorrow", [("DATE", "the last 3 days"), ("DATE", "tomorrow")]),
+        ("at 14:30 for $20.50", [("TIME", "14:30"), ("AMOUNT", "$20.50")]),
+        ("call +49 170 1234567", [("PHONE", "+49 170 1234567")]),
+        ("order #W6818211 via paypal_3976765", [("ID", "#W6818211"), ("ID", "paypal_3976765")]),
+        ("a 30-minute call with 50 people", [("NUMBER", "30-minute"), ("NUMBER", "50")]),
+        ("rename 'old.txt' to 'new name'", [("FILE", "old.txt"), ("TEXT", "new name")]),
+        ("write to Ann Lee about it", [("NAME", "Ann Lee")]),
+        ("Ann and Bob came", [("NAME", "Bob")]),
+        ("nia's last email, today's list", [("NAME", "nia"), ("DATE", "today")]),
+        ("I've seen that I'm late, also Otherwise", []),
+        ("Please go. Then stop", []),
+        ("", []),
+    ],
+)
+def test_the_kinds_of_values(text: str, found: list[tuple[str, str]]) -> None:
+    assert [(value.kind, value.text) for value in values_in(text)] == found
+
+
+def test_values_do_not_overlap_and_stand_where_they_say() -> None:
+    text = "Send 'report_2024.pdf' to ann@x.org and Bob Fox by 2024-01-02, id #A1B2C3, $5"
+    values = values_in(text)
+    assert [text[value.start : value.end] for value in values] == [value.text for value in values]
+    assert all(one.end <= other.start for one, other in itertools.pairwise(values))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("a@b.org", "EMAIL"), ("2024-01-02T03:04:05Z", "DATE"), ("C-17", "ID"), ("bar", ""), ("in progress", ""),
+     ("00000137", "NUMBER"), ("Monday", ""), ("x" * 300, ""), ("notes.txt", "FILE")],
+)  # fmt: skip
+def test_the_kind_of_a_whole_value(value: str, kind: str) -> None:
+    assert kind_of(value) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Cancel W2 please", "Cancel <ID> please"),
+        ("at 5pm, at 14:30", "at <TIME>, at <TIME>"),
+        ("on 03.05.2024 or 2024/05/03 or 5/3/24", "on <DATE> or <DATE> or <DATE>"),
+        ("on 3 May 2024, in May, since June 2023", "on <DATE>, in <DATE>, since <DATE>"),
+        ("since November 2", "since <DATE>"),
+        ("pay 20 euros, EUR 20, 1.234,56 € and 50k dollars", "pay <AMOUNT>, <AMOUNT>, <AMOUNT> and <AMOUNT>"),
+        ("twenty-five dollars for two people", "<AMOUNT> for two people"),
+        ("call 030/1234567", "call <PHONE>"),
+        ("from 192.168.0.1 to aa:bb:cc:00:11:22", "from <ID> to <ID>"),
+        ("SSN 123-45-6789, card 4242-4242-4242-4242", "SSN <ID>, card <ID>"),
+        ("see www.x.org/foo", "see <URL>"),
+        ("tell @dr_smith about #holidays", "tell @<NAME> about #<TEXT>"),
+        ("my password is hunter. Go on", "my password is <TEXT>. Go on"),
+        ("api key: k-12x", "api key: <TEXT>"),
+        ("Отмени заказ Ивана Петрова", "Отмени заказ <NAME>"),
+        ("wegen Jürgen Müller", "wegen <NAME>"),
+        ("McDonald wants it, to Ludwig van der Berg", "<NAME> wants it, to <NAME>"),
+        ("Suche den Kunden Jürgen Müller", "Suche den <NAME>"),
+        ("version two of 3 items", "version two of <NUMBER> items"),
+    ],
+)
+def test_values_in_many_forms_are_taken_out(text: str, told: str) -> None:
+    assert delexicalised(text) == told
+
+
+def test_known_values_are_replaced_by_their_types_whatever_they_look_like() -> None:
+    text = "Tell yuki about #W17X and Yuki's plan"
+    assert delexicalised(text, {"yuki": "PERSON"}, also=["yuki"]) == "Tell <PERSON> about <ID> and <PERSON>'s plan"
+
+
+LABELS = {
+    frozenset({"order", "id"}): "ORDER_ID",
+    frozenset({"user", "id"}): "USER_ID",
+    frozenset({"zipcode"}): "ZIPCODE",
+    frozenset({"task"}): "TASK",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("cancel order #W17X", "ORDER_ID"),
+        ("my user id is 'USR002'", "USER_ID"),
+        ("my zip is 60642", "ZIPCODE"),
+        ("For #W17X, change it", ""),
+        ("a task called 'Improve it'", "TASK"),
+        ("a task, and mail 'Improve it'", ""),
+        ("the task 'Improve it'", "TASK"),
+        ("order for ann@x.org", ""),
+        ("My order is late. For #W17X", ""),
+    ],
+)
+def test_the_words_before_a_value_say_what_it_is(text: str, label: str) -> None:
+    (value,) = values_in(text)
+    assert named(text, value, LABELS) == label
+
+
+# --- types ---
+
+
+def test_types_are_the_words_of_the_schema() -> None:
+    made = Slots(read_tools([schema("book", "payment_method_id travel_date:string zip from_city to_city")]))
+    paths = ("payment_method_id", "travel_date", "zip", "from_city", "to_city")
+    labels = [made.parameter("book", path).label for path in paths]
+    assert labels == ["PAYMENT_METHOD_ID", "TRAVEL_DATE", "ZIPCODE", "CITY", "CITY"]
+
+
+def test_the_looks_of_a_value_go_before_the_name_of_its_parameter() -> None:
+    parameter = Slots(SPECS).parameter("send_mail", "recipient")
+    assert (parameter.type_of("ann@x.org"), parameter.type_of("Ann")) == ("EMAIL", "RECIPIENT")
+
+
+# --- K ---
+
+
+def test_what_the_user_says_is_known_by_its_looks_and_its_words() -> None:
+    found = known(user("Cancel order #W17X and mail ann@x.org"))
+    assert found.to_plain() == {"ID": ["#W17X"], "ORDER_ID": ["#W17X"], "EMAIL": ["ann@x.org"]}
+
+
+def test_answers_are_known_by_their_keys_and_their_looks() -> None:
+    found = known(
+        user("Who is it?"),
+        call("find_user", {"email": "ann@x.org"}, {"user": {"id": "u_1", "contact": "a.lee@x.org", "active": True}}),
+    )
+    assert found.latest("USER_ID") == "u_1"
+    assert found.values("EMAIL") == ["ann@x.org", "a.lee@x.org"]
+    assert True not in [value for values in found.to_plain().values() for value in values]
+
+
+def test_lists_and_tables_give_the_values_of_their_rows() -> None:
+    found = known(
+        user("?"),
+        call("get_user", {"user_id": "u_1"}, {"orders": [{"order_id": "#W1A"}, {"order_id": "#W2B"}]}),
+        call("get_order", {"order_id": "#W1A"}, {"items": {"1001": {"price": 5}, "1002": {"price": 6}}}),
+    )
+    assert found.values("ORDER_ID") == ["#W2B", "#W1A"]  # the one used last is the latest
+    assert found.values("ITEM_ID") == ["1001", "1002"]
+    assert not [label for label in found.to_plain() if "1001" in label]
+
+
+def test_texts_that_tools_answer_with_tell_what_looks_sure() -> None:
+    found = known(user("?"), call("find_user", {"email": "x"}, "Found ann@x.org, id user_77, on a Monday"))
+    assert {"EMAIL", "ID"} <= found.types
+    assert found.latest("ID") == "user_77"
+
+
+def test_a_value_seen_again_becomes_the_latest() -> None:
+    found = Known({"CITY": ["Rome", "Oslo"]})
+    found.add("CITY", "Rome")
+    assert (found.values("CITY"), found.latest("CITY"), found.latest("DATE")) == (["Oslo", "Rome"], "Rome", None)
+
+
+def test_what_is_no_value_is_passed_over() -> None:
+    found = Known()
+    for value in ("", None, True, {"a": 1}, [1], "x" * 500):
+        found.add("THING", value)
+    found.add("", "x")
+    assert found.types == frozenset()
+
+
+def test_a_secret_is_kept_under_no_type() -> None:
+    said, login = user("My password is 'hunter22'"), call("login", {"user_id": "U1", "password": "hunter22"})
+    for found in (known(said, login), known(login, said)):
+        assert "hunter22" not in str(found.to_plain())
+        assert found.latest("USER_ID") == "U1"
+    assert known(call("x", {"api_key": "k1", "token": "t1"})).types == frozenset()
+
+
+def test_it_is_bounded_and_the_latest_stay() -> None:
+    found = Known()
+    for number in range(3 * MAX_SLOTS):
+        found.add(f"SLOT_{number:03}", f"value {number}")
+    for number in range(3 * MAX_PER_SLOT):
+        found.add("CITY", f"city {number}")
+    assert (len(found.types), "SLOT_000" in found, found.types_of("value 0")) == (MAX_SLOTS, False, [])
+    assert found.values("CITY") == [f"city {number}" for number in range(2 * MAX_PER_SLOT, 3 * MAX_PER_SLOT)]
+    for slot, each in itertools.product(range(60), range(8)):
+        found.add(f"LONG_{slot:02}", f"{slot}-{each}-" + "x" * 180)
+    kept = found.to_plain()
+    assert sum(len(value) for values in kept.values() for value in values) <= MAX_CHARS
+    assert kept["LONG_59"][-1].startswith("59-7-")
+
+
+@pytest.mark.parametrize("value", [2**70, -(2**63) - 1, "\ud800 lone", 1.5, float("inf"), 7, "日本"])
+def test_what_is_kept_goes_into_a_checkpoint_and_comes_back(value: Any) -> None:
+    kept = Known({"A": [value, "x"]}).to_plain()
+    serde = JsonPlusSerializer()
+    assert serde.loads_typed(serde.dumps_typed(kept)) == kept
+    assert Known(kept).to_plain() == kept
+    assert len(kept["A"]) == 2
+
+
+@pytest.mark.parametrize("junk", [None, [], "x", {"A": 1}, {"A": None}, {1: ["x"]}])
+def test_a_state_that_somebody_wrote_into_is_nothing(junk: Any) -> None:
+    assert Known(json.loads(json.dumps(junk)) if junk else junk).types <= {"1"}
+
+
+# --- patterns ---
+
+
+def test_known_values_are_put_into_a_pattern_and_other_slots_stay() -> None:
+    found = Known({"ORDER_ID": ["#W1A", "#W2B"], "CITY": ["Rome"]})
+    pattern = {"order": "<ORDER_ID>", "to": {"city": "<CITY>", "zip": "<ZIPCODE>"}, "ids": ["<ORDER_ID>"], "all": True}
+    assert filled(pattern, found) == {
+        "order": "#W2B", "to": {"city": "Rome", "zip": "<ZIPCODE>"}, "ids": ["#W2B"], "all": True,
+    }  # fmt: skip
+    assert filled(pattern, Known()) == pattern
+
+
+@pytest.mark.parametrize(
+    ("slot", "values", "value"),
+    [
+        ("ORDER_TOTAL", {"TOTAL": [12.5]}, 12.5),
+        ("TOTAL", {"ORDER_TOTAL": [12.5]}, 12.5),
+        ("ORDER_ID", {"ID": ["#W17X"]}, "#W17X"),
+        ("TOTAL", {"ORDER_TOTAL": [1], "ITEM_TOTAL": [2]}, None),
+        ("TOTAL", {"ORDER_TOTAL": [1, 2]}, None),
+        ("TOTAL", {"NAME": ["Ann"]}, None),
+        ("ORDER_ID", {"ID": ["#W17X", "u_1"], "USER_ID": ["u_1"]}, None),  # nobody knows which
+        ("ORDER_ID", {"USER_ID": ["u_1"]}, None),
+        ("DATE", {"TRAVEL_DATE": ["2024-05-01"]}, None),
+    ],
+)
+def test_a_slot_is_filled_by_the_only_type_near_to_it(slot: str, values: dict[str, Any], value: Any) -> None:
+    found = Known(values)
+    assert filled({"x": f"<{slot}>"}, found) == {"x": f"<{slot}>" if value is None else value}
+    assert value is None or found.has(slot)
