@@ -113,7 +113,7 @@ TWINS = {
     "Inertia": "predict explain",
     "SIT": "suggest",
     "Navigator": "search plan reroute prune pruned restore propagate",
-    "Entries": "recall ranked preferences recollect",
+    "Entries": "recall preferences",
     "Atoms": "search all keep records",
 }
 
