@@ -206,7 +206,6 @@ class RequestCall(Event):
     args: str
     status: str
     sources: dict[str, list[str]] | None
-    look: str
     beside: int
 
 
@@ -217,7 +216,6 @@ class RequestEnd(Event):
     kind = "request_end"
     request: str
     position: int
-    look: str
 
 
 # --- counters, runs and verdicts ---

@@ -128,7 +128,7 @@ def learn_turn(graph: ToolGraph, learned: LearnedTurn) -> Record:
         if not graph.cases.knows(request):
             record.append(op.Request(request, state.user.raw[:MAX_CASE_TEXT], user, state.asked))
         if not turn.steps and turn.chosen_by == "model":
-            record.append(op.RequestEnd(request, position, state.signature()))
+            record.append(op.RequestEnd(request, position))
     if len(executed) > 1 and turn.chosen_by == "model":
         record += _learn_group(graph, state, executed, user)
     tools = list(state.tools)
@@ -153,9 +153,7 @@ def learn_turn(graph: ToolGraph, learned: LearnedTurn) -> Record:
         if request and state.user.raw and position + offset < MAX_CALLS:
             args = canon_args(step.args)
             beside = len(turn.steps) - 1 if offset == 0 else 0
-            call = op.RequestCall(
-                request, position + offset, step.tool, args, step.status, sources, state.signature(), beside
-            )
+            call = op.RequestCall(request, position + offset, step.tool, args, step.status, sources, beside)
             record.append(call)
         tools.append(step.tool)
     return record

@@ -347,7 +347,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
                     *each("budget", -1, NAN, "1"),
                 ]
             ),
-            *(({"target": "refund", "scorer": no}, "methods weigh") for no in NO_SCORER),
         ],
     ),
     "navigator.reroute": (

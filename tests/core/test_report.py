@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from histories import Learner, call, history, reading, schema, user, words
+from histories import call, history, reading, schema, user, words
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.report.report import TokenPrice, make_report
 
 
@@ -96,18 +95,3 @@ def test_states_and_runs_that_wait_for_a_verdict_are_counted():
         memory.feedback("4", score=0.0)
         memory.flush()
         assert [memory.report()["sit"][figure] for figure in ("runs_waiting", "states")] == [1, 6]
-
-
-def test_sources_of_real_rules_are_told_in_words():
-    learner = Learner([schema("look_up", "name"), schema("delete", "id")])
-    for number in range(30):
-        look_up = call("look_up", {"name": f"n{number}"}, {"id": f"i{number}"})
-        asked = user(f"Delete the thing called n{number} for good")
-        learner.learn(asked, look_up, call("delete", {"id": f"i{number}"}), words(), thread_id=str(number))
-    rules = learner.memory.report()["inertia"]["rules"]
-
-    told = {(rule.after, rule.tool): rule.sources_in_words for rule in rules}
-    assert told["look_up", "delete"] == "earlier output"
-    assert told["<start>", "look_up"] == "user's words"
-    assert all("|" not in words for words in told.values())
-    assert RuleRecord("a", "b", "paper", 1, 0).sources_in_words == "paper policy"

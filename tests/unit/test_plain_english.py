@@ -38,7 +38,7 @@ BANNED = {
 HEADING = re.compile(r"\b(house|rooms?|gears?|shelf|shelves|twins?|strangers?)\b", re.IGNORECASE)
 PAGES = [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("*/README.md")]
 MODULES = sorted((ROOT / "langgraph_toolmem").rglob("*.py"))
-LATER = {"atoms", "inertia"}
+LATER = {"inertia"}
 """Packages and pages whose words are still to be changed."""
 
 

@@ -38,6 +38,10 @@ def test_the_snippets_of_a_page_run_one_after_the_other(
             assert printed.strip() == "nothing like this has been seen yet"
 
 
+def test_the_readme_is_short() -> None:
+    assert len(PAGES[0].read_bytes()) <= 6_000
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):

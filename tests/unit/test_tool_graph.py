@@ -15,8 +15,8 @@ from langgraph_toolmem.graph import tool_graph
 from langgraph_toolmem.graph.events import RunSeen
 from langgraph_toolmem.graph.tool_graph import OPEN, ToolGraph
 from langgraph_toolmem.graph.view import view_of
-from langgraph_toolmem.inertia import evidence as inertia
-from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed, TurnOpened
+from langgraph_toolmem.inertia import record as inertia
+from langgraph_toolmem.inertia.record import InertiaEvidence, TurnClosed, TurnOpened
 from langgraph_toolmem.stores.snapshot import dumps, loads
 
 TOOLS = [schema("find", "name"), schema("read", "id", "mode"), schema("note", "text")]
@@ -106,7 +106,7 @@ def test_a_graph_survives_storage(made: list[list[Message]]):
 def test_an_open_turn_counts_until_its_end_is_seen():
     graph = ToolGraph()
     table = graph.register(InertiaEvidence)
-    begun = TurnOpened("t1", ["w0\x1f"], [["A1"]], [], True, None, 7)
+    begun = TurnOpened("t1", ["w0\x1f"], [["b", "", ["A1"]]], True, None, 7)
     graph.apply(None, [begun])
     graph.apply(None, [begun])
     assert graph.successors.row("w0\x1f") == {OPEN: [1, 0, 0, 0]}
@@ -126,7 +126,7 @@ def test_open_turns_runs_and_keys_are_bounded(monkeypatch: pytest.MonkeyPatch):
     graph = ToolGraph()
     table = graph.register(InertiaEvidence)
     for i in range(5):
-        graph.apply(f"{i:016x}", [TurnOpened(f"t{i}", [], [], [], False, None), RunSeen(f"r{i}", 1, None)])
+        graph.apply(f"{i:016x}", [TurnOpened(f"t{i}", [], [], False, None), RunSeen(f"r{i}", 1, None)])
 
     assert list(table.open_turns) == ["t2", "t3", "t4"]
     assert list(graph.runs) == ["r2", "r3", "r4"]
