@@ -29,7 +29,6 @@ from langgraph.types import Command
 from pydantic import BaseModel
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.navigator.deferred import ToolSearch, revealed_in, way_of
 from langgraph_toolmem.nodes import MemoryState, ToolRetriever, messages_with_hints
@@ -571,12 +570,6 @@ def test_call_tool_that_nobody_reads_says_so(memory: ToolMemory) -> None:
 )
 def test_auto_trusts_the_url_and_the_name(model: Any, way: str) -> None:
     assert way_of(model) == way
-
-
-@pytest.mark.parametrize("options", [{"k": 0}, {"mode": "fast"}, {"always": "a"}])
-def test_options_that_cannot_work(options: Any) -> None:
-    with pytest.raises(ConfigurationError):
-        ToolSearch(**options)
 
 
 def test_long_schemas_keep_their_parameters(memory: ToolMemory) -> None:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import histories as h
 import pytest
 from desk import EAGER
 from kept import inertia, ledger, sit
@@ -77,13 +76,6 @@ async def test_with_nodes_alone_nobody_calls_finish() -> None:
         desk.causes["Zoe"] = "password"
         await app.ask(ZOE, thread="zoe")
         assert desk.done == ["read_logs", "reset_password"]
-
-
-async def test_states_are_shown_once_they_are_judged_if_that_is_the_policy(memory: ToolMemory) -> None:
-    await graph_of(memory, HelpDesk({"Zoe": "password"}), follower(), SITSummary(memory)).ask(ZOE, thread="zoe")
-    assert {each.kind for each in memory.sit.suggest([HumanMessage(ZOE)], k=9)} <= {"search"}
-    memory.feedback("zoe", score=1.0)
-    assert memory.sit.suggest([HumanMessage(ZOE)])[0].kind == "episodic"
 
 
 @pytest.mark.parametrize("shortcut", [False, True])
@@ -203,20 +195,6 @@ def test_any_summary_is_answered(memory: ToolMemory, text: str) -> None:
     assert ledger(memory).sums["sit"]["shown"] == 1
 
 
-async def test_a_summary_among_other_calls_of_a_turn(memory: ToolMemory) -> None:
-    teach(memory, summaries=True)
-    both = calling("where I stand")
-    both.tool_calls += tool_call("read_logs", {"name": "Zoe"}, "call_logs").tool_calls
-    messages = answered(memory, [HumanMessage(ZOE), both], *HelpDesk({"Zoe": "password"}).tools)
-    assert [m.name for m in messages if isinstance(m, ToolMessage)] == [SUMMARY_TOOL, "read_logs"]
-    assert advised(messages)
-    assert ledger(memory).turns == {}
-    done = [*messages, *h.call("reset_password", {"name": "Zoe"}), *h.call("close_ticket", {"name": "Zoe"}), h.words()]
-    memory.finish(done, thread_id="r", success=True)
-    written = [each for each in sit(memory).transitions() if each.written]
-    assert (len(written), written[-1][1:3]) == (11, ("read_logs", "reset_password"))
-
-
 async def test_the_tool_takes_a_summary_and_its_place_from_the_graph_alone(memory: ToolMemory) -> None:
     teach(memory, summaries=True)
     tool = SITSummary(memory).tool
@@ -240,9 +218,3 @@ def test_the_tool_answers_where_it_can_say_nothing(
     [*_, failed] = answered(memory, [*before_cure("password"), calling("x")])
     assert (getattr(failed, "status", ""), "ZeroDivisionError" in failed.text) == ("success", True)
     assert len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 1
-
-
-async def test_the_agent_has_no_summary_tool_if_that_is_wanted(memory: ToolMemory) -> None:
-    app = agent_of(memory, HelpDesk({"Zoe": "router"}), follower(), suggest=SITSummary(memory, summary_tool=False))
-    await app.ask(ZOE)
-    assert all(SUMMARY_TOOL not in repr(call.tools) for call in app.model.calls)

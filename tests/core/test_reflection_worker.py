@@ -115,25 +115,6 @@ def opens(tmp_path: Path, clock: Clock) -> Iterator[Opens]:
 # in the background
 
 
-def test_writing_waits_for_nobody(opens: Opens) -> None:
-    held = threading.Event()
-    critic = Scripted()
-    critic.before = lambda: held.wait(30)
-    office = opens(critic, time.time)
-    office.write(entry("ann", score=0.0))
-    while not critic.asked:
-        held.wait(0.01)
-    for name in "abc":
-        office.write(entry(name))
-    while pending(office.queue) > 1:  # entries do not wait behind the critique
-        held.wait(0.01)
-    assert len(office.kept()) == 4
-    assert not office.jobs.flush(timeout=0.05)
-    held.set()
-    assert office.jobs.flush()
-    assert len(office.kept()) == 4
-
-
 def test_unused_jobs_make_nothing(tmp_path: Path) -> None:
     before = threading.active_count()
     unused = jobs.Jobs(tmp_path / "memory", now=time.time)

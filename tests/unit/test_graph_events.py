@@ -123,17 +123,6 @@ def test_what_belongs_to_a_table_that_is_not_there_waits_for_it(absent: type[Tab
 
 
 @pytest.mark.parametrize("absent", TABLES, ids=lambda table: table.name)
-def test_the_state_of_a_table_that_is_not_there_is_written_back_unchanged(absent: type[Table]) -> None:
-    state = loads(dumps(full().to_state()))
-    without = ToolGraph([table for table in TABLES if table is not absent])
-    without.load(copy.deepcopy(state))
-    assert without.to_state() == state
-
-    without.register(absent)
-    assert without.to_state() == state
-
-
-@pytest.mark.parametrize("absent", TABLES, ids=lambda table: table.name)
 def test_a_user_is_forgotten_where_the_table_is_not_there_too(absent: type[Table]) -> None:
     graph = ToolGraph([table for table in TABLES if table is not absent])
     graph.load(loads(dumps(full().to_state())))

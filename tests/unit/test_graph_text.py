@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.text.values import MAX_CHARS, month_day, read_text, shape_of
+from langgraph_toolmem.text.values import month_day, read_text, shape_of
 
 
 def test_words_keep_their_place():
@@ -40,10 +40,6 @@ def test_a_value_is_found_whole_and_regardless_of_case():
     assert text.find("x " * 300) is None
 
 
-def test_long_texts_are_cut():
-    assert len(read_text("a" * (MAX_CHARS + 100)).raw) == MAX_CHARS
-
-
 @pytest.mark.parametrize(
     ("token", "shape"),
     [
@@ -67,13 +63,6 @@ def test_long_texts_are_cut():
 )
 def test_shapes(token: str, shape: str | None):
     assert shape_of(token) == shape
-
-
-def test_tokens_of_a_shape_in_order():
-    text = read_text("orders #W111 and #B222, not #W33")
-
-    assert text.with_shape("#A999") == ["#W111", "#B222"]
-    assert text.with_shape("<email>") == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from histories import FAILED, Learner, Message, call, calls, history, schema, shortcut, user, words
+from histories import FAILED, Learner, Message, call, calls, schema, shortcut, user, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -131,33 +131,6 @@ def test_open_turns_runs_and_keys_are_bounded(monkeypatch: pytest.MonkeyPatch):
     assert list(table.open_turns) == ["t2", "t3", "t4"]
     assert list(graph.runs) == ["r2", "r3", "r4"]
     assert [graph.has_seen(f"{i:016x}") for i in range(5)] == [False, False, True, True, True]
-
-
-SECRET = "Zebedee"
-
-
-def secret_run() -> list[Message]:
-    return history(
-        user(f"Look up {SECRET} on November 21 please"),
-        call("find", {"name": SECRET}, {"id": "9"}),
-        call("note", {"text": f"2024-11-21 seen {SECRET}"}),
-        call("note", {"text": f"my friend {SECRET}"}),
-        words(),
-    )
-
-
-def test_a_forgotten_user_leaves_no_word():
-    learner = Learner(TOOLS)
-    learner.learn(secret_run(), thread_id="1", user="A")
-    learner.learn(history(user("Look up Bo"), call("find", {"name": "Bo"}), words()), thread_id="2", user="B")
-    assert SECRET.lower() in repr(learner.graph.to_state()).lower()
-
-    assert learner.graph.forget_user("A") > 0
-    state = repr(learner.graph.to_state())
-    assert SECRET.lower() not in state.lower()
-    assert "'A'" not in state
-    assert "Bo" in state
-    assert learner.graph.forget_user("A") == 0
 
 
 def test_the_view_counts_what_happened():

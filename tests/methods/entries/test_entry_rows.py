@@ -63,14 +63,6 @@ def credit(memory: ToolMemory) -> Callable[..., None]:
     return lambda key, **counts: give_records(memory, "entries", {key: ItemStats(**counts)})
 
 
-def test_an_entry_is_kept_whole(rows: Rows[Entry]) -> None:
-    full = entry("1", user="u", time=5.0, score=0.0, comment="bad", left_out=2, truncated=True, made_by="bootstrap")
-    full = replace(full, critique="c", critique_of=full.verdict, blamed="find")
-    bare = entry("2", calls=(), score=None)
-    assert rows.put([full, bare], ME) == [full, bare]
-    assert (list(rows.all(ME)), rows.get([bare.id, "nobody", full.id], ME)) == ([full, bare], [bare, full])
-
-
 def test_the_same_run_again_changes_nothing_and_embeds_nothing() -> None:
     embeddings = Axes()
     with ToolMemory.ephemeral(methods=[Entries()], embeddings=embeddings) as memory:
@@ -99,11 +91,6 @@ def test_a_run_of_another_user_is_not_overwritten(rows: Rows[Entry], caplog: pyt
     assert rows.put([replace(mine, user="v", score=0.0)], ME) == [None]
     assert list(rows.all(ME)) == [mine]
     assert "two users" in caplog.text
-
-
-def test_lone_surrogates_are_survived(rows: Rows[Entry]) -> None:
-    rows.put([entry("1", "find \ud800", score=0.0, comment="\udfff")], ME)
-    assert [each.query for each in rows.all(ME)] == ["find ?"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.sit.evidence import Edge
 from langgraph_toolmem.sit.policy import SITPolicy
@@ -71,19 +70,6 @@ def test_runs_without_feedback_count_less_the_more_often_their_edge_was_judged_b
     weights = {target: edge.weight(unlabelled=0.3) for target, edge in rows["a"].items()}
     assert weights == pytest.approx({"b": 4 * 0.3 / 3, "c": 4 * 0.3})
     assert tools_of(asked(rows)) == ["c", "b"]
-
-
-def test_failures_lower_no_weight_but_are_said() -> None:
-    (only,) = asked(after_a(b=(1, 1, 1, 0)), policy=PAPER)
-    assert (only.runs, only.success) == (1, 0.5)
-    assert only.evidence == "came next 1 of 1 times after a in successful runs, 1 times in failed ones"
-
-
-def test_the_first_step_and_several_calls_at_once() -> None:
-    assert "after the start" in asked({START: {"c": Edge(1, 1, 0, 0)}})[0].evidence
-    found = asked({"b": {"d": Edge(1, 0.5, 0, 0)}, "a": {"c": Edge(2, 1, 0, 0)}})
-    assert tools_of(found) == ["c", "d"]
-    assert "after b or a" in found[0].evidence
 
 
 # --- states ---
