@@ -106,18 +106,18 @@ def test_a_graph_survives_storage(made: list[list[Message]]):
 def test_an_open_turn_counts_until_its_end_is_seen():
     graph = ToolGraph()
     table = graph.register(InertiaEvidence)
-    begun = TurnOpened("t1", ["w0\x1f"], [["b", "", ["A1"]]], True, None, 7)
+    begun = TurnOpened("t1", ["w0\x1f"], [["b", "", ["A1"]]], True, None)
     graph.apply(None, [begun])
     graph.apply(None, [begun])
     assert graph.successors.row("w0\x1f") == {OPEN: [1, 0, 0, 0]}
     assert table.rules.row("A1") == {"": [0, 1]}
-    assert (graph.counters, graph.periods) == ({"turns_open": 1, "would_act_open": 1}, {"7": {"turns_open": 1}})
+    assert graph.counters == {"turns_open": 1, "would_act_open": 1}
 
     graph.apply(None, [TurnClosed("t1")])
     graph.apply(None, [TurnClosed("t1")])
     assert graph.successors.row("w0\x1f") == {OPEN: [0, 0, 0, 0]}
     assert table.rules.row("A1") == {"": [0, 0]}
-    assert (graph.counters, graph.periods) == ({"turns_open": 0, "would_act_open": 0}, {"7": {"turns_open": 0}})
+    assert graph.counters == {"turns_open": 0, "would_act_open": 0}
 
 
 def test_open_turns_runs_and_keys_are_bounded(monkeypatch: pytest.MonkeyPatch):
