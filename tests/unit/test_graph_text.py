@@ -9,15 +9,6 @@ from hypothesis import strategies as st
 from langgraph_toolmem.text.values import month_day, read_text, shape_of
 
 
-def test_words_keep_their_place():
-    text = read_text("Cancel order #W123, please: a.b@c.de")
-
-    assert text.words == ["cancel", "order", "#w123", ",", "please", ":", "a.b@c.de"]
-    assert text.span(1, 2) == "order #W123"
-    assert text.places("order") == [1]
-    assert text.places("refund") == []
-
-
 @given(st.text(max_size=200))
 @settings(max_examples=100, deadline=None)
 def test_any_text_is_read_and_its_words_are_found(raw: str):
@@ -63,19 +54,3 @@ def test_a_value_is_found_whole_and_regardless_of_case():
 )
 def test_shapes(token: str, shape: str | None):
     assert shape_of(token) == shape
-
-
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        ("november 21st", "11-21"),
-        ("3 feb", "02-03"),
-        ("sept 9th", "09-09"),
-        ("november 32", None),
-        ("november 0", None),
-        ("november", None),
-        ("21st", None),
-    ],
-)
-def test_dates_in_words(words: str, found: str | None):
-    assert month_day(words) == found

@@ -209,12 +209,6 @@ def test_calls_stay_pending_until_all_are_answered() -> None:
     assert gone_on.awaiting_model
 
 
-def test_answers_to_nothing_and_second_answers_are_ignored() -> None:
-    run = parse_run([("user", "x"), answer("ghost"), ai(call("f", "c1")), answer("c1", "1"), answer("c1", "2")])
-    assert [step.output for step in steps(run)] == [1]
-    assert not run.truncated
-
-
 @pytest.mark.parametrize("arguments", ["{bad", "[1]", '"x"', "{'a': 1}"])
 def test_a_call_with_broken_arguments_is_left_out(arguments: str) -> None:
     history: list[Any] = [

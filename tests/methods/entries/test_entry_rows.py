@@ -128,17 +128,6 @@ def test_an_entry_that_hurts_is_retired_and_stays_so(rows: Rows[Entry], credit: 
     assert (kept.retired, kept.recalled, kept.hurt) == (True, 6, 6)
 
 
-def test_what_hurts_everybody_retires_nobody(rows: Rows[Entry], credit: Callable[..., None]) -> None:
-    entries = [entry(str(number)) for number in range(4)]
-    rows.put(entries, ME)
-    for each in entries[:3]:
-        credit(each.id, hurt=12)
-    assert len(list(rows.all(ME))) == 4
-    credit(entries[3].id, helped=40)
-    credit(entries[0].id, hurt=40)  # now it stands out
-    assert entries[0].id not in {each.id for each in rows.all(ME)}
-
-
 def test_the_least_useful_go_when_there_is_no_room(
     rows: Rows[Entry], credit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,13 +73,6 @@ def test_what_neighbours_share_is_stable_and_what_changes_is_not() -> None:
     assert (shared, own) == pytest.approx((0.5 * stable, 0.15 * alone))
 
 
-def test_a_term_that_the_sample_lacks_weighs_by_how_many_of_those_compared_have_it() -> None:
-    few = Weights([("move", "box")] * 2)
-    once, twice = (few.of(["piano", "move"], [times, 9])[0] for times in (1, 2))
-    assert once < twice
-    assert Weights().of(["piano"], 0)[0] > 0
-
-
 # --- rank -------------------------------------------------------------------------------------------------------
 
 

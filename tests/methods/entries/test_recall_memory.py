@@ -84,19 +84,6 @@ def test_a_finished_run_is_recalled_with_its_verdict() -> None:
         assert memory.report()["entries"]["kept"] == 3
 
 
-def test_verdicts_before_and_after_the_end_of_a_run() -> None:
-    with ToolMemory.ephemeral(methods=[Entries()]) as memory:
-        memory.observe(mail("Ann")[:-1], thread_id="1")
-        memory.feedback("1", score=1.0, comment="early")
-        assert memory.entries.recall("send a mail to Ann") == []
-        memory.finish(mail("Ann"), thread_id="1")
-        (entry,) = memory.entries.recall("send a mail to Bob")
-        assert (entry.score, entry.comment) == (1.0, "early")
-        memory.feedback("1", score=0.2, comment="late")
-        (entry,) = memory.entries.recall("send a mail to Bob")
-        assert (entry.score, entry.comment, entry.failed) == (0.2, "late", True)
-
-
 # --- critiques ---
 
 
