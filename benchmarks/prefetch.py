@@ -22,8 +22,8 @@ from benchmarks.measures import declared
 from benchmarks.replay import DATA, arrange
 from benchmarks.yardsticks import BackOffNGram
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
+from langgraph_toolmem.inertia.decision import Decision
 from langgraph_toolmem.inertia.guards import may_write
-from langgraph_toolmem.inertia.proposal import Decision
 from langgraph_toolmem.offline.prefetch import PrefetchTally, model_seconds
 from langgraph_toolmem.offline.replay import replay
 from langgraph_toolmem.runs.logs import LoggedRun, load_runs

@@ -23,8 +23,8 @@ from rich.table import Table
 
 from benchmarks.measures import Live, Row, acted, best_yield, declared, live, with_budget
 from benchmarks.yardsticks import BackOffNGram, ExactCache, Yardstick, call_of
+from langgraph_toolmem.inertia.decision import Decision, calls_text
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
-from langgraph_toolmem.inertia.proposal import Decision, calls_text
 from langgraph_toolmem.offline.replay import is_right, replay
 from langgraph_toolmem.runs.logs import LoggedRun, load_runs
 from langgraph_toolmem.runs.run import Turn

@@ -1,4 +1,4 @@
-"""Pages of the site that are made of other files, and links from pages to files of the repository."""
+"""Pages of the site that are generated from other files, and links from pages to files of the repository."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from langgraph_toolmem.cli.app import app
 ROOT: Final = Path(__file__).parents[1]
 MADE_OF: Final = {"index.md": "README.md", "benchmarks.md": "benchmarks/README.md", "changelog.md": "CHANGELOG.md"}
 MODULES: Final = ("nodes", "middleware", "extend", "testing")
-"""Of the package, beside the package itself."""
+"""Modules in the reference, after the package itself."""
 _LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)#:\s]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds the pages that are made."""
+    """Add the generated pages."""
     for name, source in MADE_OF.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         files.append(File.generated(config, name, content=_relinked(text, source, name)))
@@ -34,13 +34,13 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links of the pages themselves."""
+    """Change the links of a page."""
     name = page.file.src_uri
     return markdown if page.file.generated_by else _relinked(markdown, f"docs/{name}", name)
 
 
 def _relinked(text: str, source: str, name: str) -> str:
-    """A page's text with links to files as links between pages; to a file that no page shows there is none."""
+    """Return a page's text with links between pages; a link to a file without a page becomes text."""
     pages = {made_of: page for page, made_of in MADE_OF.items()}
 
     def to_page(link: re.Match[str]) -> str:

@@ -38,9 +38,9 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.entries.policy import RecallPolicy
     from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.inertia import Inertia
+    from langgraph_toolmem.inertia.decision import Decision, Proposal
     from langgraph_toolmem.inertia.policy import Bound, EnvironmentAdapter, InertiaPolicy, PaperPolicy
-    from langgraph_toolmem.inertia.prefetch.settings import Prefetch
-    from langgraph_toolmem.inertia.proposal import Decision, Proposal
+    from langgraph_toolmem.inertia.prefetch import Prefetch
     from langgraph_toolmem.inertia.settings import InertiaSettings
     from langgraph_toolmem.memory import ToolMemory, default_methods
     from langgraph_toolmem.navigator import Navigator
@@ -56,7 +56,7 @@ _HOMES = {
     "Atoms": "atoms",
     "Bound": "inertia.policy",
     "Critique": "entries.critique",
-    "Decision": "inertia.proposal",
+    "Decision": "inertia.decision",
     "Entries": "entries",
     "Entry": "entries.entry",
     "EnvironmentAdapter": "inertia.policy",
@@ -67,8 +67,8 @@ _HOMES = {
     "PaperPolicy": "inertia.policy",
     "Plan": "navigator.plan.chains",
     "Preference": "entries.preferences",
-    "Prefetch": "inertia.prefetch.settings",
-    "Proposal": "inertia.proposal",
+    "Prefetch": "inertia.prefetch",
+    "Proposal": "inertia.decision",
     "RecallPolicy": "entries.policy",
     "Report": "report.report",
     "SGASettings": "atoms.settings",

@@ -8,7 +8,7 @@ from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.ledger import ALL, ItemStats, Ledger
 from langgraph_toolmem.graph.events import Forgotten
-from langgraph_toolmem.inertia.evidence import InertiaEvidence
+from langgraph_toolmem.inertia.record import InertiaEvidence
 from langgraph_toolmem.navigator.evidence import NavigatorEvidence
 from langgraph_toolmem.sit.evidence import SITEvidence
 

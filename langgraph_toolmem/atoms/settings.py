@@ -25,7 +25,8 @@ class SGASettings:
         k: patterns shown, at most.
         beta: weight of what is known against words, 0 to 1.
         budget: tokens of the patterns at most (a quarter of their length in characters); the worst are left out.
-        plain: the published score only: one question of state and all that is open, no record, no threshold.
+        plain: if True, the published score only: one text of state and all open goals, no record, no threshold. It is
+            computed over words, among the atoms nearest to each goal.
     """
 
     model: BaseChatModel | str | None = None

@@ -1,9 +1,9 @@
-"""Chat models by name, and their unreadable answers."""
+"""Chat models by name."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError
 
@@ -28,14 +28,3 @@ def resolve_model(text: str, *, name: str, others: tuple[str, ...] = ()) -> Base
     except Exception as error:
         # an unknown provider, no key in the environment: each client has errors of its own
         raise ConfigurationError(f"{name} {text}: {error}") from error
-
-
-_UNREADABLE: Final = frozenset({"OpenAIRefusalError", "LengthFinishReasonError", "ContentFilterFinishReasonError"})
-"""Errors of clients that are not imported here: the model refused, or its answer was cut off."""
-
-
-def is_unreadable(error: BaseException) -> bool:
-    """Return True if a model answered, but not in the requested form: that is no answer, and no failure."""
-    from langchain_core.exceptions import OutputParserException
-
-    return isinstance(error, (OutputParserException, ValueError)) or type(error).__name__ in _UNREADABLE

@@ -18,9 +18,9 @@ from langgraph_toolmem.cli.terminal import progress, say, table
 
 DEFAULT_FOLDER: Final = Path(".toolmem")
 DISTRIBUTION: Final = "langgraph-toolmem"
-CHROMA: Final = "chroma/chroma.sqlite3"
 LITTLE: Final = 16_000_000
 """Free bytes below which a disk has no room for another copy of a memory."""
+RESTORE: Final = "Restore it from a backup, or import the logs again"
 _INTERNAL: Final = ("all", "bench", "dev", "dev-all")
 """Extras that no application needs."""
 _WRITERS: Final = {
@@ -116,12 +116,8 @@ def _files(folder: Path, memory: dict[str, Any]) -> Iterator[Found]:
             f"memory.db cannot be used: {file['why']}. If it is damaged, the next opening renames it and keeps the "
             "rows that can be read",
         )
-    for name, lost in (
-        ("memory.db", "jobs and what was learned after the last snapshot are"),
-        (CHROMA, "its texts are"),
-    ):
-        if (folder / name).is_file() and not (folder / name).stat().st_size:
-            yield "problem", f"{name} is empty: {lost} lost. Restore it from a backup, or import the logs again"
+    if _empty(folder / "memory.db"):
+        yield "problem", f"memory.db is empty: jobs and what was learned after the last snapshot are lost. {RESTORE}"
     for aside in memory["set_aside"]:
         yield (
             "problem",
@@ -155,12 +151,19 @@ def _jobs(folder: Path, queue: dict[str, Any]) -> Iterator[Found]:
 def _chroma(folder: Path) -> Iterator[Found]:
     from langgraph_toolmem.stores.chroma_repair import inspect
 
+    if _empty(folder / "chroma/chroma.sqlite3"):  # Chroma would make it a new one
+        yield "problem", f"chroma/chroma.sqlite3 is empty: its texts are lost. {RESTORE}"
+        return
     damage = inspect(folder)
     if damage is None:
         yield "note", "another process writes to Chroma; its collections were not checked"
     elif damage:
         yield from (("problem", each) for each in damage)
         yield "problem", f"to rebuild Chroma from its texts, type: toolmem doctor --memory {folder} --rebuild"
+
+
+def _empty(file: Path) -> bool:
+    return file.is_file() and not file.stat().st_size
 
 
 def _queue(folder: Path) -> dict[str, Any]:

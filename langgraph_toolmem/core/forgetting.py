@@ -123,15 +123,15 @@ class Forgetting:
             if not others:
                 whose.add(None)
         gone = Forgotten(runs=known | {contributor(thread_id, user or None) for user in whose})
-        places = {core.users.of(user_id).namespace} if user_id or not core.users.apart else set[tuple[str, ...]]()
-        if not places:
-            places = {place for run in known if (place := core.jobs.queue.namespace_of(run)[0]) is not None}
-        if not places and known:
+        namespaces = {core.users.of(user_id).namespace} if user_id or not core.users.apart else set[tuple[str, ...]]()
+        if not namespaces:
+            namespaces = {namespace for run in known if (namespace := core.jobs.queue.namespace_of(run)[0]) is not None}
+        if not namespaces and known:
             raise NamespaceError(
                 f"The namespace {core.users.namespace!r} needs a user id, and whose thread {thread_id!r} is was not "
                 "kept in this folder. Pass user_id=…"
             )
-        rows = (each for place in places for each in self._rows(User(None, None, place), gone))
+        rows = (each for namespace in namespaces for each in self._rows(User(None, None, namespace), gone))
         # The graph last: it knows which runs these are, should something fail.
         steps: list[Callable[[], int]] = [partial(core.jobs.forget, gone), *rows]
         return self._all(steps, last=partial(core.forget, gone))

@@ -154,8 +154,8 @@ class Rows(Generic[T]):
         """
         given = [(self.kind.row(item).id, item) for item in items]
         with self._writing:
-            place = self._place(user)
-            known = self._read(place, [key for key, _ in given])
+            space = self._space(user)
+            known = self._read(space, [key for key, _ in given])
             stands: dict[str, T] = {}
             answers: list[T | None] = []
             for key, new in given:
@@ -164,27 +164,27 @@ class Rows(Generic[T]):
                 if now is not None:
                     stands[key] = now
                 answers.append(now)
-            self._write(place, known, stands, user, vectors or {})
-            self._make_room(place, user)
+            self._write(space, known, stands, user, vectors or {})
+            self._make_room(space, user)
         return answers
 
     def change(self, ids: Iterable[str], how: Callable[[T], T | None], user: User) -> list[T]:
         """Change items that are there, remove those for which `how` returns None; return the others as they are now."""
         with self._writing:
-            place = self._place(user)
-            known = self._read(place, list(ids))
+            space = self._space(user)
+            known = self._read(space, list(ids))
             stands = {key: how(item) for key, (_, item) in known.items()}
-            self._write(place, known, {key: item for key, item in stands.items() if item is not None}, user)
-            self._remove(place, [key for key, item in stands.items() if item is None], user)
+            self._write(space, known, {key: item for key, item in stands.items() if item is not None}, user)
+            self._remove(space, [key for key, item in stands.items() if item is None], user)
         return [item for item in stands.values() if item is not None]
 
     def remove(self, ids: Sequence[str], user: User, *, scrub: bool = False) -> None:
         """Remove items, with `scrub` from the disk too; ids that are not there are no error."""
         with self._writing:
-            place = self._place(user)
-            self._remove(place, ids, user)
+            space = self._space(user)
+            self._remove(space, ids, user)
             if scrub and ids:
-                place.store.scrub(self.kind.name)
+                space.store.scrub(self.kind.name)
 
     def forget(self, user: User, gone: Forgotten | None = None) -> int:
         """Remove a user's items, those of some runs, or all that are older than a time (`RowKind.since`), from the disk
@@ -194,32 +194,32 @@ class Rows(Generic[T]):
         if gone is not None and gone.before is not None:
             return self._forget_before(gone.before)
         with self._writing:
-            place = self._place(user)
+            space = self._space(user)
             if gone is not None and not gone.user:
                 removed = sum(self.forget_of(run, user) for run in gone.runs)
             elif self._users.apart:
-                ids = place.store.ids(self.kind.name)
-                place.store.drop(self.kind.name)
-                self._left(place, ids, user)
+                ids = space.store.ids(self.kind.name)
+                space.store.drop(self.kind.name)
+                self._left(space, ids, user)
                 removed = len(ids)
             else:
                 removed = self.forget_of(user.digest or "", user)
-            place.store.scrub(self.kind.name)  # even if nothing was found: the last time it may have failed behind this
+            space.store.scrub(self.kind.name)  # even if nothing was found: the last time it may have failed behind this
         return removed
 
     def _forget_before(self, before: float) -> int:
         name, removed = self.kind.name, 0
-        spaces = {label.namespace for label in self._vectors.labels() if label.kind == name}
-        for space in filter(self._users.has, spaces):
-            user = User(None, None, space)
+        namespaces = {label.namespace for label in self._vectors.labels() if label.kind == name}
+        for namespace in filter(self._users.has, namespaces):
+            user = User(None, None, namespace)
             with self._writing:
-                place = self._place(user)
-                rows = self._items(place.store.each(name), None)
+                space = self._space(user)
+                rows = self._items(space.store.each(name), None)
                 old = [key for key, item in rows if self.kind.since(item, before) is not item]
                 for start in range(0, len(old), BATCH):
                     self.change(old[start : start + BATCH], lambda item: self.kind.since(item, before), user)
                 if old:
-                    place.store.scrub(name)
+                    space.store.scrub(name)
                 removed += len(old)
         return removed
 
@@ -229,14 +229,14 @@ class Rows(Generic[T]):
             raise InputError(f"Whose {self.kind.name} are to be forgotten? Nobody is named.")
         where = {OWNERS: {"$contains": owner}}
         with self._writing:
-            place = self._place(user)
-            ids = place.store.ids(self.kind.name, where)
-            known = self._read(place, ids)
+            space = self._space(user)
+            ids = space.store.ids(self.kind.name, where)
+            known = self._read(space, ids)
             left = {key: self.kind.without(item, owner) for key, (_, item) in known.items()}
             stands = {key: item for key, item in left.items() if item is not None}
-            self._write(place, known, stands, user)
-            self._remove(place, [key for key in ids if key not in stands], user)  # damaged ones too
-            if still := place.store.ids(self.kind.name, where):
+            self._write(space, known, stands, user)
+            self._remove(space, [key for key in ids if key not in stands], user)  # damaged ones too
+            if still := space.store.ids(self.kind.name, where):
                 raise StorageError(f"{len(still)} {self.kind.name} could not be deleted. Do it again.")
         return len(ids)
 
@@ -244,11 +244,11 @@ class Rows(Generic[T]):
 
     def get(self, ids: Sequence[str], user: User) -> list[T]:
         """Return the items with these ids that are there, retired ones too, in the order asked."""
-        return [item for _, item in self._items(self._place(user).store.get(self.kind.name, ids), user)]
+        return [item for _, item in self._items(self._space(user).store.get(self.kind.name, ids), user)]
 
     def all(self, user: User, *, retired: bool = False) -> Iterator[T]:
         """Yield all items, in the order in which they came first."""
-        for _, item in self._items(self._place(user).store.each(self.kind.name), user):
+        for _, item in self._items(self._space(user).store.each(self.kind.name), user):
             if retired or not self.kind.retired(item):
                 yield item
 
@@ -272,12 +272,12 @@ class Rows(Generic[T]):
         """
         if self._vectors.empty:
             return []
-        place, name = self._place(user), self.kind.name
+        space, name = self._space(user), self.kind.name
         vector = self.embedder.embed_query(query) if isinstance(query, str) else query
-        count = place.store.count(name) if k is None else k
+        count = space.store.count(name) if k is None else k
         least = max(1, count // 4)
         while True:
-            rows = place.store.query(name, vector, k=count, part=part, read=self._read_row)
+            rows = space.store.query(name, vector, k=count, part=part, read=self._read_row)
             tracked = self._tracked([(each.id, each.item) for each in rows], user)
             found = [
                 SearchHit(item, key, each.similarity)
@@ -290,7 +290,7 @@ class Rows(Generic[T]):
 
     def of(self, owner: str, user: User) -> list[T]:
         """Return the items that name a user or a run (digest) as their owner; see `VectorItem.owners`."""
-        hits = self._place(user).store.each(self.kind.name, where={OWNERS: {"$contains": owner}})
+        hits = self._space(user).store.each(self.kind.name, where={OWNERS: {"$contains": owner}})
         return [item for _, item in self._items(hits, user)]
 
     @property
@@ -300,14 +300,14 @@ class Rows(Generic[T]):
 
     def count(self, user: User) -> int:
         """Return how many items there are in a user's namespace, retired ones too."""
-        return self._place(user).store.count(self.kind.name)
+        return self._space(user).store.count(self.kind.name)
 
     def size(self, user: User) -> int:
         """Return about how many items there are: counted once, and as this process changed it since."""
-        place = self._place(user)
-        if place.size is None:
-            place.size = place.store.count(self.kind.name)
-        return place.size
+        space = self._space(user)
+        if space.size is None:
+            space.size = space.store.count(self.kind.name)
+        return space.size
 
     @property
     def waits_little(self) -> bool:
@@ -317,7 +317,7 @@ class Rows(Generic[T]):
     def latest(self, user: User, most: int) -> list[T]:
         """Return about so many items of a user, those that came last."""
         start = max(0, self.count(user) - most)
-        return [item for _, item in self._items(self._place(user).store.each(self.kind.name, start=start), user)]
+        return [item for _, item in self._items(self._space(user).store.each(self.kind.name, start=start), user)]
 
     def changes(self, since: int, user: User) -> tuple[int, list[str] | None]:
         """Return a version, and the ids of what this process changed or removed after another version.
@@ -325,18 +325,18 @@ class Rows(Generic[T]):
         The ids are None for version 0, after too many changes, and where other processes may have written. Jobs may be
         done in another order than they came: who wants the latest looks at the items' own times.
         """
-        place = self._place(user)
+        space = self._space(user)
         with self._noting:
-            back = place.version - since
-            if not 0 <= back <= len(place.changed):
-                return place.version, None
-            return place.version, list(dict.fromkeys(list(place.changed)[len(place.changed) - back :]))
+            back = space.version - since
+            if not 0 <= back <= len(space.changed):
+                return space.version, None
+            return space.version, list(dict.fromkeys(list(space.changed)[len(space.changed) - back :]))
 
     def written(self, user: User) -> int:
         """Return how many items of a user this process wrote or removed."""
-        return self._place(user).written
+        return self._space(user).written
 
-    def _place(self, user: User) -> _Namespace:
+    def _space(self, user: User) -> _Namespace:
         with self._noting:
             found = self._namespaces.pop(user.namespace, None)
             if found is None:
@@ -371,13 +371,13 @@ class Rows(Generic[T]):
             for (key, item), track in zip(batch, tracks, strict=True)
         ]
 
-    def _read(self, place: _Namespace, ids: Sequence[str]) -> dict[str, tuple[Hit, T]]:
-        read = ((hit, self._read_row(hit)) for hit in place.store.get(self.kind.name, ids))
+    def _read(self, space: _Namespace, ids: Sequence[str]) -> dict[str, tuple[Hit, T]]:
+        read = ((hit, self._read_row(hit)) for hit in space.store.get(self.kind.name, ids))
         return {hit.id: (hit, item) for hit, item in read if item is not None}
 
     def _write(
         self,
-        place: _Namespace,
+        space: _Namespace,
         known: Mapping[str, tuple[Hit, T]],
         stands: Mapping[str, T],
         user: User,
@@ -393,12 +393,12 @@ class Rows(Generic[T]):
             elif _differs(made, before):
                 same.append(made)
         if new:
-            place.store.upsert(self.kind.name, new, vectors=vectors)
+            space.store.upsert(self.kind.name, new, vectors=vectors)
         if same:
-            place.store.amend(self.kind.name, same)
-        if place.size is not None:
-            place.size += sum(each.id not in known for each in new)
-        self._note(place, [each.id for each in (*new, *same)])
+            space.store.amend(self.kind.name, same)
+        if space.size is not None:
+            space.size += sum(each.id not in known for each in new)
+        self._note(space, [each.id for each in (*new, *same)])
 
     def _packed(self, item: T, before: Hit | None, user: User) -> VectorItem:
         row = self.kind.row(item)
@@ -409,32 +409,32 @@ class Rows(Generic[T]):
         plain = clean(json.dumps(dict(row.metadata), ensure_ascii=False, separators=(",", ":")))
         return VectorItem(row.id, clean(row.text), {ROW: plain, OWNERS: list(owners) or None}, row.part)
 
-    def _remove(self, place: _Namespace, ids: Sequence[str], user: User) -> None:
+    def _remove(self, space: _Namespace, ids: Sequence[str], user: User) -> None:
         if ids:
-            place.store.delete(self.kind.name, ids)
-            self._left(place, ids, user)
+            space.store.delete(self.kind.name, ids)
+            self._left(space, ids, user)
 
-    def _left(self, place: _Namespace, ids: Sequence[str], user: User) -> None:
-        place.size = None
-        self._note(place, ids)
+    def _left(self, space: _Namespace, ids: Sequence[str], user: User) -> None:
+        space.size = None
+        self._note(space, ids)
         self._ledger.drop(self.method, [self.key(key, user) for key in ids])
 
-    def _note(self, place: _Namespace, ids: Collection[str]) -> None:
+    def _note(self, space: _Namespace, ids: Collection[str]) -> None:
         with self._noting:
-            place.version += len(ids)
-            place.written += len(ids)
-            place.changed.extend(ids)
+            space.version += len(ids)
+            space.written += len(ids)
+            space.changed.extend(ids)
 
-    def _make_room(self, place: _Namespace, user: User) -> None:
+    def _make_room(self, space: _Namespace, user: User) -> None:
         """Beyond `most`, remove a hundredth: the least useful of the oldest rows."""
         if (size := self.size(user)) <= self.kind.most:
             return
         wanted = size - self.kind.most + self.kind.most // 100
-        oldest = islice(place.store.each(self.kind.name), max(ROOM, 2 * wanted))
+        oldest = islice(space.store.each(self.kind.name), max(ROOM, 2 * wanted))
         found = sorted(
             self._items(oldest, user), key=lambda each: (not self.kind.retired(each[1]), self.kind.worth(each[1]))
         )
-        self._remove(place, [key for key, _ in found[:wanted]], user)
+        self._remove(space, [key for key, _ in found[:wanted]], user)
 
 
 def _without(whole: ItemStats, part: ItemStats) -> ItemStats:

@@ -19,6 +19,7 @@ from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.entries.entry import Entry, EntryCall
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.turn.structured import StructuredModel, sections
 
 MAX_SIMILAR: Final = 3
 MAX_TOOLS: Final = 40
@@ -30,8 +31,7 @@ MAX_PART: Final = 8_000
 """Characters of each of: tools, calls, similar entries."""
 MAX_SAID: Final = 400
 """Characters of each text of a critique."""
-ASIDE: Final = RunnableConfig(tags=["nostream"], run_name="toolmem_critique")
-"""langgraph.constants.TAG_NOSTREAM: what the model writes is not for the user's eyes."""
+NAMED: Final = RunnableConfig(run_name="toolmem_critique")
 
 _CRITIC: Final = """\
 You review one run of an agent that calls tools. The person who asked was not satisfied: there is a mistake in the \
@@ -92,7 +92,7 @@ def resolve_critic(critic: BaseChatModel | Critic | str, tools: Callable[[], Map
 def critique(
     model: BaseChatModel, entry: Entry, tools: Mapping[str, ToolSpec], similar: Sequence[Entry] = ()
 ) -> Critique:
-    """Ask a chat model with structured output what went wrong in a failed run. One model call.
+    """Ask a chat model what went wrong in a failed run. One question, with one repair.
 
     Args:
         model: the chat model.
@@ -104,10 +104,11 @@ def critique(
         InputError: the run did not fail, or the model's answer is no critique.
         Exception: whatever the model raises.
     """
-    answer = model.with_structured_output(Critique).invoke(_asked(entry, tools, similar), ASIDE)
-    if isinstance(answer, Critique) and (answer.went_wrong.strip() or answer.instead.strip()):
-        return answer
-    raise InputError("The model's answer is no critique.")
+    check = lambda found: "" if found.went_wrong.strip() or found.instead.strip() else "both texts are empty"  # noqa: E731
+    answer = StructuredModel(model, Critique, check=check).ask(_asked(entry, tools, similar), NAMED)
+    if answer.value is None:
+        raise InputError(f"The model's answer is no critique: {answer.reason or answer.refusal}.")
+    return answer.value
 
 
 def describe_tools(tools: Mapping[str, ToolSpec], first: Sequence[str] = ()) -> str:
@@ -154,8 +155,7 @@ def _asked(entry: Entry, tools: Mapping[str, ToolSpec], similar: Sequence[Entry]
         "Calls": describe_calls(entry),
         "Past runs with similar requests": _similar(similar) or "(none)",
     }
-    text = "\n\n".join(f"## {title}\n---\n{part}\n---" for title, part in parts.items())
-    return [SystemMessage(_CRITIC), HumanMessage(text)]
+    return [SystemMessage(_CRITIC), HumanMessage(sections(parts))]
 
 
 def _similar(entries: Sequence[Entry]) -> str:

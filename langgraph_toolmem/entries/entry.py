@@ -51,7 +51,7 @@ class Entry:
     Attributes:
         id: of `entry_id`: one per episode.
         run: digest of the episode.
-        query: what the user asked for in it, one message a line (`runs.run.request_in`).
+        query: what the user asked for in it, one message a line (`Run.request`).
         calls: its tool calls in order.
         user: digest of the user, or "".
         time: seconds since 1970, when the run was reported.

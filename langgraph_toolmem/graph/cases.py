@@ -10,7 +10,7 @@ import difflib
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise, repeat
@@ -35,8 +35,6 @@ _LONGLIST: Final = 96
 _SHORTLIST: Final = 2
 """Times k of them that went the same way are compared both ways."""
 MAX_QUERIES: Final = 16
-OTHER_LOOK: Final = 0.3
-"""Weight of a request whose latest output looked otherwise."""
 OTHER_ASKED: Final = 0.5
 """Weight of a request that answered words of which it shares none."""
 UNSEEN: Final = 0.25
@@ -54,7 +52,6 @@ class Neighbour:
         tool: the next tool; `parallel`: several calls at once; None: the model answered in words.
         call: its arguments as JSON; `made`: those of the calls before it, too.
         sources: per argument, descriptors of the sources that had its value then.
-        looked: True if its latest output looked as the run's does (`RunState.signature`).
     """
 
     similarity: float
@@ -65,7 +62,6 @@ class Neighbour:
     sources: Mapping[str, list[str]]
     request: str
     made: tuple[str, ...]
-    looked: bool
     asked: str = ""
 
     @cached_property
@@ -119,8 +115,8 @@ class CaseIndex:
 
     def __init__(self, max_cases: int = MAX_CASES) -> None:
         self.max_cases = max_cases
-        #: case id -> [text, user, calls, answers, asked], calls: {position: [tool, args JSON, status, sources, look,
-        #: beside]}, answers in words: {position: look}
+        #: case id -> [text, user, calls, answers, asked], calls: {position: [tool, args JSON, status, sources,
+        #: beside]}, answers in words: {position: None}
         #: sources are None for a call that the shortcut made; text is "" until the request itself is known
         self.cases: dict[str, list[Any]] = {}
         self._postings: dict[str, list[str]] = {}
@@ -159,7 +155,6 @@ class CaseIndex:
         args: str,
         status: str,
         sources: dict[str, list[str]] | None,
-        look: str,
         beside: int,
     ) -> None:
         """Add the call at `position` after the request; `beside` further calls were made in the same turn.
@@ -168,14 +163,11 @@ class CaseIndex:
         """
         if position < MAX_CALLS:
             calls = self._case(case_id)[2]
-            call = [tool, args, status, sources, look, beside]
-            calls[position] = min(
-                calls.get(position, call), call, key=lambda c: (c[3] is None, *c[:3], str(c[3]), c[4])
-            )
+            call = [tool, args, status, sources, beside]
+            calls[position] = min(calls.get(position, call), call, key=lambda c: (c[3] is None, *c[:3], str(c[3])))
 
-    def end(self, case_id: str, position: int, look: str) -> None:
-        answers = self._case(case_id)[3]
-        answers[position] = min(answers.get(position, look), look)
+    def end(self, case_id: str, position: int) -> None:
+        self._case(case_id)[3][position] = None
 
     def remove(self, case_id: str) -> None:
         self._queries.clear()
@@ -234,16 +226,14 @@ class CaseIndex:
         if not state.user_key or not state.user.raw.strip():
             return []
         prefix: list[tuple[str, str]] = [(step.tool, step.status) for step in state.since_user]
-        look, exclude = state.signature(), state.user_key
-        return self.nearest(state.user.raw, prefix, look=look, k=k, exclude=exclude, asked=state.asked)
+        return self.nearest(state.user.raw, prefix, k=k, exclude=state.user_key, asked=state.asked)
 
     def nearest(
-        self, text: str, prefix: list[tuple[str, str]], *, look: str, k: int = 3, exclude: str = "", asked: str = ""
+        self, text: str, prefix: list[tuple[str, str]], *, k: int = 3, exclude: str = "", asked: str = ""
     ) -> list[Neighbour]:
         """Return the nearest past requests whose calls so far (tool, status) equal `prefix`, most similar first.
 
-        A request whose latest output looked otherwise than `look` (`RunState.signature`), or that answered other words
-        than `asked`, counts less.
+        A request that answered other words than `asked` counts less.
         """
         query = self._query(text, asked)
         found: list[tuple[float, str]] = []
@@ -255,19 +245,15 @@ class CaseIndex:
             if any((at := calls.get(i)) is None or (at[0], at[2]) != p for i, p in enumerate(prefix)):
                 continue
             if position in calls:
-                _, _, _, sources, seen, _ = calls[position]
-                if sources is None:
+                if calls[position][3] is None:
                     continue
-            elif position in answers:
-                seen = answers[position]
-            else:
+            elif position not in answers:
                 continue
-            near = self._compared(query, case_id)
-            found.append((near if seen == look else near * OTHER_LOOK, case_id))
+            found.append((self._compared(query, case_id), case_id))
             if len(found) >= _SHORTLIST * k:
                 break
         found.sort(key=lambda item: -item[0])
-        return [self._neighbour(similarity, case_id, len(prefix), text, look) for similarity, case_id in found[:k]]
+        return [self._neighbour(similarity, case_id, len(prefix), text) for similarity, case_id in found[:k]]
 
     def similar(self, text: str, asked: str = "") -> list[tuple[float, str]]:
         """Return past requests that share words with one, each with its similarity, 0 to 1."""
@@ -307,30 +293,28 @@ class CaseIndex:
             query.similarities[case_id] = near
         return near
 
-    def known(self, word: str, tool: str, *, asked: bool = False) -> bool:
-        """Return True if a request with a word, or one that answered it (`asked`), was followed by a call of a tool."""
-        terms = [f"\x1f{term}" for term in words(word)] if asked else [word]
-        return all(any(self._called(case_id, tool) for case_id in self._postings.get(term, ())) for term in terms)
+    def alike(self, state: RunState) -> Iterator[str]:
+        """Yield the past requests that share most words with a run's latest one, whatever they led to."""
+        return (case_id for case_id in self._query(state.user.raw, state.asked).ranked if case_id != state.user_key)
 
-    def _called(self, case_id: str, tool: str) -> bool:
-        case = self.cases.get(case_id)
-        return case is not None and any(call[0] == tool for call in case[2].values())
+    def led_to(self, case_id: str, tool: str) -> bool:
+        """Return True if a request led to a call of a tool."""
+        return any(call[0] == tool for call in self.cases[case_id][2].values())
 
     def _heaviest(self, weights: Mapping[str, float], most: int) -> list[tuple[float, str]]:
         known = [(weight, term) for term, weight in weights.items() if term in self._postings]
         return sorted(known, reverse=True)[:most] if len(known) > most else known
 
-    def _neighbour(self, similarity: float, case_id: str, position: int, request: str, look: str) -> Neighbour:
-        text, _, calls, answers, asked = self.cases[case_id]
+    def _neighbour(self, similarity: float, case_id: str, position: int, request: str) -> Neighbour:
+        text, _, calls, _, asked = self.cases[case_id]
         if position not in calls:
-            made, looked = self.arguments(case_id), answers[position] == look
-            return Neighbour(similarity, case_id, text, None, "{}", {}, request, made, looked, asked)
-        tool, args, _, sources, seen, beside = calls[position]
+            return Neighbour(similarity, case_id, text, None, "{}", {}, request, self.arguments(case_id), asked)
+        tool, args, _, sources, beside = calls[position]
         if beside:
             # One that is not known (further than MAX_CALLS) is taken for another tool.
             tool = parallel(calls.get(i, ("",))[0] for i in range(position, position + beside + 1))
         made = self.arguments(case_id, position + beside)
-        return Neighbour(similarity, case_id, text, tool, args, sources, request, made, seen == look, asked)
+        return Neighbour(similarity, case_id, text, tool, args, sources, request, made, asked)
 
     def arguments(self, case_id: str, last: int = MAX_CALLS) -> tuple[str, ...]:
         """Return the arguments of a request's calls, up to position `last`, as JSON."""

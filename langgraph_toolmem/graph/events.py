@@ -206,7 +206,6 @@ class RequestCall(Event):
     args: str
     status: str
     sources: dict[str, list[str]] | None
-    look: str
     beside: int
 
 
@@ -217,7 +216,6 @@ class RequestEnd(Event):
     kind = "request_end"
     request: str
     position: int
-    look: str
 
 
 # --- counters, runs and verdicts ---
@@ -225,12 +223,11 @@ class RequestEnd(Event):
 
 @dataclass(slots=True)
 class Count(Event):
-    """An increment of a counter, and of the counter of an hour if given."""
+    """An increment of a counter."""
 
     kind = "count"
     counter: str
     amount: float = 1
-    hour: int | None = None
 
 
 @dataclass(slots=True)

@@ -8,12 +8,10 @@ WORDS for an answer. The paper's windows hold tools alone.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from operator import is_
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base import threads
-from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.values import MAX_VALUE_CHARS, canon, canon_args, flatten
 from langgraph_toolmem.text.values import Text, read_text
@@ -27,7 +25,6 @@ NO_TEXT: Final = read_text("")
 MAX_PAST_TEXTS: Final = 4
 MAX_ASKED: Final = 2000
 """Characters of the assistant's words that are kept, from the end."""
-MAX_SIGNATURE: Final = 6
 MAX_THREADS: Final = 128
 """Threads of which a state is kept; those that were read least lately leave."""
 WINDOW_LENGTHS: Final = (0, 1, 2, 3, 5)
@@ -46,16 +43,6 @@ def read_output(output: Any) -> Observation:
     if isinstance(output, str):
         return Observation({"$": output} if len(output) <= MAX_VALUE_CHARS else {}, {}, output)
     return Observation(*flatten(output))
-
-
-def _how_many(values: list[Any]) -> str:
-    return str(min(len(values), 2))
-
-
-@lru_cache(maxsize=2048)
-def _key(name: Any) -> str:
-    """Return a digest of an output's key, which may be a person's name."""
-    return digest(str(name))[:6]
 
 
 class RunState:
@@ -164,28 +151,6 @@ class RunState:
         if found is None:
             found = self._observations[index] = read_output(self.steps[index].output)
         return found
-
-    def signature(self) -> str:
-        """Return the flags of the latest output and the lengths of its lists; "" right after a user message.
-
-        Branches and ends of loops depend on them, not on the tool.
-        """
-        if self.last_is_user or not self.steps:
-            return ""
-        step = self.steps[-1]
-        if step.status != "ok":
-            return "!"
-        parts: list[str] = []
-        output = step.output
-        if isinstance(output, list):
-            parts.append(_how_many(output))
-        elif isinstance(output, dict):
-            for key, value in list(output.items())[:MAX_SIGNATURE]:
-                if isinstance(value, bool):
-                    parts.append(f"{_key(key)}={value:d}")
-                elif isinstance(value, list):
-                    parts.append(f"{_key(key)}:{_how_many(value)}")
-        return ";".join(parts)
 
     def latest_output(self, tool: str) -> Observation | None:
         index = self.outputs.get(tool)

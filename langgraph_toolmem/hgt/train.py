@@ -86,7 +86,7 @@ def train_links(
     *,
     told: Callable[[int, Mapping[str, float]], None] | None = None,
 ) -> dict[str, float]:
-    """Trains on what a memory has seen, and keeps the table of scores in its folder.
+    """Train on what a memory has seen, and keep the table of scores in its folder.
 
     Args:
         memory: with a navigator.
@@ -111,7 +111,7 @@ def train_links(
 
 
 def device_of(wanted: str) -> torch.device:
-    """The device that is meant. Raises ConfigurationError if there is none such here."""
+    """Return a device. Raises ConfigurationError if there is none such here."""
     if wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -126,7 +126,7 @@ def device_of(wanted: str) -> torch.device:
 
 
 def adaptive_margin(right: Tensor, wrong: Tensor, weights: Tensor, least: float = 1.0) -> Tensor:
-    """Mean of max(0, m − s(u,v) + s(u′,v)) over links and negatives, m = m₀ (1 + σ(w)) [P for the negatives, R for m].
+    """Return the mean of max(0, m − s(u,v) + s(u′,v)) over links and negatives, m = m₀ (1 + σ(w)) [P; R for m].
 
     Args:
         right: (P,) logits of links.
@@ -139,7 +139,7 @@ def adaptive_margin(right: Tensor, wrong: Tensor, weights: Tensor, least: float 
 
 
 def share_of_first(epoch: int, start: float, decay: float) -> float:
-    """μ_t = μ₀ γᵗ: what the cross-entropy counts in epoch t, the margin counting the rest [P]."""
+    """Return μ_t = μ₀ γᵗ, the weight of the cross-entropy in epoch t; the margin has the rest [P]."""
     return float(start * decay**epoch)
 
 
@@ -161,7 +161,7 @@ class GraphTensors(NamedTuple):
     weights: dict[Relation, Tensor]
 
     def without(self, links: Tensor, relation: Relation) -> GraphTensors:
-        """The same without some edges of a relation, (2, L), and of the same one backward."""
+        """Return the same without some edges of a relation, (2, L), and of the same one backward."""
         edges, weights = dict(self.edges), dict(self.weights)
         total = max(map(len, self.features.values())) + 1
         for each, pairs in ((relation, links), (_BACK[relation], links.flip(0))):
@@ -172,7 +172,7 @@ class GraphTensors(NamedTuple):
 
 
 def links_of(history: History, graph: ToolDependencyGraph) -> list[tuple[str, str]]:
-    """The links that runs have shown between tools: one well after another, or fed by it."""
+    """Return the links that runs have shown between tools: one well after another, or fed by it."""
     found = {edge for edge, count in history.transitions.items() if count > 0}
     found |= {(flow.source, flow.target) for flow, count in history.flows.items() if count > 0}
     return sorted((a, b) for a, b in found if a != b and a != START and a in graph and b in graph)
@@ -190,7 +190,7 @@ def tensors_of(
     device: torch.device,
     hidden: frozenset[tuple[str, str]] = frozenset(),
 ) -> GraphTensors:
-    """A dependency graph with what runs have shown; `hidden` links, and flows along them, are left out."""
+    """Return a dependency graph with what runs have shown; `hidden` links, and flows along them, are left out."""
     places = {name: place for place, name in enumerate(sorted(graph.apis))}
     numbers = numbers_of(graph)
     found: dict[Relation, dict[tuple[int, int], float]] = {relation: {} for relation in RELATIONS[::2]}
@@ -295,7 +295,7 @@ class Trainer:
         self.losses: list[dict[str, float]] = []
 
     def run(self, told: Callable[[int, Mapping[str, float]], None] | None = None) -> Trainer:
-        """Trains until the validation gets no better; `told` gets each epoch and its losses."""
+        """Train until the validation gets no better; `told` gets each epoch and its losses."""
         best, at, state = -1.0, 0, self.model.state_dict()
         for epoch in range(self.training.epochs):
             with torch.random.fork_rng():
@@ -349,7 +349,7 @@ class Trainer:
         return {"entropy": float(entropy.detach()), "margin": float(margin.detach()), "loss": float(loss.detach())}
 
     def logits(self, tensors: GraphTensors) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """(N, N) of producers and consumers, and (N, M) of tools and the parameters they may give."""
+        """Return (N, N) of producers and consumers, and (N, M) of tools and the parameters they may give."""
         self.model.eval()
         with torch.no_grad():
             nodes = self.model(*tensors)
@@ -361,7 +361,7 @@ class Trainer:
         return found[0], found[1]
 
     def _ranked(self, links: Pairs, scores: np.ndarray[Any, Any]) -> float:
-        """Mean share of other producers of a link's consumer that rank below its own; those that rank alike half."""
+        """Return the mean share of other producers of a link's consumer that rank below its own; ties count half."""
         rng, found = np.random.default_rng(self.training.seed), []
         for a, b in links:
             drawn = rng.permutation(len(self.names))[:RIVALS].tolist()
@@ -384,7 +384,7 @@ class Trainer:
         return {"learned": learned, "structural": self._ranked(self.test, structural)}
 
     def rows(self) -> list[tuple[str, str, str, str, float]]:
-        """Producer, its output, consumer, its input, and the score √(p(a→b) p(a→i)) (½ + ½ likeness(o, i)) [O]."""
+        """Return rows of links with the score √(p(a→b) p(a→i)) (½ + ½ likeness(o, i)) [O]."""
         between, towards = self.logits(tensors_of(self.graph, self.history, self._vectors, self.device))
         numbers = numbers_of(self.graph)
         places = {name: place for place, name in enumerate(self.names)}

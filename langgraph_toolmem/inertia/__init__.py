@@ -1,25 +1,24 @@
 """Inertia: the next tool call is often known before the model is asked (AutoTool, arXiv 2511.14650).
 
-The idea: tool calls follow low-entropy patterns, so past runs can tell the next tool **and its arguments**. The paper
-scores the successors of the last tools (CIPS) and fills arguments from the data flow. Here every prediction is first
-made silently: before each model turn the candidates are weighed, the model is asked, and a logistic regression learns
-from what it does how probable it is that a call is *exactly* what the model would make. A call is made without the
-model only above a bar, within a budget of misses, and for a request like those seen before.
+Tool calls follow low-entropy patterns, so past runs predict the next tool **and its arguments**. The paper scores the
+successors of the last tools (CIPS) and fills arguments from the data flow. Here every prediction is made silently
+first. Before each model turn the candidates are weighed; then a logistic regression learns from the model's answer how
+probable it is that a call is *exactly* what the model would make. A call is made without the model only above a bar,
+within a budget of misses, and for a request like those seen before.
 
 ==================  ==========================================================
 ``Inertia``         this method: its decisions and their results
-``candidates``      which calls may come: successors, past requests, loops
-``arguments``       where their values come from; ``contexts``: whole calls
-``estimator``       how likely each is: one ridge logistic regression
-``novelty``         whether the request is like those of the record
-``budget``          how often a call may be wrong
-``loops``           calls that repeat; tools whose equal calls differ
+``calibrated``      the default policy, in order; ``paper``: AutoTool's
+``candidates``      what may come, and with which arguments
+``estimator``       how likely each candidate is: one ridge logistic regression
+``novelty``         requests unlike those of the record
+``cases``           values in past outputs that speak against a call
 ``guards``          what no record excuses: repeats, changes not named …
-``calibrated``      the default policy put together; ``paper``: AutoTool's
-``crediting``       hit or miss, as operations of the evidence graph
-``evidence``        the table of rules and of turns that began
+``budget``          the number of calls that may be wrong
+``record``          hits and misses, calls made, as events of the evidence graph
 ``policy``          when to act; ``settings``: what a host's context changes
-``proposal``        what comes out; ``traces``: how it is told
+``decision``        the answer, its reason, and what traces show of it
+``report``          the section of the memory's report
 ``step``            the shortcut at a model call
 ``prefetch``        look-ups that run while the model is asked
 ==================  ==========================================================
@@ -44,20 +43,25 @@ from langgraph_toolmem.inertia import calibrated, guards, paper
 from langgraph_toolmem.inertia.budget import SHADOWED, Budget, Checked
 from langgraph_toolmem.inertia.candidates import NEIGHBOURS
 from langgraph_toolmem.inertia.cases import Cases, learn_case
-from langgraph_toolmem.inertia.changes import Changes
 from langgraph_toolmem.inertia.contexts import CallContexts, followed
-from langgraph_toolmem.inertia.crediting import begin_shortcut, credit_judged, credit_shortcut, open_turn, plain_judged
+from langgraph_toolmem.inertia.decision import Decision, Proposal, Reason
 from langgraph_toolmem.inertia.estimator import Estimator
-from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed
-from langgraph_toolmem.inertia.guards import may_write
-from langgraph_toolmem.inertia.loops import credit_varied
+from langgraph_toolmem.inertia.guards import credit_varied, may_write
 from langgraph_toolmem.inertia.novelty import NoveltyRecord
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
-from langgraph_toolmem.inertia.prefetch.record import credit_reviews
 from langgraph_toolmem.inertia.prefetch.serve import Registry
-from langgraph_toolmem.inertia.proposal import Decision, Proposal
-from langgraph_toolmem.inertia.reasons import Reason
-from langgraph_toolmem.inertia.section import section_of
+from langgraph_toolmem.inertia.record import (
+    Changes,
+    InertiaEvidence,
+    TurnClosed,
+    begin_shortcut,
+    credit_judged,
+    credit_reviews,
+    credit_shortcut,
+    open_turn,
+    plain_judged,
+)
+from langgraph_toolmem.inertia.report import section_of
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.text.embedders import DescriptionSimilarity
 
@@ -74,7 +78,7 @@ MAX_TOLD: Final = 256
 logger = logging.getLogger("langgraph_toolmem.inertia")
 
 OnTurn = Callable[[Turn, Decision], None]
-"""Told of each new turn of the model and what would have been decided before it."""
+"""Called with each new turn of the model and the decision that would have been made before it."""
 
 
 class Inertia(Method):
@@ -82,9 +86,9 @@ class Inertia(Method):
 
     Args:
         policy: for which the record is kept; nodes may use another one.
-        seed: draws which proposals are audited.
-        similarity: how alike a thought and a tool (by name) are, for the paper's policy; by the embeddings of the
-            tool's description if None.
+        seed: of the draw of proposals that are audited.
+        similarity: of a thought and a tool (by name), for the paper's policy. Defaults to the embeddings of the tool's
+            description.
     """
 
     name: ClassVar[str] = "inertia"
@@ -114,23 +118,26 @@ class Inertia(Method):
         self.prefetched = Registry()
 
     def open(self, core: Core) -> None:
-        """Takes its table."""
+        """Register the tables."""
         super().open(core)
-        self.evidence = core.register(InertiaEvidence)
-        self.contexts = core.register(CallContexts)
-        self.novelty = core.register(NoveltyRecord)
-        self.budget = core.register(Budget)
-        self.cases = core.register(Cases)
-        self.changes = core.register(Changes)
-        self.estimator = core.register(Estimator)
+        self.evidence, self.budget = core.register(InertiaEvidence), core.register(Budget)
+        self.cases, self.changes = core.register(Cases), core.register(Changes)
+        self._tables = calibrated.Tables(
+            self.evidence,
+            core.register(CallContexts),
+            core.register(NoveltyRecord),
+            self.budget,
+            self.cases,
+            core.register(Estimator),
+        )
         self._similarity = self._given or DescriptionSimilarity(core.vectors.embedder, core.catalogue.given or {})
 
-    # --- asking ---
+    # --- deciding ---
 
     def predict(
         self, messages: Any, *, policy: InertiaPolicy | None = None, user_id: str | None = None
     ) -> Proposal | None:
-        """The next call, if the policy would propose one. Learns nothing.
+        """Return the next call, if the policy would propose one. Learns nothing.
 
         Returns:
             A proposal (`act` says whether the policy would make the call without asking the model), or None;
@@ -143,7 +150,7 @@ class Inertia(Method):
         return self.explain(messages, policy=policy, user_id=user_id).proposal
 
     def explain(self, messages: Any, *, policy: InertiaPolicy | None = None, user_id: str | None = None) -> Decision:
-        """The decision behind `predict`: the proposal or the reason for none, and the candidates weighed."""
+        """Return the decision behind `predict`: the proposal or the reason for none, and the candidates weighed."""
         core = self.core
         run, user = core.read(messages), core.users.of(user_id)
         with core.lock:
@@ -165,18 +172,18 @@ class Inertia(Method):
         recorded: bool = False,
         forbidden: str = "",
     ) -> Decision:
-        """Learns what is new, decides about the model turn that comes now, and notes that it begins.
+        """Learn what is new, decide about the model turn that comes now, and note that it begins.
 
-        A turn whose end is never reported counts as "the model did something else", so that a graph without a
-        recorder keeps an honest record too.
+        A turn whose end is never reported counts as "the model did something else". So a graph without a recorder
+        keeps an honest record too.
 
         Args:
             messages: the history, as `ToolMemory.observe` takes it.
             thread_id: the thread.
-            user_id: whose run it is.
-            policy: when to act; the method's own if None.
-            tools: the tools at hand at this step, as `read_tools` reads them; the memory's own if None.
-            recorded: a recorder will tell of the executions of this turn: a call that it does not tell of was not
+            user_id: the user of the run.
+            policy: when to act. Defaults to the method's own.
+            tools: the available tools at this step, as `read_tools` reads them. Defaults to the memory's own.
+            recorded: True if a recorder reports the executions of this turn: a call that it does not report was not
                 executed.
             forbidden: why no call may be made here whatever the record says; "" if one may.
 
@@ -199,14 +206,13 @@ class Inertia(Method):
                 decision = decision.held(forbidden)
             if recorded:
                 core.executions.begins(run.next_key)
-            known = self.evidence.knows(run.next_key)
             whose: dict[str, Any] = {"user": user.digest, "run": run.digest}
             if decision.acts:
                 begun = begin_shortcut(decision, core.graph.turns)
                 core.apply(digest("shortcut", run.next_key), begun, **whose)
-            elif not known:
+            elif not self.evidence.knows(run.next_key):
                 audit = decision.would_act and not forbidden and not chosen.shadow
-                begun = open_turn(state, run.next_key, decision, user.digest, core.hour(), audit=audit)
+                begun = open_turn(state, run.next_key, decision, user.digest, audit=audit)
                 core.apply(None, begun, **whose)
         core.jobs.look()
         return decision
@@ -221,15 +227,15 @@ class Inertia(Method):
         chosen_by: Sequence[str] | None = None,
         specs: Mapping[str, ToolSpec] | None = None,
     ) -> tuple[Decision, Sequence[Neighbour]]:
-        """The decision before one model turn, and the nearest past requests it looked at. The caller holds the lock.
+        """Return the decision before one model turn, and the nearest past requests. The caller holds the lock.
 
         Args:
             state: the run before the turn.
             thought: the agent's latest stated thought.
             policy: when to act.
             user: digest of the user, if known.
-            chosen_by: who chose the run's calls so far; what the run says if None.
-            specs: the tools at hand in this run; the catalogue's if None.
+            chosen_by: who chose the run's calls so far. Defaults to what the run says.
+            specs: the tools available in this run. Defaults to the catalogue's.
         """
         graph = self.core.graph
         specs = self.core.catalogue.marked(specs)
@@ -253,8 +259,7 @@ class Inertia(Method):
             graph,
             state,
             neighbours,
-            tables=calibrated.Tables(self.evidence.rules, self.contexts, self.novelty, self.budget, self.cases),
-            estimator=self.estimator,
+            tables=self._tables,
             specs=specs,
             policy=policy,
             user=user,
@@ -283,65 +288,74 @@ class Inertia(Method):
         self._told.add(key)
 
     def _draw(self, state: RunState) -> float:
-        """A number from 0 to 1 that depends on the seed, the turns seen so far and where the run stands.
+        """Return a number from 0 to 1 that depends on the seed, the turns seen so far and the state of the run.
 
-        Not on ids: they are drawn anew in every process, and the same history shall give the same decisions.
+        It does not depend on ids, which are drawn anew in every process: equal histories give equal decisions.
         """
         seen = self.core.graph.turns
         return int(digest("audit", self._seed, seen, state.user.raw, len(state.steps))[:8], 16) / 0x100000000
 
-    # --- what happens ---
+    # --- learning ---
 
     def turn(self, learned: LearnedTurn) -> Record:
         """Return the result of the prediction before a turn that the model made or the shortcut took."""
         options = learned.options.get(self.name, {})
         policy: InertiaPolicy = options.get("policy") or self.policy
-        turn, hour, number = learned.turn, learned.hour, self.core.graph.turns
-        credited: dict[str, Any] = {"audit_rate": policy.audit_rate, "hour": hour, "number": number}
+        state, specs = learned.state, learned.specs
+        turn, number = learned.turn, self.core.graph.turns
+        credited: dict[str, Any] = {"audit_rate": policy.audit_rate, "number": number}
         chosen_by = self._chosen_by(learned)
-        how: dict[str, Any] = {"thought": learned.thought, "policy": policy}
-        how |= {"user": learned.user, "specs": learned.specs}
         opened = self.evidence.open_turns.get(turn.key)
         record, acts, judged = self._closed(turn), False, list[list[Any]]()
+
+        def decide() -> Decision:
+            decision, learned.neighbours = self.decide(
+                state, thought=learned.thought, policy=policy, user=learned.user, chosen_by=chosen_by, specs=specs
+            )
+            return decision
+
+        def changes(tool: str) -> bool:
+            return tool in specs and may_write(tool, specs, policy)
+
         stopped = ""
         if turn.chosen_by == "shortcut":
             asked = [step.tool for step in turn.steps]
-            changes = int(any(tool in learned.specs and may_write(tool, learned.specs, policy) for tool in asked))
+            changing = int(any(map(changes, asked)))
             if any(step.review for step in turn.steps):
                 # A person looked at the call and did not let it pass: that is a check, and it missed.
-                made, learned.neighbours = self.decide(learned.state, **how)
+                made = decide()
                 if made.options:
                     asked = [made.options[0].tool]  # the step has the tool that took its place
                 stopped = asked[0]
-                record += credit_judged(turn, plain_judged(made), would_act=0, **credited)
-                record += [Count("wrong", 1, hour), ToolCount(asked[0], "wrong")]
-                record.append(Checked(number, changes, 1, SHADOWED))
-            record += credit_shortcut(turn, asked, hour, changes=changes, number=number)
+                record += credit_judged(turn, plain_judged(made), state.symbols[-1], would_act=0, **credited)
+                record += [Count("wrong"), ToolCount(stopped, "wrong")]
+                record.append(Checked(number, changing, 1, SHADOWED))
+            record += credit_shortcut(turn, asked, changes=changing, number=number)
         elif opened is not None:
             judged = opened.judged
-            record += credit_judged(turn, judged, would_act=opened.would_act, **credited)
+            record += credit_judged(turn, judged, state.symbols[-1], would_act=opened.would_act, **credited)
             if not isinstance(policy, PaperPolicy):
-                learned.neighbours = self.core.graph.cases.near(learned.state, k=NEIGHBOURS)
+                learned.neighbours = self.core.graph.cases.near(state, k=NEIGHBOURS)
         else:
-            decision, learned.neighbours = self.decide(learned.state, chosen_by=chosen_by, **how)
+            decision = decide()
             judged = plain_judged(decision)
-            record += credit_judged(turn, judged, would_act=int(decision.would_act), **credited)
+            would_act = int(decision.would_act)
+            record += credit_judged(turn, judged, state.symbols[-1], would_act=would_act, **credited)
             acts = decision.acts
-            if (told := options.get("on_turn")) is not None:
-                told(turn, decision)
-        best: str | None = stopped or next((tool for tool, *_ in judged), None)
-        sure = 1.0 if stopped else next((p for _, _, _, _, p, *_ in judged), 0.0)
-        alters = best is not None and best in learned.specs and may_write(best, learned.specs, policy)
+            if (on_turn := options.get("on_turn")) is not None:
+                on_turn(turn, decision)
+        best, sure = (stopped, 1.0) if stopped else (judged[0][0], judged[0][3]) if judged else (None, 0.0)
+        alters = best is not None and changes(best)
         record += learn_case(self.cases, learned, best, sure, number, changes=alters, stopped=bool(stopped))
-        record += [*followed(learned.state, turn, learned.thread, learned.user), *credit_reviews(turn)]
-        record += credit_varied(learned.state, learned.specs, policy)
+        record += [*followed(state, turn, learned.thread, learned.user), *credit_reviews(turn)]
+        record += credit_varied(state, specs, policy)
         record += self.changes.record(learned, policy)
         # Calls that would have been shortcuts count as such for the caps of the paper's policy.
         chosen_by += ["shortcut" if acts else turn.chosen_by] * len(turn.steps)
         return record
 
     def repeated(self, learned: LearnedTurn) -> Record:
-        """A fork: the turn began anew, and the model did the same."""
+        """Learn from a fork: the turn began again, and the model did the same."""
         turn = learned.turn
         self._chosen_by(learned).extend([turn.chosen_by] * len(turn.steps))
         return [*self._closed(turn), *self.changes.record(learned, self.policy)]
@@ -352,10 +366,7 @@ class Inertia(Method):
         return found
 
     def _closed(self, turn: Turn) -> Record:
-        """The turn ended, if it is known to have begun."""
         return [TurnClosed(turn.key)] if turn.key in self.evidence.open_turns else []
-
-    # --- being looked at ---
 
     def report(self) -> Section | None:
         """Return how often proposals were right, kind by kind, and whether the budget of misses has room."""

@@ -1,17 +1,16 @@
 """The budget of wrong shortcuts: a bucket of misses that fills with the model's turns.
 
-Per kind of call (reading, changing) a bucket takes in INFLOW of the allowed misses per turn and holds CAPACITY; one
-miss takes out one, and an empty one allows none. So in *any* window of n turns there are less than CAPACITY + 1
-+ INFLOW n/100 times the allowed misses (6 in 300 turns at one per 100), whatever the order they come in (a leaky
-bucket's bound needs no assumption), and what was missed long ago is forgiven. The two kinds do not add up: together
-they stay within the larger.
+Each kind of call (reading, changing) has a bucket. It takes in INFLOW of the allowed misses per turn and holds
+CAPACITY; one miss takes out one, and an empty bucket allows none. So *any* window of n turns has less than
+CAPACITY + 1 + INFLOW n/100 times the allowed misses (6 in 300 turns at one per 100), whatever their order (the bound of
+a leaky bucket needs no assumption), and old misses are forgiven. Together the two kinds stay within the larger bound.
 
-A shortcut that acts never learns what the model would have done. The misses that it expects by its own confidence are
-taken out of the bucket; an audited miss did no harm and costs as much as any: one.
+A shortcut that acts never learns what the model would have done. So the misses that it expects by its own confidence
+are taken out of the bucket. An audited miss did no harm and costs one as well.
 
-How often it is wrong in truth is told by the *audits* alone: calls that it would have made, drawn by chance and held
-against the model. They are a fair sample of the calls made, as they stand behind the same calls of the memory. A
-prediction in shadow mode is none: there the model alone leads the way.
+The *audits* alone report how often a call is wrong: calls that the memory would have made, drawn by chance and compared
+with the model. They are a fair sample of the calls made, because they follow the same calls of the memory. Predictions
+in shadow mode are none: there only the model acts.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from typing import Any, Final
 from langgraph_toolmem.base.intervals import interval, lower_limit
 from langgraph_toolmem.graph.events import Event
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
+from langgraph_toolmem.inertia.decision import Reason
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.reasons import Reason
 
 CAPACITY: Final = 3.0
 """Misses that a bucket holds: what 300 turns allow at one per 100."""
@@ -46,7 +45,7 @@ WRITES: Final = "writes"
 _WRONG, _ACTED, _FAILED = range(3)
 
 SHADOWED, AUDITED = 1, 2
-"""How a call that would have been made was checked: away from the memory's own way, or on it."""
+"""Kinds of checks of a call that would have been made: in shadow mode, or drawn by chance while the memory acts."""
 
 
 @dataclass(slots=True)
@@ -75,7 +74,7 @@ class Acted(Event):
         turn: number of the model turn.
         changes: 1 if it may change something, else 0.
         risk: how probable it is that the model would have done something else.
-        failed: 1 if the call failed, which is told later than the risk.
+        failed: 1 if the call failed, which is reported later than the risk.
     """
 
     kind = "shortcut_acted"
@@ -91,8 +90,7 @@ class Budget(Table):
     Attributes:
         blocks: kind of call -> block of turns -> [misses seen, misses expected of calls made, calls made that
             failed]; the latest MAX_BLOCKS of each.
-        record: kind of call -> [audits, those that were right, checks in shadow mode, those that were right, calls
-            made].
+        record: kind of call -> [audits, those that were right, checks in shadow mode, those that were right].
     """
 
     name = "budget"
@@ -101,7 +99,7 @@ class Budget(Table):
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.blocks: dict[str, dict[str, list[float]]] = {READS: {}, WRITES: {}}
-        self.record: dict[str, list[float]] = {READS: [0] * 5, WRITES: [0] * 5}
+        self.record: dict[str, list[float]] = {READS: [0] * 4, WRITES: [0] * 4}
         self._folded: dict[tuple[tuple[str, ...], float], tuple[int, float, int]] = {}  # until a cell or block is new
 
     def handlers(self) -> Mapping[type[Event], Handler]:
@@ -134,9 +132,6 @@ class Budget(Table):
         cell = self._cell(turn, changes)
         cell[_ACTED] += risk
         cell[_FAILED] += failed
-        self.record[WRITES if changes else READS][4] += 1 - failed
-
-    # --- asked ---
 
     def room(self, policy: InertiaPolicy, *, changes: bool) -> float:
         """Return how many misses are left for a call: at 0 none is made. `inf` without a budget."""
@@ -176,7 +171,7 @@ class Budget(Table):
         return max(0.0, self.graph.counters.get("would_act_open", 0) - IN_FLIGHT)
 
     def bar(self, policy: InertiaPolicy, *, changes: bool) -> float:
-        """The confidence asked for now: `min_precision` while the bucket is full, SUREST when it is nearly empty."""
+        """Return the confidence asked for now: `min_precision` with a full bucket, up to SUREST with an empty one."""
         return self._bar(policy, self.room(policy, changes=changes), changes=changes)
 
     def _bar(self, policy: InertiaPolicy, room: float, *, changes: bool) -> float:
@@ -187,7 +182,7 @@ class Budget(Table):
         return least + max(0.0, SUREST - least) * used
 
     def held_back(self, policy: InertiaPolicy, p: float, draw: float, *, changes: bool) -> tuple[str, bool]:
-        """Why a proposal is not acted on ("" if it is), and whether the policy would act but for the check.
+        """Return why a proposal is not acted on ("" if it is), and True if the policy would act but for the check.
 
         Args:
             policy: bounds, audits and shadow mode.
@@ -213,31 +208,29 @@ class Budget(Table):
             return Reason("audit", "audit: the model is asked and the answer compared"), True
         return "", False
 
-    # --- told ---
+    # --- reported ---
 
     def opens_in(self, policy: InertiaPolicy) -> int | None:
-        """Model turns until a look-up may be made, if nothing is missed meanwhile; 0: now, None: never."""
+        """Return the model turns until a look-up may be made without further misses; 0: now, None: never."""
         room, allowed = self.room(policy, changes=False), policy.reads.max_wrong_per_100
         if room > 0:
             return 0
         return math.floor(-room * 100 / (INFLOW * allowed)) + 1 if allowed else None
 
     def figures(self, policy: InertiaPolicy) -> dict[str, Any]:
-        """Return what the report says: how calls that were checked turned out, whether there is room.
+        """Return the outcome of the checks, and whether the bucket has room.
 
-        As long as nothing was done yet, no room is no failure: `learning` has the turns so far and those needed.
+        "learning" has the turns so far and those needed, as long as nothing was made yet and the bucket has no room.
         """
-        turns = self.graph.turns
-        record = [sum(column) for column in zip(*self.record.values(), strict=True)]
+        turns = int(self.graph.turns)
+        audits, right, shadowed, shadowed_right = (sum(each) for each in zip(*self.record.values(), strict=True))
         acted = any(self.graph.counters.get(f"acted_{end}") for end in ("ok", "failed", "stopped"))
         left = self.opens_in(policy)
         return {
-            "learning": None if acted or not left else [int(turns), int(turns) + left],
-            "audits": _checked(*record[:2]),
-            "audits_by_kind": {kind: _checked(*row[:2]) for kind, row in self.record.items()},
+            "learning": None if acted or not left else [turns, turns + left],
+            "audits": _checked(audits, right),
+            "shadow_checks": _checked(shadowed, shadowed_right),
             "checks_by_kind": {kind: _checked(row[0] + row[2], row[1] + row[3]) for kind, row in self.record.items()},
-            "shadow_checks": _checked(*record[2:4]),
-            "calls_made": int(record[4]),
             "budget_open": self.room(policy, changes=False) > 0,
         }
 
@@ -250,19 +243,3 @@ def _checked(checks: float, right: float) -> dict[str, Any]:
     of, hits = int(checks), int(right)
     low, high = interval(hits, of)
     return {"checks": of, "right": hits, "low": low, "high": high, "at_least": lower_limit(hits, of)}
-
-
-def figures_in_words(figures: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return `Budget.figures` for a person."""
-    lines = []
-    audits, shadow = figures["audits"], figures["shadow_checks"]
-    if audits["checks"] and shadow["checks"]:  # the report's own line has their sum
-        lines.append(
-            f"While acting, {audits['right']:,} of {audits['checks']:,} checked by chance were right: at least "
-            f"{math.floor(100 * audits['at_least'])} %. Without acting, {shadow['right']:,} of {shadow['checks']:,}."
-        )
-    if learning := figures["learning"]:
-        lines.append(f"Learning: {learning[0]:,} of {learning[1]:,} turns; imported logs count, too (toolmem import).")
-    elif not figures["budget_open"]:
-        lines.append("The budget of misses has no room: the model is asked until it has.")
-    return tuple(lines)

@@ -1,43 +1,47 @@
-"""The default policy: act on the track record of whole predicted calls."""
+"""The default policy: weigh the candidates by their record, and propose the likeliest call.
+
+One model turn, in this order: `candidates` lists what may come, `estimator` says how likely each is, and the likeliest
+is proposed unless something speaks against it: `guards` (no record excuses these), an unfamiliar request (`novelty`),
+values in the outputs (`cases`), or the `budget` of misses.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from langgraph_toolmem.base.intervals import percentage
-from langgraph_toolmem.core.method import TextTable
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.sources import describe
-from langgraph_toolmem.graph.state import CUT, PARALLEL, SEPARATOR, START, USER, WORDS, RunState
-from langgraph_toolmem.graph.tool_graph import CountTable, ToolGraph
+from langgraph_toolmem.graph.state import SEPARATOR, WORDS, RunState
+from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.candidates import Candidate, candidates
 from langgraph_toolmem.inertia.cases import ASKED, Cases
 from langgraph_toolmem.inertia.contexts import CallContexts
+from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Reason
 from langgraph_toolmem.inertia.estimator import Estimator, columns_of, pack, record_keys
-from langgraph_toolmem.inertia.evidence import RuleRecord
-from langgraph_toolmem.inertia.guards import may_be_stale, may_write, refusal, twice
+from langgraph_toolmem.inertia.guards import may_be_stale, may_write, refusal
 from langgraph_toolmem.inertia.novelty import Novelty, NoveltyRecord
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.proposal import Decision, Option, Proposal
-from langgraph_toolmem.inertia.reasons import Reason
+from langgraph_toolmem.inertia.record import InertiaEvidence
+from langgraph_toolmem.inertia.report import symbol_in_words
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT
 
 PROVEN: Final = 2
-"""Predictions of a tool that were right before a call of it is made: the first ones stand on other agents' record."""
+"""Right predictions of a tool before it is called: the first ones stand on other agents' record."""
 
 
 class Tables(NamedTuple):
     """The tables of inertia in the evidence graph."""
 
-    rules: CountTable
+    evidence: InertiaEvidence
     contexts: CallContexts
     novelty: NoveltyRecord
     budget: Budget
     cases: Cases
+    estimator: Estimator
 
 
 def decide(
@@ -46,74 +50,64 @@ def decide(
     neighbours: Sequence[Neighbour],
     *,
     tables: Tables,
-    estimator: Estimator,
     specs: Mapping[str, ToolSpec],
     policy: InertiaPolicy,
     user: str | None,
     today: int,
     draw: float,
 ) -> Decision:
-    """Weighs the likeliest calls by their record.
+    """Weigh the likeliest calls by their record.
 
     Args:
         graph: the evidence.
         state: the run before the model's turn.
         neighbours: the nearest past requests at this point.
-        tables: what inertia keeps in the evidence.
-        estimator: says how likely each is.
+        tables: the tables of inertia in the evidence.
         specs: the tools that may be called.
         policy: thresholds and guards.
         user: digest of the user, if known; decides which constants may be used.
         today: days since 1970.
         draw: a number from 0 to 1; below `audit_rate` the proposal is audited.
     """
-    rules = tables.rules
     found = candidates(graph, tables.contexts, state, neighbours, specs=specs, user=user)
     if all(candidate.tool == WORDS and not candidate.p_tool for candidate in found):
         return Decision(None, Reason("nothing_seen", "nothing like this has been seen yet"))
     keys = [record_keys(c, state) for c in found]
     novelty = Novelty(state, neighbours, graph.cases)
-    changing = {c.tool for c in found if c.tool in specs and may_write(c.tool, specs, policy)}
-    unlike = [novelty.of(c, changes=c.tool in changing) for c in found]
-    shares = [tables.novelty.share(c.tool, value) for c, value in zip(found, unlike, strict=True)]
-    columns = columns_of(found, keys, shares, state, neighbours, records=rules, cases=tables.cases)
-    likely = map(float, estimator.probabilities(columns))
-    weighed = sorted(zip(likely, found, keys, pack(columns), unlike, strict=True), key=lambda w: -w[0])
-    options = tuple(
-        Option(
-            c.tool,
-            c.calls,
-            p,
+    distances = [novelty.distance(c) for c in found]
+    shares = [tables.novelty.share(c.tool, each) for c, each in zip(found, distances, strict=True)]
+    columns = columns_of(found, keys, shares, state, neighbours, records=tables.evidence.rules, cases=tables.cases)
+    likely = map(float, tables.estimator.probabilities(columns))
+    weighed = sorted(zip(likely, found, keys, pack(columns), distances, strict=True), key=lambda w: -w[0])
+
+    def option(p: float, c: Candidate, records: tuple[str, ...], row: str, distance: float | None) -> Option:
+        changes = c.tool in specs and may_write(c.tool, specs, policy)
+        refused = (
             _refused(p, c, specs=specs, policy=policy, graph=graph, state=state)
-            or tables.novelty.refusal(c.tool, s, changes=c.tool in changing, looked=novelty.looked(c)),
-            changes=c.tool in changing,
-            familiar=novelty.familiar(c),
-            stale=may_be_stale(c.tool, c.calls, specs=specs, policy=policy, state=state),
-            records=of,
-            rule=_rule(state, c),
-            columns=row,
-            unlike=s,
+            or tables.novelty.refusal(c.tool, distance)
+            or (novelty.strange(c) if changes else "")
         )
-        for p, c, of, row, s in weighed
-    )
-    p, candidate, *_ = weighed[0]
-    changes = options[0].changes
-    if options[0].refused:
-        return Decision(None, options[0].refused, options, p)
+        stale = may_be_stale(c.tool, c.calls, specs=specs, policy=policy, state=state)
+        return Option(c.tool, c.calls, p, refused, changes, stale, records, row, distance)
+
+    options = tuple(option(*each) for each in weighed)
+    (p, best, *_), first = weighed[0], options[0]
+    if first.refused:
+        return Decision(None, first.refused, options, p)
     asked_by_chance = policy.audit_rate <= draw < policy.audit_rate + ASKED
-    if doubt := tables.cases.refusal(state, candidate.tool, changes=changes, today=today, earn=asked_by_chance):
-        return Decision(None, doubt, (replace(options[0], refused=doubt), *options[1:]), p)
-    hold, audit = tables.budget.held_back(policy, p, draw, changes=changes)
+    if doubt := tables.cases.refusal(state, best.tool, changes=first.changes, today=today, earn=asked_by_chance):
+        return Decision(None, doubt, (replace(first, refused=doubt), *options[1:]), p)
+    hold, audit = tables.budget.held_back(policy, p, draw, changes=first.changes)
     proposal = Proposal(
-        tool=candidate.tool,
-        args=candidate.calls[0],
-        beside=candidate.calls[1:],
+        tool=best.tool,
+        args=best.calls[0],
+        beside=best.calls[1:],
         confidence=p,
-        evidence=_evidence(graph, candidate, p, neighbours),
+        evidence=_evidence(graph, best, p),
         act=not hold,
         hold=hold,
         audit=audit,
-        sources={n: describe(f.source) for n, f in candidate.filled.items() if f.value is not ABSENT},
+        sources={n: describe(f.source) for n, f in best.filled.items() if f.value is not ABSENT},
     )
     return Decision(proposal, hold or proposal.evidence, options, p)
 
@@ -127,75 +121,31 @@ def _refused(
     graph: ToolGraph,
     state: RunState,
 ) -> str:
-    """Why a candidate is not proposed; "" if it is."""
-    if candidate.tool == WORDS:
+    """Return why a candidate is not proposed; "" if it is."""
+    tool = candidate.tool
+    if tool == WORDS:
         return Reason("answer_in_words", "the model is likely to answer in words")
-    for args in candidate.calls:
-        refused = refusal(candidate.tool, args, specs=specs, policy=policy, graph=graph, state=state)
-        if refused:
-            return refused
-    if refused := twice(candidate.tool, candidate.calls, specs=specs, policy=policy):
+    if refused := refusal(tool, candidate.calls, specs=specs, policy=policy, graph=graph, state=state):
         return refused
-    if graph.by_tool.get(candidate.tool, {}).get("hits", 0) < PROVEN:
-        return Reason("unproven", f"too few predictions of {candidate.tool} were right so far")
-    least = policy.bound_of(may_write(candidate.tool, specs, policy)).min_precision
+    if graph.by_tool.get(tool, {}).get("hits", 0) < PROVEN:
+        return Reason("unproven", f"too few predictions of {tool} were right so far")
+    least = policy.bound_of(may_write(tool, specs, policy)).min_precision
     return Reason("low_confidence", f"confidence {p:.2f} is below {least:.2f}") if p < least else ""
 
 
-def _rule(state: RunState, candidate: Candidate) -> str:
-    kinds = sorted({f.source.partition("|")[0] for f in candidate.filled.values() if f.value is not ABSENT})
-    return SEPARATOR.join((state.symbols[-1], candidate.tool, "+".join(kinds)))
-
-
-def rules_table(rules: Iterable[RuleRecord]) -> TextTable:
-    """The record of kinds of predictions, for a person."""
-    rows = []
-    for rule in rules:
-        of = rule.hits + rule.misses
-        right, share = (f"{rule.hits:,} of {of:,}", percentage(rule.hits, of)) if of else ("–", "–")
-        rows.append(
-            (f"{symbol_in_words(rule.after)} → {tool_in_words(rule.tool)}", rule.sources_in_words, right, share)
-        )
-    columns = ("after → predicted", "arguments from", "right", "share")
-    return TextTable("Kinds of predictions, acted on or not", columns, tuple(rows), most=15)
-
-
-def symbol_in_words(symbol: str) -> str:
-    """A run symbol as a person reads it."""
-    if symbol == START:
-        return "the start of a run"
-    if symbol == CUT:
-        return "the missing head of the history"
-    if symbol == USER:
-        return "a further user message"
-    return f"a failed {symbol[:-1]}" if symbol.endswith("!") else tool_in_words(symbol)
-
-
-def tool_in_words(name: str) -> str:
-    """A predicted tool, or what stands in the place of one, as a person reads it."""
-    if name.startswith(PARALLEL):
-        return f"several {name.removeprefix(PARALLEL) or 'tools'} at once"
-    return "an answer in words" if name == WORDS else name
-
-
-def _evidence(
-    graph: ToolGraph,
-    candidate: Candidate,
-    p: float,
-    neighbours: Sequence[Neighbour],
-) -> str:
-    parts = []
-    if candidate.window:
-        row = graph.successors.row(candidate.window)
+def _evidence(graph: ToolGraph, candidate: Candidate, p: float) -> str:
+    parts, near = [], candidate.here.neighbours
+    if candidate.here.window:
+        row = graph.successors.row(candidate.here.window)
         seen = sum(sum(cell) for cell in row.values())
         times = sum(row.get(candidate.following or candidate.tool, [0.0]))
-        tail = candidate.window.split(SEPARATOR)[1:]
+        tail = candidate.here.window.split(SEPARATOR)[1:]
         path = " → ".join(symbol_in_words(s) for s in tail if s) or "any point"
         parts.append(f"After {path}, {candidate.tool} came next {times:g} of {seen:g} times.")
-    if candidate.neighbour_agrees == 2:
+    if candidate.nearest_agrees == 2:
         parts.append(
-            f"The nearest past request (similarity {candidate.similarity:.2f}) went on with {candidate.tool}, as "
-            f"did {candidate.agreeing_neighbours:.0%} of the {len(neighbours)} nearest."
+            f"The nearest past request (similarity {near[0].similarity:.2f}) went on with {candidate.tool}, as did "
+            f"{candidate.agreeing} of the {len(near)} nearest."
         )
     for name, filled in candidate.filled.items():
         if filled.value is not ABSENT:

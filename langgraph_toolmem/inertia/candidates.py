@@ -1,33 +1,81 @@
-"""Candidates for the next call, each with the evidence for it."""
+"""Candidates for the model's next turn: which tools may come, with which arguments, and the evidence for each.
+
+Tools come from what followed windows like this one and from the nearest past requests. Arguments come from the sources
+with the best record (`graph.sources`). Whole calls come from the calls before them (`contexts`).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import compress
+from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.graph.cases import Neighbour
-from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, windows
-from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia.arguments import Filled, fill, fill_each, may_offer
-from langgraph_toolmem.inertia.contexts import CallContexts, call_key
-from langgraph_toolmem.inertia.proposal import calls_text
+from langgraph_toolmem.graph.learning import constants, decode_value, may_be_from_output, pattern_of
+from langgraph_toolmem.graph.sources import MISSING, evaluate, is_template
+from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, slot_key, windows
+from langgraph_toolmem.graph.tool_graph import HIT, MISS, ToolGraph
+from langgraph_toolmem.inertia.contexts import CallContexts, call_key, interpolated
+from langgraph_toolmem.inertia.decision import calls_text
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.runs.values import ABSENT, canon_args
+from langgraph_toolmem.runs.values import ABSENT, canon, canon_args, fit
+from langgraph_toolmem.text.values import shape_of
 
 MAX_TOOLS: Final = 3
 LEAST_SHARE: Final = 0.05
 """Share of the likeliest tool's share from which another is weighed too."""
 NEIGHBOURS: Final = 8
-"""Nearest past requests that are asked how sure a call is."""
+"""Nearest past requests that vote for a call."""
 NEAREST: Final = 4
-"""Of these, how many say what comes next and with which values."""
-FROM_CONTEXT: Final = 3
-"""Rank of a whole call that followed the run's latest calls before."""
-WHOLE: Final = "w"
-"""Source of its arguments."""
+"""Of these, the number that says what comes next and with which values."""
+ID_DIGITS: Final = 6
+"""Digits from which a number is an id."""
+MAX_AT_ONCE: Final = 8
+"""Calls of one turn that are made without the model, at most."""
+FILLINGS: Final = 3
+"""Fillings of one tool's parameters that are weighed."""
+LEAST: Final = 0.2
+"""Share of the likeliest value's probability from which another is weighed too."""
+BEST, OTHER, WHOLE = range(3)
+"""Kinds of candidates: a tool's best filling, another one, a whole call that followed the latest calls."""
+
+
+class Filled(NamedTuple):
+    """One argument's value and its source.
+
+    Attributes:
+        agreeing: further sources that offer the same value.
+        witnesses: of the nearest past requests that went on with this tool, those that took the value from such a
+            source.
+    """
+
+    value: Any
+    probability: float
+    source: str
+    agreeing: int = 0
+    witnesses: int = 0
+
+
+Filling = Mapping[str, Filled]
+"""Parameter -> its value, ABSENT for an optional one that is best left out."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """The evidence that all candidates of one decision share.
+
+    Attributes:
+        neighbours: the NEAREST past requests.
+        window: the longest known window.
+        of_calls: shares of the calls that followed the run's latest calls, by digest.
+    """
+
+    neighbours: Sequence[Neighbour]
+    window: str
+    of_calls: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -37,97 +85,56 @@ class Candidate:
     Attributes:
         p_tool: share of the tool among what followed in contexts like this one, backed off over their length.
         p_args: product of the records of the argument sources.
-        witnesses: how many of the nearest past requests went on with this tool and took every argument from a
-            source that gives the same value now.
-        support: how often the longest known context was seen.
-        rank: 0 for a tool's best filling, then 1 …; FROM_CONTEXT for a whole call as it followed the latest calls.
+        kind: BEST, OTHER or WHOLE.
         each: the parameter whose value is a list with one element for each of several calls; "" for one call.
-        of_calls: shares of the calls that followed the run's latest calls, by digest.
     """
 
+    here: Situation
     tool: str
-    filled: Mapping[str, Filled]
+    filled: Filling
     p_tool: float
     p_args: float
-    support: float
-    window: str
-    similarity: float
-    neighbour_agrees: int
-    """2: the nearest past request went on with this tool, 1: no near request, 0: it went on otherwise."""
-    agreeing_neighbours: float
-    witnesses: int
-    rank: int = 0
+    kind: int = BEST
     each: str = ""
-    of_calls: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def following(self) -> str | None:
+        """Return what a past request must have gone on with to vote for this (`Neighbour.tool`)."""
+        return None if self.tool == WORDS else PARALLEL + self.tool if self.each else self.tool
 
     @cached_property
-    def p_call(self) -> float:
-        """Share of this very call among what followed the run's latest calls."""
-        return self.of_calls.get(self.key, 0.0) if self.of_calls else 0.0
+    def agreeing(self) -> int:
+        """The number of nearest past requests that went on with this tool."""
+        return sum(near.tool == self.following for near in self.here.neighbours)
+
+    @property
+    def nearest_agrees(self) -> int:
+        """2 if the nearest past request went on with this tool, 0 if it went on otherwise, 1 without such a request."""
+        near = self.here.neighbours
+        return 1 if not near else 2 if near[0].tool == self.following else 0
+
+    @property
+    def witnesses(self) -> int:
+        """The number of nearest past requests that went on with this tool and took each argument from its source."""
+        return min((f.witnesses for name, f in self.filled.items() if name != self.each), default=self.agreeing)
 
     @cached_property
     def calls(self) -> tuple[dict[str, Any], ...]:
-        """The arguments of each call; optional ones that are best left out are absent. None for an answer in words."""
+        """The arguments of each call, without optional ones that are best left out. None for an answer in words."""
         if self.tool == WORDS:
             return ()
         args = {name: f.value for name, f in self.filled.items() if f.value is not ABSENT}
         return tuple({**args, self.each: value} for value in args[self.each]) if self.each else (args,)
 
-    @property
-    def following(self) -> str | None:
-        """Return what a past request must have gone on with to be a witness (`Neighbour.tool`)."""
-        return _following(self.tool, self.each)
-
     @cached_property
     def text(self) -> str:
-        """The arguments as one text: see `calls_text`."""
+        """The arguments as one text (`calls_text`)."""
         return calls_text(self.calls)
 
     @cached_property
     def key(self) -> str:
         """Its digest among the calls that follow others (`contexts.call_key`)."""
         return call_key(PARALLEL + self.tool, "") if self.each else call_key(self.tool, self.text)
-
-
-def _following(tool: str, each: str) -> str | None:
-    return None if tool == WORDS else PARALLEL + tool if each else tool
-
-
-def next_tools(
-    graph: ToolGraph, state: RunState, neighbours: Sequence[Neighbour]
-) -> tuple[dict[str, float], float, str]:
-    """The distribution of what comes next: tools, WORDS, PARALLEL.
-
-    Windows are backed off by Witten–Bell interpolation, P_k(c) = (n_k(c) + T_k P_{k−1}(c)) / (N_k + T_k), with
-    T_k the number of different successors; the nearest requests are a last context weighted by similarity.
-
-    Returns:
-        The distribution, how often the longest known window was seen, and that window's key.
-    """
-    shares: dict[str, float] = {}
-    support, longest = 0.0, ""
-    for key in windows(state):
-        row = graph.successors.row(key)
-        counts = {item: n for item, cell in row.items() if (n := cell[0] + cell[1]) > 0}
-        total = sum(counts.values())
-        if total <= 0:
-            continue
-        support, longest = total, key
-        kinds = float(len(counts))
-        shares = {
-            item: (counts.get(item, 0.0) + kinds * shares.get(item, 0.0)) / (total + kinds)
-            for item in {*shares, *counts}
-        }
-    if neighbours:
-        votes: dict[str, float] = {}
-        for near in neighbours:
-            item = WORDS if near.tool is None else near.tool
-            votes[item] = votes.get(item, 0.0) + 4 * near.similarity**2
-        total, kinds = sum(votes.values()), float(len(votes))
-        shares = {
-            item: (votes.get(item, 0.0) + kinds * shares.get(item, 0.0)) / (total + kinds) for item in {*shares, *votes}
-        }
-    return shares, support, longest
 
 
 def candidates(
@@ -145,77 +152,253 @@ def candidates(
 
     Args:
         graph: the evidence.
-        contexts: which whole calls follow which.
+        contexts: the calls that follow calls.
         state: the run before the model's turn.
         neighbours: the nearest past requests that went the same way so far, nearest first.
         specs: the tools that may be called.
         user: digest of the user, if known; decides which constants may be used.
     """
-    nearest = neighbours[:NEAREST]
-    shares, support, window = next_tools(graph, state, nearest)
+    shares, window = next_tools(graph, state, neighbours[:NEAREST])
     following, of_calls = contexts.after(state)
-    base = _Base(state, nearest, support, window, of_calls)
+    here = Situation(neighbours[:NEAREST], window, of_calls)
     found: list[Candidate] = []
+
+    def add(tool: str, filled: Filling, share: float, kind: int = BEST, each: str = "") -> None:
+        p_args = math.prod(f.probability for f in filled.values())
+        found.append(Candidate(here, tool, filled, share, p_args, kind, each))
+
     ranked = sorted(shares, key=lambda item: (-shares[item], item))  # by name where equal: a set has no fixed order
     least = LEAST_SHARE * max(shares.values(), default=0.0)
-    known = [item for item in ranked if shares[item] >= least and item.removeprefix(PARALLEL) in specs][:MAX_TOOLS]
-    for item in known:
+    for item in [i for i in ranked if shares[i] >= least and i.removeprefix(PARALLEL) in specs][:MAX_TOOLS]:
         tool = item.removeprefix(PARALLEL)
-        spec = specs[tool]
-        fillings = fill(graph, state, tool, spec.properties, spec.required, nearest, user)
+        fillings = fill(graph, state, specs[tool], here.neighbours, user)
         if isinstance(fillings, str):
             continue
-        if item == tool:
-            found += [base.candidate(tool, filled, shares[item], rank) for rank, filled in enumerate(fillings)]
+        if item != tool:
+            if each := fill_each(graph, state, item, specs[tool].properties):
+                add(tool, {**fillings[0], each[0]: each[1]}, shares[item], each=each[0])
             continue
-        for parameter, each in fill_each(graph, state, item, spec.properties):
-            found.append(base.candidate(tool, {**fillings[0], parameter: each}, shares[item], 0, each=parameter))
+        for rank, filled in enumerate(fillings):
+            add(tool, filled, shares[item], OTHER if rank else BEST)
     there = {candidate.key for candidate in found} if following else set()
-    for tool, args, share, _ in following:
+    for tool, args, share in following:
         if tool not in specs or call_key(tool, canon_args(args)) in there:
             continue
         properties = specs[tool].properties
-        if all(may_offer(graph, state, tool, name, value, properties.get(name), user) for name, value in args.items()):
-            filled = {name: Filled(value, share, WHOLE, 0, 0) for name, value in args.items()}
-            found.append(base.candidate(tool, filled, max(shares.get(tool, 0.0), share), FROM_CONTEXT, p_args=share))
-    found.append(base.candidate(WORDS, {}, shares.get(WORDS, 0.0), 0))
+        if all(_may_offer(graph, state, tool, name, value, properties.get(name), user) for name, value in args.items()):
+            filled = {name: Filled(value, 1.0, "w") for name, value in args.items()}
+            found.append(Candidate(here, tool, filled, max(shares.get(tool, 0.0), share), share, WHOLE))
+    add(WORDS, {}, shares.get(WORDS, 0.0))
     return found
 
 
-@dataclass(frozen=True)
-class _Base:
-    """Values that all candidates of one decision share."""
+def next_tools(graph: ToolGraph, state: RunState, neighbours: Sequence[Neighbour]) -> tuple[dict[str, float], str]:
+    """Return the distribution of what comes next (tools, WORDS, PARALLEL), and the key of the longest known window.
 
-    state: RunState
-    neighbours: Sequence[Neighbour]
-    support: float
-    window: str
-    of_calls: Mapping[str, float]
+    Windows are backed off by Witten-Bell interpolation, P_k(c) = (n_k(c) + T_k P_{k-1}(c)) / (N_k + T_k), with
+    T_k the number of different successors; the nearest requests are a last context weighted by similarity.
+    """
+    shares: dict[str, float] = {}
+    longest = ""
+    for key in windows(state):
+        row = graph.successors.row(key)
+        if counts := {item: n for item, cell in row.items() if (n := cell[0] + cell[1]) > 0}:
+            shares, longest = interpolated(counts, shares), key
+    votes: dict[str, float] = {}
+    for near in neighbours:
+        item = WORDS if near.tool is None else near.tool
+        votes[item] = votes.get(item, 0.0) + 4 * near.similarity**2
+    return interpolated(votes, shares) if votes else shares, longest
 
-    def candidate(
-        self,
-        tool: str,
-        filled: Mapping[str, Filled],
-        share: float,
-        rank: int,
-        *,
-        each: str = "",
-        p_args: float | None = None,
-    ) -> Candidate:
-        following = _following(tool, each)
-        agreeing = sum(n.tool == following for n in self.neighbours)
-        return Candidate(
-            tool=tool,
-            filled=filled,
-            p_tool=share,
-            p_args=math.prod(f.probability for f in filled.values()) if p_args is None else p_args,
-            support=self.support,
-            window=self.window,
-            similarity=self.neighbours[0].similarity if self.neighbours else 0.0,
-            neighbour_agrees=1 if not self.neighbours else (2 if self.neighbours[0].tool == following else 0),
-            agreeing_neighbours=agreeing / len(self.neighbours) if self.neighbours else 0.0,
-            witnesses=min((f.witnesses for name, f in filled.items() if name != each), default=agreeing),
-            rank=rank,
-            each=each,
-            of_calls=self.of_calls,
+
+# --- arguments ---
+
+
+def fill(
+    graph: ToolGraph, state: RunState, spec: ToolSpec, neighbours: Iterable[Neighbour], user: str | None
+) -> list[dict[str, Filled]] | str:
+    """Return the likeliest fillings of a tool's parameters, best first: FILLINGS of them at most.
+
+    Every one but the first differs from it in one argument, the one that is doubted most.
+
+    Returns:
+        The fillings, or the name of a required parameter for which nothing is known.
+    """
+    same_tool = [n for n in neighbours if n.tool == spec.name]
+    best: dict[str, Filled] = {}
+    others: list[tuple[float, str, Filled]] = []
+    for parameter, schema in spec.properties.items():
+        is_required = parameter in spec.required
+        offered = _offers(graph, state, spec.name, parameter, schema, is_required, same_tool, user)
+        if not offered:
+            if is_required:
+                return parameter
+            continue
+        best[parameter] = offered[0]
+        first = max(offered[0].probability, 0.01)
+        others += [(o.probability / first, parameter, o) for o in offered[1:] if o.probability >= LEAST * first]
+    others.sort(key=lambda o: -o[0])
+    return [best, *({**best, parameter: other} for _, parameter, other in others[: FILLINGS - 1])]
+
+
+def _offers(
+    graph: ToolGraph,
+    state: RunState,
+    tool: str,
+    parameter: str,
+    schema: Any,
+    is_required: bool,
+    same_tool: list[Neighbour],
+    user: str | None,
+) -> list[Filled]:
+    """Return the values that may be meant, likeliest first."""
+    slot = slot_key(tool, parameter)
+    previous = state.symbols[-1]
+    overall = graph.sources.row(slot)
+    here = graph.sources.row(f"{slot}\x1e{previous}")
+    witnesses = [n for n in same_tool if parameter in n.sources]
+    carried = [n.carried.get(parameter, ABSENT) for n in same_tool]
+    texts = list(map(canon, carried))
+    forms = _Forms(graph.values.row(slot))
+    offers: dict[str, tuple[Any, list[tuple[float, str]]]] = {}
+
+    def offer(descriptor: str, value: Any) -> None:
+        if value is not ABSENT:
+            value = fit(value, schema)
+            if value is ABSENT:
+                return
+        elif is_required:
+            return
+        weight = _precision(overall.get(descriptor), here.get(descriptor))
+        text = canon(value)
+        if "|" in descriptor:
+            weight = _near_by(weight, witnesses, [descriptor in n.sources[parameter] for n in witnesses])
+        else:
+            weight = _near_by(weight, same_tool, [text == each for each in texts])
+        offers.setdefault(text, (value, []))[1].append((weight * forms.likelihood(value), descriptor))
+
+    for descriptor in dict.fromkeys([*overall, *(d for n in witnesses for d in n.sources[parameter])]):
+        if "|" in descriptor:
+            value = evaluate(descriptor, state, (tool, parameter))
+            if value is MISSING:
+                continue
+            # the year and the time of day in a date's format are another run's
+            if not is_template(descriptor) or _may_use(graph, state, slot, value, schema, user):
+                offer(descriptor, value)
+    for descriptor, value in [*constants(graph, slot, previous).items(), *(("n", each) for each in carried)]:
+        if _may_use(graph, state, slot, value, schema, user):
+            offer(descriptor, value)
+    ranked = sorted(offers.items(), key=lambda o: (max(o[1][1])[0], len(o[1][1]), max(o[1][1])[1]), reverse=True)
+    found = []
+    for text, (value, backing) in ranked[:FILLINGS]:
+        probability, source = max(backing)
+        named = {descriptor for _, descriptor in backing}
+        backed = sum(
+            text == was or not named.isdisjoint(n.sources.get(parameter, ()))
+            for n, was in zip(same_tool, texts, strict=True)
         )
+        found.append(Filled(value, probability, source, len(backing) - 1, backed))
+    return found
+
+
+def fill_each(
+    graph: ToolGraph, state: RunState, group: str, properties: Mapping[str, Any]
+) -> tuple[str, Filled] | None:
+    """Return the parameter in which several calls of one tool differ, and its values, one for each call.
+
+    The values come from the source with the best record.
+
+    Args:
+        graph: the evidence.
+        state: the run before the model's turn.
+        group: the tool, as `parallel` writes it.
+        properties: its parameters.
+    """
+    tool = group.removeprefix(PARALLEL)
+    best: tuple[str, Filled] | None = None
+    for parameter, schema in properties.items():
+        slot = slot_key(group, parameter)
+        here = graph.sources.row(f"{slot}\x1e{state.symbols[-1]}")
+        for descriptor, cell in graph.sources.row(slot).items():
+            offered = evaluate(descriptor, state, (tool, parameter))
+            if not isinstance(offered, list) or len(offered) > MAX_AT_ONCE:
+                continue
+            values = [fit(value, schema) for value in offered]
+            weight = _precision(cell, here.get(descriptor))
+            if ABSENT not in values and (best is None or weight > best[1].probability):
+                best = parameter, Filled(values, weight, descriptor)
+    return best
+
+
+class _Forms:
+    """Forms that the values of a slot had: a word where ids have stood is hardly meant."""
+
+    def __init__(self, values: Mapping[str, list[float]]) -> None:
+        seen = [_form_of_text(text) for text in values if text]
+        self._seen = set(seen)
+        self._unseen = len(self._seen) / (len(seen) + len(self._seen)) if seen else 1.0
+
+    def likelihood(self, value: Any) -> float:
+        """Return 1 for a form that was seen, else the share of new forms among the values seen (Witten-Bell)."""
+        return 1.0 if value is ABSENT or _form(value) in self._seen else self._unseen
+
+
+@lru_cache(maxsize=8192)
+def _form_of_text(text: str) -> str:
+    return _form(decode_value(text))
+
+
+def _form(value: Any) -> str:
+    """Return the form of a value: the shape of an id, how many words and how they are written, or its type."""
+    if isinstance(value, list):
+        return f"[{_form(value[0]) if value else ''}]"
+    return _form_of_string(value) if isinstance(value, str) else type(value).__name__
+
+
+@lru_cache(maxsize=8192)
+def _form_of_string(value: str) -> str:
+    words = value.split()
+    if len(words) > 3:
+        return "text"
+    return " ".join(shape_of(word) or ("Aa" if word.istitle() else "A" if word.isupper() else "a") for word in words)
+
+
+def _near_by(weight: float, neighbours: list[Neighbour], agree: list[bool]) -> float:
+    """Return a source's record, moved towards what held after the nearest past requests."""
+    if not neighbours:
+        return weight
+    near = sum([n.similarity for n in neighbours])
+    agreeing = sum([n.similarity for n in compress(neighbours, agree)])
+    return (agreeing + weight) / (near + 1)
+
+
+def _precision(overall: list[float] | None, here: list[float] | None) -> float:
+    """Return how often a source was right, shrunk from this point in the run towards its overall record."""
+    p = 0.5
+    if overall is not None:
+        p = (overall[HIT] + 0.5) / (overall[HIT] + overall[MISS] + 1.0)
+    if here is not None:
+        p = (here[HIT] + 2 * p) / (here[HIT] + here[MISS] + 2)
+    return p
+
+
+def _may_offer(
+    graph: ToolGraph, state: RunState, tool: str, parameter: str, value: Any, schema: Any, user: str | None
+) -> bool:
+    """Return True if a value of another run may stand in a call of this one: this run shows it, or it is public."""
+    text = canon(value)
+    if not isinstance(value, (list, dict)) and may_be_from_output(value, text, state):
+        return True
+    return _may_use(graph, state, slot_key(tool, parameter), value, schema, user)
+
+
+def _may_use(graph: ToolGraph, state: RunState, slot: str, value: Any, schema: Any, user: str | None) -> bool:
+    """Return True if a value that is not this run's own is a constant of the tool or of enough other runs."""
+    if value is ABSENT or isinstance(value, bool):
+        return True
+    if isinstance(schema, Mapping) and (value in schema.get("enum", ()) or value == schema.get("default", ABSENT)):
+        return True
+    pattern = pattern_of(value, state)
+    if pattern.isdigit() and len(pattern) >= ID_DIGITS:
+        return False  # an id that nothing in this run shows, whoever had it before
+    return not pattern or graph.pattern_contributors.is_public(slot, pattern, user)

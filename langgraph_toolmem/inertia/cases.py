@@ -1,8 +1,8 @@
-"""Cases: what past outputs held when a call was the best guess, and whether the model then made it.
+"""Cases: the values that past outputs held when a call was the best guess, and whether the model then made it.
 
-The record of rules says how often a call follows a tool. It does not say that a refund follows only where the order's
-status is "delivered". A *case* does: it keeps the facts of the outputs at one turn at which the model was asked, and
-whether the model called the tool that was expected. Before a call is made, its facts are compared with those of the
+The record of a tool says how often its call follows another. It does not say that a refund follows only where the
+order's status is "delivered". A *case* does. It keeps the facts of the outputs at a turn at which the model was asked,
+and whether the model called the tool that was expected. Before a call is made, its facts are compared with those of the
 cases of the same state (latest symbol of the run) and tool:
 
 (a) a *culprit* is a fact with at least two misses and at most 20 % hits: the model is asked;
@@ -33,7 +33,7 @@ from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.events import Event, Forgotten, Record
 from langgraph_toolmem.graph.state import SEPARATOR, WORDS, RunState
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
-from langgraph_toolmem.inertia.reasons import Reason
+from langgraph_toolmem.inertia.decision import Reason
 from langgraph_toolmem.runs.run import ExecutedCall
 
 LOOKBACK: Final = 4
@@ -42,8 +42,6 @@ MAX_PAIRS: Final = 500
 MAX_CASES: Final = 300
 MAX_PLACES: Final = 20_000
 MAX_LEAVES: Final = 120
-MAX_NUMBERS: Final = 16
-"""Numbers that are compared with each other."""
 MAX_CHARS: Final = 24
 """Longer strings are prose."""
 MAX_TEXT: Final = 400
@@ -57,7 +55,6 @@ BAR_WRITE, BAR_READ = 0.9, 0.7
 CULPRIT: Final = 0.2
 CHANCE: Final = 0.2
 """Probability below which misses are not taken for the model's wavering."""
-NEAREST: Final = 5
 LIMIT: Final = 0.9
 """Confidence with which a write after a call of the memory is known to be right often enough: from 22 of 22 on."""
 EARNING: Final = 60
@@ -124,14 +121,10 @@ class Facts:
         facts: each a mark ("=" for a string that counts only where its place is categorical, "." for all others), the
             digest of its place (tool and path) and the digest of its value.
         numbers: digest of a place -> its number; dates as day numbers, and as days before today.
-        amounts: the numbers that are no dates, in order.
-        days: the days, in order.
     """
 
     facts: list[str] = field(default_factory=list)
     numbers: dict[str, float] = field(default_factory=dict)
-    amounts: list[tuple[str, float]] = field(default_factory=list)
-    days: list[tuple[str, float]] = field(default_factory=list)
 
     def add(self, place: str, value: str, mark: str = ".") -> None:
         """Add one fact."""
@@ -142,7 +135,6 @@ class Facts:
         key = place_key(place)
         if math.isfinite(value) and key not in self.numbers:
             self.numbers[key] = value
-            self.amounts.append((key, value))
 
     def add_day(self, place: str, day: int, today: int) -> None:
         """Add a date, also as the days that it lies back."""
@@ -150,7 +142,6 @@ class Facts:
         if key not in self.numbers:
             self.numbers[key] = float(day)
             self.numbers[place_key(place + " age")] = float(today - day)
-            self.days.append((key, float(day)))
 
 
 @lru_cache(maxsize=8192)
@@ -185,7 +176,7 @@ class _Pair:
         self._count(self.cases.pop(turn), -1)
 
     def _count(self, case: list[Any], amount: int) -> None:
-        counts = self.hits if case[2] else self.misses
+        counts = self.hits if case[HIT] else self.misses
         for fact in case[FACTS]:
             counts[fact] += amount
         self.summary = None
@@ -196,14 +187,12 @@ class _Summary:
     """A conclusion from the cases of a pair.
 
     Attributes:
-        version: of the places' kinds that it was made with.
         culprits: facts that speak against the call.
         rest: cases that no culprit explains: the hits and the other misses.
         explained: how many explained misses had a fact.
-        spans: place -> the range of the hits, misses beyond it at either end, and whether hits go on leaving it.
+        spans: place -> the range of the hits.
     """
 
-    version: int
     culprits: set[str]
     rest: list[list[Any]]
     explained: Counter[str]
@@ -217,12 +206,12 @@ class _Summary:
 
 @dataclass(slots=True)
 class _Span:
+    """The range of a number; `sinks` and `grows`: it goes on leaving the range at that end, as counters do."""
+
     low: float
     high: float
-    below: int = 0
-    above: int = 0
-    sinks: bool = False
-    grows: bool = False
+    sinks: bool
+    grows: bool
 
     def holds(self, value: float) -> bool:
         return (value >= self.low or self.sinks) and (value <= self.high or self.grows)
@@ -237,17 +226,12 @@ class Cases(Table):
     """
 
     name = "cases"
-    parts = (
-        "pairs",
-        "places",
-    )
+    parts = ("pairs", "places")
 
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self._pairs: dict[str, _Pair] = {}
         self.places: dict[str, list[Any]] = {}
-        self._kinds: dict[str, bool] = {}
-        self._version = 0
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
@@ -260,7 +244,7 @@ class Cases(Table):
     def load(self, state: dict[str, Any]) -> None:
         """See `Table`."""
         self.places = state["places"]
-        self._pairs, self._kinds = {}, {}
+        self._pairs = {}
         for key, cases in state["pairs"].items():
             for turn, case in cases.items():
                 self._pair(key).add(turn, case)
@@ -274,16 +258,8 @@ class Cases(Table):
                 removed += 1
         return removed
 
-    def _add(
-        self,
-        number: int,
-        turn: str,
-        pair: str,
-        made: int,
-        hit: int,
-        *rest: Any,
-    ) -> None:
-        self._pair(pair).add(turn, [number, made, hit, *rest])
+    def _add(self, number: int, turn: str, pair: str, *rest: Any) -> None:
+        self._pair(pair).add(turn, [number, *rest])
 
     def _pair(self, key: str) -> _Pair:
         pair = self._pairs.get(key)
@@ -306,26 +282,14 @@ class Cases(Table):
             values[value] = values.get(value, 0) + 1
             if len(values) > MAX_VALUES + 1:
                 del values[max(values)]  # the smallest digests stay: whatever the order, the same ones
-            now = self._judge(place)
-            if self._kinds.get(place, True) != now:
-                self._version += 1
-            self._kinds[place] = now
-
-    def _judge(self, place: str) -> bool:
-        seen, values = self.places.get(place, (0, ()))
-        return len(values) <= MAX_VALUES and not (len(values) >= 6 and len(values) * 3 > seen)
 
     def categorical(self, place: str) -> bool:
         """Return True unless a place (its digest) takes ever new values, as ids and names do."""
-        kind = self._kinds.get(place)
-        if kind is None:
-            kind = self._kinds[place] = self._judge(place)
-        return kind
+        seen, values = self.places.get(place, (0, ()))
+        return len(values) <= MAX_VALUES and not (len(values) >= 6 and len(values) * 3 > seen)
 
     def _counts(self, fact: str) -> bool:
         return fact[0] != "=" or self.categorical(fact[1:9])
-
-    # --- asked ---
 
     def seen(self, state: RunState, tool: str) -> int:
         """Return how many cases there are of a tool in this state."""
@@ -346,10 +310,6 @@ class Cases(Table):
                 self._read_text("said", said.raw, today, found)
         for step in (state.since_episode if changes else state.since_user)[-LOOKBACK:]:
             self._read(step, today, found)
-        for ordered in (found.amounts[-MAX_NUMBERS:], found.days[-MAX_NUMBERS:]):
-            for i, (place, value) in enumerate(ordered):
-                for other, than in ordered[:i]:
-                    found.add(f"{other} {place}", "<" if than < value else ">" if than > value else "=")
         found.facts = list(dict.fromkeys(found.facts))
         return found
 
@@ -357,10 +317,10 @@ class Cases(Table):
         """Return the facts of new outputs that count only where their places are categorical."""
         found = Facts()
         for step in steps:
-            self._read(step, today, found, new=True)
+            self._read(step, today, found)
         return list(dict.fromkeys(fact for fact in found.facts if fact[0] == "="))
 
-    def _read(self, step: ExecutedCall, today: int, found: Facts, *, new: bool = False) -> None:
+    def _read(self, step: ExecutedCall, today: int, found: Facts) -> None:
         if step.status != "ok" or step.output is None:
             found.add(step.tool, step.status)
         elif isinstance(step.output, str):
@@ -370,14 +330,8 @@ class Cases(Table):
                 place = f"{step.tool} {path}"
                 _read_leaf(place, value, in_rows, today, found)
                 phrase = isinstance(value, str) and " " in value and len(value) <= MAX_PHRASE
-                if phrase and not path.endswith("{}") and (new or self._holds_phrases(place)):
+                if phrase and not path.endswith("{}"):
                     self._read_text(place, value, today, found)
-
-    def _holds_phrases(self, place: str) -> bool:
-        """Return False where names are usual and a phrase is one of them ("Oslo", "Bergen", "New York")."""
-        values, phrases = place_key(place), place_key(SEPARATOR.join((place, "", "")))
-        seen = [self.places[key][0] if key in self.places else 0 for key in (values, phrases)]
-        return self.categorical(values) or 2 * seen[1] >= seen[0]
 
     def _read_text(self, where: str, text: str, today: int, found: Facts) -> None:
         """A word counts by the two words before it; ids and names among these do not."""
@@ -407,8 +361,8 @@ class Cases(Table):
         """
         pair = self._pairs.get(pair_key(state, tool), _NOTHING)
         found = pair.summary
-        if found is None or found.version != self._version:
-            found = pair.summary = self._sum_up(pair)
+        if found is None:
+            found = pair.summary = _sum_up(pair)
         least, bar = (LEAST_WRITE, BAR_WRITE) if changes else (LEAST_READ, BAR_READ)
         own = [fact for fact in facts.facts if self._counts(fact)]
         if not found.culprits.isdisjoint(own):
@@ -419,52 +373,16 @@ class Cases(Table):
                 return "a value in the outputs has hardly been seen at this point"
             if misses and (hits + 1) / (hits + misses + 2) < bar and found.tells(hits, misses):
                 return "with a value in the outputs the model often does something else"
-        return self._doubt_numbers(pair, found, facts.numbers, changes=changes, least=least)
-
-    def _doubt_numbers(
-        self, pair: _Pair, found: _Summary, numbers: Mapping[str, float], *, changes: bool, least: int
-    ) -> str:
-        for place, value in numbers.items():
+        for place, value in facts.numbers.items():
             span = found.spans.get(place)
-            if span is None:
-                if len(pair.cases) < least:
-                    return "a number in the outputs has hardly been seen at this point"
-                continue
-            if not span.holds(value):
+            if span is None and len(pair.cases) < least:
+                return "a number in the outputs has hardly been seen at this point"
+            if span is not None and not span.holds(value):
                 return "a number in the outputs is outside the range of what led to the call before"
-            known = sorted(
-                (abs(case[NUMBERS][place] - value), case[HIT]) for case in found.rest if place in case[NUMBERS]
-            )
-            reach = known[min(NEAREST, len(known)) - 1][0] if known else 0.0
-            near = [hit for distance, hit in known if distance <= reach]
-            missed = len(near) - sum(near)
-            if missed >= 2 and missed * NEAREST >= 2 * len(near):
-                return "with numbers near those in the outputs the model has done something else"
         return ""
 
-    def _sum_up(self, pair: _Pair) -> _Summary:
-        culprits = {
-            fact
-            for fact, misses in pair.misses.items()
-            if misses >= 2 and pair.hits[fact] <= CULPRIT * (pair.hits[fact] + misses) and self._counts(fact)
-        }
-        spans = _spans(pair.cases.values())
-        rest, explained = list[list[Any]](), Counter[str]()
-        for case in pair.cases.values():
-            unsure = case[CONFIDENCE] < SURE
-            if not case[2] and (unsure or not culprits.isdisjoint(case[FACTS]) or _outside(case[NUMBERS], spans)):
-                explained.update(case[FACTS])
-            else:
-                rest.append(case)
-        return _Summary(self._version, culprits, rest, explained, spans)
-
-    def after_memory(self, state: RunState, tool: str) -> tuple[int, int]:
-        """Return cases and hits of a tool in this state after a turn that the memory made."""
-        cases = [case for case in self._pairs.get(pair_key(state, tool), _NOTHING).cases.values() if case[1]]
-        return len(cases), sum(case[2] for case in cases)
-
     def refusal(self, state: RunState, tool: str, *, changes: bool, today: int, earn: bool) -> str:
-        """Return why past cases do not let a call be made here; "" if they do.
+        """Return why past cases forbid a call here; "" if they do not.
 
         Args:
             state: the run before the model's turn.
@@ -474,11 +392,11 @@ class Cases(Table):
             earn: ask the model where a write after a call of the memory has less than EARNING cases.
         """
         if changes and made_by_memory(state):
-            cases, hits = self.after_memory(state, tool)
-            if lower_limit(hits, cases, LIMIT) < BAR_WRITE:
-                text = f"after a call of the memory {tool} was right {hits} of {cases} times: the model is asked"
-                return Reason("cases", text)
-            if cases < EARNING and earn:
+            hits = [case[HIT] for case in self._pairs.get(pair_key(state, tool), _NOTHING).cases.values() if case[MADE]]
+            if lower_limit(sum(hits), len(hits), LIMIT) < BAR_WRITE:
+                text = f"after a call of the memory {tool} was right {sum(hits)} of {len(hits)} times"
+                return Reason("cases", f"{text}: the model is asked")
+            if len(hits) < EARNING and earn:
                 return Reason("cases", f"after a call of the memory {tool} is checked more often: the model is asked")
         doubt = self.doubt(state, tool, self.facts_of(state, today, changes=changes), changes=changes)
         return doubt and Reason("cases", doubt)
@@ -497,24 +415,31 @@ def made_by_memory(state: RunState) -> bool:
     return bool(state.latest) and state.latest[-1].chosen_by == "shortcut"
 
 
+def _sum_up(pair: _Pair) -> _Summary:
+    culprits = {
+        fact
+        for fact, misses in pair.misses.items()
+        if misses >= 2 and pair.hits[fact] <= CULPRIT * (pair.hits[fact] + misses)
+    }
+    rest, explained = list[list[Any]](), Counter[str]()
+    for case in pair.cases.values():
+        unsure = case[CONFIDENCE] < SURE
+        if not case[HIT] and (unsure or not culprits.isdisjoint(case[FACTS])):
+            explained.update(case[FACTS])
+        else:
+            rest.append(case)
+    return _Summary(culprits, rest, explained, _spans(pair.cases.values()))
+
+
 def _spans(cases: Iterable[Sequence[Any]]) -> dict[str, _Span]:
-    spans: dict[str, _Span] = {}
     series: dict[str, list[float]] = {}
-    cases = sorted(cases, key=lambda case: int(case[0]))
-    for case in cases:
-        if case[2]:
-            for place, value in case[NUMBERS].items():
-                series.setdefault(place, []).append(value)
-    for place, values in series.items():
-        sinks, grows = _runs_away(values, -1), _runs_away(values, 1)
-        spans[place] = _Span(min(values), max(values), sinks=sinks, grows=grows)
-    for case in cases:
-        if not case[2]:
-            for place, value in case[NUMBERS].items():
-                if (span := spans.get(place)) is not None:
-                    span.below += value < span.low
-                    span.above += value > span.high
-    return spans
+    for case in sorted(cases, key=lambda case: int(case[NUMBER])):
+        for place, value in case[NUMBERS].items() if case[HIT] else ():
+            series.setdefault(place, []).append(value)
+    return {
+        place: _Span(min(values), max(values), sinks=_runs_away(values, -1), grows=_runs_away(values, 1))
+        for place, values in series.items()
+    }
 
 
 def _runs_away(values: Sequence[float], sign: int) -> bool:
@@ -524,15 +449,6 @@ def _runs_away(values: Sequence[float], sign: int) -> bool:
         if sign * value > last:
             records, last = records + 1, sign * value
     return len(values) >= 10 and records * 2 > len(values)
-
-
-def _outside(numbers: Mapping[str, float], spans: Mapping[str, _Span]) -> bool:
-    """Return True if a number lies where at least two misses and no hit are."""
-    return any(
-        (span := spans.get(place)) is not None
-        and ((value < span.low and span.below >= 2) or (value > span.high and span.above >= 2))
-        for place, value in numbers.items()
-    )
 
 
 def _leaves(value: Any, path: str = "$", in_rows: bool = False, depth: int = 0) -> Iterator[tuple[str, Any, bool]]:
@@ -590,27 +506,24 @@ def learn_case(
     changes: bool,
     stopped: bool = False,
 ) -> Record:
-    """Return the operations by which a turn teaches the cases.
+    """Return the events by which a turn teaches the cases.
 
     Args:
         cases: the table.
         learned: the turn.
-        best: the tool that was the best guess, if one was.
+        best: the tool that was the best guess, if there was one.
+        confidence: in the guess.
         number: of the model turn.
-        changes: that tool may change something.
-        stopped: a person stopped the memory's call: that is a miss.
+        changes: True if that tool may change something.
+        stopped: True if a person stopped the memory's call: that is a miss.
     """
     turn, state, today = learned.turn, learned.state, learned.hour // 24
     record: Record = []
     if values := cases.values_of(state.latest, today):  # a turn is often learned before its own outputs are there
         record.append(OutputSeen(values))
-    if best is None or best == WORDS or not (turn.chosen_by == "model" or stopped):
-        return record
-    found = cases.facts_of(state, today, changes=changes)
-    hit = int(not stopped and any(step.tool == best for step in turn.steps))
-    made = int(made_by_memory(state))
-    pair = pair_key(state, best)
-    record.append(
-        CaseSeen(number, turn.key, pair, made, hit, confidence, found.facts, found.numbers, learned.run, learned.user)
-    )
+    if best is not None and best != WORDS and (turn.chosen_by == "model" or stopped):
+        found = cases.facts_of(state, today, changes=changes)
+        hit = int(not stopped and any(step.tool == best for step in turn.steps))
+        made, pair, facts = int(made_by_memory(state)), pair_key(state, best), (found.facts, found.numbers)
+        record.append(CaseSeen(number, turn.key, pair, made, hit, confidence, *facts, learned.run, learned.user))
     return record

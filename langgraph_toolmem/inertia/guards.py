@@ -6,15 +6,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from langgraph_toolmem.base.checks import nearest
+from langgraph_toolmem.graph.events import Record, ToolCount
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
+from langgraph_toolmem.inertia.decision import Reason
 from langgraph_toolmem.inertia.policy import NAMES_OF_TOOLS, InertiaPolicy
-from langgraph_toolmem.inertia.reasons import Reason
 from langgraph_toolmem.runs.tools import SideEffects, ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon_args
 
 NORMAL_REPEATS = 1 / 3
 """Share of a tool's calls that repeat an earlier one of their run, from which a repeat is normal."""
+VARIED: Final = "varied"
+"""Counter of a tool: an equal call gave another result, with nothing changed in between."""
 _WHY: Final[dict[SideEffects, str]] = {
     "reads": "it is declared to only read",
     "changes": "nobody declared that it only reads",
@@ -25,14 +28,14 @@ _WHY: Final[dict[SideEffects, str]] = {
 
 def refusal(
     tool: str,
-    args: Mapping[str, Any],
+    calls: Sequence[Mapping[str, Any]],
     *,
     specs: Mapping[str, ToolSpec],
     policy: InertiaPolicy,
     graph: ToolGraph,
     state: RunState,
 ) -> str:
-    """Why a call must not be made by a shortcut; "" if it may."""
+    """Return why calls of a tool must not be made by a shortcut in one turn; "" if they may."""
     if state.stopped:
         return Reason("stopped", "the last call was not let through: the model is to read why")
     spec = specs.get(tool)
@@ -40,45 +43,34 @@ def refusal(
         return Reason("unknown_tool", f"{tool} is not among the tools")
     if unnamed := why_never(spec, policy):
         return unnamed
-    problem = spec.problem(args)
-    if problem:
-        return Reason("invalid_arguments", f"arguments of {tool} break its schema: {problem}")
-    repeats = tool in state.tools and (tool, canon_args(args)) in state.called
-    if repeats and tool not in policy.allow_repeats:
-        lately = any(step.tool == tool and canon_args(step.args) == canon_args(args) for step in state.since_user)
-        if may_write(tool, specs, policy) and (lately or not spec.idempotent):
-            return Reason(
-                "repeat", f"{tool} may change something and was already called with the same arguments in this run"
-            )
-        known = graph.tools.get(tool, {})
-        calls = known.get("ok", 0) + known.get("failed", 0)
-        if known.get("repeats", 0) < NORMAL_REPEATS * max(calls, 1):
-            return Reason("repeat", f"{tool} was already called with the same arguments in this run")
-        if not _still_the_same(tool, args, state):
-            return Reason(
-                "repeat", f"{tool} was called like this before in this run, and its answer did not stay the same"
-            )
-    return ""
-
-
-def twice(
-    tool: str, calls: Sequence[Mapping[str, Any]], *, specs: Mapping[str, ToolSpec], policy: InertiaPolicy
-) -> str:
-    """Return why several calls of one turn must not be made by a shortcut: two that change something are equal."""
-    if tool in policy.allow_repeats or len(set(map(canon_args, calls))) == len(calls):
+    for args in calls:
+        if problem := spec.problem(args):
+            return Reason("invalid_arguments", f"arguments of {tool} break its schema: {problem}")
+    if tool in policy.allow_repeats:
         return ""
-    changes = tool not in specs or may_write(tool, specs, policy)
-    return Reason("repeat", f"{tool} would be called twice with the same arguments") if changes else ""
+    texts, changes = list(map(canon_args, calls)), may_write(tool, specs, policy)
+    if changes and len(set(texts)) < len(texts):
+        return Reason("repeat", f"{tool} would be called twice with the same arguments")
+    return next((why for each in texts if (why := _repeats(spec, each, changes, graph, state))), "")
 
 
-def _still_the_same(tool: str, args: Mapping[str, Any], state: RunState) -> bool:
-    """Return True if making a call once more is mere waiting: its last two answers in this run are equal.
-
-    A loop that polls ends when the answer changes, and only the model can tell what the change means.
-    """
-    wanted = (tool, canon_args(args))
-    answers = [step.output for step in state.steps if step.tool == tool and (tool, canon_args(step.args)) == wanted]
-    return len(answers) > 1 and answers[-1] == answers[-2]
+def _repeats(spec: ToolSpec, args: str, changes: bool, graph: ToolGraph, state: RunState) -> str:
+    """Return why an equal call of this run forbids another one; a loop that polls waits until the answer changes."""
+    tool = spec.name
+    if (tool, args) not in state.called:
+        return ""
+    lately = any(step.tool == tool and canon_args(step.args) == args for step in state.since_user)
+    if changes and (lately or not spec.idempotent):
+        text = f"{tool} may change something and was already called with the same arguments in this run"
+        return Reason("repeat", text)
+    known = graph.tools.get(tool, {})
+    calls = known.get("ok", 0) + known.get("failed", 0)
+    if known.get("repeats", 0) < NORMAL_REPEATS * max(calls, 1):
+        return Reason("repeat", f"{tool} was already called with the same arguments in this run")
+    answers = [step.output for step in state.steps if step.tool == tool and canon_args(step.args) == args]
+    if len(answers) > 1 and answers[-1] == answers[-2]:
+        return ""
+    return Reason("repeat", f"{tool} was called like this before in this run, and its answer did not stay the same")
 
 
 def may_be_stale(
@@ -160,3 +152,25 @@ def misnamed(policy: InertiaPolicy, tools: Collection[str]) -> set[str]:
             instead = f"; did you mean {meant!r}?" if meant else "."
             lines.add(f"{type(policy).__name__}({field}=...) names {name!r}, and there is no such tool{instead}")
     return lines
+
+
+# --- calls that repeat ---
+
+
+def credit_varied(state: RunState, specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> Record:
+    """Count the calls of the turn before, whose results are known by now, that differ from an equal call's.
+
+    Only reads stand between the two.
+    """
+    record: Record = []
+    earlier = state.since_user[: len(state.since_user) - len(state.latest)]
+    for step in state.latest:
+        text = canon_args(step.args)
+        for before in reversed(earlier):
+            if before.tool == step.tool and canon_args(before.args) == text:
+                if before.status == step.status == "ok" and before.output != step.output:
+                    record.append(ToolCount(step.tool, VARIED))
+                break
+            if before.tool not in specs or may_write(before.tool, specs, policy):
+                break
+    return record

@@ -20,12 +20,11 @@ from typing import Any, Final
 from langgraph_toolmem.base.errors import log_failure
 from langgraph_toolmem.graph.sources import MISSING, describe, evaluate
 from langgraph_toolmem.graph.state import SEPARATOR, RunState, paper_window, slot_key
-from langgraph_toolmem.graph.tool_graph import HIT, MISS, CountTable, ToolGraph
+from langgraph_toolmem.graph.tool_graph import HIT, CountTable, ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
+from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Reason
 from langgraph_toolmem.inertia.guards import may_write, refusal
 from langgraph_toolmem.inertia.policy import EnvironmentAdapter, PaperPolicy
-from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision, Option, Proposal
-from langgraph_toolmem.inertia.reasons import Reason
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, fit
 
@@ -35,14 +34,14 @@ Similarity = Callable[[str, str], float]
 """(intuition, tool name) → cosine with the tool's description."""
 
 MAX_OPTIONS = 6
-"""Candidates told of in a decision."""
+"""Candidates in a decision."""
 MODEL_OK, MODEL_FAILED, SHORTCUT_OK, SHORTCUT_FAILED = range(4)
 MAX_SAID: Final = 100
 failures_logged: set[tuple[str, str]] = set()
 
 
 def weights(graph: ToolGraph, tools: list[str], k: int) -> dict[str, float]:
-    """w(c) per tool seen after the last k tools.
+    """Return w(c) per tool seen after the last k tools.
 
     What the model chose counts +1. What the shortcut chose is feedback: its failures lower the weight, its
     successes make up for failures but are no evidence of what the model would do. A longer chain (k + 1) in
@@ -68,7 +67,7 @@ def weights(graph: ToolGraph, tools: list[str], k: int) -> dict[str, float]:
 def scores(
     graph: ToolGraph, tools: list[str], intuition: str, similarity: Similarity, policy: PaperPolicy
 ) -> list[tuple[float, str]]:
-    """CIPS of every candidate, best first. Tools with equal scores are in alphabetical order."""
+    """Return CIPS of every candidate, best first. Tools with equal scores are in alphabetical order."""
     found = weights(graph, tools, policy.window)
     total = sum(found.values())
     if total <= 0:
@@ -85,7 +84,7 @@ def scores(
 def fill(
     graph: ToolGraph, state: RunState, spec: ToolSpec, policy: PaperPolicy
 ) -> tuple[dict[str, Any], dict[str, str]] | str:
-    """Arguments in the paper's order of trust: dataflow, environment, heuristic.
+    """Fill arguments in the paper's order of trust: dataflow, environment, heuristic.
 
     Returns:
         Arguments and their sources, or the name of a required parameter that could not be filled.
@@ -113,7 +112,7 @@ def fill(
 
 
 def _strongest_first(row: Mapping[str, Sequence[float]]) -> Iterator[str]:
-    """The dataflow sources of a slot by how often they were right. The first nearly always does."""
+    """Yield the dataflow sources of a slot by how often they were right. The first nearly always does."""
     first, most = "", -1.0
     for descriptor, cell in row.items():
         if cell[HIT] > most and _is_flow(descriptor):
@@ -146,7 +145,7 @@ def _environment(policy: PaperPolicy, tool: str, state: RunState) -> Mapping[str
 
 
 def _from_goal(parameter: str, schema: Mapping[str, Any], state: RunState) -> Any:
-    """A value the goal itself names: an allowed value it mentions, or what stands after the parameter's name."""
+    """Return an allowed value that the goal mentions, or what stands in it after the parameter's name."""
     for allowed in schema.get("enum", ()):
         if isinstance(allowed, str) and state.user.find(allowed):
             return allowed
@@ -173,56 +172,69 @@ def decide(
     chosen_by: Sequence[str],
     draw: float = 1.0,
 ) -> Decision:
-    """The published decision rule with its cap, its recovery path and the guards that every shortcut passes.
+    """Apply the published decision rule with its cap, its recovery path and the guards that every shortcut passes.
 
     Budget and audits are off unless the policy sets them; `draw` is as for the calibrated policy.
     """
-    recovery = _recovery(graph, rules, budget, state, specs, policy, draw)
-    if recovery is not None:
-        return recovery
-    slow = pace(policy, chosen_by)
-    if slow:
+
+    def propose(
+        tool: str,
+        score: float,
+        evidence: str,
+        filled: tuple[dict[str, Any], dict[str, str]],
+        rest: Sequence[Option] = (),
+        allowed: PaperPolicy = policy,
+    ) -> Decision:
+        args, sources = filled
+        refused = refusal(tool, (args,), specs=specs, policy=allowed, graph=graph, state=state)
+        record, changes = f"P{state.symbols[-1]}{SEPARATOR}{tool}", may_write(tool, specs, policy)
+        hits, misses = rules.row(record).get("", (0, 0))
+        confidence = (hits + 1) / (hits + misses + 2)  # CIPS is no probability
+        options = (Option(tool, (args,), score, refused, changes, records=(record,)), *rest)
+        if refused:
+            return Decision(None, refused, options, confidence)
+        hold, audit = budget.held_back(policy, confidence, draw, changes=changes)
+        known = {name: describe(source) for name, source in sources.items()}
+        evidence += "".join(f" {name}: {source}." for name, source in known.items())
+        proposal = Proposal(tool, args, score, evidence, not hold, hold, audit, known)
+        return Decision(proposal, hold or evidence, options, confidence)
+
+    way_out = policy.recovery_tool
+    failed = state.statuses[-policy.recovery_after :] == ["failed"] * policy.recovery_after
+    if (
+        way_out
+        and way_out in specs
+        and failed
+        and not isinstance(filled := fill(graph, state, specs[way_out], policy), str)
+    ):
+        evidence = f"The last {policy.recovery_after} calls failed; {way_out} shows what is possible."
+        again = policy.with_(allow_repeats=policy.allow_repeats | {way_out})
+        recovery = propose(way_out, 1.0, evidence, filled, allowed=again)
+        if recovery.proposal is not None:  # it may break the pace
+            return recovery
+    if slow := pace(policy, chosen_by):
         return Decision(None, slow)
     ranked = scores(graph, state.tools, intuition, similarity, policy)
     if not ranked:
         return Decision(None, Reason("nothing_seen", "no tool has been seen after the last tools of this run"))
     score, tool = ranked[0]
     rest = tuple(Option(name, (), value, "another tool scores higher") for value, name in ranked[1:MAX_OPTIONS])
+    reason = ""
     if score <= policy.threshold:
         reason = Reason("low_confidence", f"score {score:.2f} of {tool} is not above {policy.threshold:.2f}")
-        return Decision(None, reason, (Option(tool, (), score, reason), *rest))
-    if tool not in specs:
+    elif tool not in specs:
         reason = Reason("unknown_tool", f"{tool} is not among the tools")
-        return Decision(None, reason, (Option(tool, (), score, reason), *rest))
-    filled = fill(graph, state, specs[tool], policy)
-    if isinstance(filled, str):
+    elif isinstance(filled := fill(graph, state, specs[tool], policy), str):
         reason = Reason("no_value", f"nothing in this run fills {filled} of {tool}")
-        return Decision(None, reason, (Option(tool, (), score, reason), *rest))
-    args, sources = filled
-    refused = refusal(tool, args, specs=specs, policy=policy, graph=graph, state=state)
-    rule, confidence = _record(rules, state, tool)
-    changes = may_write(tool, specs, policy)
-    options = (Option(tool, (args,), score, refused, changes=changes, rule=rule), *rest)
-    if refused:
-        return Decision(None, refused, options, confidence)
-    known = {name: describe(source) for name, source in sources.items()}
-    window = " → ".join(state.tools[-policy.window :])
-    told = "".join(f" {name}: {source}." for name, source in known.items())
-    evidence = f"After {window}, {tool} has score {score:.2f} (CIPS), above {policy.threshold:.2f}.{told}"
-    hold, audit = budget.held_back(policy, confidence, draw, changes=changes)
-    proposal = Proposal(tool, args, score, evidence, not hold, hold, audit, known)
-    return Decision(proposal, hold or evidence, options, confidence)
-
-
-def _record(rules: CountTable, state: RunState, tool: str) -> tuple[str, float]:
-    """Return the kind of a proposal, and its record (h + 1) / (h + m + 2): CIPS is no probability."""
-    rule = SEPARATOR.join((state.symbols[-1], tool, "paper"))
-    cell = rules.row(RULE_PREFIX + rule).get("", (0, 0))
-    return rule, (cell[HIT] + 1) / (cell[HIT] + cell[MISS] + 2)
+    else:
+        window = " → ".join(state.tools[-policy.window :])
+        evidence = f"After {window}, {tool} has score {score:.2f} (CIPS), above {policy.threshold:.2f}."
+        return propose(tool, score, evidence, filled, rest)
+    return Decision(None, reason, (Option(tool, (), score, reason), *rest))
 
 
 def pace(policy: PaperPolicy, chosen_by: Sequence[str]) -> str:
-    """Why no shortcut may be taken now, given who chose the run's calls so far; "" if one may."""
+    """Return why no shortcut may be taken now, given who chose the run's calls so far; "" if one may."""
     in_a_row = 0
     for who in reversed(chosen_by):
         if who != "shortcut":
@@ -236,40 +248,3 @@ def pace(policy: PaperPolicy, chosen_by: Sequence[str]) -> str:
             text = f"{taken} of {len(chosen_by)} calls of this run were shortcuts: the cap is {policy.max_share:.0%}"
             return Reason("pace", text)
     return ""
-
-
-def _recovery(
-    graph: ToolGraph,
-    rules: CountTable,
-    budget: Budget,
-    state: RunState,
-    specs: Mapping[str, ToolSpec],
-    policy: PaperPolicy,
-    draw: float,
-) -> Decision | None:
-    """After failed calls in a row, the configured tool that shows what is possible; it may break the pace."""
-    tool = policy.recovery_tool
-    recent: Sequence[str] = state.statuses[-policy.recovery_after :]
-    if tool is None or tool not in specs or len(recent) < policy.recovery_after or set(recent) != {"failed"}:
-        return None
-    filled = fill(graph, state, specs[tool], policy)
-    if isinstance(filled, str):
-        return None
-    args, sources = filled
-    refused = refusal(
-        tool,
-        args,
-        specs=specs,
-        policy=policy.with_(allow_repeats=policy.allow_repeats | {tool}),
-        graph=graph,
-        state=state,
-    )
-    if refused:
-        return None
-    evidence = f"The last {policy.recovery_after} calls failed; {tool} shows what is possible."
-    (rule, confidence), changes = _record(rules, state, tool), may_write(tool, specs, policy)
-    hold, audit = budget.held_back(policy, confidence, draw, changes=changes)
-    known = {name: describe(source) for name, source in sources.items()}
-    proposal = Proposal(tool, args, 1.0, evidence, not hold, hold, audit, known)
-    option = Option(tool, (args,), 1.0, changes=changes, rule=rule)
-    return Decision(proposal, hold or evidence, (option,), confidence)

@@ -12,14 +12,12 @@ from langchain_core.messages import AIMessage
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.episodes import HELD_OUT
 from langgraph_toolmem.inertia import Inertia
+from langgraph_toolmem.inertia.decision import Decision, Proposal, Reason, note_decision
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
+from langgraph_toolmem.inertia.prefetch import Prefetch
 from langgraph_toolmem.inertia.prefetch.qualify import Interceptors
 from langgraph_toolmem.inertia.prefetch.serve import Prefetcher
-from langgraph_toolmem.inertia.prefetch.settings import Prefetch
-from langgraph_toolmem.inertia.proposal import Decision, Proposal
-from langgraph_toolmem.inertia.reasons import Reason
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
-from langgraph_toolmem.inertia.traces import note_decision
 from langgraph_toolmem.turn.call import Call, StepOutput
 from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule, checked_rules, refusal_of, refusal_text
 from langgraph_toolmem.turn.step import Place, Step

@@ -22,8 +22,8 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.prefetch import Prefetch
 from langgraph_toolmem.inertia.prefetch.qualify import Interceptors
-from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator.deferred import DeferredTools, Offer, ToolSearch

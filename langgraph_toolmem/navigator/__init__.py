@@ -90,7 +90,7 @@ class Navigator(GraphEvolution, Method):
         self._aliases = dict(aliases or {})
 
     def open(self, core: Core) -> None:
-        """Takes its table."""
+        """Take its table."""
         super().open(core)
         self.evidence = NavigatorSources(core)
         self._graph = CurrentGraph(self.evidence, core.vectors, self._aliases)
@@ -103,7 +103,7 @@ class Navigator(GraphEvolution, Method):
 
     @property
     def tools(self) -> Mapping[str, ToolSpec]:
-        """The tools known now, by name."""
+        """Return the tools known now, by name."""
         return self.evidence.tools()
 
     def search(
@@ -115,13 +115,13 @@ class Navigator(GraphEvolution, Method):
         target: str | None = None,
         user_id: str | None = None,
     ) -> list[ToolHit]:
-        """The tools that a request needs most likely, all of them: in the order in which they complete a set.
+        """Return the tools that a request needs most likely, in the order in which they complete a set.
 
-        A compound request is searched clause by clause, and tools of one toolkit lift each other. By words; with an
-        embedder by meaning, too: then the tools' vectors are made at the first search and kept in Chroma. If it fails,
-        by words alone, and the log says so once. Finished runs with similar requests (`finish`) lift the tools that
-        they called, as far as such runs were right before. A memory that was opened without tools searches those that
-        it knows from before. Tools that pruning left out are not found, and a greeting finds nothing.
+        A compound request is searched clause by clause, and tools of one toolkit lift each other. Words decide; with
+        an embedder meanings do, too: then the tools' vectors are made at the first search and kept in Chroma. If it
+        fails, words decide, and the log says so once. Finished runs with similar requests (`finish`) lift the tools
+        that they called. A memory that was opened without tools searches those that it knows from before. Pruned tools
+        are not found, and a greeting finds nothing.
 
         Args:
             query: the user's words, or what a tool should do.
@@ -150,10 +150,9 @@ class Navigator(GraphEvolution, Method):
         strategy: Strategy = "alpha_beta",
         seed: int = 0,
         budget: float = 0.2,
-        scorer: EdgeScorer | None = None,
         user_id: str | None = None,
     ) -> Plan:
-        """Chains of tools from what is known to what is wanted, best first, and the part of the graph they lie in.
+        """Return chains of tools from what is known to what is wanted, best first, and their part of the graph.
 
         With an embedder of one's own, parameters that mean the same in other words are one, too. If it fails, they are
         one by their words, and the log says so once.
@@ -169,7 +168,6 @@ class Navigator(GraphEvolution, Method):
             done: tools that were called with success in this run.
             strategy: "alpha_beta": the most reliable chain; "annealing" (with a seed): the fittest by the paper.
             budget: seconds for the search.
-            scorer: weighs and proposes links; the memory's own if None. What it alone links is `InputSource.predicted`.
             user_id: whose finished runs have a say in what the query is about, where the namespace keeps users apart.
 
         Returns:
@@ -183,8 +181,6 @@ class Navigator(GraphEvolution, Method):
         from langgraph_toolmem.navigator.plan.planner import plan
         from langgraph_toolmem.navigator.plan.problem import known_ports
 
-        if scorer is not None:
-            check_scorer(scorer)
         check_plan(known, done, k, strategy, seed, budget)
         if query is None and target is None:
             raise ConfigurationError("plan takes a query or a target: what is to be done, or the tool to end with.")
@@ -211,7 +207,7 @@ class Navigator(GraphEvolution, Method):
                 k=k,
                 strategy=strategy,
                 history=history,
-                scorer=scorer or self.scorer,
+                scorer=self.scorer,
                 settings=self._settings,
                 avoid=out,
                 done=done,
@@ -231,7 +227,7 @@ class Navigator(GraphEvolution, Method):
         done: Collection[str] = (),
         budget: float = 0.2,
     ) -> Recombination:
-        """Another chain to the same end without the tools that failed: an equivalent one, else from upstream.
+        """Return another chain to the same end without the tools that failed: an equivalent one, else from upstream.
 
         Args:
             chain: the one whose step failed.
@@ -314,16 +310,16 @@ class Navigator(GraphEvolution, Method):
         return self.evidence.learned(learned)
 
     def repeated(self, learned: LearnedTurn) -> Record:
-        """The same: a recorder has a turn learned before its results are in the history."""
+        """Return the same: a recorder has a turn learned before its results are in the history."""
         return self.evidence.learned(learned)
 
     def forget(self, user: User, gone: Forgotten) -> int:
-        """Deletes recorded decisions of a user, or of runs, and what is in RAM of the user's past runs."""
+        """Delete recorded decisions of a user, or of runs, and what is in RAM of the user's past runs."""
         self.tool_search.forget(user.namespace)
         return self.decisions.forget(gone)
 
     def close(self) -> None:
-        """Lets go of recorded decisions."""
+        """Close the log of decisions."""
         self.decisions.close()
 
     def _past_runs(self, user_id: str | None) -> tuple[tuple[str, ...], PastRuns] | None:

@@ -9,7 +9,7 @@ from langgraph_toolmem.base.errors import ConfigurationError
 
 
 def check_names(what: str, names: object) -> None:
-    """Names of tools are a list, set or other collection of texts."""
+    """Check that names of tools are a list, set or other collection of texts."""
     if isinstance(names, str) or not isinstance(names, Collection):
         raise ConfigurationError(f"{what} is a collection of names of tools, not {names!r}.")
     if not all(isinstance(name, str) for name in names):
@@ -17,13 +17,13 @@ def check_names(what: str, names: object) -> None:
 
 
 def check_aliases(aliases: object) -> None:
-    """Names of parameters, by ``tool.path``."""
+    """Check names of parameters, by ``tool.path``."""
     if not isinstance(aliases, Mapping) or not all(isinstance(each, str) for pair in aliases.items() for each in pair):
         raise ConfigurationError(f"aliases is a mapping of 'tool.path' to names of parameters, not {aliases!r}.")
 
 
 def check_search(query: object, k: object, available: object, target: object) -> None:
-    """Arguments of `Navigator.search`."""
+    """Check the arguments of `Navigator.search`."""
     if not isinstance(query, str):
         raise ConfigurationError(f"query is a text, not {type(query).__name__}.")
     if not is_count(k, 0):
@@ -35,7 +35,7 @@ def check_search(query: object, k: object, available: object, target: object) ->
 
 
 def check_plan(known: object, done: object, k: object, strategy: object, seed: object, budget: object) -> None:
-    """Arguments that `Navigator.plan` and `Navigator.reroute` share."""
+    """Check the arguments that `Navigator.plan` and `Navigator.reroute` share."""
     if isinstance(known, str) or not isinstance(known, Iterable):
         raise ConfigurationError(f"known is a collection of names, or name -> value, not {known!r}.")
     check_names("done", done)

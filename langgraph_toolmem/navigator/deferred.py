@@ -150,7 +150,7 @@ def find_tools(
 
 
 def described(spec: ToolSpec, why: str = "") -> str:
-    """A tool on one line: its name, what it does, and the schema of its arguments."""
+    """Return a tool on one line: its name, what it does, and the schema of its arguments."""
     about = " ".join(spec.description.split())
     about = about if len(about) <= MAX_ABOUT else f"{about[: MAX_ABOUT - 1]}…"
     parameters = {key: value for key, value in spec.parameters.items() if key != "description"}
@@ -163,7 +163,7 @@ def described(spec: ToolSpec, why: str = "") -> str:
 
 
 def revealed_in(messages: Iterable[Any]) -> dict[str, int]:
-    """The tools that searches of a thread found, with the number of the search in its user turn, the latest last."""
+    """Return the tools that searches of a thread found, with the number of the search in its turn, the latest last."""
     found: dict[str, int] = {}
     number = 0
     for message in messages:
@@ -217,13 +217,13 @@ class DeferredTools:
         self._costs: dict[tuple[int, int], tuple[int, int]] = {}
 
     def names(self, tools: Iterable[Any]) -> list[str]:
-        """The tools that are found by search; none where there are too few."""
+        """Return the tools that are found by search; none where there are too few."""
         kept = {*OWN_TOOLS, *self.options.always}
         found = [tool.name for tool in tools if isinstance(tool, BaseTool) and tool.name not in kept]
         return found if len(found) > self.options.k else []
 
     def specs(self, tools: Iterable[Any]) -> Mapping[str, ToolSpec]:
-        """The tools that can be called, by name."""
+        """Return the tools that can be called, by name."""
         found = self.navigator.core.catalogue.offered(tools)
         return {name: spec for name, spec in found.items() if name not in OWN_TOOLS}
 
@@ -278,7 +278,7 @@ class DeferredTools:
         return answer if calls == answer.tool_calls else answer.model_copy(update={"tool_calls": calls})
 
     def note(self, offer: Offer, answer: AIMessage, tools: Sequence[Any], messages: Sequence[Any]) -> None:
-        """Keeps the record: by which search the called tools were found, and tokens of tools sent and saved."""
+        """Record by which search the called tools were found, and tokens of tools sent and saved."""
         key = len(tools), len(offer.tools)
         if key not in self._costs:
             self._costs[key] = _tokens(offer.tools, offer.way == "anthropic"), _tokens(tools)
@@ -290,7 +290,7 @@ class DeferredTools:
 
 
 def read_call(given: Any, specs: Mapping[str, ToolSpec]) -> tuple[str, dict[str, Any], str | None]:
-    """A `call_tool` call as the real tool's name and arguments, and what is wrong with it; None if nothing is."""
+    """Return a `call_tool` call as the real tool's name and arguments, and what is wrong with it, if anything."""
     given = given if isinstance(given, Mapping) else {}
     name, arguments = given.get("name"), given.get("arguments")
     if isinstance(arguments, str):
@@ -345,7 +345,7 @@ class SearchTools(BaseTool):
     _errors: Any = None
 
     def model_post_init(self, context: Any, /) -> None:
-        """Has its failures logged once each."""
+        """Have its failures logged once each."""
         super().model_post_init(context)
         self._errors = ErrorLog(SEARCH_TOOL, logger)
 
@@ -399,7 +399,7 @@ class CallTool(BaseTool):
 
 
 def _bridged(messages: Sequence[Any], offered: Collection[str]) -> list[Any]:
-    """Calls of tools that are not offered become `call_tool`, whoever made them, and their answers are named so."""
+    """Turn calls of tools that are not offered into `call_tool`, whoever made them, and name their answers so."""
     made: list[Any] = []
     renamed: set[str | None] = set()
     for message in messages:
@@ -423,7 +423,7 @@ def _bridge(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _referenced(messages: Sequence[Any], there: Collection[str]) -> list[Any]:
-    """Answers of searches become references to tools that are there."""
+    """Turn answers of searches into references to tools that are there."""
 
     def blocks(message: ToolMessage) -> Any:
         return [{"type": "tool_reference", "tool_name": name} for name in _revealed(message) if name in there]
@@ -437,7 +437,7 @@ def _referenced(messages: Sequence[Any], there: Collection[str]) -> list[Any]:
 
 
 def _loaded(messages: Sequence[Any], tools: Mapping[str, BaseTool], *, client: bool) -> list[Any]:
-    """Answers of searches bring the schemas of what they found: as output of ``tool_search``, or right behind them."""
+    """Add the schemas of what searches found: as output of ``tool_search``, or right behind the answers."""
     made: list[Any] = []
     items: set[str] = set()
     pending: list[dict[str, Any]] = []
@@ -475,7 +475,7 @@ def _loaded(messages: Sequence[Any], tools: Mapping[str, BaseTool], *, client: b
 
 
 def _with_searches(answer: AIMessage) -> AIMessage:
-    """Searches that OpenAI sends as content become calls of `search_tools`; the items stay with the content."""
+    """Turn searches that OpenAI sends as content into calls of `search_tools`; keep the items next to the content."""
     if not isinstance(answer.content, list):
         return answer
     items = [
@@ -512,7 +512,7 @@ def _deferring(tool: BaseTool) -> dict[str, Any]:
 
 
 def _with_cache_mark(offered: list[Any], deferred: Iterable[BaseTool]) -> list[Any]:
-    """A cache mark on a deferred tool is refused: the last tool that is offered gets it."""
+    """Move a cache mark of a deferred tool, which is refused there, to the last tool that is offered."""
     marks = [mark for tool in deferred if (mark := (getattr(tool, "extras", None) or {}).get("cache_control"))]
     if not marks:
         return offered
@@ -540,13 +540,13 @@ def _request(messages: Iterable[Any]) -> str:
 
 
 def _tokens(tools: Iterable[Any], offered_only: bool = False) -> int:
-    """About four characters each."""
+    """Return the number of tokens of about four characters."""
     seen = [t for t in tools if not (offered_only and (getattr(t, "extras", None) or {}).get("defer_loading"))]
     return sum(len(json.dumps(t if isinstance(t, dict) else convert_to_openai_function(t))) for t in seen) // 4
 
 
 def _without(text: str, schema: Any) -> Any:
-    """The schema without its texts of this key; a parameter of that name stays."""
+    """Return the schema without its texts of this key; a parameter of that name stays."""
     if isinstance(schema, Mapping):
         kept = {key: value for key, value in schema.items() if key != text or not isinstance(value, str)}
         return {key: _without(text, value) for key, value in kept.items()}

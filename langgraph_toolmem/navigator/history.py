@@ -55,7 +55,7 @@ class History:
     weights: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Indexes flows by where they end."""
+        """Index flows by where they end."""
         into: dict[tuple[str, str], list[tuple[Flow, float]]] = {}
         for flow, count in self.flows.items():
             if count > 0:

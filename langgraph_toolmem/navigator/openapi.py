@@ -96,7 +96,7 @@ class Operation:
 
 
 def read_openapi(*documents: Source) -> list[ToolSpec]:
-    """The operations of documents, in their order.
+    """Return the operations of documents, in their order.
 
     A name is the ``operationId``, else method and path, in letters, digits, ``_`` and ``-``, at most `MAX_NAME` of
     them; a name that occurs again gets a number, and one that two documents have gets their titles in front.
@@ -111,7 +111,7 @@ def read_openapi(*documents: Source) -> list[ToolSpec]:
 
 
 def read_operations(*documents: Source) -> list[Operation]:
-    """As `read_openapi`, with what a request needs."""
+    """Return what `read_openapi` does, with what a request needs."""
     read = [_operations(document) for document in documents]
     count = Counter(name for operations in read for name in {each.spec.name for each in operations})
     found: list[Operation] = []
@@ -270,7 +270,7 @@ def _answer(
     named: Mapping[tuple[str, str], str],
     by_id: Mapping[str, str],
 ) -> dict[str, Any] | None:
-    """The schema of the first successful answer, with its links as ``x-links``: [tool, parameter, path]."""
+    """Return the schema of the first successful answer, with its links as ``x-links``: [tool, parameter, path]."""
     responses = _mapping(operation.get("responses"))
     codes = sorted(str(code) for code in responses if str(code).startswith("2"))
     by_code = {str(code): response for code, response in responses.items()}
@@ -311,14 +311,14 @@ def _relinked(returns: dict[str, Any], renamed: Mapping[str, str]) -> dict[str, 
 
 
 def _content(content: Any) -> tuple[str, Mapping[str, Any]]:
-    """The media type and schema of the JSON body, else of a form, else of the first one."""
+    """Return the media type and schema of the JSON body, else of a form, else of the first one."""
     kinds = {str(kind): value for kind, value in _mapping(content).items()}
     ranked = sorted(kinds, key=lambda kind: ("json" not in kind, "form" not in kind))
     return (ranked[0], _mapping(_mapping(kinds[ranked[0]]).get("schema"))) if ranked else ("", {})
 
 
 def _flat(root: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An object schema with its reference followed and its ``allOf`` joined, one level."""
+    """Return an object schema with its reference followed and its ``allOf`` joined, one level."""
     inner = _followed(root, schema)
     parts = [_followed(root, part) for part in _list(inner.get("allOf"))]
     if not parts:
@@ -345,7 +345,7 @@ class _Document:
         self._rewritten: dict[str, tuple[Any, list[str]]] = {}
 
     def alone(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """A schema that stands alone: the nearest `MAX_DEFINITIONS` definitions it leads to are in ``$defs``."""
+        """Return a schema that stands alone: the nearest `MAX_DEFINITIONS` definitions it leads to are in ``$defs``."""
         found, waiting = self._copied(schema)
         definitions: dict[str, Any] = {}
         for reference in waiting:  # grows
@@ -363,7 +363,7 @@ class _Document:
         return {**whole, "$defs": definitions} if definitions else whole
 
     def _copied(self, value: Any) -> tuple[Any, list[str]]:
-        """A copy whose references lead to ``$defs``, and what they named; those that name nothing are left out."""
+        """Return a copy whose references lead to ``$defs``, and what they named; those to nothing are left out."""
         references: list[str] = []
 
         def copied(inner: Any) -> Any:
@@ -391,7 +391,7 @@ class _Document:
 
 
 def _modern(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema of OpenAPI 3.0 as JSON Schema: ``nullable``, and bounds that a truth value makes exclusive."""
+    """Return a schema of OpenAPI 3.0 as JSON Schema: ``nullable``, and bounds that a truth value makes exclusive."""
     if schema.get("nullable") is True and isinstance(schema.get("type"), str):
         schema = {**schema, "type": [schema["type"], "null"]}
         if isinstance(schema.get("enum"), list) and None not in schema["enum"]:
@@ -421,7 +421,7 @@ def _said(operation: Mapping[str, Any], method: str, path: str) -> str:
 
 
 def _legal(text: str) -> str:
-    """A name that every provider takes; a long one ends in a digest of the whole."""
+    """Return a name that every provider takes; a long one ends in a digest of the whole."""
     name = _UNSAFE.sub("_", text.strip()).strip("_") or "_"
     if len(name) <= MAX_NAME:
         return name
@@ -460,7 +460,7 @@ def openapi_tools(
     async_client: httpx.AsyncClient | None = None,
     timeout: float = 30.0,
 ) -> list[BaseTool]:
-    """Tools that call the operations of documents; names, schemas and effects are those of `read_openapi`.
+    """Return tools that call the operations of documents; names, schemas and effects are those of `read_openapi`.
 
     A tool gives the JSON of the answer, else its text. An answer from status 300 on, or none, is an error that the
     model reads: method, path, status and the beginning of the answer. Redirects are not followed, so credentials go to
@@ -551,7 +551,7 @@ class _Http:
             raise _failed(operation, error) from error
 
     def _request(self, operation: Operation, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of `httpx.Client.request`."""
+        """Return the arguments of `httpx.Client.request`."""
         given: dict[str, dict[str, Any]] = {kind: {} for kind in ("path", "query", "header", "cookie", "form", "body")}
         query: list[tuple[str, str]] = []
         whole: Any = None

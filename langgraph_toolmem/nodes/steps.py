@@ -23,10 +23,10 @@ from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.entries.steps import How, Preferences, Recall, Reflection, Verdict
 from langgraph_toolmem.inertia import Inertia
-from langgraph_toolmem.inertia.loops import VARIED
+from langgraph_toolmem.inertia.guards import VARIED
 from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.prefetch import Prefetch
 from langgraph_toolmem.inertia.prefetch.serve import ResultServer
-from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.inertia.step import MARK, Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator import Navigator

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from langgraph_toolmem.inertia.decision import Decision
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.prefetch import Prefetch
 from langgraph_toolmem.inertia.prefetch.qualify import Lookup, choose, least_probability
-from langgraph_toolmem.inertia.prefetch.settings import Prefetch
-from langgraph_toolmem.inertia.proposal import Decision
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.values import canon_args

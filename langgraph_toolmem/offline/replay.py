@@ -10,9 +10,9 @@ from typing import Any, Protocol
 from langgraph_toolmem.base.text import canonical, digest
 from langgraph_toolmem.core.catalogue import suggested
 from langgraph_toolmem.inertia import Inertia
+from langgraph_toolmem.inertia.decision import Decision, calls_text
 from langgraph_toolmem.inertia.guards import may_write, undeclared
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.proposal import Decision, calls_text
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.offline.entropy import InertiaMeter, InertiaTest
 from langgraph_toolmem.offline.prefetch import PrefetchTally, model_seconds

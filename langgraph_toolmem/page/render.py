@@ -19,7 +19,7 @@ from langgraph_toolmem.base.text import printable
 from langgraph_toolmem.core.method import TextTable
 from langgraph_toolmem.graph.events import HOUR
 from langgraph_toolmem.graph.view import START, EdgeView, FlowView, GraphView
-from langgraph_toolmem.inertia.calibrated import tool_in_words
+from langgraph_toolmem.inertia.report import tool_in_words
 from langgraph_toolmem.report.report import Report, ToolReport
 
 MAX_TOOLS: Final = 400
@@ -92,10 +92,11 @@ def _safety(report: Report) -> Iterable[str]:
     inertia = report["inertia"]
     yield _list(report.setup())
     if undeclared := inertia.get("undeclared"):
-        suggested = ", ".join(f'"{name}"' for name in inertia.get("suggested") or undeclared)
+        # No name is proposed but those that seem to read: what is pasted may be called without the model.
+        names = ", ".join(f'"{name}"' for name in inertia.get("suggested") or ("name", "list_*"))
         yield (
-            f"<h2>Tools to declare</h2><p>{_text(', '.join(undeclared))}: never called without the model. Paste those "
-            f"that only read:</p><pre>ToolMemory(..., reads={{{_text(suggested)}}})</pre>"
+            f"<h2>Tools to declare</h2><p>{_text(', '.join(undeclared))}: never called without the model. Declare "
+            f"those that only read:</p><pre>ToolMemory(..., reads={{{_text(names)}}})</pre>"
         )
     changes = inertia.get("changes", ())
     rows = [

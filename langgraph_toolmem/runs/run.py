@@ -178,10 +178,9 @@ class Run:
 
     @property
     def request(self) -> str:
-        """The request of the current episode; "" if there is none. See `request_in`."""
-        episode = self.current
-        earlier = [event.text for event in episode.earlier if isinstance(event, UserMessage)]
-        return request_in(episode.said, earlier)
+        """The user's messages of the current episode, one a line, without thanks and the like; "" if there are none."""
+        said = self.current.said
+        return "\n".join([text for text in said if not asks_nothing(text)] or said)
 
     @property
     def said(self) -> tuple[str, ...]:
@@ -214,9 +213,6 @@ ABOUT_THE_SAME: Final = 0.3
 """Share of a message's content words in the talk before it from which both have one topic."""
 LAST_WORDS: Final = 600
 """Characters at the end of an answer that are searched for a question."""
-BEFORE: Final = 240
-"""Characters of the previous request that a follow-up carries along."""
-SHORT: Final = 12
 
 _MARK = re.compile(r"[#<\[{|]{1,3}\w+[#>\]}|]{1,3}")
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
@@ -247,27 +243,7 @@ _ASKS = re.compile(
     r"|\bwe need\b|\bif\b",
     re.IGNORECASE,
 )
-_GOES_ON = re.compile(
-    r"\W*(?:and|but|also|or|what about|how about|same|again|instead|und|et|y)\b"
-    r"|.*\b(?:first|second|third|last|next|other|same|another) ones?\b",
-    re.IGNORECASE,
-)
-_POINTS = re.compile(
-    r"\b(?:it|that|this|those|these|them|ones?|he|she|they|him|her|its|same|others?|another|again|instead)\b",
-    re.IGNORECASE,
-)
 _STOP: Final = frozenset(STOP_WORDS) | word_set("one ones same first second third last other others another again")
-
-
-def request_in(said: Sequence[str], earlier: Sequence[str]) -> str:
-    """Return the request of an episode: the user's messages, one a line, without thanks and the like.
-
-    A follow-up ("and the second one?") carries the request before it (`earlier`) in brackets.
-    """
-    asked = [text for text in said if not asks_nothing(text)] or list(said)
-    if asked and leans(asked[0]) and (before := _asked_before(earlier)):
-        asked.insert(1, f"[before: {before}]")
-    return "\n".join(asked)
 
 
 def asks_nothing(text: str) -> bool:
@@ -287,25 +263,6 @@ def replies(text: str, answer: str, said: Sequence[str]) -> bool:
     telling = _telling(text)
     talk = set().union(*map(_telling, (*said, answer)))
     return not telling or len(telling & talk) / len(telling) >= ABOUT_THE_SAME
-
-
-def leans(text: str) -> bool:
-    """Return True if a message makes sense only with the messages before it."""
-    telling = len(_telling(text))
-    if len(words(text)) > SHORT or telling > 3:
-        return False
-    return telling <= 1 or bool(_GOES_ON.match(text)) or (telling <= 2 and bool(_POINTS.search(text)))
-
-
-def _asked_before(earlier: Sequence[str]) -> str:
-    found: list[str] = []
-    for text in reversed(earlier):
-        if not asks_nothing(text):
-            found.insert(0, " ".join(text.split()))
-            if not leans(text) or len(" ".join(found)) >= BEFORE:
-                break
-    text = " ".join(found)
-    return text if len(text) <= BEFORE else f"{text[: BEFORE - 2].rpartition(' ')[0]} …"
 
 
 def asks_back(answer: str) -> bool:

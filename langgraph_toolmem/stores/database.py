@@ -181,18 +181,18 @@ class Database:
         self._file, self._doubted = _file(self.path), False
         return made
 
-    def _connect(self, place: str | Path) -> sqlite3.Connection:
-        database = sqlite3.connect(place, timeout=self._busy, isolation_level=None, check_same_thread=False)
+    def _connect(self, name: str | Path) -> sqlite3.Connection:
+        database = sqlite3.connect(name, timeout=self._busy, isolation_level=None, check_same_thread=False)
         try:
-            self._prepare(database, str(place))
+            self._prepare(database, str(name))
         except BaseException:
             database.close()
             raise
         return database
 
-    def _prepare(self, database: sqlite3.Connection, place: str) -> None:
+    def _prepare(self, database: sqlite3.Connection, name: str) -> None:
         database.execute("PRAGMA secure_delete = ON")
-        marked = _check(database, place)
+        marked = _check(database, name)
         if self._doubted and (found := database.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(found)
         self._begin_log(database)
@@ -283,14 +283,14 @@ def refuse_remote(folder: Path, mounts: Path = Path("/proc/mounts")) -> None:
         )
 
 
-def _check(database: sqlite3.Connection, place: str) -> bool:
+def _check(database: sqlite3.Connection, name: str) -> bool:
     """Refuse a file that this package did not write, or cannot read; return True if it bears the package's mark."""
     names = _names(database)  # before the mark: another process may make both between the two
     mark, version = (database.execute(f"PRAGMA {each}").fetchone()[0] for each in ("application_id", "user_version"))
     if mark != MARK and (mark or names):
-        raise StorageError(f"{place} is a database of another program; move it away.")
+        raise StorageError(f"{name} is a database of another program; move it away.")
     if version > FORMAT:
-        raise StorageError(f"{place} was written by a newer version of this package (format {version}); update it.")
+        raise StorageError(f"{name} was written by a newer version of this package (format {version}); update it.")
     return bool(mark == MARK)
 
 

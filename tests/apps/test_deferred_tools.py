@@ -26,11 +26,9 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command
-from openai_server import OpenAIStubServer
 from pydantic import BaseModel
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.navigator.deferred import ToolSearch, revealed_in, way_of
 from langgraph_toolmem.nodes import MemoryState, ToolRetriever, messages_with_hints
@@ -248,24 +246,6 @@ async def test_tools_and_prefix_are_equal_over_ten_requests(memory: ToolMemory, 
         kinds = [item.get("type") for item in bodies[-1]["input"]]
         assert ("tool_search_output" if way == "tool_search" else "additional_tools") in json.dumps(bodies[-1]["input"])
         assert (way == "tool_search") == ("tool_search_call" in kinds)
-
-
-def test_the_portable_way_over_the_openai_protocol(memory: ToolMemory) -> None:
-    def reply(request: dict[str, Any]) -> AIMessage:
-        messages = request["messages"]
-        said = max(i for i, m in enumerate(messages) if m["role"] == "user")
-        done = sum(m["role"] == "tool" for m in messages[said:])
-        return calling(messages, STEPS[done]) if done < len(STEPS) else AIMessage("Done.")
-
-    with OpenAIStubServer(reply) as server:
-        model = ChatOpenAI(base_url=server.url, api_key="x", model="gpt-5.4")  # type: ignore[arg-type]
-        agent = agent_with(memory, model)
-        for number in range(10):
-            state = ask(agent, f"{NOTE} {number}")
-    assert made_calls(state) == ["search_tools", "find_customer", "latest_order"] * 10
-    assert len({json.dumps(each["tools"]) for each in server.requests}) == 1
-    assert [each["function"]["name"] for each in server.requests[0]["tools"]] == ["search_tools", "call_tool"]
-    same_prefix([each["messages"] for each in server.requests])
 
 
 # --- what else stands in an agent ---
@@ -590,12 +570,6 @@ def test_call_tool_that_nobody_reads_says_so(memory: ToolMemory) -> None:
 )
 def test_auto_trusts_the_url_and_the_name(model: Any, way: str) -> None:
     assert way_of(model) == way
-
-
-@pytest.mark.parametrize("options", [{"k": 0}, {"mode": "fast"}, {"always": "a"}])
-def test_options_that_cannot_work(options: Any) -> None:
-    with pytest.raises(ConfigurationError):
-        ToolSearch(**options)
 
 
 def test_long_schemas_keep_their_parameters(memory: ToolMemory) -> None:

@@ -13,7 +13,7 @@ from places import DATA
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
 from langgraph_toolmem.inertia.budget import FIRST
-from langgraph_toolmem.inertia.proposal import Decision, Proposal
+from langgraph_toolmem.inertia.decision import Decision, Proposal
 from langgraph_toolmem.offline.replay import is_right, replay
 from langgraph_toolmem.runs.logs import load_runs
 from langgraph_toolmem.runs.run import Turn

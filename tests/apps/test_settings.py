@@ -57,7 +57,7 @@ class Mine(InertiaSettings):
 
 def test_a_context_without_settings_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     plain = {"user_id": "u1", "city": "Rome", "shadow": True, "mode": "off"}
-    empty = {"inertia_mode": None, "inertia_policy": "", "inertia_never": []}
+    empty = {"inertia_mode": None, "inertia_never": []}
     words = ("inertia_mode", ["inertia_mode", "off"], 7, object(), None)
     for context in ({}, plain, empty, Place(), InertiaSettings(user_id="u1"), Mine(), *words):
         assert settings_policy(context, SHADOW) is SHADOW, context
@@ -82,9 +82,6 @@ FREE = CODE.with_(max_wrong_per_100=None)
         ("inertia_mode", "shadow", CODE, {"shadow": True}, 0),
         ("inertia_mode", "act", CODE, {}, 0),
         ("inertia_mode", "act", SHADOW, {}, 1),
-        ("inertia_policy", "calibrated", CODE, {}, 0),
-        ("inertia_policy", "paper", CODE, {}, 1),
-        ("inertia_policy", "calibrated", InertiaPolicy.paper(), {}, 1),  # which has no caps
         ("inertia_min_precision", 0.75, CODE, {"reads": Bound(0.75, 1.0)}, 0),
         ("inertia_min_precision", 0.7, CODE, {}, 1),
         ("inertia_max_wrong_per_100", 0.0, CODE, {"max_wrong_per_100": 0.0}, 0),
@@ -108,10 +105,6 @@ def test_a_setting_tightens_and_never_loosens(
     assert len(caplog.records) == logs
 
 
-PAPER = {"inertia_policy": "paper"}
-STRICT = InertiaPolicy(reads=Bound(0.8), writes=Bound(max_wrong_per_100=0.2))
-
-
 @pytest.mark.parametrize(
     ("context", "code", "found"),
     [
@@ -119,19 +112,6 @@ STRICT = InertiaPolicy(reads=Bound(0.8), writes=Bound(max_wrong_per_100=0.2))
         ({"inertia_max_wrong_per_100": 100}, CODE, CODE.with_(max_wrong_per_100=100)),
         ({"inertia_mode": "act"}, SHADOW, CODE),
         ({"inertia_mode": "off", "inertia_min_precision": "bad"}, CODE, None),
-        # What the code set itself outlives the kind of the policy.
-        (PAPER, STRICT, InertiaPolicy.paper(reads=Bound(0.8, None), writes=Bound(max_wrong_per_100=0.2))),
-        ({"inertia_policy": "calibrated"}, InertiaPolicy.paper(), InertiaPolicy()),
-        (
-            {"inertia_policy": "calibrated"},
-            InertiaPolicy.paper(max_share=0.1, may_write={"a"}),
-            InertiaPolicy(may_write={"a"}),
-        ),
-        (
-            {"inertia_max_wrong_per_100": 2.0, "inertia_audit_rate": 0.2, **PAPER},
-            InertiaPolicy(),
-            InertiaPolicy.paper(max_wrong_per_100=2.0, audit_rate=0.2),
-        ),
     ],
 )
 def test_a_trusted_context_may_loosen(context: Any, code: InertiaPolicy, found: InertiaPolicy | None) -> None:
@@ -142,7 +122,6 @@ def test_a_trusted_context_may_loosen(context: Any, code: InertiaPolicy, found: 
 
 BAD: list[tuple[str, Any]] = [
     ("inertia_mode", "sometimes"),
-    ("inertia_policy", "papers"),
     ("inertia_min_precision", "high-secret"),
     ("inertia_min_precision", float("nan")),
     ("inertia_min_precision", 10**400),
@@ -171,7 +150,7 @@ def test_a_bad_value_changes_nothing_and_is_logged_once(key: str, value: Any, ca
 def test_a_context_that_raises_is_no_harm() -> None:
     class Broken:
         @property
-        def inertia_policy(self) -> str:
+        def inertia_audit_rate(self) -> str:
             raise RuntimeError("not today")
 
         inertia_mode = "shadow"
@@ -180,12 +159,6 @@ def test_a_context_that_raises_is_no_harm() -> None:
 
 
 # --- what Studio shows ---
-
-
-def test_a_field_of_a_form_left_empty_is_not_given() -> None:
-    empty = InertiaSettings(**dict.fromkeys(InertiaSettings.model_fields, ""))
-    assert empty == InertiaSettings()
-    assert Mine(language="").language == "", "fields of the host's own are left alone"
 
 
 # --- in a graph ---

@@ -14,7 +14,7 @@ from benchmarks import closed_loop as bench
 from benchmarks.desks import GROUPS, TWO, Call, Desk, World
 from langgraph_toolmem import Inertia
 from langgraph_toolmem.graph.state import WORDS, RunState
-from langgraph_toolmem.inertia.proposal import Decision, Proposal
+from langgraph_toolmem.inertia.decision import Decision, Proposal
 from langgraph_toolmem.runs.values import canon_args
 
 REQUESTS = 40

@@ -86,15 +86,6 @@ def test_where_an_episode_begins() -> None:
     ]
 
 
-def test_a_follow_up_carries_what_it_leans_on() -> None:
-    history = [("user", "Show me my two latest orders"), ("ai", "Here they are."), ("user", "and the second one?")]
-    assert parse_run(history).request == "and the second one?\n[before: Show me my two latest orders]"
-    history += [("ai", "That is #2."), ("user", "cancel it")]
-    assert parse_run(history).request == "cancel it\n[before: Show me my two latest orders and the second one?]"
-    history[0] = ("user", "Show me " + "my orders of last year " * 40)
-    assert len(parse_run(history[:3]).request) < 300
-
-
 # --- identity ----------------------------------------------------------------------------------------------
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from histories import Learner, call, history, reading, schema, user, words
+from histories import call, history, reading, schema, user, words
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langgraph_toolmem import SIT, Inertia, InertiaPolicy, SITPolicy, ToolMemory, default_methods
+from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia.evidence import RuleRecord
-from langgraph_toolmem.report.report import TokenPrice, make_report, money_in_words
+from langgraph_toolmem.report.report import TokenPrice, make_report
 
 
 def graph_with(**counters: float) -> ToolGraph:
@@ -81,17 +80,7 @@ def test_cached_tokens_are_counted_as_the_messages_tell():
         assert memory.core.counter("tokens_cached") == 60
 
 
-@pytest.mark.parametrize(
-    ("amount", "said"), [(0, "0.00 USD"), (0.00423, "0.0042 USD"), (1, "1.00 USD"), (1234.5, "1,234.50 USD")]
-)
-def test_money_in_words(amount, said):
-    assert money_in_words(amount, "USD") == said
-
-
 # --- suggestions ---
-
-
-SHOWN = {"shown": 40, "followed": 30, "right": 28}
 
 
 def advised_run(number: int) -> list:
@@ -106,29 +95,3 @@ def test_states_and_runs_that_wait_for_a_verdict_are_counted():
         memory.feedback("4", score=0.0)
         memory.flush()
         assert [memory.report()["sit"][figure] for figure in ("runs_waiting", "states")] == [1, 6]
-
-
-def test_a_suggestion_is_counted_as_shown_followed_and_right():
-    with ToolMemory.ephemeral(methods=default_methods(SIT(SITPolicy(unlabelled=0.0)))) as memory:
-        memory.finish(advised_run(1), thread_id="1", success=True)
-        for number, tool in ((2, "look_up"), (3, "other")):
-            asked = user(f"Delete n{number}")
-            assert memory.sit.suggest([asked], thread_id=str(number), shown=True)
-            memory.observe([asked, *call(tool, {"name": "n"}, {"id": "i"}), words()], thread_id=str(number))
-        memory.flush()
-        assert {figure: memory.report()["sit"][figure] for figure in SHOWN} == {"shown": 2, "followed": 1, "right": 1}
-
-
-def test_sources_of_real_rules_are_told_in_words():
-    learner = Learner([schema("look_up", "name"), schema("delete", "id")])
-    for number in range(30):
-        look_up = call("look_up", {"name": f"n{number}"}, {"id": f"i{number}"})
-        asked = user(f"Delete the thing called n{number} for good")
-        learner.learn(asked, look_up, call("delete", {"id": f"i{number}"}), words(), thread_id=str(number))
-    rules = learner.memory.report()["inertia"]["rules"]
-
-    told = {(rule.after, rule.tool): rule.sources_in_words for rule in rules}
-    assert told["look_up", "delete"] == "earlier output"
-    assert told["<start>", "look_up"] == "user's words"
-    assert all("|" not in words for words in told.values())
-    assert RuleRecord("a", "b", "paper", 1, 0).sources_in_words == "paper policy"

@@ -206,3 +206,23 @@ def test_neither_text_nor_id_of_a_forgotten_user_is_in_any_byte(tmp_path: Path) 
         assert rows.count(bob) == 150
         rows.put([Lesson("one-more", "send one to quixotic", "late")], bob)
     assert words() == {b"quixotic"}
+
+
+@pytest.mark.parametrize("count", [3, 1500])
+@pytest.mark.slow
+def test_files_hold_nothing_behind_the_last_row(tmp_path: Path, count: int) -> None:
+    """They are written with whatever was in memory; past 1,000 rows an index is written with rows in it."""
+    items = [VectorItem(str(i), f"text {i} of many, {i * 7919} at {i * 104729}", {}) for i in range(count)]
+    with opened(tmp_path) as store:
+        store.upsert("x", items)
+        store.upsert("another", items[:1])
+    for file in (file for name in ("length.bin", "data_level0.bin") for file in tmp_path.rglob(name)):
+        rest = file.read_bytes()
+        used = len(rest) if count > 1000 else 0
+        file.write_bytes(rest[:used] + b"Zebulon!" * ((len(rest) - used) // 8) + bytes((len(rest) - used) % 8))
+    with opened(tmp_path) as store:
+        before = store.query("x", items[2].text, k=3)
+        store.scrub("another")
+        assert store.query("x", items[2].text, k=3) == before
+        assert store.count("x") == count
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"Zebulon" in file.read_bytes()]

@@ -128,8 +128,8 @@ def test_an_index_of_requests_torn_anywhere_is_made_anew() -> None:
         for number in range(5):
             index.open(f"case {number}", f"a wholly different matter, number {number}", None)
         interrupt_at(line, "graph/cases.py", lambda index=index: index.remove("case 3"))  # type: ignore[misc]
-        index.add_call("case 4", 0, "look", "{}", "ok", {}, "", 0)
-        found = index.nearest("a wholly different matter, number 4", [], look="")
+        index.add_call("case 4", 0, "look", "{}", "ok", {}, 0)
+        found = index.nearest("a wholly different matter, number 4", [])
         assert [each.case_id for each in found] == ["case 4"], line
         for case in list(index.cases):
             index.remove(case)

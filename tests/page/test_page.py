@@ -13,7 +13,7 @@ from browser import open_browser
 
 from langgraph_toolmem.core.method import Section
 from langgraph_toolmem.graph.view import START, EdgeView, FlowView, GraphView, ToolCounts
-from langgraph_toolmem.inertia.evidence import RuleRecord
+from langgraph_toolmem.inertia.record import RuleRecord
 from langgraph_toolmem.page import render_page
 from langgraph_toolmem.page.render import depths
 from langgraph_toolmem.report.report import MAX_LINES, Report, ToolReport
@@ -70,9 +70,9 @@ RECORD = Report(
         "mail": ToolReport(4, 0),
     },
     sections=kinds_of_predictions(
-        RuleRecord("search", "read", "l", 20, 5),
-        RuleRecord(START, "search", "ua+c", 9, 1),
-        RuleRecord("read!", "read", "", 0, 3),
+        RuleRecord("search", "read", 20, 5),
+        RuleRecord(START, "search", 9, 1),
+        RuleRecord("read!", "read", 0, 3),
         audits={"checks": 40, "right": 39, "low": 0.868, "high": 0.999, "at_least": 0.886},
         calls_made=800,
         budget_open=False,
@@ -153,6 +153,10 @@ def test_what_is_to_be_reviewed_declared_and_withdrawn_is_told() -> None:
     assert "<td>t-&lt;7&gt;</td><td>write</td><td>{&quot;title&quot;: &quot;x&quot;}</td><td>ok: written</td>" in page
     assert "2026-10-05 00:00" in page
     assert "reads={&quot;read&quot;}" in page
+    nothing_seems_to_read = kinds_of_predictions(undeclared=["send_mail"], suggested=[])
+    assert "reads={&quot;name&quot;, &quot;list_*&quot;}" in render_page(
+        replace(RECORD, sections=nothing_seems_to_read), DESK
+    )
     assert "mail: a person refused" in page
     assert "its name \\u003csays\\u003e so" in page
     assert "Declared: 3 tools that only read, 1 that may write" in page
@@ -291,7 +295,7 @@ def test_hostile_names_do_nothing(show: Opener) -> None:
         turns=9,
         tools={name: ToolReport(9) for name in cruel},
         sections=kinds_of_predictions(
-            *(RuleRecord(name, name, name, 1, 1) for name in cruel),
+            *(RuleRecord(name, name, 1, 1) for name in cruel),
             undeclared=cruel,
             changes=[{**CHANGES[0], "tool": name, "args": name, "result": name} for name in cruel],
         ),

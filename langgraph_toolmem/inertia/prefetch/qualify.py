@@ -13,10 +13,12 @@ from typing_extensions import get_type_hints
 
 from langgraph_toolmem.core.catalogue import named
 from langgraph_toolmem.graph.state import WORDS
+from langgraph_toolmem.graph.tool_graph import ToolGraph
+from langgraph_toolmem.inertia.decision import Option
 from langgraph_toolmem.inertia.guards import may_write, why_never
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.prefetch.settings import Prefetch
-from langgraph_toolmem.inertia.proposal import Option
+from langgraph_toolmem.inertia.prefetch import Prefetch
+from langgraph_toolmem.inertia.record import REVIEWED, SERVED, UNCLAIMED
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon_args
 
@@ -26,6 +28,8 @@ STEEP: Final = 4
 """Power with which the least probability grows with what was wasted beyond the limit."""
 HIGHEST: Final = 0.7
 """The least probability grows no further, so that a record can improve."""
+RARE: Final = 20
+"""A tool is prefetched while so many of its calls were served for each unclaimed one."""
 _OF_LANGCHAIN: Final = frozenset({"self", "run_manager", "callbacks"})
 _MCP: Final = "langchain_mcp_adapters.tools"
 
@@ -144,6 +148,14 @@ def _idle_in_mcp(code: Callable[..., Any], parameter: inspect.Parameter) -> bool
     return not inspect.getclosurevars(code).nonlocals.get("tool_interceptors", True)
 
 
+def held_back(graph: ToolGraph, tool: str, *, named: bool = False) -> bool:
+    """Return True if something holds back calls of a tool; `named`: the developer says that it may be prefetched."""
+    record = graph.by_tool.get(tool, {})
+    if record.get(REVIEWED, 0.0):
+        return True
+    return not named and record.get(UNCLAIMED, 0.0) * RARE > record.get(SERVED, 0.0)
+
+
 class Lookup(NamedTuple):
     """A call to be prefetched.
 
@@ -186,7 +198,7 @@ def choose(
     for each in predicted:
         if each.probability < least:
             break
-        if each.tool == WORDS or each.changes or not each.familiar or each.stale:
+        if each.tool == WORDS or each.changes or each.stale:
             continue
         for args in each.calls:
             lookup = Lookup(each.tool, args, canon_args(args), each.probability)

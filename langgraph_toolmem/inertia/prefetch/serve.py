@@ -23,17 +23,18 @@ from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.graph.events import Count, Record, ToolCount
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.prefetch import Prefetch
 from langgraph_toolmem.inertia.prefetch.executor import Executor, Host, PrefetchTask, is_async, is_sync, standing_in
 from langgraph_toolmem.inertia.prefetch.qualify import (
     Interceptors,
     Lookup,
     Qualified,
     choose,
+    held_back,
     least_probability,
     qualified,
 )
-from langgraph_toolmem.inertia.prefetch.record import REVIEWED, SECONDS, SERVED, UNCLAIMED, WASTED, held_back
-from langgraph_toolmem.inertia.prefetch.settings import Prefetch
+from langgraph_toolmem.inertia.record import REVIEWED, SECONDS, SERVED, UNCLAIMED, WASTED
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.turn.ask import StepGenerator, Wait, loop_of_run

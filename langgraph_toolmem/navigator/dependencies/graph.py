@@ -106,7 +106,7 @@ class ApiNode:
 
     @property
     def nouns(self) -> frozenset[str]:
-        """The words of its path."""
+        """Return the words of its path."""
         return frozenset(() if self.route is None else canonical(self.route.path.replace("{}", "")))
 
 

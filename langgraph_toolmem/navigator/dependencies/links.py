@@ -7,8 +7,8 @@ Structure and record give each link a weight, a mean of the two in which structu
 With no record that is ``COLD · fit``; with a long one N(i→j) / N(j), the paper's weight. A link that looks right and
 that is never taken where it could be thus loses against those that are.
 
-An `EdgeScorer` (``Navigator(scorer=...)``, ``memory.navigator.plan(scorer=...)``) may weigh links otherwise, knowing
-that weight and what it is made of, and may propose links that structure does not find. A trained table (`learned`) has
+An `EdgeScorer` (``Navigator(scorer=...)``) may weigh links otherwise, knowing that weight and what it is made of, and
+may propose links that structure does not find. A trained table (`learned`) has
 a score p(o→i) of each link from output o to input i, which stands where structure stood if it is more [O]:
 
     w = max(w(i→j), (n + PRIOR · p(o→i)) / (N(j) + PRIOR))

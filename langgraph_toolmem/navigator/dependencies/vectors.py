@@ -26,7 +26,7 @@ logger = logging.getLogger("langgraph_toolmem.navigator.dependencies")
 THRESHOLD: Final = 0.9
 """Cosine from which two parameters are one. Below it all-MiniLM-L6-v2 takes a first name for a last name."""
 MAX_KEYS: Final = 200_000
-"""Parameters whose vectors are in RAM; further ones are told apart by words alone."""
+"""Parameters whose vectors are in RAM; further ones are compared by words alone."""
 BATCH: Final = 4_096
 """Texts that are embedded at a time: what was done before a failure is not done again."""
 BLOCK: Final = 256
@@ -114,5 +114,5 @@ class ParameterVectors:
 
 
 def _may_join(key: Key, other: Key) -> bool:
-    """A thing is not its id, and a text is no truth value."""
+    """Return True unless one is a thing and one its id, or one a text and one a truth value."""
     return key[1] == other[1] and bool(key[0] & IDENTIFIERS) == bool(other[0] & IDENTIFIERS)

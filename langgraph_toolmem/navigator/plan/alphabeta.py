@@ -147,7 +147,7 @@ class _Search:
                 return
 
     def _link(self, rest: tuple[Port, ...], score: float) -> None:
-        """InputSource an input by a step that is there already, unless that makes a circle or lies too deep."""
+        """Feed an input by a step that is there already, unless that makes a circle or lies too deep."""
         levels = step_depths(self.draft, self.problem.target, self.settings.depth)
         if levels is not None:
             before, self.levels = self.levels, levels

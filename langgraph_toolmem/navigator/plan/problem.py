@@ -283,7 +283,7 @@ class PlanSearch:
         return (self.graph.key_of(port), port.meaning.role)
 
     def _rank(self, choice: Choice) -> tuple[float, str]:
-        """A step costs more than an answer of the user of the same value."""
+        """Return the place of a choice: a step costs more than an answer of the user of the same value."""
         return -choice.value * (self.settings.delta if choice.kind == "step" else 1.0), choice.origin
 
 

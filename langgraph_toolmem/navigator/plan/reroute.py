@@ -41,7 +41,7 @@ class Recombination:
 
     @property
     def chain(self) -> Chain | None:
-        """The best chain of the plan."""
+        """Return the best chain of the plan."""
         return None if self.plan is None else self.plan.chain
 
 

@@ -45,11 +45,11 @@ class WordIndex:
 
     @property
     def lengths(self) -> Floats:
-        """(N,) words of each text."""
+        """Return (N,) words of each text."""
         return np.array(self._lengths, dtype=np.float32)
 
     def rarity(self, words: Iterable[str]) -> Floats:
-        """(W,) rarity of each word."""
+        """Return (W,) rarity of each word."""
         return np.array([self.rarity_of(word) for word in words], dtype=np.float32)
 
     def rarity_of(self, word: str) -> float:
@@ -57,7 +57,7 @@ class WordIndex:
         return rarity(len(self._rows.get(word, ())) // 2, len(self))
 
     def counts(self, words: Sequence[str]) -> Floats:
-        """(W, N) occurrences of each word in each text."""
+        """Return (W, N) occurrences of each word in each text."""
         found = np.zeros((len(words), len(self)), dtype=np.float32)
         for number, word in enumerate(words):
             if word in self._rows:
@@ -66,14 +66,14 @@ class WordIndex:
         return found
 
     def totals(self, value: Callable[[str], float]) -> Floats:
-        """(N,) sum of the values of each text's different words."""
+        """Return (N,) sum of the values of each text's different words."""
         found = np.zeros(len(self), dtype=np.float32)
         for word in self._rows:
             found[self._row(word)[0]] += value(word)
         return found
 
     def nearest(self, words: Sequence[str]) -> Floats:
-        """(N,) similarity of each text to a query: BM25 over that of a text of average length to itself, at most 1."""
+        """Return (N,) similarities to a query: BM25 over that of a text of average length to itself, at most 1."""
         query = Counter(words)
         weights = np.sqrt(np.array([*query.values()], dtype=np.float32)) * self.rarity(query)
         scores = dot(weights, saturated(self.counts([*query]), self.lengths))
@@ -86,13 +86,13 @@ class WordIndex:
 
 
 def saturated(counts: Floats, lengths: Floats) -> Floats:
-    """(W, N) of counts: what a word adds to a text's score, without its rarity."""
+    """Return (W, N) of counts: what a word adds to a text's score, without its rarity."""
     rest = K1 * (1 - B + B * lengths / max(float(lengths.mean()) if lengths.size else 1.0, 1e-6))
     found: Floats = (K1 + 1) * counts / (counts + np.maximum(rest, 1e-6))
     return found
 
 
 def dot(weights: Floats, values: Floats) -> Floats:
-    """(..., W) and (W, N) -> (..., N), without BLAS: its threads cost more than they save here."""
+    """Return (..., W) and (W, N) -> (..., N), without BLAS: its threads cost more than they save here."""
     found: Floats = np.einsum("...w,wn->...n", weights, values)
     return found

@@ -72,16 +72,16 @@ class Request(NamedTuple):
 
     @property
     def sentences(self) -> slice:
-        """The pieces that are sentences; the clauses follow."""
+        """Return the pieces that are sentences; the clauses follow."""
         return slice(1, len(self.parts))
 
     @property
     def clauses(self) -> slice:
-        """The pieces that are clauses."""
+        """Return the pieces that are clauses."""
         return slice(len(self.parts), None)
 
     def composed(self, vectors: Sequence[Sequence[float]]) -> Floats:
-        """(P, D) of length 1, from the vectors of the clauses.
+        """Return (P, D) of length 1, from the vectors of the clauses.
 
         A longer piece is the sum of its clauses, each weighed by its number of words. Embedding each piece by itself
         costs three times as much and finds no more.
@@ -317,7 +317,7 @@ class ToolSearcher:
     # --- meaning ---
 
     def _cosines(self, request: Request) -> Floats | None:
-        """(P, N) cosines of pieces and tools; None without an embedder, and where it failed."""
+        """Return (P, N) cosines of pieces and tools; None without an embedder, and where it failed."""
         if self._embedder is None:
             return None
         try:
@@ -361,12 +361,12 @@ class _Arrays:
         self.totals = [np.maximum(part.totals(text.rarity_of), 1e-6) for part in parts]
 
     def summed(self, values: Floats) -> Floats:
-        """(P, N) by tool -> (P, K) by toolkit."""
+        """Return (P, N) by tool -> (P, K) by toolkit."""
         found: Floats = np.add.reduceat(values[:, self.order], self.starts, axis=1)
         return found
 
     def best(self, values: Floats) -> Floats:
-        """(P, N) by tool -> (P, K) by toolkit."""
+        """Return (P, N) by tool -> (P, K) by toolkit."""
         found: Floats = np.maximum.reduceat(values[:, self.order], self.starts, axis=1)
         return found
 

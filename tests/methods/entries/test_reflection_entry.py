@@ -13,7 +13,6 @@ from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import digest, shortened
 from langgraph_toolmem.entries import entry as entries
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id, entry_of
-from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.runs.trajectory import parse_run
 
 RUN = digest("run", "r1")
@@ -73,11 +72,6 @@ def test_what_nobody_asked_for_has_no_entry_and_a_run_without_calls_has_one() ->
     assert wrong.failed
 
 
-def test_calls_of_the_summary_tool_are_none() -> None:
-    entry = good([user("Go"), *call(SUMMARY_TOOL, {"summary": "s"}), *call("find"), words()])
-    assert [each.tool for each in entry.calls] == ["find"]
-
-
 def test_everything_is_bounded_and_says_so() -> None:
     long = "x" * 50_000
     entry = good(
@@ -92,13 +86,6 @@ def test_everything_is_bounded_and_says_so() -> None:
     assert [each.args["n"] for each in entry.calls] == [*range(20), *range(40, 60)]
     assert entry.left_out == 20
     assert len(entry.comment) == entries.MAX_COMMENT
-
-
-def test_many_arguments_are_cut_with_a_note() -> None:
-    [only] = good([user("Go"), *call("t", {f"k{n}": "v" * 30 for n in range(500)})]).calls
-    assert only.args["k0"] == "v" * 30
-    assert "more arguments left out" in only.args["…"]
-    assert len(json.dumps(only.args)) < 2 * entries.MAX_ARGS
 
 
 def test_arguments_that_are_no_json_values_are_kept_as_text() -> None:

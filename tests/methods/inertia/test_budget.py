@@ -11,7 +11,7 @@ import pytest
 from langgraph_toolmem import Bound, InertiaPolicy
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia import budget as of
-from langgraph_toolmem.inertia.budget import Acted, Budget, Checked, figures_in_words
+from langgraph_toolmem.inertia.budget import Acted, Budget, Checked
 
 POLICY = InertiaPolicy(audit_rate=0.0)
 
@@ -183,9 +183,6 @@ def test_before_anything_was_done_no_room_is_learning():
 
     assert room(budget) <= 0
     assert learning == [70, 70 + left]
-    assert any(
-        line.startswith(f"Learning: 70 of {70 + left} turns") for line in figures_in_words(budget.figures(POLICY))
-    )
     graph.counters["turns"] = 70 + left - 1
     assert room(budget) <= 0
     graph.counters["turns"] = 70 + left
@@ -209,7 +206,6 @@ def test_audits_are_reported_with_their_exact_interval(
     assert figures["audits"]["at_least"] == pytest.approx(at_least, abs=5e-4)
     assert (figures["audits"]["low"], figures["audits"]["high"]) == pytest.approx((low, high), abs=5e-4)
     assert (figures["shadow_checks"]["checks"], figures["shadow_checks"]["right"]) == (1, 0)
-    assert figures["calls_made"] == 1
 
 
 def test_the_order_of_records_does_not_matter():

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.inertia.changes import MAX_CHANGES
+from langgraph_toolmem.inertia.record import MAX_CHANGES
 
 TOOLS = [
     {"name": "look", "description": "Looks.", "tags": ["read_only"], "parameters": {"type": "object"}},

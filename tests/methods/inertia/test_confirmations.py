@@ -13,7 +13,6 @@ from histories import Learner, call, schema, user, words
 from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.graph.events import Request
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia.novelty import SAME, NoveltyRecord, RequestCompared, Unlike
 from langgraph_toolmem.stores.snapshot import dumps, loads
 
 TOOLS = [schema("find_order", "order_id", annotations={"readOnlyHint": True}), schema("cancel_order", "order_id")]
@@ -306,18 +305,6 @@ def test_a_look_up_is_made_after_other_words_too():
     assert learner.decide(user("Problem with order O-9999"), *talk).proposal.tool == "find_order"
 
 
-def test_words_before_a_request_have_a_spread_of_their_own():
-    graph = ToolGraph()
-    record = graph.register(NoveltyRecord)
-    graph.apply(None, [RequestCompared(i, "pay", Unlike(0.0, 0.0, 0.1 * (i % 2))) for i in range(20)])
-
-    assert record.refusal("pay", Unlike(0.0, 0.0, 0.1), changes=True) == ""
-    assert "words before the request are worded unlike" in record.refusal("pay", Unlike(0.0, 0.0, 0.2), changes=True)
-    assert "the request is worded unlike" in record.refusal("pay", Unlike(0.1), changes=True)
-    assert "the request is worded unlike" in record.refusal("pay", Unlike(0.0, 0.1), changes=True)
-    assert record.refusal("pay", Unlike(0.0, 1.0, 1.0)) == "", "a look-up"
-
-
 # --- a message without text ---
 
 IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}
@@ -326,7 +313,7 @@ IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": 
 @pytest.mark.parametrize("message", [IMAGE, user(""), user(" \n")], ids=["image", "empty", "blank"])
 def test_a_message_without_text_is_unfamiliar(usual: Learner, message: Any):
     whole = asked(usual, words(SHALL.format("O-9999")), message)
-    assert (whole.proposal, whole.options[0].unlike) == (None, None)
+    assert whole.proposal is None
 
     begun = usual.decide(message)
     assert begun.proposal is None
@@ -336,7 +323,7 @@ def test_a_message_without_text_is_unfamiliar(usual: Learner, message: Any):
 
 def test_a_history_that_begins_with_calls_is_compared_with_none(usual: Learner):
     decision = usual.decide(*found("O-9999"))
-    assert {option.unlike for option in decision.options} == {SAME}
+    assert {option.distance for option in decision.options} == {0.0}
 
 
 # --- where people write as they like ---
@@ -397,6 +384,6 @@ def test_what_a_request_answers_is_kept_with_it(usual: Learner):
     again = ToolGraph()
     again.load(loads(dumps(usual.graph.to_state())))
     assert again.cases.cases[request.request] == usual.graph.cases.cases[request.request]
-    near = again.cases.nearest("Yes please", [], look="", asked=SHALL.format("O-1"))[0]
+    near = again.cases.nearest("Yes please", [], asked=SHALL.format("O-1"))[0]
     assert (near.text, near.tool, near.similarity) == ("Yes please", "cancel_order", pytest.approx(0.9, abs=0.1))
     assert "Shall I cancel" in near.asked

@@ -1,4 +1,4 @@
-"""Whole calls by the concrete calls before them, and the model's own wavering."""
+"""Whole calls by the concrete calls before them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.inertia import contexts as of
-from langgraph_toolmem.inertia.candidates import FROM_CONTEXT, WHOLE, candidates
+from langgraph_toolmem.inertia.candidates import WHOLE, candidates
 from langgraph_toolmem.inertia.contexts import CallContexts, call_key, contexts_of
 from langgraph_toolmem.runs.values import canon_args
 
@@ -35,8 +35,8 @@ def offered(learner: Learner, *parts: Any, who: str | None = None) -> list[Any]:
 
 
 def whole(learner: Learner, *parts: Any, who: str | None = None) -> list[tuple[str, dict[str, Any]]]:
-    found = [c for c in offered(learner, *parts, who=who) if c.rank == FROM_CONTEXT]
-    assert all({f.source for f in c.filled.values()} <= {WHOLE} for c in found)
+    found = [c for c in offered(learner, *parts, who=who) if c.kind == WHOLE]
+    assert all({f.source for f in c.filled.values()} <= {"w"} for c in found)
     return [(c.tool, c.calls[0]) for c in found]
 
 
@@ -126,17 +126,13 @@ def test_what_the_shortcut_did_teaches_nothing():
     assert repr(learner.graph.register(CallContexts).to_state()) == before
 
 
-def test_contexts_tell_calls_states_and_requests_apart():
-    one = call("look", {"room": "hall"}, {"state": "on", "id": "x-123"})
+def test_contexts_tell_calls_and_requests_apart():
+    one = call("look", {"room": "hall"}, {"state": "on"})
     keys = contexts_of(state_of(user("Look"), one))
-    assert len(keys) == len(set(keys)) == 4  # its state, the call alone, the call at the start, the request
+    assert len(keys) == len(set(keys)) == 3  # the call alone, the call at the start, the request
 
-    other_id = contexts_of(state_of(user("Look"), call("look", {"room": "hall"}, {"state": "on", "id": "x-999"})))
-    assert other_id == keys
-    off = contexts_of(state_of(user("Look"), call("look", {"room": "hall"}, {"state": "off", "id": "x-123"})))
-    assert (off[0] == keys[0], off[1:] == keys[1:]) == (False, True)
-    attic = contexts_of(state_of(user("Look"), call("look", {"room": "attic"}, {"state": "on", "id": "x-123"})))
-    assert not set(attic[1:]) & set(keys)
+    attic = contexts_of(state_of(user("Look"), call("look", {"room": "attic"}, {"state": "on"})))
+    assert not set(attic) & set(keys)
     asked = contexts_of(state_of(user("Look there"), one))
     assert (asked[-1] == keys[-1], asked[:-1] == keys[:-1]) == (False, True)
 

@@ -13,8 +13,8 @@ from histories import call, history, reading, user, words
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia import estimator as of
-from langgraph_toolmem.inertia.changes import Changes
 from langgraph_toolmem.inertia.estimator import EVERY, PRIOR, Estimator, Weighed, fit, pack, unpack
+from langgraph_toolmem.inertia.record import Changes
 
 WIDTH = len(of.COLUMNS)
 

@@ -12,7 +12,7 @@ from langgraph_toolmem import Bound, Inertia, InertiaPolicy, ToolMemory
 from langgraph_toolmem.base.intervals import interval
 from langgraph_toolmem.inertia import guards
 from langgraph_toolmem.inertia.budget import Acted
-from langgraph_toolmem.inertia.crediting import begin_shortcut
+from langgraph_toolmem.inertia.record import begin_shortcut
 from langgraph_toolmem.runs.tools import read_tools
 
 READ = {"annotations": {"readOnlyHint": True}}

@@ -161,7 +161,7 @@ def test_tools_the_policy_keeps_out(changes: Any, reason: str):
 def test_an_identical_call_is_not_made_again_unless_repeats_are_normal():
     def refused(learner: Learner, state: RunState) -> str:
         return guards.refusal(
-            "open", {"id": "7"}, specs=learner.specs, policy=learner.policy, graph=learner.graph, state=state
+            "open", ({"id": "7"},), specs=learner.specs, policy=learner.policy, graph=learner.graph, state=state
         )
 
     def after(*answers: str) -> RunState:
@@ -191,7 +191,7 @@ def test_an_idempotent_change_is_repeated_only_once_the_user_spoke_again():
     def refused(*parts: Any) -> str:
         state = RunState.of(run_of(user("Go."), *parts))
         return guards.refusal(
-            "close", {"id": "7"}, specs=learner.specs, policy=learner.policy, graph=learner.graph, state=state
+            "close", ({"id": "7"},), specs=learner.specs, policy=learner.policy, graph=learner.graph, state=state
         )
 
     closed = [*call("close", {"id": "7"}), *call("close", {"id": "7"})]

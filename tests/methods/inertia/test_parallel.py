@@ -9,7 +9,7 @@ from histories import Learner, call, calls, history, reading, schema, user, word
 
 from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.graph.state import WORDS
-from langgraph_toolmem.inertia.proposal import calls_text
+from langgraph_toolmem.inertia.decision import calls_text
 from langgraph_toolmem.inertia.step import shortcut_message
 from langgraph_toolmem.runs.tools import read_tools
 

@@ -20,10 +20,10 @@ from langgraph_toolmem.cli.app import app
 from langgraph_toolmem.graph.events import ToolCount
 from langgraph_toolmem.graph.state import WORDS
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.inertia.prefetch.qualify import choose, least_probability
-from langgraph_toolmem.inertia.prefetch.record import REVIEWED, SERVED, UNCLAIMED, held_back
+from langgraph_toolmem.inertia.decision import Option
+from langgraph_toolmem.inertia.prefetch.qualify import choose, held_back, least_probability
 from langgraph_toolmem.inertia.prefetch.serve import AnswerListener
-from langgraph_toolmem.inertia.proposal import Option
+from langgraph_toolmem.inertia.record import REVIEWED, SERVED, UNCLAIMED
 from langgraph_toolmem.offline.prefetch import PrefetchTally
 from langgraph_toolmem.offline.replay import replay
 from langgraph_toolmem.runs.logs import LoggedRun
@@ -32,7 +32,6 @@ from langgraph_toolmem.turn.host import ErrorLog
 FORESEEN = (
     Option("find", ({"name": "Ann"},), 0.6, columns="x"),
     Option("send", ({"to": "Ann"},), 0.5, changes=True),
-    Option("find", ({"name": "Cy"},), 0.45, familiar=False),
     Option("find", ({"name": "Ann"},), 0.4, columns="x"),
     Option("poll", ({},), 0.3, stale=True),
     Option("open", ({"id": 1}, {"id": 2}), 0.2, columns="x"),

@@ -28,10 +28,8 @@ from opentelemetry.trace import INVALID_SPAN, NonRecordingSpan, use_span
 from langgraph_toolmem import Decision, Inertia, InertiaPolicy, Proposal, ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
 from langgraph_toolmem.inertia import calibrated
-from langgraph_toolmem.inertia.proposal import Option
-from langgraph_toolmem.inertia.reasons import REASONS, Reason
+from langgraph_toolmem.inertia.decision import REASONS, Option, Reason, attributes, note_decision, reason_code
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF
-from langgraph_toolmem.inertia.traces import attributes, note_decision, reason_code
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores.events import EventLog
 from langgraph_toolmem.turn.node import MemoryNode

@@ -288,12 +288,11 @@ class OnlyDirectory(EdgeScorer):
         return [0.9 if link.producer == "directory" else 0.1 for link in links]
 
 
-def test_a_scorer_of_the_memory_or_of_one_plan_weighs_the_links() -> None:
+def test_a_scorer_of_the_memory_weighs_the_links() -> None:
     mine = OnlyDirectory()
-    for scorer, options in ((None, {"scorer": mine}), (mine, {})):
+    for scorer in (None, mine):
         with ToolMemory.ephemeral(tools=SCHEMAS, methods=[Navigator(scorer=scorer)]) as memory:
             learn(memory, range(6))
             learn(memory, range(1), "directory")
-            assert best(memory, **options) == ("directory", "write_mail")
             assert best(memory) == ("directory" if scorer else "look_up", "write_mail")
     assert {link.consumer for link in mine.asked} == {"write_mail"}

@@ -142,14 +142,6 @@ def test_known_values_fit_by_meaning(known: Any, wanted: str, given: bool):
     assert (feed.source == "known") is given
 
 
-def test_the_record_decides_between_producers():
-    specs = [tool("get_a", [], ["user_id"]), tool("get_b", [], ["user_id"]), tool("use", ["user_id"])]
-    graph = ToolDependencyGraph(specs)
-    for best, other in (("get_a", "get_b"), ("get_b", "get_a")):
-        history = History(uses={"use": 10}, transitions={(best, "use"): 9, (other, "use"): 1})
-        assert [chain.tools[0] for chain in plan(graph, "use", history=history).chains] == [best, other]
-
-
 class Fixed(EdgeScorer):
     """Weights by producer."""
 
@@ -158,22 +150,6 @@ class Fixed(EdgeScorer):
 
     def weigh(self, links: Sequence[Link], known: Sequence[LinkEvidence]) -> list[float | None]:
         return [self.weights.get(link.producer, 0.5) for link in links]
-
-
-def test_the_best_producer_is_tried_however_weak():
-    graph = ToolDependencyGraph([tool("get_b", [], ["user_id"]), tool("use", ["user_id"])])
-    problem = PlanSearch(graph, "use", (), scorer=Fixed(get_b=0.01), history=History(), settings=PlanSettings())
-    assert not asks_for_system_value(alpha_beta(problem).draft)
-
-
-def test_what_a_cut_lost_is_searched_for_again():
-    graph = ToolDependencyGraph(
-        [tool("get_a", ["badge_id"], ["user_id"]), tool("get_b", [], ["user_id"]), tool("use", ["user_id"])]
-    )
-    weights = Fixed(get_a=0.9, get_b=0.02)
-    problem = PlanSearch(graph, "use", (), scorer=weights, history=History(), settings=PlanSettings())
-    assert asks_for_system_value(alpha_beta(problem).draft), "the second producer is under α"
-    assert plan(graph, "use", scorer=weights, k=1).chains[0].tools == ("get_b", "use")
 
 
 def test_a_good_enough_producer_ends_the_search_for_its_input():

@@ -170,12 +170,3 @@ def test_two_documents_with_one_name_get_their_titles_in_front():
         if spec.name == "Old_shop_createOrder" and spec.returns
     ]
     assert links == [[["Old_shop_payOrder", "reference", "id"]]]
-
-
-def test_a_memory_keeps_the_paths(tmp_path):
-    with ToolMemory(tmp_path, tools=read_openapi(SHOP)):
-        pass
-    with ToolMemory(tmp_path) as memory:
-        chain = memory.navigator.plan("delete an order", target="deleteOrder").chain
-        assert chain is not None
-        assert chain.tools == ("listCustomers", "listOrders", "deleteOrder")

@@ -73,12 +73,6 @@ def test_a_compound_request_finds_a_tool_for_each_of_its_clauses():
     assert {*names(ToolSearcher(travel()).search(query, 8, available=["send_mail", "x"]))} == {"send_mail"}
 
 
-def test_the_name_of_a_toolkit_in_the_request_counts():
-    kits = [of_kit(spec(f"shorten_{i}", "Shorten a link"), kit) for i, kit in enumerate(("Bitly", "Tiny", "Cut"))]
-    assert names(ToolSearcher(kits).search("Shorten a link using bitly", 3))[0] == "shorten_0"
-    assert names(ToolSearcher(kits).search("Shorten a link using cut", 3))[0] == "shorten_2"
-
-
 SMALL_TALK = [
     "", "   ", "?!", "the of and", "\ud800",
     "thanks!", "good morning", "Hey there, how are you today?", "yes, please go ahead", "That's all for today, bye",

@@ -1,0 +1,232 @@
+"""The decision about one model turn: the candidates weighed, the call proposed, and the reason."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from langgraph_toolmem.runs.values import canon_args
+from langgraph_toolmem.turn.host import Attributes, annotate
+
+MAX_SHOWN: Final = 5
+"""Options in a stream event."""
+
+_decisions = logging.getLogger("langgraph_toolmem.decisions")
+_logger = logging.getLogger("langgraph_toolmem.inertia.decision")
+
+Code: TypeAlias = Literal[
+    "record_is_sure",
+    "nothing_seen",
+    "low_confidence",
+    "unproven",
+    "unfamiliar",
+    "cases",
+    "answer_in_words",
+    "no_value",
+    "invalid_arguments",
+    "repeat",
+    "unknown_tool",
+    "excluded",
+    "needs_approval",
+    "destructive",
+    "steers_the_run",
+    "not_named",
+    "stopped",
+    "budget",
+    "shadow",
+    "audit",
+    "held_out",
+    "pace",
+    "tool_choice",
+    "provider",
+    "switched_off",
+    "not_the_models_turn",
+    "other",
+]
+REASONS: Final = frozenset(get_args(Code))
+"""All values of ``toolmem.reason``; "record_is_sure" is that of a call that is made."""
+
+
+class Reason(str):
+    """The reason why a call is not made. The text may quote the user or an argument; the code quotes nobody."""
+
+    code: Code
+
+    def __new__(cls, code: Code, text: str) -> Reason:
+        made = super().__new__(cls, text)
+        made.code = code
+        return made
+
+    def __getnewargs__(self) -> tuple[Code, str]:  # type: ignore[override]
+        """Return the arguments for a copy."""
+        return self.code, str(self)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The predicted call.
+
+    Attributes:
+        tool: its name.
+        args: its arguments, valid under the tool's schema.
+        confidence: calibrated policy: the probability, judged by the record, that the model would make exactly
+            this call. Paper policy: the score CIPS.
+        evidence: the evidence in words.
+        act: True if the policy makes the call without asking the model. False without room in the budget of misses,
+            in shadow mode, and for the share of proposals that is audited.
+        hold: the reason, if `act` is False.
+        audit: True if the policy would act, and the model is asked to keep the record honest.
+        sources: the source of each argument's value.
+        beside: arguments of further calls of the tool, made in the same turn.
+    """
+
+    tool: str
+    args: Mapping[str, Any]
+    confidence: float
+    evidence: str
+    act: bool = True
+    hold: str = ""
+    audit: bool = False
+    sources: Mapping[str, str] = field(default_factory=dict)
+    beside: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def calls(self) -> tuple[Mapping[str, Any], ...]:
+        """The arguments of every call."""
+        return (self.args, *self.beside)
+
+
+@dataclass(frozen=True)
+class Option:
+    """A candidate for the model's next turn, with its probability and the reason why it is not proposed.
+
+    Attributes:
+        tool: its name; `WORDS` for an answer in words.
+        calls: the arguments of each call.
+        probability: that the model does exactly this. Paper policy: the score CIPS.
+        refused: the reason why it is not proposed; "" if it may be.
+        changes: a call of it may change something.
+        stale: the result of a call may be out of date when the model asks for it (`guards.may_be_stale`).
+        records: keys of the records to be updated once the model's turn is known.
+        columns: the estimator's columns, as `estimator.pack` writes them; "" under the paper's policy.
+        distance: of the request from past ones (`novelty`); None if there is none to compare with.
+    """
+
+    tool: str
+    calls: tuple[Mapping[str, Any], ...]
+    probability: float
+    refused: str = ""
+    changes: bool = False
+    stale: bool = False
+    records: tuple[str, ...] = ()
+    columns: str = ""
+    distance: float | None = None
+
+    @property
+    def args(self) -> Mapping[str, Any]:
+        """The arguments of the first call."""
+        return self.calls[0] if self.calls else {}
+
+
+def calls_text(calls: Iterable[Mapping[str, Any]]) -> str:
+    """Return the arguments of one call, or of several of one tool in any order, as one text."""
+    return "\x1e".join(sorted(map(canon_args, calls)))
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One decision of the predictor.
+
+    Attributes:
+        proposal: the call, if one is proposed at all.
+        reason: why the call is made or held back, or why there is none.
+        options: the candidates weighed, likeliest first.
+        confidence: the probability, by the record, that the first of them is what the model does.
+    """
+
+    proposal: Proposal | None
+    reason: str
+    options: tuple[Option, ...] = ()
+    confidence: float = 0.0
+
+    @property
+    def predicted(self) -> tuple[Option, ...]:
+        """The options with a probability: none under the paper's policy, whose scores are no probabilities."""
+        return tuple(option for option in self.options if option.columns)
+
+    @property
+    def acts(self) -> bool:
+        """Return True if the call is to be made without asking the model."""
+        return self.proposal is not None and self.proposal.act
+
+    @property
+    def would_act(self) -> bool:
+        """Return True if it would be made if it were not audited or in shadow mode."""
+        return self.proposal is not None and (self.proposal.act or self.proposal.audit)
+
+    def held(self, why: str) -> Decision:
+        """Return the same decision, not acted on but checked against the model."""
+        if self.proposal is None or not self.acts:
+            return self
+        proposal = replace(self.proposal, act=False, hold=why, audit=True)
+        return replace(self, proposal=proposal, reason=why)
+
+    def to_event(self) -> dict[str, Any]:
+        """Return plain values for a stream event."""
+        proposal = self.proposal and {
+            "tool": self.proposal.tool,
+            "args": dict(self.proposal.args),
+            "beside": [dict(args) for args in self.proposal.beside],
+            "confidence": round(float(self.proposal.confidence), 4),
+            "evidence": self.proposal.evidence,
+            "audit": self.proposal.audit,
+            "sources": dict(self.proposal.sources),
+        }
+        shown = [
+            {"tool": o.tool, "args": dict(o.args), "score": round(float(o.probability), 4), "refused": o.refused}
+            for o in self.options[:MAX_SHOWN]
+        ]
+        decision = "shortcut" if self.acts else "ask_model"
+        return {"decision": decision, "reason": self.reason, "proposal": proposal, "candidates": shown}
+
+
+# --- the host's traces and logs ---
+
+
+def reason_code(decision: Decision) -> Code:
+    """Return the reason of a decision as one of `REASONS`."""
+    return "record_is_sure" if decision.acts else getattr(decision.reason, "code", "other")
+
+
+def attributes(role: str, decision: Decision) -> Attributes:
+    """Return a decision as flat attributes without a word of a user (docs/observing.md lists them)."""
+    found: Attributes = {
+        "toolmem.node": role,
+        "toolmem.decision": "shortcut" if decision.acts else "ask_model",
+        "toolmem.reason": reason_code(decision),
+        "toolmem.candidates": len(decision.options),
+    }
+    if decision.proposal is not None:
+        found["toolmem.tool"] = decision.proposal.tool
+        found["toolmem.confidence"] = round(float(decision.proposal.confidence), 4)
+        found["toolmem.audit"] = decision.proposal.audit
+        if decision.acts:
+            found["gen_ai.tool.name"] = decision.proposal.tool
+    return found
+
+
+def note_decision(role: str, decision: Decision) -> None:
+    """Write a decision to the span, the LangSmith run, and the logger ``langgraph_toolmem.decisions`` at DEBUG.
+
+    Never raises.
+    """
+    try:
+        found = attributes(role, decision)
+        if _decisions.isEnabledFor(logging.DEBUG):
+            _decisions.debug("%s: %s: %s", role, found["toolmem.decision"], decision.reason, extra=found)
+    except Exception:  # telling of a decision must not undo it
+        _logger.debug("a decision was not reported", exc_info=True)
+    else:
+        annotate(found)

@@ -1,0 +1,196 @@
+"""The shortcut's part of the report: the record of predictions, tools that are not skipped, and prefetched look-ups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from langgraph_toolmem.base.intervals import percentage
+from langgraph_toolmem.core.catalogue import suggested, undeclared_line
+from langgraph_toolmem.core.method import Section, TextTable
+from langgraph_toolmem.graph.state import CUT, PARALLEL, START, USER, WORDS
+from langgraph_toolmem.graph.tool_graph import ToolGraph
+from langgraph_toolmem.inertia.budget import Budget
+from langgraph_toolmem.inertia.guards import changing, may_write, undeclared, why_never
+from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.record import REVIEWED, SECONDS, SERVED, WASTED, InertiaEvidence, RuleRecord
+from langgraph_toolmem.runs.tools import ToolSpec
+
+MAX_RULES: Final = 50
+"""Kinds of predictions in the report."""
+OFTEN: Final = 5
+"""Calls from which a tool counts as called often."""
+MOST: Final = 10
+_FEW: Final = 10
+"""Predictions from which a record says something."""
+_LOGS: Final = "import logs: toolmem import runs.jsonl --memory FOLDER"
+
+
+def section_of(
+    graph: ToolGraph,
+    evidence: InertiaEvidence,
+    budget: Budget,
+    policy: InertiaPolicy,
+    specs: Mapping[str, ToolSpec],
+) -> Section:
+    """Return the record of predictions, kind by kind, the state of the budget, and tools that are not skipped."""
+    figures, every, ahead = budget.figures(policy), evidence.most_used_rules(), _prefetched(graph)
+    refused = {name: why for name in sorted(specs) if (why := why_never(specs[name], policy))}
+    missing = undeclared(specs, policy)
+    reading = suggested(specs[name] for name in missing)
+    figures |= {"undeclared": missing, "suggested": reading, "never_skipped": refused}
+    idle = _unskipped(graph, budget, every, policy, specs, figures)
+    shown = {each["tool"] for each in idle}
+    never = tuple((tool, why.removeprefix(f"{tool} ")) for tool, why in refused.items() if tool not in shown)
+    held = tuple((o["tool"], f"{o['calls']:,}", f"{o['skipped']:,}", o["why"], o["todo"] or "–") for o in idle)
+    tables = (
+        TextTable("Called often, seldom without the model", ("tool", "calls", "skipped", "why", "what to do"), held),
+        _rules_table(every[:MAX_RULES]),
+        TextTable("Never called without the model", ("tool", "why"), never),
+        *_prefetch_tables(ahead),
+    )
+    figures |= {"mode": "shadow, nothing is called" if policy.shadow else "acting", "kind": policy.kind}
+    figures["declared"] = [sum(spec.read_only is True for spec in specs.values()), len(policy.may_write & specs.keys())]
+    figures["refused"] = sorted(tool for tool in specs if graph.by_tool.get(tool, {}).get(REVIEWED))
+    figures |= {"rules": every[:MAX_RULES], "unskipped": idle, "changing": changing(specs, policy)}
+    return Section("Kinds of predictions", figures | ahead, (*_sentences(figures | ahead),), tables)
+
+
+def _sentences(figures: Mapping[str, Any]) -> list[str]:
+    lines = []
+    audits, shadow = figures["audits"], figures["shadow_checks"]
+    if audits["checks"] and shadow["checks"]:  # the report's own line has their sum
+        lines.append(
+            f"While acting, {audits['right']:,} of {audits['checks']:,} checked by chance were right: at least "
+            f"{math.floor(100 * audits['at_least'])} %. Without acting, {shadow['right']:,} of {shadow['checks']:,}."
+        )
+    if learning := figures["learning"]:
+        lines.append(f"Learning: {learning[0]:,} of {learning[1]:,} turns; imported logs count, too (toolmem import).")
+    elif not figures["budget_open"]:
+        lines.append("The budget of misses has no room: the model is asked until it has.")
+    if declare := undeclared_line(figures["undeclared"], figures["suggested"]):
+        lines.append(declare)
+    if of := figures.get("prefetch"):
+        lines.append(
+            f"Look-ups prefetched while the model was asked: {of['started']:,}; {of['served']:,} of them were what it "
+            f"asked for, {of['wasted']:,} were thrown away; {of['seconds_saved']:,.1f} seconds of waiting saved."
+        )
+    return lines
+
+
+# --- kinds of predictions ---
+
+
+def _rules_table(rules: list[RuleRecord]) -> TextTable:
+    rows = []
+    for rule in rules:
+        of = rule.hits + rule.misses
+        kind = f"{symbol_in_words(rule.after)} → {tool_in_words(rule.tool)}"
+        rows.append((kind, f"{rule.hits:,} of {of:,}" if of else "–", percentage(rule.hits, of) if of else "–"))
+    return TextTable(
+        "Kinds of predictions, acted on or not", ("after → predicted", "right", "share"), tuple(rows), most=15
+    )
+
+
+def symbol_in_words(symbol: str) -> str:
+    """Return a symbol of a run as a person reads it."""
+    named = {START: "the start of a run", CUT: "the missing head of the history", USER: "a further user message"}
+    if symbol in named:
+        return named[symbol]
+    return f"a failed {symbol[:-1]}" if symbol.endswith("!") else tool_in_words(symbol)
+
+
+def tool_in_words(name: str) -> str:
+    """Return a predicted tool, or what stands in the place of one, as a person reads it."""
+    if name.startswith(PARALLEL):
+        return f"several {name.removeprefix(PARALLEL) or 'tools'} at once"
+    return "an answer in words" if name == WORDS else name
+
+
+# --- tools that are called often and seldom without the model ---
+
+
+def _unskipped(
+    graph: ToolGraph,
+    budget: Budget,
+    rules: list[RuleRecord],
+    policy: InertiaPolicy,
+    specs: Mapping[str, ToolSpec],
+    figures: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+    """Return the tools that are called most, of whose calls less than half were made without the model.
+
+    Each has its name, calls, those `skipped` of them, and `why` and `todo`: what holds it back and what would help.
+    """
+    record: dict[str, list[int]] = {}
+    for rule in rules:
+        seen = record.setdefault(rule.tool, [0, 0])
+        seen[0] += rule.hits
+        seen[1] += rule.hits + rule.misses
+    found: list[dict[str, Any]] = []
+    for tool, entry in graph.tools.items():
+        calls = int(entry.get("ok", 0) + entry.get("failed", 0))
+        skipped = int(sum(graph.by_tool.get(tool, {}).get(f"acted_{end}", 0) for end in ("ok", "failed", "stopped")))
+        if calls >= OFTEN and 2 * skipped < calls:
+            bar = budget.bar(policy, changes=may_write(tool, specs, policy)) if tool in specs else None
+            why, todo = _why(tool, figures, record.get(tool, [0, 0]), policy, bar)
+            found.append({"tool": tool, "calls": calls, "skipped": skipped, "why": why, "todo": todo})
+    return sorted(found, key=lambda each: (-each["calls"], each["tool"]))[:MOST]
+
+
+def _why(
+    tool: str, figures: Mapping[str, Any], seen: list[int], policy: InertiaPolicy, bar: float | None
+) -> tuple[str, str]:
+    """Return the first thing that stands in the way, and what would change it ("" if nothing need be done)."""
+    hits, of = seen
+    if bar is None:
+        return "guard: it is not among the tools", "name it in tools="
+    if never := figures["never_skipped"].get(tool):
+        chosen = tool in policy.never or tool in policy.needs_approval or policy.only is not None
+        marked = "if it only reads: ToolMemory(reads=...) or the tag 'read_only'; otherwise may_write=... allows it"
+        return f"guard: {never.removeprefix(tool).strip()}", "" if chosen else marked
+    if policy.shadow:
+        return "shadow mode", "InertiaPolicy(shadow=False) when the record is good enough"
+    if learning := figures["learning"]:
+        return f"budget: learning, {learning[0]:,} of {learning[1]:,} turns", _LOGS
+    if not figures["budget_open"]:
+        return "budget: the allowed misses are used up", "wait, or allow more: Bound(max_wrong_per_100=...)"
+    if of < _FEW:
+        return f"below the bar: only {of} predictions so far", _LOGS
+    share = f"{hits:,} of {of:,} predictions were exactly right"
+    if hits < bar * of:
+        return f"below the bar of {bar:.0%}: {share}", "prefetch=True saves its waiting all the same"
+    return f"{share}; single calls may be below the bar of {bar:.0%}", ""
+
+
+# --- prefetched look-ups ---
+
+
+def _prefetched(graph: ToolGraph) -> dict[str, Any]:
+    """Return the prefetched look-ups, in all and by tool, under "prefetch"; {} if there were none."""
+    by_tool = {
+        tool: _counted(*(record.get(counter, 0.0) for counter in (SERVED, WASTED, SECONDS)))
+        for tool, record in sorted(graph.by_tool.items())
+        if record.get(SERVED) or record.get(WASTED)
+    }
+    if not by_tool:
+        return {}
+    sums = _counted(*(sum(o[name] for o in by_tool.values()) for name in ("served", "wasted", "seconds_saved")))
+    return {"prefetch": {**sums, "by_tool": by_tool}}
+
+
+def _counted(served: float, wasted: float, seconds: float) -> dict[str, float]:
+    counts = {"started": int(served + wasted), "served": int(served), "wasted": int(wasted)}
+    return {**counts, "seconds_saved": round(seconds, 3)}
+
+
+def _prefetch_tables(found: Mapping[str, Any]) -> tuple[TextTable, ...]:
+    if (of := found.get("prefetch")) is None:
+        return ()
+    columns = ("tool", "prefetched", "served", "thrown away", "seconds saved")
+    rows = (
+        (tool, *(f"{row[name]:,}" for name in ("started", "served", "wasted")), f"{row['seconds_saved']:,.1f}")
+        for tool, row in of["by_tool"].items()
+    )
+    return (TextTable("Look-ups prefetched", columns, tuple(rows)),)
