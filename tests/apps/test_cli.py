@@ -439,6 +439,15 @@ def test_explain_of_a_user_shows_nothing_of_others(tmp_path: Path) -> None:
     assert_refused(run(*asked), "user id")
 
 
+def test_explain_plans_with_the_tools_of_a_file(tmp_path: Path, imported: Path) -> None:
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps([schema("water_plants", "plant")]), encoding="utf-8")
+    for given in ((), ("--memory", imported)):
+        found = answer("explain", "water the plants", "--tools", tools, *given)
+        assert [each["target"] for each in found["plan"]["chains"]] == ["water_plants"]
+    assert found["runs"] == []
+
+
 # --- doctor ---
 
 

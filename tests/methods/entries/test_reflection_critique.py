@@ -10,7 +10,7 @@ from openai_server import OpenAIStubServer, make_chat_model
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.entries import critique as critiques
-from langgraph_toolmem.entries.critique import Critique, critique
+from langgraph_toolmem.entries.critique import Critique, bounded, critique
 from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, EntryCall, entry_id
 from langgraph_toolmem.runs.tools import read_tools
 
@@ -115,6 +115,18 @@ def test_what_the_model_reads_is_bounded_and_says_so() -> None:
     assert "7 calls left out" in human or "lines left out" in human
     for number in (1, 40):
         assert f"\n{number}. t{number - 1}(" in human or f"{number}. t{number - 1}(" in human
+
+
+def test_lines_are_cut_before_they_are_left_out() -> None:
+    assert bounded(["a", "b"]) == "a\nb"
+    cut = bounded(["x" * 5000] * 4, 2000)
+    assert len(cut) <= 2000
+    assert cut.count("cut from 5000") == 4
+    fewer = bounded([f"{n} " + "x" * 500 for n in range(100)], 2000)
+    assert len(fewer) <= 2000
+    assert fewer.startswith("0 ")
+    assert "\n99 " in fewer
+    assert "lines left out" in fewer
 
 
 def test_a_critique_is_short_and_blames_only_what_is_there() -> None:
