@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
-from langgraph_toolmem.text.routes import route_of
 from langgraph_toolmem.text.schema import Described, Leaf, leaves_of
 from langgraph_toolmem.text.words import word_set, words
 
@@ -138,6 +137,56 @@ FREE_TEXT: Final = word_set(
     "instruction feedback expression keyword review"
 )
 PERSONAL: Final = word_set("firstname lastname fullname birthdate phone age gender")
+
+
+_SLOT: Final = re.compile(r"\{([^{}]+)\}")
+_FORMAT: Final = re.compile(r"\.(?:json|xml|csv)$")
+READS: Final = frozenset({"GET", "HEAD"})
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One route.
+
+    Attributes:
+        method: in upper case.
+        path: with ``{}`` in place of each parameter: two routes with other names for the same places are one.
+        slots: parameter -> the path in front of it.
+    """
+
+    method: str
+    path: str
+    slots: dict[str, str]
+
+    @property
+    def reads(self) -> bool:
+        """True if a call changes nothing by the method."""
+        return self.method in READS
+
+    @property
+    def lists(self) -> bool:
+        """True if it reads a collection: its path ends in a name."""
+        return self.reads and not self.path.endswith("{}")
+
+
+@lru_cache(maxsize=65_536)
+def route_of(text: str) -> Route | None:
+    """Return the route of a `ToolSpec.route`; None for ""."""
+    method, _, path = text.partition(" ")
+    if not path:
+        return None
+    path = _FORMAT.sub("", path.split("?", 1)[0].rstrip("/"))
+    slots = {slot[1]: _SLOT.sub("{}", path[: slot.start()]).rstrip("/") for slot in _SLOT.finditer(path)}
+    return Route(method, _SLOT.sub("{}", path), slots)
+
+
+def names_in(text: str) -> str:
+    """Return the parts of a `ToolSpec.route` that are no parameters.
+
+    >>> names_in("GET /repos/{owner}/pull-requests/{number}")
+    ' repos  pull-requests '
+    """
+    return _SLOT.sub("", text.partition(" ")[2]).replace("/", " ")
 
 
 Shape = Literal["scalar", "flag", "object"]
