@@ -18,11 +18,11 @@ from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.entries.entry import Entry, EntryCall
+from langgraph_toolmem.entries.render import to_line
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.schema import types_of
 from langgraph_toolmem.turn.structured import StructuredModel, sections
 
-MAX_TOOLS: Final = 40
 MAX_TOOL: Final = 400
 """Characters that describe one tool."""
 MAX_CALL: Final = 900
@@ -115,12 +115,8 @@ def critique(
 
 def describe_tools(tools: Mapping[str, ToolSpec], first: Sequence[str] = ()) -> str:
     """Return tools in one line each, those named `first` before the others, bounded."""
-    order = [name for name in dict.fromkeys(first) if name in tools]
-    order += [name for name in tools if name not in set(order)]
-    lines = [_tool(tools[name]) for name in order[:MAX_TOOLS]]
-    if len(order) > MAX_TOOLS:
-        lines.append(f"[… {len(order) - MAX_TOOLS} more tools left out …]")
-    return bounded(lines)
+    order = dict.fromkeys([*(name for name in first if name in tools), *tools])
+    return bounded([_tool(tools[name]) for name in order])
 
 
 def describe_calls(entry: Entry) -> str:
@@ -151,21 +147,9 @@ def _asked(entry: Entry, tools: Mapping[str, ToolSpec], similar: Sequence[Entry]
         "What the user said about the outcome": entry.comment or "(only that it was wrong)",
         "Tools": describe_tools(tools, entry.tools) or "(not known)",
         "Calls": describe_calls(entry),
-        "Past runs with similar requests": _similar(similar) or "(none)",
+        "Past runs with similar requests": bounded([to_line(each, each.tools) for each in similar]) or "(none)",
     }
     return [SystemMessage(_CRITIC), HumanMessage(sections(parts))]
-
-
-def _similar(entries: Sequence[Entry]) -> str:
-    shown: list[str] = []
-    for each in entries:
-        outcome = "went well" if each.good else "went wrong" if each.failed else "nobody said how it went"
-        lines = [f"Request: {shortened(each.query, 400)}", f"Outcome: {outcome}. {each.comment}".strip()]
-        lines += [f"- {call.tool}({shortened(as_text(call.args), 200)})" for call in each.calls[:12]]
-        if each.critique:
-            lines.append(f"Critique: {shortened(each.critique, 600)}")
-        shown.append("\n".join(lines))
-    return bounded(shown)
 
 
 def _tool(spec: ToolSpec) -> str:

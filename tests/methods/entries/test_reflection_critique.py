@@ -76,10 +76,9 @@ def test_a_model_says_what_went_wrong_and_reads_all_it_needs() -> None:
     assert '1. people.find({"name": "Ann"}) [ok] → []' in human
     assert '2. mail.send({"to": "ann@example.org"}) [failed] → unknown address' in human
     assert "- mail.send(to: string, at?: string): Sends a mail. At once." in human
-    assert "Outcome: went well" in human
+    assert '- "Mail Ben" (went well). Calls: people.find(name="Ben")' in human
     assert "Look her up first." in human
-    assert "Mail Dora" in human
-    assert "nobody said how it went" in human
+    assert '"Mail Dora" (not judged)' in human
 
 
 def test_only_failed_runs_are_criticised_and_no_model_is_asked() -> None:
@@ -108,7 +107,7 @@ def test_what_the_model_reads_is_bounded_and_says_so() -> None:
         critique(make_chat_model(server), huge, tools, [replace(huge, critique=long)] * 9)
         _, human = prompt(server)
     assert len(human) < 3 * critiques.MAX_PART + 4000
-    assert "more tools left out" in human
+    assert human.count("lines left out") >= 1
     assert "cut from" in human
     assert "7 calls left out" in human or "lines left out" in human
     for number in (1, 40):
