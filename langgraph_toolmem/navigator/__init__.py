@@ -152,7 +152,7 @@ class Navigator(GraphEvolution, Method):
         budget: float = 0.2,
         user_id: str | None = None,
     ) -> Plan:
-        """Return chains of tools from what is known to what is wanted, best first, and their part of the graph.
+        """Return chains of tools from what is known to what is wanted, best first.
 
         With an embedder of one's own, parameters that mean the same in other words are one, too. If it fails, they are
         one by their words, and the log says so once.
@@ -177,7 +177,7 @@ class Navigator(GraphEvolution, Method):
             ConfigurationError: an argument cannot work, or a target is no known tool.
             EmbedderChangedError: stored vectors were made by another embedder.
         """
-        from langgraph_toolmem.navigator.plan.chains import Plan, Subgraph
+        from langgraph_toolmem.navigator.plan.chains import Plan
         from langgraph_toolmem.navigator.plan.planner import plan
         from langgraph_toolmem.navigator.plan.problem import known_ports
 
@@ -190,7 +190,7 @@ class Navigator(GraphEvolution, Method):
         if target is None:
             target = targets_of(self.tool_search.search(query or "", TARGETS, exclude=out, user_id=user_id))
             if not target:
-                return Plan((), Subgraph(), strategy)
+                return Plan(())
         else:
             target = [target] if isinstance(target, str) else target
             check_names("target", target)

@@ -12,7 +12,7 @@ from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.alphabeta import alpha_beta
 from langgraph_toolmem.navigator.plan.annealing import anneal
-from langgraph_toolmem.navigator.plan.chains import Chain, Plan, chain_of, subgraph_of
+from langgraph_toolmem.navigator.plan.chains import Chain, Plan, chain_of
 from langgraph_toolmem.navigator.plan.problem import PlanSearch, asks_for_system_value
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
 
@@ -111,5 +111,4 @@ def plan(
         best.append(ranked[0])
         others += ranked[1:]
     others.sort(key=lambda chain: (not chain.complete, -chain.score))
-    chains = (*best, *others)
-    return Plan(chains, subgraph_of(graph, chains), strategy, cut_short)
+    return Plan((*best, *others), cut_short)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
@@ -177,23 +176,6 @@ def test_several_targets_each_have_their_chain():
         "get_session",
     )
     assert plan(ToolDependencyGraph(SHOP), "get_session", avoid=["get_session"]).chain is None
-
-
-def test_the_subgraph_holds_the_chain_and_is_plain():
-    answer = plan(ToolDependencyGraph(SHOP), "cancel_order", ["email"], k=1)
-    states = {node.label: node.state for node in answer.subgraph.nodes if node.kind == "api" or "id" in node.label}
-    assert states == {
-        "cancel_order": "target",
-        "list_orders": "step",
-        "find_user": "step",
-        "get_session": "step",
-        "user id": "produced",
-        "order id": "produced",
-    }
-    assert sorted(node.state for node in answer.subgraph.nodes)[:2] == ["asked", "known"]
-    ids = {node.id for node in answer.subgraph.nodes}
-    assert all({edge.source, edge.target} <= ids for edge in answer.subgraph.edges)
-    assert json.loads(json.dumps(answer.to_dict())) == answer.to_dict()
 
 
 def test_a_chain_is_no_longer_than_allowed():
