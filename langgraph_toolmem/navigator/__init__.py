@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from langgraph_toolmem.navigator.history import History
     from langgraph_toolmem.navigator.plan.chains import Chain, Plan
     from langgraph_toolmem.navigator.plan.planner import Strategy
+    from langgraph_toolmem.navigator.plan.problem import PlanSettings
     from langgraph_toolmem.navigator.plan.reroute import Recombination
-    from langgraph_toolmem.navigator.plan.settings import PlanSettings
     from langgraph_toolmem.runs.tools import ToolSpec
 
 PATIENCE: Final = 0.5

@@ -13,8 +13,7 @@ from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.alphabeta import alpha_beta
 from langgraph_toolmem.navigator.plan.annealing import anneal
 from langgraph_toolmem.navigator.plan.chains import Chain, Plan, chain_of
-from langgraph_toolmem.navigator.plan.problem import PlanSearch, asks_for_system_value
-from langgraph_toolmem.navigator.plan.settings import PlanSettings
+from langgraph_toolmem.navigator.plan.problem import PlanSearch, PlanSettings, asks_for_system_value
 
 Strategy = Literal["alpha_beta", "annealing"]
 

@@ -14,7 +14,7 @@ from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.chains import Chain, Plan
 from langgraph_toolmem.navigator.plan.planner import plan
-from langgraph_toolmem.navigator.plan.settings import PlanSettings
+from langgraph_toolmem.navigator.plan.problem import PlanSettings
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.text.meaning import READING, verb_of
 
