@@ -9,11 +9,10 @@ tools that fail leave, weights follow recent use. The upper one, a model that de
 ``learned``       a table of scores of links that training wrote
 ``tool_search``   which tools a request is about
 ``plan``          chains from what is known to what is wanted; other routes; what to do when a call failed
-``deferred``      tools that the model finds by a search: the ways in which they reach it
+``deferred``      tools that the model finds by a search: the ways in which they reach it, and the step
 ``decide``        the decider's subgraph
 ``openapi``       tools from OpenAPI documents
 ``evidence``      what all of it keeps in the memory's evidence graph; ``history``: the counts of past runs in it
-``step``          tools revealed at a model call
 """
 
 from __future__ import annotations
@@ -48,9 +47,8 @@ if TYPE_CHECKING:
     from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
     from langgraph_toolmem.navigator.history import History
     from langgraph_toolmem.navigator.plan.chains import Chain, Plan
-    from langgraph_toolmem.navigator.plan.planner import Strategy
+    from langgraph_toolmem.navigator.plan.planner import Recombination, Strategy
     from langgraph_toolmem.navigator.plan.problem import PlanSettings
-    from langgraph_toolmem.navigator.plan.reroute import Recombination
     from langgraph_toolmem.runs.tools import ToolSpec
 
 PATIENCE: Final = 0.5
@@ -288,8 +286,8 @@ class Navigator(Method):
             EmbedderChangedError: stored vectors were made by another embedder.
         """
         from langgraph_toolmem.navigator.plan.chains import Chain
+        from langgraph_toolmem.navigator.plan.planner import recombine
         from langgraph_toolmem.navigator.plan.problem import known_ports
-        from langgraph_toolmem.navigator.plan.reroute import recombine
 
         if not isinstance(chain, Chain):
             raise ConfigurationError(f"chain is a Chain of a plan, not {type(chain).__name__}.")

@@ -4,6 +4,5 @@
 ``alphabeta``  the most reliable set of choices, by backward alpha-beta search
 ``annealing``  the fittest one by the paper's measure, by simulated annealing with a population
 ``chains``     what a plan consists of, and how choices become an ordered chain
-``planner``    chains for targets, with other routes next to the best one
-``reroute``    another chain when a call failed
+``planner``    chains for targets, with other routes next to the best one, and another one when a call failed
 """

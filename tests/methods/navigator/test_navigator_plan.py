@@ -17,7 +17,7 @@ from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.alphabeta import alpha_beta
 from langgraph_toolmem.navigator.plan.annealing import anneal, fitness
 from langgraph_toolmem.navigator.plan.chains import Chain
-from langgraph_toolmem.navigator.plan.planner import Strategy, plan
+from langgraph_toolmem.navigator.plan.planner import Strategy, plan, recombine
 from langgraph_toolmem.navigator.plan.problem import (
     Assignment,
     Choice,
@@ -25,7 +25,6 @@ from langgraph_toolmem.navigator.plan.problem import (
     PlanSettings,
     asks_for_system_value,
 )
-from langgraph_toolmem.navigator.plan.reroute import recombine
 from langgraph_toolmem.runs.tools import ToolSpec
 
 TEXT = {"type": "string"}
