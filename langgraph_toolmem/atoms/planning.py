@@ -250,11 +250,11 @@ class HintPlanner:
         return replace(hit, filled=hit.atom.arguments) if destroys else hit
 
     def _tools(self, run: Run, specs: Mapping[str, ToolSpec] | None) -> _Tools:
-        """Return the available tools and those that the run called; others would only blur what is said of them."""
+        """Return the available tools and those called for the request; others would only blur what is said of them."""
         there = self._method.core.catalogue.specs
         available = dict(there if specs is None else specs)
-        called = (step.tool for event in run.events if isinstance(event, Turn) for step in event.steps)
-        with_called = {name: there[name] for name in called if name in there} | available
+        called = (step.tool for event in run.current.events if isinstance(event, Turn) for step in event.steps)
+        with_called = available | {name: there[name] for name in called if name in there and name not in available}
         key = (len(available), *map(id, with_called.values()))
         with self._lock:
             found = self._known_tools.get(key)

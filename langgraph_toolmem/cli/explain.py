@@ -119,7 +119,7 @@ def _run(found: dict[str, Any]) -> Iterator[str]:
 def _step(found: dict[str, Any]) -> Iterator[str]:
     record = found["record"]
     yield f"{found['hint']} ({found['score']:.2f})"
-    yield f"  seen {found['visits']:,} times, shown {record['retrieved']:,}, followed {record['followed']:,}"
+    yield f"  seen {found['visits']:,} times, shown {record['shown']:,}, followed {record['followed']:,}"
 
 
 def one_line(text: str) -> str:

@@ -292,7 +292,7 @@ class Core(Evidence):
     def know(self, run: Run) -> None:
         """Record the episodes of a thread before anything is learned from it, so that feedback finds them."""
         with self.lock:
-            if not self.read_only and (new := self.episodes.new(run)):
+            if not self.read_only and (new := self.episodes.new(run, len(run.events))):
                 self.apply(None, new, run=run.digest)
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:

@@ -62,22 +62,20 @@ class Lifecycle:
     ) -> int:
         core = self._core
         run, user = self._begun(messages, thread_id, user_id)
-        parts = run.episodes()
         with core.lock:
-            whole = self._is_whole(run)
+            whole = success is not None and self._is_whole(run)
             _, new = self.learn(run, user, last_turn_too=True)
             whole = whole and new == sum(isinstance(event, Turn) for event in run.events)
-            core.apply(None, self._core.episodes.over(parts[-1]), user=user.digest, run=parts[-1].digest)
+            core.apply(None, self._core.episodes.over(run), user=user.digest, run=run.digest)
         if success is not None:
-            judged = parts if whole else parts[-1:]
+            judged = run.episodes() if whole else [run.current]
             for each in judged:
                 self.note(each.digest, float(success), comment, user_id, weight=1 / len(judged))
         self._learned(run, user)
         try:
             with core.jobs.together():
-                for each in parts:
-                    if self._is_new_end(each) or each is parts[-1]:
-                        self.end(each, user)
+                for each in self._ending(run):
+                    self.end(each, user)
         except StorageError as error:
             core.store.say(f"Nothing of a finished run could be put into the queue: {error}")
         core.acknowledge()
@@ -103,6 +101,15 @@ class Lifecycle:
         self._tell("ended", EndedRun(episode, user, score, said))
         if score is None and (stands := core.verdict_of(name, owner))[0] is not None:  # it came in between
             self._tell("judged", JudgedRun(name, stands[0], stands[1], user.id))
+
+    def _ending(self, run: Run) -> list[Run]:
+        """Return the latest episode, and those before it back to one that ended earlier, in their order."""
+        found: list[Run] = []
+        for each in run.backwards():
+            if not self._is_new_end(each) and found:
+                break
+            found.append(each)
+        return found[::-1]
 
     def _is_new_end(self, episode: Run) -> bool:
         with self._core.lock:
@@ -278,8 +285,8 @@ class Lifecycle:
         if not known or run.truncated:
             return not known
         # Handed over whole once more, with the verdict that it had.
-        share = 1 / len(run.episodes())
-        return share < 1 and all(self._core.weight_of(each.digest) == share for each in run.episodes())
+        parts = run.episodes()
+        return len(parts) > 1 and all(self._core.weight_of(each.digest) == 1 / len(parts) for each in parts)
 
     def feedback(
         self,

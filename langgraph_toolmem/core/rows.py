@@ -24,7 +24,7 @@ from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import InputError, StorageError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import this_step
-from langgraph_toolmem.core.ledger import ALL, ItemStats
+from langgraph_toolmem.core.ledger import ALL, NO_TRACK, ItemStats
 from langgraph_toolmem.core.users import User, Users
 from langgraph_toolmem.stores.remote import NoAnswerError
 from langgraph_toolmem.stores.vectors import PART, REFRESH_SECONDS, Hit, SearchHit, VectorItem, VectorStore
@@ -92,7 +92,7 @@ class RowKind(ABC, Generic[T]):
         return item if getattr(item, "time", before) >= before else None
 
     def tracked(self, item: T, track: ItemStats, others: ItemStats) -> T:
-        """Return an item with its record, given that of all other items of the method."""
+        """Return an item that has a record with it, given the record of all other items of the method."""
         return item
 
     def retired(self, item: T) -> bool:
@@ -367,7 +367,7 @@ class Rows(Generic[T]):
             return batch
         whole, *tracks = self._ledger.tracks(self.method, [ALL, *(self.key(key, user) for key, _ in batch)])
         return [
-            (key, self.kind.tracked(item, track, ItemStats(*(a - b for a, b in zip(whole, track, strict=True)))))
+            (key, item if track == NO_TRACK else self.kind.tracked(item, track, _without(whole, track)))
             for (key, item), track in zip(batch, tracks, strict=True)
         ]
 
@@ -435,6 +435,10 @@ class Rows(Generic[T]):
             self._items(oldest, user), key=lambda each: (not self.kind.retired(each[1]), self.kind.worth(each[1]))
         )
         self._remove(space, [key for key, _ in found[:wanted]], user)
+
+
+def _without(whole: ItemStats, part: ItemStats) -> ItemStats:
+    return ItemStats(*(a - b for a, b in zip(whole, part, strict=True)))
 
 
 def _differs(item: VectorItem, before: Hit) -> bool:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from langgraph_toolmem.base.text import digest, shortened
 from langgraph_toolmem.core.jobs import Job, NotYetError, by_namespace
-from langgraph_toolmem.core.ledger import NO_TRACK, ItemStats
+from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User
@@ -66,8 +66,6 @@ class EntryKind(RowKind[Entry]):
         return old.joined(new)
 
     def tracked(self, item: Entry, track: ItemStats, others: ItemStats) -> Entry:
-        if track == NO_TRACK:
-            return item
         usual = (others.hurt + 1) / (others.helped + others.hurt + 2)
         bad = hurts(track.helped, track.hurt, usual)
         return replace(item, recalled=track.shown, helped=track.helped, hurt=track.hurt, retired=bad)

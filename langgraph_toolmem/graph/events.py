@@ -223,12 +223,11 @@ class RequestEnd(Event):
 
 @dataclass(slots=True)
 class Count(Event):
-    """An increment of a counter, and of the counter of an hour if given."""
+    """An increment of a counter."""
 
     kind = "count"
     counter: str
     amount: float = 1
-    hour: int | None = None
 
 
 @dataclass(slots=True)

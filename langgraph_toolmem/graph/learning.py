@@ -109,7 +109,7 @@ class LearnedTurn:
 def learn_turn(graph: ToolGraph, learned: LearnedTurn) -> Record:
     """Return the events that teach one settled turn."""
     state, turn, user, hour = learned.state, learned.turn, learned.user, learned.hour
-    record = _count_turn(turn, hour)
+    record = _count_turn(turn)
     executed = [step for step in turn.steps if step.status != "rejected"]
     if turn.chosen_by == "model":
         asked = [step.tool for step in turn.steps]
@@ -159,13 +159,13 @@ def learn_turn(graph: ToolGraph, learned: LearnedTurn) -> Record:
     return record
 
 
-def _count_turn(turn: Turn, hour: int) -> Record:
-    record: Record = [op.Count("turns", 1, hour)]
+def _count_turn(turn: Turn) -> Record:
+    record: Record = [op.Count("turns")]
     if turn.chosen_by == "model":
         record.append(op.Count("calls", len(turn.steps)) if turn.steps else op.Count("answers", 1))
         if turn.input_tokens or turn.output_tokens:
             used = {"tokens_in": turn.input_tokens, "tokens_out": turn.output_tokens, "turns_with_tokens": 1}
-            record += [op.Count(name, amount, hour) for name, amount in used.items()]
+            record += [op.Count(name, amount) for name, amount in used.items()]
             record += [op.Count("tokens_cached", turn.cached_tokens)] if turn.cached_tokens else []
     return record
 

@@ -30,7 +30,6 @@ MAX_SLOTS: Final = 20_000
 MAX_SEEN: Final = 2_000_000
 MAX_SOURCES: Final = 32
 MAX_RUNS: Final = 50_000
-MAX_PERIODS: Final = 20_000
 MAX_WAITING: Final = 10_000
 """Operations kept for tables that are not registered; the oldest leave."""
 SHORTCUTS, SCORE, COMMENT, OWNER, AUTHOR, WEIGHT, WHEN = range(7)
@@ -228,7 +227,7 @@ class ToolGraph(_Parts):
     """
 
     parts = (
-        *("tools", "counters", "by_tool", "runs", "periods", "successors", "sources", "values"),
+        *("tools", "counters", "by_tool", "runs", "successors", "sources", "values"),
         *("value_contributors", "pattern_contributors", "descriptor_contributors"),
     )
 
@@ -244,7 +243,6 @@ class ToolGraph(_Parts):
         self.counters: dict[str, float] = {}
         self.by_tool: dict[str, dict[str, float]] = {}
         self.runs: dict[str, list[Any]] = {}
-        self.periods: dict[str, dict[str, float]] = {}
         self._seen: dict[int, None] = {}
         self._tables: dict[str, Table] = {}
         self._unclaimed: dict[str, Any] = {}
@@ -386,13 +384,8 @@ class ToolGraph(_Parts):
         if pattern:
             self.pattern_contributors.add(slot, pattern, run, user)
 
-    def count(self, counter: str, amount: float = 1, hour: int | None = None) -> None:
+    def count(self, counter: str, amount: float = 1) -> None:
         self.counters[counter] = self.counters.get(counter, 0) + amount
-        if hour is not None:
-            period = self.periods.setdefault(str(hour), {})
-            period[counter] = period.get(counter, 0) + amount
-            if len(self.periods) > MAX_PERIODS:
-                del self.periods[min(self.periods, key=int)]
 
     def _add_run(self, run: str, shortcuts: int, user: str | None) -> None:
         entry = self.runs.setdefault(run, [0, None, None, None, None, 0.0, 0.0])

@@ -212,7 +212,7 @@ class Inertia(Method):
                 core.apply(digest("shortcut", run.next_key), begun, **whose)
             elif not self.evidence.knows(run.next_key):
                 audit = decision.would_act and not forbidden and not chosen.shadow
-                begun = open_turn(state, run.next_key, decision, user.digest, core.hour(), audit=audit)
+                begun = open_turn(state, run.next_key, decision, user.digest, audit=audit)
                 core.apply(None, begun, **whose)
         core.jobs.look()
         return decision
@@ -302,8 +302,8 @@ class Inertia(Method):
         options = learned.options.get(self.name, {})
         policy: InertiaPolicy = options.get("policy") or self.policy
         state, specs = learned.state, learned.specs
-        turn, hour, number = learned.turn, learned.hour, self.core.graph.turns
-        credited: dict[str, Any] = {"audit_rate": policy.audit_rate, "hour": hour, "number": number}
+        turn, number = learned.turn, self.core.graph.turns
+        credited: dict[str, Any] = {"audit_rate": policy.audit_rate, "number": number}
         chosen_by = self._chosen_by(learned)
         opened = self.evidence.open_turns.get(turn.key)
         record, acts, judged = self._closed(turn), False, list[list[Any]]()
@@ -328,9 +328,9 @@ class Inertia(Method):
                     asked = [made.options[0].tool]  # the step has the tool that took its place
                 stopped = asked[0]
                 record += credit_judged(turn, plain_judged(made), state.symbols[-1], would_act=0, **credited)
-                record += [Count("wrong", 1, hour), ToolCount(stopped, "wrong")]
+                record += [Count("wrong"), ToolCount(stopped, "wrong")]
                 record.append(Checked(number, changing, 1, SHADOWED))
-            record += credit_shortcut(turn, asked, hour, changes=changing, number=number)
+            record += credit_shortcut(turn, asked, changes=changing, number=number)
         elif opened is not None:
             judged = opened.judged
             record += credit_judged(turn, judged, state.symbols[-1], would_act=opened.would_act, **credited)

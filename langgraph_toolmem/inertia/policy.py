@@ -81,7 +81,7 @@ class InertiaPolicy:
         only: nothing but these tools is shortcut; None: no such limit.
         never: tools that are never shortcut.
         control: tools that end the run or steer it (handoffs, ``ResearchComplete``), besides those that return a
-            ``Command`` or have ``return_direct``. They are never shortcut nor run ahead, whatever else names them.
+            ``Command`` or have ``return_direct``. They are never shortcut nor prefetched, whatever else names them.
         needs_approval: tools that a human must approve; they are never shortcut.
         allow_repeats: tools for which a call identical to an earlier one of the run is fine. Without it, history
             decides: repeats are made if at least a third of the tool's calls repeated one, and only while the

@@ -66,7 +66,6 @@ class TurnOpened(Event):
         judged: the predicted calls, as `plain_judged` writes them.
         would_act: AUDITED or SHADOWED (`inertia.budget`) if the best of them would be made, else 0.
         user: digest of the user, if known.
-        hour: since 1970.
     """
 
     kind = "turn_opened"
@@ -75,7 +74,6 @@ class TurnOpened(Event):
     judged: list[list[Any]]
     would_act: int
     user: str | None
-    hour: int | None = None
 
 
 @dataclass(slots=True)
@@ -161,7 +159,7 @@ class InertiaEvidence(Table):
             self.graph.successors.add(context, OPEN, 0, amount)
         for _, _, rules, *_ in opened.judged:
             self._judge(rules, 0, amount)
-        self.graph.count(TURNS_OPEN, amount, opened.hour)
+        self.graph.count(TURNS_OPEN, amount)
         if opened.would_act:
             self.graph.count("would_act_open", amount)
 
@@ -183,9 +181,7 @@ class InertiaEvidence(Table):
         self.open_turns = {turn: TurnOpened(turn, *begun) for turn, begun in state["open_turns"].items()}
 
 
-def open_turn(
-    state: RunState, turn: str, decision: Decision, user: str | None, hour: int | None = None, *, audit: bool = False
-) -> Record:
+def open_turn(state: RunState, turn: str, decision: Decision, user: str | None, *, audit: bool = False) -> Record:
     """Return the record of a model turn that begins now; one whose end is never reported counts too.
 
     Args:
@@ -193,11 +189,10 @@ def open_turn(
         turn: its key.
         decision: the decision about it.
         user: digest of the user.
-        hour: since 1970.
         audit: True if the call would have been made, and the model is asked by chance.
     """
     checked = 0 if not decision.would_act else AUDITED if audit else SHADOWED
-    return [TurnOpened(turn, windows(state), plain_judged(decision), checked, user, hour)]
+    return [TurnOpened(turn, windows(state), plain_judged(decision), checked, user)]
 
 
 def begin_shortcut(decision: Decision, turn: int) -> Record:
@@ -233,7 +228,6 @@ def credit_judged(
     *,
     would_act: int,
     audit_rate: float,
-    hour: int | None,
     number: int,
 ) -> Record:
     """Return hit or miss for every candidate of model turn `number`, which came right after `after`.
@@ -246,7 +240,6 @@ def credit_judged(
         after: the latest symbol of the run before the turn.
         would_act: AUDITED or SHADOWED if the best candidate would have been made, else 0.
         audit_rate: share of the calls that is audited.
-        hour: since 1970.
         number: of the model turn.
     """
     record: Record = []
@@ -268,7 +261,7 @@ def credit_judged(
                 record.append(RequestCompared(number, tool, distance))
             if would_act:
                 outcome = "right" if hit else "wrong"
-                record += [Count(outcome, 1, hour), ToolCount(tool, outcome)]
+                record += [Count(outcome), ToolCount(tool, outcome)]
                 record.append(Checked(number, changes, 1 - hit, would_act))
     return record
 
@@ -283,13 +276,13 @@ def _truth(turn: Turn) -> str:
     return digest("call", tools.pop(), calls_text(step.args for step in turn.steps))
 
 
-def credit_shortcut(turn: Turn, asked: Sequence[str], hour: int | None, *, changes: int, number: int) -> Record:
+def credit_shortcut(turn: Turn, asked: Sequence[str], *, changes: int, number: int) -> Record:
     """Return the outcome of a turn that the shortcut took, for the tools that it asked for."""
     statuses = {step.status for step in turn.steps}
     # Stopped: a person or a limit kept the call from being executed.
     outcome = "acted_ok" if statuses == {"ok"} else "acted_stopped" if "rejected" in statuses else "acted_failed"
     failed = [Acted(number, changes, 0.0, 1)] if outcome == "acted_failed" else []
-    return [Count(outcome, 1, hour), *failed, *(ToolCount(tool, outcome) for tool in asked)]
+    return [Count(outcome), *failed, *(ToolCount(tool, outcome) for tool in asked)]
 
 
 def credit_reviews(turn: Turn) -> Record:

@@ -150,21 +150,6 @@ async def test_a_value_that_cannot_be_encoded_does_not_stop_the_model_call(memor
 # --- a planner's model ---
 
 
-async def test_a_planner_over_http_next_to_the_agent(memory: ToolMemory) -> None:
-    """One server answers both. The planner names the goal in other words."""
-    goals = ["find the customer by name", "get the latest order", "add a note to the order", "tell the user"]
-
-    def reply(body: dict[str, Any]) -> Any:
-        plan = {"thought": "", "new_facts": [], "state": "", "available_slots": [], "next_goal": goals[0]}
-        return json.dumps(plan | {"next_goal": goals[len(server.requests) - 1]})
-
-    with OpenAIStubServer(reply=reply) as server:
-        app = app_of(memory, obedient, OtherDesk(), model=make_chat_model(server))
-        told = await app.events(ZOE, "sync", "sga")
-    assert app.desk.done == [(OTHERS[name], args) for name, args in expected("Zoe")]
-    assert [(event["goals"], event["model_calls"]) for event in told] == [([goal], 1) for goal in goals]
-
-
 async def test_a_planner_speaks_to_nobody_and_is_not_asked_where_nothing_can_be_found(memory: ToolMemory) -> None:
     plan = plan_call(thought="between us", next_goal="get the latest order")
     planner = ScriptedChatModel(script=lambda messages, tools: plan)
@@ -195,19 +180,3 @@ async def test_a_planner_of_no_use_is_left_alone_after_two_steps_of_a_turn(
     warned = [r for r in caplog.records if r.name.startswith("langgraph_toolmem") and r.levelno >= logging.WARNING]
     assert len(warned) == 1
     assert "rather not" not in caplog.text
-
-
-async def test_one_failure_is_no_reason_to_leave_a_planner_alone(
-    memory: ToolMemory, caplog: pytest.LogCaptureFixture
-) -> None:
-    tries: list[int] = []
-
-    def plans(messages: list[BaseMessage], tools: Tools) -> AIMessage:
-        tries.append(1)
-        if len(tries) % 2:
-            raise TimeoutError("too late")
-        return plan_call(next_goal="get the latest order")
-
-    events = await app_of(memory, script, model=ScriptedChatModel(script=plans)).events(ZOE, "sync", "sga")
-    assert [event["planned_by"] for event in events] == ["messages", "model"] * 2
-    assert len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 1

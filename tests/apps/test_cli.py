@@ -62,13 +62,6 @@ def logged(number: int, **more: Any) -> dict[str, Any]:
     return {"id": f"run-{number}", "success": True, "messages": messages, **more}
 
 
-def with_summary(number: int) -> dict[str, Any]:
-    one = logged(number)
-    said = call("s0", "summarize_state", summary="One mail was found; it is the one that the user means.")
-    one["messages"][3:3] = [said, {"role": "tool", "tool_call_id": "s0", "content": "Likely next: delete_mail"}]
-    return one
-
-
 def written(path: Path, *runs: dict[str, Any]) -> Path:
     path.write_text("".join(json.dumps(one) + "\n" for one in runs), encoding="utf-8")
     return path
@@ -204,21 +197,6 @@ def test_an_interruption_is_one_line_and_a_defect_is_not_hidden(monkeypatch: pyt
     monkeypatch.setattr(health, "examine", failing(ZeroDivisionError))
     with pytest.raises(ZeroDivisionError):
         main(["doctor"])
-
-
-@pytest.mark.parametrize(("a_terminal", "show"), [(True, True), (True, False), (False, True)])
-def test_progress_is_drawn_on_a_terminal_only_if_wanted(
-    monkeypatch: pytest.MonkeyPatch, a_terminal: bool, show: bool
-) -> None:
-    screen = io.StringIO()
-    screen.isatty = lambda: a_terminal  # type: ignore[method-assign]
-    monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setenv("TERM", "xterm")
-    with terminal.progress("reading", 3, show=show) as update:
-        for done in (1, 2, 3):
-            update(done)
-
-    assert ("reading" in screen.getvalue()) is (a_terminal and show)
 
 
 def test_names_are_never_read_as_markup_or_codes_and_long_tables_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
@@ -410,14 +388,6 @@ def test_the_text_of_a_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == GOLDEN_REPORT
 
 
-def test_report_json_is_the_whole_report(imported: Path) -> None:
-    found = answer("report", "--memory", imported)
-    with ToolMemory(imported, read_only=True) as memory:
-        assert found == json.loads(json.dumps(memory.report().to_dict()))
-    assert (found["turns"], found["calls"], found["tools"]["search_mail"]["calls"]) == (120, 80, 40)
-    assert found["sections"]["inertia"]["rules"]
-
-
 def test_commands_work_next_to_a_process_that_has_the_folder_open(folder: Path, log: Path) -> None:
     with ToolMemory(folder, tools=TOOLS) as memory:
         assert answer("report", "--memory", folder)["turns"] == 120
@@ -544,13 +514,6 @@ def test_doctor_names_missing_and_old_packages(
     assert by_name["chromadb"]["problem"] is None
 
 
-def test_doctor_reads_the_requirements_of_the_project() -> None:
-    found = {each["name"]: each for each in health.packages()}
-    extras = {"langgraph": "", "chromadb": "memory", "langchain": "agents", "torch": "hgt"}
-    assert {name: found[name]["extra"] for name in extras} == extras
-    assert "pytest" not in found
-
-
 @pytest.mark.usefixtures("packages")
 def test_doctor_looks_at_the_usual_folder_and_makes_none(
     tmp_path: Path, imported: Path, monkeypatch: pytest.MonkeyPatch
@@ -638,13 +601,6 @@ def test_a_verdict_on_one_request_of_a_users_chat(tmp_path: Path) -> None:
     assert run("feedback", "one", "--score", 0, "--episode", 1, "--memory", tmp_path).exit_code == 0
     scores = {each.query[-1]: each.score for each in entries(tmp_path, "ann", namespace=APART)}
     assert scores == {"1": 0.0, "2": None}
-
-
-def test_feedback_next_to_a_process_that_has_the_folder_open(folder: Path) -> None:
-    with ToolMemory(folder) as memory:
-        assert answer("feedback", "run-3", "--score", 0, "--memory", folder)["queued"] is False
-        memory.flush()
-    assert [each.score for each in entries(folder) if each.query.endswith("topic3")] == [0.0]
 
 
 def test_forgetting_asks_first(folder: Path) -> None:

@@ -165,9 +165,6 @@ def swapped(tools: list[BaseTool], *others: BaseTool) -> list[BaseTool]:
     return [by_name.get(each.name, each) for each in tools]
 
 
-# --- the shapes that agents come in ---
-
-
 def planner(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
     """Writes a to-do list, does the three things, ticks them off."""
     user, answers = this_turn(messages)
@@ -189,6 +186,9 @@ async def test_a_to_do_list_is_never_written_by_a_shortcut() -> None:
     assert made["add_note"] > 0
     assert made["write_todos"] == 0, "a tool that returns a Command steers the run, also if it is named"
     assert memory.report().skipped == sum(made.values()) == 18 * 6 - ours.model_calls
+
+
+# --- the shapes that agents come in ---
 
 
 class Verdict(BaseModel):
@@ -274,18 +274,6 @@ async def test_a_fork_that_does_the_same_teaches_nothing_and_another_question_do
     state = await agent.ask(None, agent.graph.update_state(past[-1].config, {"messages": [edited]}))
     assert calls_in(state) == expected("Ben")
     assert counted(memory)[:4] == (8, 6, 2, 0)
-
-
-async def test_a_fork_before_a_shortcuts_call_does_it_again_and_counts_it_once() -> None:
-    agent, _ = pair()
-    assert agent.memory is not None
-    await agent.run(0)
-    before = counted(agent.memory)
-    last = next(s for s in agent.graph.get_state_history(thread("thread-0")) if s.next == ("tools",))
-    assert len(shortcuts(last.values["messages"])) == 3
-    assert_answered((await agent.ask(None, last.config))["messages"])
-    assert agent.desk.done == [*expected("Ann"), expected("Ann")[-1]]
-    assert counted(agent.memory) == before
 
 
 # --- middleware that changes what the model sees ---
@@ -684,22 +672,6 @@ async def test_words_in_a_failed_models_place_are_not_learned() -> None:
     assert ours.desk.done == expected(NAMES[0]), "the calls were made before it failed"
     await ours.run(1, config=thread("thread-0"))
     assert grown.answers == 1
-
-
-async def test_a_thread_behind_limits_and_retries_is_learned_once_a_call() -> None:
-    def inside() -> list[Any]:
-        limits = [ModelCallLimitMiddleware(thread_limit=100), ToolCallLimitMiddleware(thread_limit=100)]
-        return [*limits, ToolErrorMiddleware(tell_model), retry(max_retries=1), model_retry("continue", 1)]
-
-    ours, theirs = pair(inside, desk=lambda: Unreliable(1))
-    grown = Grown(ours.memory)
-    await alike(ours, theirs, *range(8), config=thread("long"))
-    assert grown.outcomes("latest_order") == {"ok": 8, "failed": 8}
-    assert grown.outcomes("find_customer") == grown.outcomes("add_note") == {"ok": 8}
-    assert grown.turns == grown.skipped + ours.model_calls == 32
-    assert grown.skipped > 8
-    assert grown.wrong == 0
-    assert ours.graph.get_state(thread("long")).values["thread_model_call_count"] == ours.model_calls
 
 
 # --- a person who reviews calls ---

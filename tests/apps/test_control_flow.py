@@ -11,8 +11,6 @@ from agents import both
 from desk import shortcuts
 from histories import call, history, reading, user, words
 from langchain_core.messages import AIMessage
-from langchain_core.tools import tool
-from langgraph.types import Command
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
 
@@ -28,30 +26,8 @@ async def test_the_memorys_messages_carry_the_name_of_the_agent() -> None:
     assert said == [{"clerk"}, {"clerk"}]
 
 
-@tool
-def hand_to_sales() -> Command[Any]:
-    """Sales go on."""
-    return Command(goto="sales")
-
-
-@tool
-def research_complete() -> str:
-    """Enough is known."""
-    return "ok"
-
-
-@tool
-def get_agent(name: str) -> str:
-    """Which agent it is."""
-    return name
-
-
-NAMES = frozenset({"hand_to_sales", "research_complete", "get_agent"})
-ALL = InertiaPolicy(may_write=NAMES, allow_destructive=NAMES)
-
-
 def test_a_named_control_tool_gets_no_shortcut_however_sure_the_record() -> None:
-    free = ALL.with_(max_wrong_per_100=None, audit_rate=0.0)
+    free = InertiaPolicy(may_write={"note"}).with_(max_wrong_per_100=None, audit_rate=0.0)
     run = history(user("Go on"), call("find", {"name": "x"}, "x"), call("note", {}, "ok"), words())
     asked = history(user("Go on"), call("find", {"name": "x"}, "x"))
     for policy, acts in ((free, True), (free.with_(control={"note"}), False)):

@@ -8,13 +8,9 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
 from typing import Any
 
 import pytest
-from desk import EAGER, Desk, call_id, history
-from desk import request as desk_request
-from desk import script as desk_script
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -28,18 +24,17 @@ from langchain.agents.middleware import (
 )
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.types import Command, interrupt
-from mailroom import ADVICE, CAREFUL, CARELESS, HEAD, REQUEST, MailRoom, critic, past, script, teach
-from parcels import ParcelDesk, calling, dislike_fast, offered_in, past_run, rate, request
-from parcels import script as parcel_script
-from shells import App, agent_of, graph_of
+from mailroom import ADVICE, CAREFUL, CARELESS, HEAD, REQUEST, MailRoom, critic, script, teach
+from parcels import ParcelDesk, calling, dislike_fast, offered_in, rate, request
+from shells import App, agent_of
 
 from langgraph_toolmem import Entries, RecallPolicy, ToolMemory
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.nodes import MemoryRecall, PreferenceGuide, ReflectionWriter, guided_tools
+from langgraph_toolmem.nodes import PreferenceGuide, ReflectionWriter, guided_tools
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.hints import FRAME, LEFT_OUT, MOST, left_out_now, merge_left_out, new_left_out, tokens_in
+from langgraph_toolmem.turn.hints import new_left_out
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 ZOE = REQUEST.format("Zoe")
@@ -101,31 +96,6 @@ async def test_the_first_call_of_a_turn_gets_all_and_later_ones_a_short_form(mem
     assert all(each["verdict"] == "failed" and 0 < each["score"] <= 1 for each in told[0]["entries"])
 
 
-async def test_budget_and_policy_are_settings_of_the_step_and_unjudged_runs_are_shown_as_such() -> None:
-    with ToolMemory.ephemeral(methods=[Entries()]) as memory:
-        for name, said in (("Ann", "wrong person"), ("Ben", "too late"), ("Cleo", "the text was empty")):
-            memory.finish(past(name), thread_id=name, success=False, comment=said)
-        memory.finish(past("Dora"), thread_id="unjudged", wait=True)
-        for options, shown, unjudged in (
-            ({"policy": RecallPolicy(least=0, max_n=1)}, 1, 0),
-            ({"policy": RecallPolicy(least=0, max_n=2), "budget": 40}, 1, 0),
-            ({}, 4, 1),
-        ):
-            app = graph_of(memory, MailRoom(), script, MemoryRecall(memory, **options))
-            await app.ask(ZOE, thread=repr(options))
-            assert app.hints()[0].count(" Calls: ") == shown, options
-            assert app.hints()[0].count("(not judged)") == unjudged
-            assert tokens_in(app.hints()[0]) <= options.get("budget", MOST) + tokens_in(FRAME)
-
-
-async def test_a_thread_is_not_shown_its_own_runs(memory: ToolMemory) -> None:
-    app = agent_of(memory, MailRoom(), script, recall=True, reflect=ReflectionWriter(memory, verdict=lambda s: False))
-    for thread, shown in (("t", False), ("t", False), ("other", True)):
-        [told] = await app.events(ZOE, "sync", "recall", thread=thread)
-        assert bool(told["entries"]) is shown
-        assert memory.flush()
-
-
 async def test_a_summary_in_the_middle_of_a_turn_does_not_begin_another(memory: ToolMemory) -> None:
     teach(memory)
     summarise = SummarizationMiddleware(
@@ -185,19 +155,6 @@ async def test_a_verdict_may_ask_a_person(memory: ToolMemory) -> None:
     assert entries(memory) == []
     await app.ask(Command(resume=False))
     assert only(memory).failed
-
-
-async def test_each_request_of_a_thread_is_an_entry_and_feedback_is_on_the_last(memory: ToolMemory) -> None:
-    app = agent_of(memory, MailRoom(), script, reflect=True)
-    for name in ("Zoe", "Ida"):
-        await app.ask(REQUEST.format(name))
-    memory.feedback("t", score=0.0, comment="not Ida")
-    found = {entry.query: entry for entry in entries(memory)}
-    first, second = found[ZOE], found[REQUEST.format("Ida")]
-    assert [[call.args["to"] for call in each.calls] for each in (first, second)] == [["Zoe"], ["Ida"]]
-    assert (first.score, first.critique) == (None, "")
-    assert (second.score, second.comment) == (0.0, "not Ida")
-    assert ADVICE in second.critique
 
 
 # --- people ---
@@ -291,28 +248,6 @@ async def test_an_error_leaves_an_entry_without_its_text_and_a_resumed_run_the_f
     assert (calls_of(entry), entry.score, entry.comment) == ([LOOKED, ("send_mail", "ok")], None, "")
     memory.feedback("t", score=1.0)
     assert only(memory).good
-
-
-async def test_feedback_reaches_what_an_error_ended_and_earlier_turns_keep_theirs(memory: ToolMemory) -> None:
-    room = MailRoom("send_mail")
-    app = agent_of(memory, room, script, reflect=True)
-    with pytest.raises(OSError, match="no line"):
-        await app.ask(ZOE, thread="broken")
-    memory.feedback("broken", score=0.0, comment="nothing came")
-    assert (only(memory).score, only(memory).comment) == (0.0, "nothing came")
-    assert ADVICE in only(memory).critique
-    room.broken.clear()
-    await app.ask(REQUEST.format("Ida"))
-    memory.feedback("t", score=1.0, comment="fine")
-    room.broken.add("send_mail")
-    with pytest.raises(OSError, match="no line"):
-        await app.ask(REQUEST.format("Ben"))
-    found = {each.query: each for each in entries(memory)}
-    assert (found[REQUEST.format("Ida")].score, found[REQUEST.format("Ida")].comment) == (1.0, "fine")
-    assert found[REQUEST.format("Ben")].score is None
-    memory.feedback("t", score=0.0, comment="nothing came")
-    found = {each.query: each for each in entries(memory)}
-    assert [found[REQUEST.format(name)].score for name in ("Ida", "Ben")] == [1.0, 0.0]
 
 
 async def test_of_parallel_calls_the_one_that_raises_failed(memory: ToolMemory) -> None:
@@ -415,39 +350,6 @@ async def test_what_stops_the_program_or_the_call_is_not_noted(memory: ToolMemor
     assert entries(memory) == []
 
 
-@pytest.mark.parametrize("broken", ["", "latest_order", "model"])
-async def test_the_same_is_done_and_learned_with_and_without_reflection(broken: str) -> None:
-    """A run that an error ends, and is resumed, is learned as if nobody had noted it in between."""
-
-    class Breaking(Desk):
-        failures = 0
-
-        def did(self, tool_name: str, /, **args: Any) -> None:
-            if tool_name == broken and not self.failures:
-                self.failures = 1
-                raise OSError("no line")
-            super().did(tool_name, **args)
-
-    outcomes = []
-    for reflect in (False, True):
-        desk = Breaking()
-        with ToolMemory.ephemeral(tools=desk.tools) as memory:
-            for i in range(12):
-                memory.finish(history(i), thread_id=f"warm-{i}")
-            says = failing(1, desk_script) if broken == "model" else desk_script
-            app = agent_of(memory, desk, says, reflect=reflect, shortcut=EAGER)
-            with suppress(OSError, BrokenError):
-                await app.ask(desk_request("Zoe"))
-            if broken:
-                await app.ask(None)
-            memory.finish(app.state()["messages"], thread_id="t")
-            report = memory.report().to_dict()
-            learned = {name: (tool.ok, tool.failed) for name, tool in memory.view().tools.items()}
-            outcomes.append((desk.done, len(app.model.calls), report["turns"], report["tools"], learned))
-    assert len(outcomes[0][0]) == 3
-    assert outcomes[0] == outcomes[1]
-
-
 # --- preferences ---
 
 ALL = ["find_parcel", "fast_courier", "cheap_courier"]
@@ -486,42 +388,6 @@ def guided(memory: ToolMemory, desk: Any, says: Any = hi, *, inside: Sequence[An
 
 def offers(app: App) -> list[list[str]]:
     return [offered_in(call.tools) for call in app.model.calls]
-
-
-async def test_ratings_count_from_the_second_for_the_kind_of_request_and_from_the_next_turn_on(
-    desk: ParcelDesk,
-) -> None:
-    with ToolMemory.ephemeral(tools=desk.tools, methods=[Entries()]) as memory:
-        rate(memory, True, "cheap_courier")
-        rate(memory, False, "fast_courier")
-
-        def rating(messages: list[Any], tools: list[dict[str, Any]]) -> AIMessage:
-            if len(app.model.calls) == 1:
-                rate(memory, False, "fast_courier")
-            return parcel_script(messages, tools)
-
-        app = guided(memory, desk, rating)
-        await app.ask(PARCEL)
-        await app.ask(PARCEL)
-        assert offers(app) == [ALL] * 3 + [LEFT] * 3
-        assert desk.sent_by == ["fast_courier", "cheap_courier"]
-        app = guided(memory, desk)
-        await app.ask("How many people live in Lisbon?")
-        assert offers(app) == [ALL]
-
-
-async def test_in_a_shared_namespace_the_users_own_ratings_count_each_of_them(desk: ParcelDesk) -> None:
-    """That another one's run reads the same takes nothing away."""
-    with ToolMemory.ephemeral(tools=desk.tools, methods=[Entries()]) as memory:
-        for i, (courier, good, user) in enumerate(
-            [("fast_courier", False, "ann")] * 2 + [("cheap_courier", True, "ann"), ("fast_courier", False, "bob")]
-        ):
-            run = past_run(i, courier, name="Zoe")
-            memory.finish(run, thread_id=str(i), success=good, user_id=user, wait=True)
-        app = guided(memory, desk)
-        for user in ("ann", "bob"):
-            await app.ask(PARCEL, thread=user, user_id=user)
-        assert offers(app) == [LEFT, ALL]
 
 
 DICTS = [{"type": "function", "function": {"name": name, "description": name}} for name in ALL]
@@ -578,15 +444,6 @@ async def test_the_model_may_be_told_instead(rated: ToolMemory, desk: ParcelDesk
         assert re.findall(r"^- (\w+: rated \w+)", app.hints()[0], re.MULTILINE) == told
 
 
-async def test_the_summary_tool_stays(desk: ParcelDesk) -> None:
-    with ToolMemory.ephemeral(tools=desk.tools) as memory:
-        dislike_fast(memory)
-        app = agent_of(memory, desk, parcel_script, preferences=True, suggest=True)
-        await app.ask(PARCEL)
-        assert [sorted(each) for each in offers(app)] == [sorted([*LEFT, SUMMARY_TOOL])] * 3
-        assert "fast_courier" not in "".join(app.hints())
-
-
 def choosing(*names: str) -> ScriptedChatModel:
     """A selector's model that chooses these of what it may choose from."""
 
@@ -608,17 +465,6 @@ async def test_a_selector_chooses_among_what_is_left_and_includes_what_it_always
         app = agent_of(rated, desk, hi, inside=[selector], preferences=True)
         await app.ask(PARCEL)
         assert offers(app) == [offered]
-
-
-async def test_a_person_may_still_choose_what_is_left_out(rated: ToolMemory, desk: ParcelDesk) -> None:
-    gate = HumanInTheLoopMiddleware({"cheap_courier": {"allowed_decisions": ["approve", "edit"]}})
-    app = guided(rated, desk, parcel_script, inside=[gate])
-    [waiting] = (await app.ask(PARCEL))["__interrupt__"]
-    [asked] = waiting.value["action_requests"]
-    edited = {"name": "fast_courier", "args": asked["args"]}
-    await app.ask(Command(resume={"decisions": [{"type": "edit", "edited_action": edited}]}))
-    assert desk.sent_by == ["fast_courier"]
-    assert offers(app) == [LEFT] * 3
 
 
 def state_with(*names: str) -> dict[str, Any]:
@@ -650,16 +496,3 @@ def test_guided_tools_takes_tools_in_any_form_and_leaves_something() -> None:
         (state_with("fast"), [], []),
     ):
         assert guided_tools(state, given) == left
-
-
-def test_what_is_left_out_holds_until_the_user_speaks() -> None:
-    state = state_with("fast")
-    assert left_out_now(state) == {"fast": "rated badly"}
-    state["messages"] += [AIMessage("", id="2"), AIMessage("Hi", id=call_id(3))]
-    assert left_out_now(state) == {"fast": "rated badly"}
-    assert left_out_now({**state, "messages": [*state["messages"], HumanMessage("And now?", id="4")]}) == {}
-    assert left_out_now({"messages": state["messages"]}) == {}
-    old, new = state_with("fast")[LEFT_OUT], state_with("slow")[LEFT_OUT]
-    assert merge_left_out(old, new) == new
-    assert merge_left_out(old, None) == old
-    assert merge_left_out(None, None) is None

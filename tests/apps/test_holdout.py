@@ -95,13 +95,6 @@ def test_whoever_draws_draws_the_same_and_an_episode_stays_what_it_was(tmp_path)
     assert figures["memory"]["episodes"] + figures["held_out"]["episodes"] == 2 * THREADS
 
 
-def test_without_it_nothing_is_noted():
-    with ToolMemory.ephemeral() as memory:
-        assert not memory.core.held_out(told(0)["messages"], "0")
-        assert memory.report().holdout is None
-        assert list(memory.core.holdout.episodes()) == []
-
-
 def test_a_forgotten_users_episodes_are_compared_no_more():
     with ToolMemory.ephemeral(holdout=0.5, namespace=("toolmem", "{user_id}")) as memory:
         history = [*told(0)["messages"], {"role": "assistant", "content": "Done."}]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -70,18 +68,6 @@ async def test_a_request_that_cannot_be_read_or_hinted_goes_to_the_model_as_it_i
 
 
 # --- learning and acting ---
-
-
-async def test_two_changed_lines_are_enough() -> None:
-    """A memory that was told nothing, the default policy, an agent that was there already."""
-    desk, memory, first = Desk(), ToolMemory.ephemeral(), 0
-    agent = build_agent(None, desk, inside=tool_memory_middleware(memory))
-    while not memory.report().skipped and first < 60:
-        await agent.run(first)
-        first += 1
-    assert 2 <= first < 60, "what was never seen to be right is not done"
-    assert desk.done == [call for i in range(first) for call in expected(NAMES[i % 12])]
-    assert memory.report().turns == 4 * first
 
 
 class Sets(AgentMiddleware[Any, Any, Any]):
@@ -227,26 +213,3 @@ async def test_nothing_of_the_mark_is_sent_to_the_provider(
     ]
     assert "toolmem" not in json.dumps(sent)
     assert all("name" not in m for m in sent)
-
-
-BLOCKED = """
-import sys
-
-class Block:
-    def find_spec(self, name, path=None, target=None):
-        if name == "langchain" or name.startswith("langchain."):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Block())
-import langgraph_toolmem.nodes
-from langgraph_toolmem import MissingExtraError
-try:
-    from langgraph_toolmem.middleware import tool_memory_middleware
-except MissingExtraError as error:
-    print(error)
-"""
-
-
-def test_without_langchain_it_says_what_to_install() -> None:
-    found = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, text=True, timeout=60, check=True)
-    assert 'pip install ".[agents]"' in found.stdout

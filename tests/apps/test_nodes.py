@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 from unittest.mock import Mock
 from uuid import uuid4
@@ -103,22 +102,6 @@ def test_fewer_model_calls_and_the_same_work(desk: Desk, memory: ToolMemory, pol
     assert report.skipped >= (90 if policy is EAGER else 45)
     assert (report.turns, report.answers, report.skipped_failed, report.wrong) == (180, 45, 0, 0)
     assert report.tokens_saved == report.skipped * 100
-
-
-def test_runs_on_eight_threads_are_learned_once_each(desk: Desk, memory: ToolMemory) -> None:
-    graph, model = build(memory, desk.tools, policy=EAGER.with_(audit_rate=0.2), checkpointer=InMemorySaver())
-    with ThreadPoolExecutor(8) as pool:
-        states = list(pool.map(lambda i: run(graph, i), range(48)))
-    report = memory.report()
-    assert (report.turns, report.answers) == (192, 48)
-    assert report.skipped == 192 - len(model.calls) > 0
-    assert {t.calls for t in report.tools.values()} == {48}
-    edges = {(e.source, e.target): e.ok for e in memory.view().edges if e.source != "<start>"}
-    assert edges == {("find_customer", "latest_order"): 48, ("latest_order", "add_note"): 48}
-    for i, state in enumerate(states):
-        assert_answered(state["messages"])
-        assert state["messages"][1].tool_calls[0]["args"] == {"name": NAMES[i % 12]}
-    assert len(desk.done) == 144
 
 
 @pytest.mark.parametrize("config", [None, {"configurable": {"__pregel_runtime": "changed its shape"}}])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from examples.office import KINDS, Office, make_tasks, reply, run_tasks, scripted_model
+from examples.office import KINDS, Office, make_tasks, run_tasks, scripted_model
 from langgraph_toolmem.cli.app import app
 
 TASKS = make_tasks(200, seed=7)
@@ -44,12 +44,6 @@ def test_the_assistant_solves_all_tasks_and_nothing_left_undone_is_right() -> No
     office.reset()
     idle = Counter(task.checker(office) for task in TASKS if task.kind not in ("agenda", "read_latest"))
     assert set(idle) == {False}
-
-
-def test_an_unknown_wording_gets_an_answer_in_words() -> None:
-    from langchain_core.messages import HumanMessage
-
-    assert not reply([HumanMessage("Sing a song.")]).tool_calls
 
 
 @pytest.mark.parametrize("seed", [0, 1])

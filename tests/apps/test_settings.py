@@ -161,12 +161,6 @@ def test_a_context_that_raises_is_no_harm() -> None:
 # --- what Studio shows ---
 
 
-def test_a_field_of_a_form_left_empty_is_not_given() -> None:
-    empty = InertiaSettings(**dict.fromkeys(InertiaSettings.model_fields, ""))
-    assert empty == InertiaSettings()
-    assert Mine(language="").language == "", "fields of the host's own are left alone"
-
-
 # --- in a graph ---
 
 FEED: Any = {"messages": [HumanMessage(request("Ann"))]}

@@ -7,16 +7,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import histories as h
 import pytest
 from desk import EAGER
 from kept import inertia, ledger, sit
 from langchain.agents.middleware import HumanInTheLoopMiddleware
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
-from shells import agent_of, graph_of
+from shells import agent_of
 from symptoms import (
     CURES,
     FINDINGS,
@@ -27,7 +26,6 @@ from symptoms import (
     asked,
     before_cure,
     follower,
-    names,
     teach,
     tool_call,
     whole,
@@ -48,52 +46,6 @@ def memory() -> Iterator[ToolMemory]:
 
 
 # --- the hint ---
-
-
-async def test_the_state_leads_to_the_cure_where_frequency_does_not(memory: ToolMemory) -> None:
-    teach(memory, routers=7, passwords=3)
-    steps = {}
-    for name, policy in (("frequency", SITPolicy(weight_states=0.0, weight_words=0.0)), ("states", None)):
-        desk = HelpDesk({"Zoe": "password"})
-        app = agent_of(memory, desk, follower(), suggest=SITSummary(memory, policy=policy))
-        told = await app.events(ZOE, "sync", "sit", thread=name)
-        steps[name] = desk.done
-    assert steps == {
-        "frequency": ["read_logs", "restart_router", "reset_password"],
-        "states": ["read_logs", "reset_password"],
-    }
-    assert [each["suggestions"][0]["tool"] for each in told[:2]] == ["read_logs", "reset_password"]
-    assert len({*app.hints()}) == 3
-
-
-async def test_with_nodes_alone_nobody_calls_finish() -> None:
-    with ToolMemory.ephemeral(methods=[SIT(SITPolicy(unlabelled=0.3))]) as memory:
-        causes = {f"C{i}": "password" if i % 3 == 0 else "router" for i in range(9)}
-        desk = HelpDesk(causes)
-        app = graph_of(memory, desk, follower(knows=dict(causes)), SITSummary(memory))
-        for name in causes:
-            await app.ask(SYMPTOM.format(name), thread=name)
-        desk.done.clear()
-        desk.causes["Zoe"] = "password"
-        await app.ask(ZOE, thread="zoe")
-        assert desk.done == ["read_logs", "reset_password"]
-
-
-async def test_states_are_shown_once_they_are_judged_if_that_is_the_policy(memory: ToolMemory) -> None:
-    await graph_of(memory, HelpDesk({"Zoe": "password"}), follower(), SITSummary(memory)).ask(ZOE, thread="zoe")
-    assert {each.kind for each in memory.sit.suggest([HumanMessage(ZOE)], k=9)} <= {"search"}
-    memory.feedback("zoe", score=1.0)
-    assert memory.sit.suggest([HumanMessage(ZOE)])[0].kind == "episodic"
-
-
-@pytest.mark.parametrize("shortcut", [False, True])
-async def test_tools_nobody_declared_are_found_by_their_descriptions(shortcut: bool) -> None:
-    with ToolMemory.ephemeral(methods=[Inertia(), SIT(SITPolicy(unlabelled=0.0))]) as memory:
-        app = agent_of(memory, HelpDesk({"Zoe": "password"}), follower(), suggest=True, shortcut=shortcut)
-        await app.ask("The password of Zoe is forgotten, give a fresh one")
-        assert advised(app.model.calls[0].messages)[0] == "reset_password"
-        assert names(memory.sit.suggest([HumanMessage("a fresh password")], k=1)) == ["reset_password"]
-        assert SUMMARY_TOOL not in {*memory.core.catalogue.specs, *memory.core.graph.tools}
 
 
 async def test_the_hosts_error_is_the_hosts_and_the_resumed_turn_is_offered_once(memory: ToolMemory) -> None:
@@ -203,20 +155,6 @@ def test_any_summary_is_answered(memory: ToolMemory, text: str) -> None:
     assert ledger(memory).sums["sit"]["shown"] == 1
 
 
-async def test_a_summary_among_other_calls_of_a_turn(memory: ToolMemory) -> None:
-    teach(memory, summaries=True)
-    both = calling("where I stand")
-    both.tool_calls += tool_call("read_logs", {"name": "Zoe"}, "call_logs").tool_calls
-    messages = answered(memory, [HumanMessage(ZOE), both], *HelpDesk({"Zoe": "password"}).tools)
-    assert [m.name for m in messages if isinstance(m, ToolMessage)] == [SUMMARY_TOOL, "read_logs"]
-    assert advised(messages)
-    assert ledger(memory).turns == {}
-    done = [*messages, *h.call("reset_password", {"name": "Zoe"}), *h.call("close_ticket", {"name": "Zoe"}), h.words()]
-    memory.finish(done, thread_id="r", success=True)
-    written = [each for each in sit(memory).transitions() if each.written]
-    assert (len(written), written[-1][1:3]) == (11, ("read_logs", "reset_password"))
-
-
 async def test_the_tool_takes_a_summary_and_its_place_from_the_graph_alone(memory: ToolMemory) -> None:
     teach(memory, summaries=True)
     tool = SITSummary(memory).tool
@@ -240,9 +178,3 @@ def test_the_tool_answers_where_it_can_say_nothing(
     [*_, failed] = answered(memory, [*before_cure("password"), calling("x")])
     assert (getattr(failed, "status", ""), "ZeroDivisionError" in failed.text) == ("success", True)
     assert len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 1
-
-
-async def test_the_agent_has_no_summary_tool_if_that_is_wanted(memory: ToolMemory) -> None:
-    app = agent_of(memory, HelpDesk({"Zoe": "router"}), follower(), suggest=SITSummary(memory, summary_tool=False))
-    await app.ask(ZOE)
-    assert all(SUMMARY_TOOL not in repr(call.tools) for call in app.model.calls)

@@ -35,6 +35,7 @@ from langgraph_toolmem import (
 from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.entries.langmem import EntryBaseStore
 from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.navigator.deferred import ToolSearch
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
 from langgraph_toolmem.nodes import (
@@ -313,6 +314,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
     ),
     # --- navigator ---
     "Navigator": (method(Navigator), [({"scorer": no}, "methods weigh") for no in NO_SCORER]),
+    "ToolSearch": (plain(ToolSearch), [*each("k", 0), *each("mode", "fast"), *each("always", "a")]),
     "navigator.search": (
         called(lambda m: m.navigator.search, query="send an email"),
         [

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
-from chroma_server import chroma_clients, chroma_run
 from kept import give_records
 from langchain_core.embeddings import Embeddings
 from lessons import Lesson, LessonRows
 from plugs import APART, NOW, files, memory_of
+from servers import chroma_clients, chroma_run
 
 from langgraph_toolmem import InputError, StorageError
 from langgraph_toolmem.core.ledger import ItemStats

@@ -6,12 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from desk import EAGER, Desk, build, call_id, expected, history, request, run, thread, warm
+from desk import EAGER, Desk, build, call_id, history, request, run, thread, warm
 from kept import inertia
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
-from langchain_core.messages import trim_messages as trim
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langgraph_toolmem import InertiaPolicy, MessageError, ToolMemory
 
@@ -58,20 +56,6 @@ def test_shortcut_node_recorder_and_observe_together(desk: Desk, memory: ToolMem
     assert not inertia(memory).open_turns
 
 
-def test_time_travel_replays_a_call_and_teaches_it_once(desk: Desk, memory: ToolMemory) -> None:
-    graph, _ = build(memory, desk.tools, policy=SHADOW, checkpointer=InMemorySaver())
-    run(graph, 0, config=thread("t"))
-    assert counts(memory) == once(1)
-    before_tools = [s for s in graph.get_state_history(thread("t")) if s.next == ("tools",)]
-    assert len(before_tools) == 3
-    # The same message asks for the same calls: they run again and are the same calls by their id. What the
-    # scripted model does after it has the same ids too, as its ids depend on the history alone.
-    graph.invoke(None, before_tools[-1].config)
-    assert [name for name, _ in desk.done] == [name for name, _ in expected("Ann")] * 2
-    assert counts(memory)[1:] in (once(1)[1:], (3, 2, once(1)[3]))
-    assert not inertia(memory).open_turns
-
-
 def test_a_fork_with_other_calls_teaches_what_is_new(desk: Desk, memory: ToolMemory) -> None:
     graph, _ = build(memory, desk.tools, policy=SHADOW, checkpointer=InMemorySaver())
     run(graph, 0, config=thread("t"))
@@ -87,48 +71,6 @@ def test_a_fork_with_other_calls_teaches_what_is_new(desk: Desk, memory: ToolMem
     assert report.tools["find_customer"].calls == 2
     assert report.tools["latest_order"].calls == report.tools["add_note"].calls == 1
     assert not inertia(memory).open_turns
-
-
-def test_a_fork_in_which_the_model_answers_again_leaves_nothing_open(desk: Desk, memory: ToolMemory) -> None:
-    """The last turn is asked for again ("regenerate"); as the position is the same, it counts once."""
-    graph, _ = build(memory, desk.tools, policy=SHADOW, checkpointer=InMemorySaver())
-    run(graph, 0, config=thread("t"))
-    after_tools = [s for s in graph.get_state_history(thread("t")) if s.next == ("inertia",)]
-    for _ in range(3):
-        graph.invoke(None, after_tools[0].config)
-    assert not inertia(memory).open_turns
-    assert memory.core.graph.counters.get("would_act_open", 0) == 0
-    assert counts(memory)[1] == 3
-
-
-def test_a_trimmed_history(desk: Desk, memory: ToolMemory) -> None:
-    messages = [m for i in range(3) for m in history(i)]
-    memory.observe(messages, thread_id="a")
-    assert counts(memory) == once(3)
-    for keep in range(len(messages)):
-        assert memory.observe(messages[keep:], thread_id="a") == 0
-    shorter = trim(messages, max_tokens=6, token_counter=len, start_on="human", include_system=True)
-    assert memory.observe(shorter, thread_id="a") == 0
-    assert memory.observe(messages[8:] + history(3), thread_id="a") == 4
-    assert counts(memory) == once(4)
-
-
-@pytest.mark.parametrize(
-    "summary",
-    [
-        HumanMessage("Here is a summary of the conversation to date:\n\nAnn was checked."),
-        HumanMessage("Ann was checked.", additional_kwargs={"lc_source": "summarization"}),
-        SystemMessage("Summary of the conversation so far: Ann was checked."),
-    ],
-)
-def test_a_summarised_history(desk: Desk, memory: ToolMemory, summary: Any) -> None:
-    graph, _ = build(memory, desk.tools, policy=SHADOW, checkpointer=InMemorySaver())
-    config = thread("t")
-    for i in range(4):
-        state = run(graph, i, config=config)
-        again = [RemoveMessage(id=REMOVE_ALL_MESSAGES), summary, *state["messages"][-3:]]
-        graph.update_state(config, {"messages": again})
-    assert counts(memory) == once(4)
 
 
 # --- ids that repeat ---
@@ -149,13 +91,6 @@ def counted(name: str) -> list[dict[str, Any]]:
         else:
             messages.append({"role": "assistant", "content": message.text})
     return messages
-
-
-def test_the_same_ids_in_different_threads(memory: ToolMemory) -> None:
-    for i in range(3):
-        assert memory.observe(counted("Ann"), thread_id=f"thread-{i}") == 4
-        assert memory.observe(counted("Ann"), thread_id=f"thread-{i}") == 0
-    assert counts(memory) == once(3)
 
 
 def test_the_same_ids_without_a_run_id(memory: ToolMemory) -> None:

@@ -6,7 +6,7 @@ import pytest
 from histories import call, history, reading, schema, user, words
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langgraph_toolmem import SIT, Inertia, InertiaPolicy, SITPolicy, ToolMemory, default_methods
+from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.report.report import TokenPrice, make_report, money_in_words
 
@@ -90,9 +90,6 @@ def test_money_in_words(amount, said):
 # --- suggestions ---
 
 
-SHOWN = {"shown": 40, "followed": 30, "right": 28}
-
-
 def advised_run(number: int) -> list:
     return [user(f"Delete n{number}"), *call("look_up", {"name": f"n{number}"}, {"id": "i"}), words()]
 
@@ -105,14 +102,3 @@ def test_states_and_runs_that_wait_for_a_verdict_are_counted():
         memory.feedback("4", score=0.0)
         memory.flush()
         assert [memory.report()["sit"][figure] for figure in ("runs_waiting", "states")] == [1, 6]
-
-
-def test_a_suggestion_is_counted_as_shown_followed_and_right():
-    with ToolMemory.ephemeral(methods=default_methods(SIT(SITPolicy(unlabelled=0.0)))) as memory:
-        memory.finish(advised_run(1), thread_id="1", success=True)
-        for number, tool in ((2, "look_up"), (3, "other")):
-            asked = user(f"Delete n{number}")
-            assert memory.sit.suggest([asked], thread_id=str(number), shown=True)
-            memory.observe([asked, *call(tool, {"name": "n"}, {"id": "i"}), words()], thread_id=str(number))
-        memory.flush()
-        assert {figure: memory.report()["sit"][figure] for figure in SHOWN} == {"shown": 2, "followed": 1, "right": 1}

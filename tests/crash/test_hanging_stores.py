@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 from agents import asked
-from chroma_server import chroma_clients, chroma_run
 from desk import EAGER, Desk, build, history, run, script, thread
 from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
-from servers import MissingError, Postgres, postgres_run
+from servers import MissingError, Postgres, chroma_clients, chroma_run, postgres_run
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import StorageError

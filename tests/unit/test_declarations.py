@@ -209,18 +209,6 @@ def test_what_tells_of_a_change_is_not_suggested(name: str, about: str) -> None:
     assert not suggestion(name, about)
 
 
-@pytest.mark.parametrize(
-    ("names", "reading", "said"),
-    [
-        ((), (), ""),
-        (("a", "b"), (), '2 tools are never called: undeclared. Declare what only reads: reads={"name", "list_*"}'),
-        (("a", "b"), ("b",), '2 tools are never called: undeclared. If they only read: reads={"b"}'),
-    ],
-)
-def test_the_line_is_there_to_be_pasted(names: Any, reading: Any, said: str) -> None:
-    assert undeclared_line(names, reading) == said
-
-
 def test_the_report_suggests_and_nothing_acts_on_it() -> None:
     tools = [schema("get_order", "id"), schema("pay", "sum"), schema("wipe", tags=["destructive"])]
     free = InertiaPolicy(may_write={"wipe"}).with_(max_wrong_per_100=None, audit_rate=0.0)

@@ -26,18 +26,6 @@ def test_a_note_tells_the_whole_tool(spec: ToolSpec) -> None:
     assert changes_of(spec, note) == {}, "nothing new"
 
 
-def test_a_bare_tool_is_a_short_note() -> None:
-    assert changes_of(BARE, {}) == {"description": "", "parameters": TAKES}
-
-
-def test_what_is_said_no_more_is_taken_back() -> None:
-    known: dict[str, Any] = {"ok": 3, **changes_of(FULL, {})}
-    known |= changes_of(BARE, known)
-    assert spec_of("look_up", known) == BARE
-    assert known["ok"] == 3
-    assert changes_of(BARE, known) == {}
-
-
 LONG = {"type": "object", "properties": {"id": {"type": "string", "enum": ["x" * MAX_RETURNS]}}, "x-links": []}
 SHORT = {"type": "object", "properties": {"id": {"type": "string"}}, "x-links": []}
 

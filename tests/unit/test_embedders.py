@@ -70,18 +70,6 @@ def test_forms_of_a_word_share_their_stem(family: list[str]) -> None:
     assert len({stem(word) for word in family}) == 1
 
 
-@pytest.mark.parametrize(("left", "right"), [("string", "str"), ("status", "stat"), ("speed", "speak")])
-def test_different_words_keep_different_stems(left: str, right: str) -> None:
-    assert stem(left) != stem(right)
-
-
-def test_a_repeated_word_weighs_one_plus_the_logarithm_and_stop_words_little() -> None:
-    once, twice = features("invoice"), features("invoice invoice")
-    [key] = [key for key, weight in once.items() if weight == 1.0]
-    assert twice[key] == pytest.approx(1 + math.log(2))
-    assert max(features("the of and").values()) < 0.2
-
-
 def test_hashes_are_the_same_in_another_process() -> None:
     code = (
         "from langgraph_toolmem.text.similarity import LexicalEmbedder as E;"
@@ -141,12 +129,6 @@ def test_the_index_ranks_by_bm25() -> None:
     k1 = LexicalIndex.k1
     expected = sum(w * w * (k1 + 1) / (w + k1) for w in weights) / sum(w * (k1 + 1) for w in weights)
     assert alone.search("zebra", 1)[0][1] == pytest.approx(expected)
-
-
-def test_the_index_with_nothing_to_find() -> None:
-    assert LexicalIndex([]).search("anything", 3) == []
-    assert LexicalIndex([("a", "zebra")]).search("mushroom", 3) == []
-    assert LexicalIndex([("a", "zebra")]).search("zebra", 0) == []
 
 
 # resolving

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 from histories import FAILED, Learner, call, calls, schema, shortcut, state_of, user, words
-from langchain_core.messages import AIMessage
-from langchain_core.messages.ai import UsageMetadata
 
 from langgraph_toolmem.graph.learning import decode_value, pattern_of
-from langgraph_toolmem.graph.state import CUT, PARALLEL, START, USER, WORDS, slot_key, windows
+from langgraph_toolmem.graph.state import CUT, PARALLEL, START, WORDS, slot_key
 from langgraph_toolmem.graph.tool_graph import HIT, MISS
 from langgraph_toolmem.graph.view import START as VIEW_START
 from langgraph_toolmem.graph.view import view_of
@@ -26,15 +24,6 @@ def after(learner: Learner, *symbols: str) -> dict[str, list[float]]:
 
 def record_of(learner: Learner, slot: str, descriptor: str) -> list[float] | None:
     return learner.graph.sources.row(slot).get(descriptor)
-
-
-def test_windows_of_a_run_hold_its_start_failures_and_further_messages():
-    state = state_of(user("Go."), call("a"), call("b", {}, FAILED), words(), user("More."), call("c"))
-
-    assert state.symbols == [START, "a", "b!", WORDS, USER, "c"]
-    keys = windows(state)
-    assert {context(), context("c"), context(USER, "c"), context(WORDS, USER, "c")} <= set(keys)
-    assert len(keys) == len(set(keys))
 
 
 def test_what_follows_a_cut_is_learned_apart_from_what_starts_a_run():
@@ -149,13 +138,6 @@ def test_parameters_of_unknown_tools_are_noted():
     assert spec.properties == {"x": {"type": "integer"}, "y": {"type": "string"}}
 
 
-def test_a_long_value_is_no_constant():
-    learner = Learner([schema("mail", "body")])
-    learner.learn(user("Go."), call("mail", {"body": "long " * 200}), words())
-
-    assert learner.graph.values.rows == {}
-
-
 @pytest.mark.parametrize(
     ("value", "pattern"),
     [
@@ -173,19 +155,3 @@ def test_what_is_not_the_users_own_in_a_value(value: object, pattern: str):
     state = state_of(user("Mail Ann Lee on November 21"))
 
     assert pattern_of(value, state).replace(" ", "") == pattern
-
-
-def test_earlier_messages_are_the_users_own_words_too():
-    state = state_of(user("I am Ann."), words("Hello"), user("Go on."))
-
-    assert pattern_of("Ann", state) == ""
-
-
-def test_tokens_are_counted_where_messages_carry_usage():
-    learner = Learner()
-    usage = UsageMetadata(input_tokens=90, output_tokens=10, total_tokens=100)
-    learner.learn([user("Hello"), AIMessage("Hi!", usage_metadata=usage)])
-
-    assert learner.graph.counters["tokens_in"] == 90
-    assert learner.graph.counters["tokens_out"] == 10
-    assert learner.graph.counters["turns_with_tokens"] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,35 +65,21 @@ def test_witnesses_commute_and_are_bounded(seen, random):
     assert all(len(who) <= 3 for row in first.rows.values() for cell in row.values() for who in cell)
 
 
-def test_an_item_is_public_after_three_runs_of_three_users():
+@pytest.mark.parametrize(
+    ("seen", "public"),
+    [
+        ([("1", "A"), ("2", "B")], ""),
+        ([("1", "A"), ("2", "B"), ("3", "C")], "AZ?"),
+        ([("1", "A"), ("2", "A"), ("3", "A")], "A"),
+        ([("1", None), ("1", None), ("2", None)], ""),
+        ([("1", None), ("2", None), ("3", None)], "?"),
+    ],
+)
+def test_an_item_is_public_after_three_runs_of_three_users(seen: list[tuple[str, str | None]], public: str):
     table = ContributorTable(10)
-    for i in range(3):
-        assert not table.is_public("k", "v", "Z")
-        table.add("k", "v", f"run{i}", f"user{i}")
-
-    assert table.is_public("k", "v", "Z")
-    assert table.is_public("k", "v", None)
-
-
-def test_three_runs_of_one_user_are_public_to_this_user_only():
-    table = ContributorTable(10)
-    for i in range(3):
-        table.add("k", "v", f"run{i}", "A")
-
-    assert table.is_public("k", "v", "A")
-    assert not table.is_public("k", "v", "B")
-    assert not table.is_public("k", "v", None)
-
-
-def test_where_no_user_is_known_three_runs_are_enough():
-    table = ContributorTable(10)
-    table.add("k", "v", "run1", None)
-    table.add("k", "v", "run1", None)
-    table.add("k", "v", "run2", None)
-    assert not table.is_public("k", "v", None)
-
-    table.add("k", "v", "run3", None)
-    assert table.is_public("k", "v", None)
+    for run, user in seen:
+        table.add("k", "v", run, user)
+    assert "".join(user for user in "AZ?" if table.is_public("k", "v", None if user == "?" else user)) == public
 
 
 def test_a_forgotten_user_is_no_witness():

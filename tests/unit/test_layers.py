@@ -157,7 +157,7 @@ FOREIGN = {
     "": {"_exit"},  # os: a process ends at once, as if killed
     "data.py": {"_load_scenario"},  # the way to load a scenario of BFCL's classes
     "conftest.py": {"_get_command"},  # typer makes the command anew for each call
-    "chroma_server.py": {"_admin_client", "_server", "_session"},  # chromadb's Client.close() leaves sockets open
+    "servers.py": {"_admin_client", "_server", "_session"},  # chromadb's Client.close() leaves sockets open
 }
 """Names with an underscore that are not the package's, by the file that may use them."""
 BY_NAME = {"setattr", "getattr", "delattr", "hasattr", "attrgetter", "patch", "object"}

@@ -141,10 +141,6 @@ def test_a_malformed_line_is_named_and_nothing_is_returned(write, line, said):
     assert log.shared_ids == 1
 
 
-def test_limit_stops_before_a_bad_line(write):
-    assert len(load_runs(write(LINE, LINE, "oops"), limit=2).runs) == 2
-
-
 def test_damaged_gzip(tmp_path):
     path = tmp_path / "runs.jsonl.gz"
     path.write_bytes(gzip.compress("\n".join([LINE] * 2000).encode())[:-20])

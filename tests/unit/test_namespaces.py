@@ -14,12 +14,6 @@ from langgraph_toolmem.core.users import check_namespace, has_user, resolve, use
 PERSONAL = ("toolmem", "{user_id}")
 
 
-def test_namespaces_that_work():
-    assert check_namespace(PERSONAL, name="namespace", user_allowed=True) == PERSONAL
-    assert check_namespace(("a", "user-{user_id}"), name="n", user_allowed=True) == ("a", "user-{user_id}")
-    assert check_namespace(("toolmem",), name="n", user_allowed=False) == ("toolmem",)
-
-
 @pytest.mark.parametrize(
     ("namespace", "told"),
     [

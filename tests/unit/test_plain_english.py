@@ -38,21 +38,18 @@ BANNED = {
 HEADING = re.compile(r"\b(house|rooms?|gears?|shelf|shelves|twins?|strangers?)\b", re.IGNORECASE)
 PAGES = [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("*/README.md")]
 MODULES = sorted((ROOT / "langgraph_toolmem").rglob("*.py"))
-LATER = {"inertia"}
-"""Packages and pages whose words are still to be changed."""
 
 
 @cache
 def texts() -> list[tuple[Path, str]]:
     """What people read: docstrings and messages of the modules, and the pages."""
-    read = [path for path in MODULES if path.relative_to(ROOT / "langgraph_toolmem").parts[0] not in LATER]
     constants = [
         (path, node.value)
-        for path in read
+        for path in MODULES
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
     ]
-    pages = [(path, path.read_text(encoding="utf-8")) for path in PAGES if path.name not in LATER]
+    pages = [(path, path.read_text(encoding="utf-8")) for path in PAGES]
     return [(path, " ".join(text.split())) for path, text in constants + pages]
 
 

@@ -284,36 +284,6 @@ def test_init_chat_models_configurable_model_is_not_built():
     assert name(ours.with_config(configurable={"thinking": MANUAL})) is None
 
 
-def test_clients_are_found_by_class_base_type_or_provider():
-    class Mine(ChatAnthropic):
-        @property
-        def _llm_type(self) -> str:
-            return "mine-chat"
-
-        def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
-            return {"ls_provider": "acme"}
-
-    model = Mine(model="m-1")
-    for client in ("Mine", "ChatAnthropic", "BaseChatModel", "mine-chat", "acme"):
-        rule = ProviderRule("r", why="400", source="https://x", clients=(client,))
-        assert refusal_of(model, rules=[rule]) is rule
-    assert refusal_of(model, rules=[ProviderRule("r", why="400", source="https://x", clients=("ChatOpenAI",))]) is None
-
-
-def test_rules_can_be_added_and_left_out():
-    ours = ProviderRule("ours", why="400", source="https://x", models="^acme-", off={"safe": (True,)})
-    rules = [*PROVIDER_RULES, ours]
-
-    assert refusal_of(openai("acme-2"), rules=rules) is ours
-    assert refusal_of(openai("acme-2"), {"safe": True}, rules=rules) is None
-    assert refusal_of(openai("acme-2"), {"safe": False}, rules=rules) is ours
-    assert (
-        refusal_of(openai("kimi-k2-thinking"), rules=(rule for rule in rules if rule.name != "reasoning-content"))
-        is None
-    )
-    assert refusal_of(openai("kimi-k2-thinking"), rules=()) is None
-
-
 def test_a_setting_without_values_is_anything_but_off() -> None:
     rule = ProviderRule("r", why="400", source="https://x", on={"reasoning.effort": ()})
     for off in (None, False, 0, "", "none", "Off", "disabled", {}, []):

@@ -6,12 +6,11 @@ import copy
 import random
 from typing import Any
 
-import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langgraph_toolmem.graph.state import Folds, RunState
 from langgraph_toolmem.runs.run import SUMMARY_TOOL, Execution, Turn, UserMessage
-from langgraph_toolmem.runs.trajectory import ExecutionLog, History, Prefix, parse_run
+from langgraph_toolmem.runs.trajectory import ExecutionLog, History, parse_run
 
 WORDS = ("Find the order of Ann", "Yes, please", "thanks", "Which one?", "And the one of Ben?", "hi")
 TOOLS = ("find", "note", SUMMARY_TOOL)
@@ -119,26 +118,3 @@ def test_read_on_is_as_read_anew() -> None:
             for name in vars(folded):
                 assert getattr(state, name) == getattr(folded, name), (seed, name)
     assert kept > 500
-
-
-def test_a_model_call_compares_its_history_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared: list[int] = []
-    of = Prefix.of
-    monkeypatch.setattr(Prefix, "of", lambda self, *rest: compared.append(1) or of(self, *rest))
-    log = ExecutionLog()
-    messages = [HumanMessage("Find it"), AIMessage("", tool_calls=[{"name": "find", "args": {}, "id": "c1"}])]
-    messages += [ToolMessage("1", tool_call_id="c1"), AIMessage("Here."), HumanMessage("And Ben?")]
-    log.read(messages, "t")
-    call = History(messages)
-    run = log.read(call, "t")
-    assert compared == [1]
-    assert log.read(call, "t") is run
-    assert run.next_key is not None
-    log.begins(run.next_key)
-    assert log.read(call, "t") == run
-    assert log.read(call.plus([AIMessage("Ben.")]), "t").events[:-1] == run.events
-    assert compared == [1]
-    messages[1].tool_calls[0] = {"name": "look", "args": {}, "id": "c1"}  # edited in place: the next call sees it
-    assert "look" in [step.tool for event in log.read(History(messages), "t").events[1:2] for step in event.steps]
-    messages[3].content = "Nothing."
-    assert log.read(messages, "t").events[2].text == "Nothing."

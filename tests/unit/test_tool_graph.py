@@ -7,14 +7,13 @@ import random
 from typing import Any
 
 import pytest
-from histories import FAILED, Learner, Message, call, calls, history, schema, shortcut, user, words
+from histories import FAILED, Learner, Message, call, calls, schema, shortcut, user, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.graph import tool_graph
 from langgraph_toolmem.graph.events import RunSeen
 from langgraph_toolmem.graph.tool_graph import OPEN, ToolGraph
-from langgraph_toolmem.graph.view import view_of
 from langgraph_toolmem.inertia import record as inertia
 from langgraph_toolmem.inertia.record import InertiaEvidence, TurnClosed, TurnOpened
 from langgraph_toolmem.stores.snapshot import dumps, loads
@@ -106,18 +105,18 @@ def test_a_graph_survives_storage(made: list[list[Message]]):
 def test_an_open_turn_counts_until_its_end_is_seen():
     graph = ToolGraph()
     table = graph.register(InertiaEvidence)
-    begun = TurnOpened("t1", ["w0\x1f"], [["b", "", ["A1"]]], True, None, 7)
+    begun = TurnOpened("t1", ["w0\x1f"], [["b", "", ["A1"]]], True, None)
     graph.apply(None, [begun])
     graph.apply(None, [begun])
     assert graph.successors.row("w0\x1f") == {OPEN: [1, 0, 0, 0]}
     assert table.rules.row("A1") == {"": [0, 1]}
-    assert (graph.counters, graph.periods) == ({"turns_open": 1, "would_act_open": 1}, {"7": {"turns_open": 1}})
+    assert graph.counters == {"turns_open": 1, "would_act_open": 1}
 
     graph.apply(None, [TurnClosed("t1")])
     graph.apply(None, [TurnClosed("t1")])
     assert graph.successors.row("w0\x1f") == {OPEN: [0, 0, 0, 0]}
     assert table.rules.row("A1") == {"": [0, 0]}
-    assert (graph.counters, graph.periods) == ({"turns_open": 0, "would_act_open": 0}, {"7": {"turns_open": 0}})
+    assert graph.counters == {"turns_open": 0, "would_act_open": 0}
 
 
 def test_open_turns_runs_and_keys_are_bounded(monkeypatch: pytest.MonkeyPatch):
@@ -131,50 +130,3 @@ def test_open_turns_runs_and_keys_are_bounded(monkeypatch: pytest.MonkeyPatch):
     assert list(table.open_turns) == ["t2", "t3", "t4"]
     assert list(graph.runs) == ["r2", "r3", "r4"]
     assert [graph.has_seen(f"{i:016x}") for i in range(5)] == [False, False, True, True, True]
-
-
-SECRET = "Zebedee"
-
-
-def secret_run() -> list[Message]:
-    return history(
-        user(f"Look up {SECRET} on November 21 please"),
-        call("find", {"name": SECRET}, {"id": "9"}),
-        call("note", {"text": f"2024-11-21 seen {SECRET}"}),
-        call("note", {"text": f"my friend {SECRET}"}),
-        words(),
-    )
-
-
-def test_a_forgotten_user_leaves_no_word():
-    learner = Learner(TOOLS)
-    learner.learn(secret_run(), thread_id="1", user="A")
-    learner.learn(history(user("Look up Bo"), call("find", {"name": "Bo"}), words()), thread_id="2", user="B")
-    assert SECRET.lower() in repr(learner.graph.to_state()).lower()
-
-    assert learner.graph.forget_user("A") > 0
-    state = repr(learner.graph.to_state())
-    assert SECRET.lower() not in state.lower()
-    assert "'A'" not in state
-    assert "Bo" in state
-    assert learner.graph.forget_user("A") == 0
-
-
-def test_the_view_counts_what_happened():
-    learner = Learner(TOOLS)
-    for i in range(2):
-        learner.learn(
-            user("Go."), call("find", {"name": "x"}, {"id": "7"}), call("read", {"id": "7"}), words(), thread_id=str(i)
-        )
-    learner.learn(
-        user("Go."), call("find", {"name": "x"}), shortcut("read", {"id": "7"}, FAILED), words(), thread_id="2"
-    )
-    view = view_of(learner.graph)
-
-    assert {(e.source, e.target): (e.count, e.ok, e.failed) for e in view.edges} == {
-        ("<start>", "find"): (3, 3, 0),
-        ("find", "read"): (2, 2, 1),
-    }
-    assert (view.tools["find"].ok, view.tools["read"].failed) == (3, 1)
-    flow = next(f for f in view.dataflow if f.source_tool == "find" and f.direction == "out")
-    assert (flow.path, flow.target_tool, flow.parameter, flow.hits, flow.misses) == ("$.id", "read", "id", 2, 0)

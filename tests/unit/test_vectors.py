@@ -94,22 +94,6 @@ def test_upsert_replaces_the_text_and_merges_metadata(store: VectorStore) -> Non
     assert store.get("entries", ["a"])[0].metadata == {"keep": 1, "new": "x"}
 
 
-def test_delete_and_drop(store: VectorStore) -> None:
-    store.upsert("entries", [VectorItem(key, key) for key in "abc"])
-    store.upsert("atoms", [VectorItem("a", "a")])
-    store.delete("entries", ["a", "nobody"])
-    store.delete("entries", [])
-    assert sorted(ids(store.get("entries"))) == ["b", "c"]
-    store.drop("entries")
-    store.drop("entries")
-    assert store.count("entries") == 0
-    assert store.kinds() == ["atoms"]
-    store.upsert("entries", [VectorItem("d", "d")])
-    assert store.count("entries") == 1
-    store.drop()
-    assert store.kinds() == []
-
-
 def test_many_rows_of_one_text_hide_no_other(store: VectorStore) -> None:
     store.upsert("entries", [VectorItem(f"same{number}", "cancel the order", part="b") for number in range(60)])
     store.upsert("entries", [VectorItem("other", "weather in Rome", part="b"), VectorItem("apart", "x", part="a")])
@@ -118,14 +102,6 @@ def test_many_rows_of_one_text_hide_no_other(store: VectorStore) -> None:
     assert len(store.query("entries", "cancel the order", k=100, part="b")) == 61
     (apart,) = store.query("entries", "x", k=8, part="a")
     assert (apart.id, round(apart.similarity, 5)) == ("apart", 1.0)
-
-
-def test_hits_are_as_many_as_asked_for_and_gets_in_the_order_asked(store: VectorStore) -> None:
-    store.upsert("entries", [VectorItem(key, key) for key in "abc"])
-    assert len(store.query("entries", "a", k=100)) == 3
-    assert store.query("entries", "a", k=0) == store.query("entries", "a", k=-1) == store.get("entries", []) == []
-    assert ids(store.get("entries", ["c", "nobody", "a", "c"])) == ["c", "a"]
-    assert store.query("entries", "a", k=1)[0].similarity == pytest.approx(1, abs=1e-5)
 
 
 def test_awkward_texts_come_back(store: VectorStore) -> None:

@@ -63,14 +63,6 @@ def credit(memory: ToolMemory) -> Callable[..., None]:
     return lambda key, **counts: give_records(memory, "entries", {key: ItemStats(**counts)})
 
 
-def test_an_entry_is_kept_whole(rows: Rows[Entry]) -> None:
-    full = entry("1", user="u", time=5.0, score=0.0, comment="bad", left_out=2, truncated=True, made_by="bootstrap")
-    full = replace(full, critique="c", critique_of=full.verdict, blamed="find")
-    bare = entry("2", calls=(), score=None)
-    assert rows.put([full, bare], ME) == [full, bare]
-    assert (list(rows.all(ME)), rows.get([bare.id, "nobody", full.id], ME)) == ([full, bare], [bare, full])
-
-
 def test_the_same_run_again_changes_nothing_and_embeds_nothing() -> None:
     embeddings = Axes()
     with ToolMemory.ephemeral(methods=[Entries()], embeddings=embeddings) as memory:
@@ -99,11 +91,6 @@ def test_a_run_of_another_user_is_not_overwritten(rows: Rows[Entry], caplog: pyt
     assert rows.put([replace(mine, user="v", score=0.0)], ME) == [None]
     assert list(rows.all(ME)) == [mine]
     assert "two users" in caplog.text
-
-
-def test_lone_surrogates_are_survived(rows: Rows[Entry]) -> None:
-    rows.put([entry("1", "find \ud800", score=0.0, comment="\udfff")], ME)
-    assert [each.query for each in rows.all(ME)] == ["find ?"]
 
 
 @pytest.mark.parametrize(
@@ -139,17 +126,6 @@ def test_an_entry_that_hurts_is_retired_and_stays_so(rows: Rows[Entry], credit: 
     rows.put([bad], ME)
     [kept] = rows.get([bad.id], ME)
     assert (kept.retired, kept.recalled, kept.hurt) == (True, 6, 6)
-
-
-def test_what_hurts_everybody_retires_nobody(rows: Rows[Entry], credit: Callable[..., None]) -> None:
-    entries = [entry(str(number)) for number in range(4)]
-    rows.put(entries, ME)
-    for each in entries[:3]:
-        credit(each.id, hurt=12)
-    assert len(list(rows.all(ME))) == 4
-    credit(entries[3].id, helped=40)
-    credit(entries[0].id, hurt=40)  # now it stands out
-    assert entries[0].id not in {each.id for each in rows.all(ME)}
 
 
 def test_the_least_useful_go_when_there_is_no_room(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,6 @@ from langgraph_toolmem.entries.preferences import (
     Preference,
     left_out,
     preferences,
-    to_event,
     to_prompt,
 )
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
@@ -110,11 +108,6 @@ def test_a_critique_names_the_tool_at_fault() -> None:
     assert out(runs((BAD, "fast mail"), (BAD, "fast mail"), blamed="fast")) == ["fast"]
 
 
-def test_the_reason_is_one_line_with_the_counts() -> None:
-    found = preferences(runs((BAD, "fast"), (BAD, "fast"), (BAD, "fast"), (GOOD, "fast")))
-    assert left_out(found, OFFERED) == {"fast": "rated badly in 3 similar runs, well in 1"}
-
-
 TOOLS = ("a", "b", "c.x", "c.y", "d.x", SUMMARY_TOOL)
 RATED = st.lists(
     st.tuples(st.sampled_from([0.0, 1.0]), st.lists(st.sampled_from(TOOLS), min_size=1, max_size=3, unique=True)),
@@ -149,15 +142,3 @@ def test_a_prompt_says_what_is_liked_and_avoided_in_a_few_lines() -> None:
     many = [Preference(f"t{i}", True, 2 + i, 0, ()) for i in range(20)]
     lines = to_prompt(many, [f"t{i}" for i in range(20)]).splitlines()
     assert (len(lines), lines[1][:6]) == (1 + MAX_LINES, "- t19:")
-
-
-def test_an_event_is_plain_values() -> None:
-    found = preferences(runs((BAD, "fast"), (BAD, "fast"), (BAD, "mail slow"), (BAD, "mail slow")))
-    event = to_event(found, left_out(found, OFFERED))
-    assert json.loads(json.dumps(event)) == event
-    assert list(event["left_out"]) == ["fast"]
-    assert [(p["tool"], p["liked"], p["ratings"]) for p in event["preferences"]] == [
-        ("fast", False, 2),
-        ("mail", False, 2),
-        ("slow", False, 2),
-    ]

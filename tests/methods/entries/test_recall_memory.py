@@ -85,76 +85,7 @@ def test_a_finished_run_is_recalled_with_its_verdict() -> None:
         assert memory.report()["entries"]["kept"] == 3
 
 
-def test_one_run_has_one_entry_however_often_it_is_finished() -> None:
-    with ToolMemory.ephemeral(methods=[Entries()]) as memory:
-        memory.finish(mail("Ann")[:-1], thread_id="1")
-        memory.finish(mail("Ann"), thread_id="1")
-        longer = h.history(mail("Ann"), h.user("and a copy to Bob"), h.call("copy_mail", {"to": "Bob"}), h.words())
-        memory.finish(longer, thread_id="1", success=True)
-        memory.flush()
-        found = {entry.query: entry for entry in memory.entries.rows.all(memory.core.users.of(None))}
-        assert found.keys() == {"send a mail to Ann", "and a copy to Bob"}
-        assert [entry.tools for entry in found.values()] == [("send_mail",), ("copy_mail",)]
-        assert memory.report()["entries"]["kept"] == 2
-
-
-def test_verdicts_before_and_after_the_end_of_a_run() -> None:
-    with ToolMemory.ephemeral(methods=[Entries()]) as memory:
-        memory.observe(mail("Ann")[:-1], thread_id="1")
-        memory.feedback("1", score=1.0, comment="early")
-        assert memory.entries.recall("send a mail to Ann") == []
-        memory.finish(mail("Ann"), thread_id="1")
-        (entry,) = memory.entries.recall("send a mail to Bob")
-        assert (entry.score, entry.comment) == (1.0, "early")
-        memory.feedback("1", score=0.2, comment="late")
-        (entry,) = memory.entries.recall("send a mail to Bob")
-        assert (entry.score, entry.comment, entry.failed) == (0.2, "late", True)
-
-
-def test_that_no_tool_was_called_may_turn_out_wrong() -> None:
-    with ToolMemory.ephemeral(methods=[Entries()]) as memory:
-        memory.finish([h.user("send a mail to Ann"), h.words("I cannot do that.")], thread_id="1")
-        memory.feedback("1", score=0.0, comment="You can.", wait=True)
-        (found,) = memory.entries.recollect(asking("Bob")).entries
-        assert (found.entry.calls, found.entry.comment) == ((), "You can.")
-
-
 # --- critiques ---
-
-
-def test_only_runs_that_went_wrong_are_criticised_and_never_twice(tmp_path: Path) -> None:
-    critic = Critic()
-    with ToolMemory(tmp_path, methods=[Entries(critic=critic)]) as memory:
-        memory.finish(mail("Ann"), thread_id="1", success=True, wait=True)
-        memory.finish(mail("Bob"), thread_id="2", success=False, wait=True)
-        memory.finish(mail("Bob"), thread_id="2", success=False, wait=True)
-        assert critic.asked == ["send a mail to Bob"]
-        (failed,) = [entry for entry in memory.entries.recall("send a mail to Cid") if entry.failed]
-        assert "Look the address up first" in failed.critique
-        memory.feedback("1", score=0.0, comment="not Ann", wait=True)
-        assert critic.asked == ["send a mail to Bob", "send a mail to Ann"]
-        memory.feedback("2", score=1.0, wait=True)
-        assert [entry.critique for entry in memory.entries.recall("send a mail to Cid") if entry.good] == [""]
-
-
-def test_a_critique_never_delays_the_host_and_outlives_it(tmp_path: Path) -> None:
-    critic = Critic()
-    critic.go.clear()
-    memory = ToolMemory(tmp_path, methods=[Entries(critic=critic)])
-    memory.finish(mail("Bob"), thread_id="2", success=False)
-    (failed,) = memory.entries.recall("send a mail to Cid")  # while the critic thinks
-    assert failed.failed
-    assert not failed.critique
-    while memory.report().jobs.pending > 1:  # the critic is waited for, nothing else
-        critic.go.wait(0.01)
-    assert "still to be written: 1" in str(memory.report())
-    critic.broken = True
-    critic.go.set()
-    memory.close()
-    with ToolMemory(tmp_path, methods=[Entries(critic=(second := Critic()))]) as memory:
-        assert memory.flush()
-        assert second.asked == ["send a mail to Bob"]
-        assert memory.entries.recall("send a mail to Cid")[0].critique
 
 
 async def test_a_chat_model_writes_critiques() -> None:
@@ -185,14 +116,6 @@ def test_a_run_is_not_recalled_for_itself_and_unjudged_ones_come_last() -> None:
             ("send a mail to Ann", 1.0), ("send a mail to Bob", None),
         ]  # fmt: skip
         assert memory.entries.recollect([h.words("hello")]) == Recollection()
-
-
-def test_the_policy_says_how_many() -> None:
-    with ToolMemory.ephemeral(methods=[Entries(RecallPolicy(least=0, max_n=2))]) as memory:
-        for i in range(5):
-            memory.finish(mail(f"N{i}"), thread_id=f"{i}", success=True)
-        assert len(memory.entries.recall("send a mail to Cid")) == 2
-        assert len(memory.entries.recall("send a mail to Cid", policy=RecallPolicy(max_n=4))) == 4
 
 
 def test_chroma_being_away_stops_nobody_and_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -259,31 +182,12 @@ def test_what_became_of_runs_that_were_shown_an_entry_is_booked(tmp_path: Path) 
         assert "shown in 1 runs; of these went well 1, badly 0" in str(memory.report())
 
 
-# --- verdicts from elsewhere ---
-
-
-@pytest.mark.parametrize("namespace", [("toolmem",), PER_USER])
-def test_a_verdict_from_beside_the_process_that_writes(tmp_path: Path, namespace: tuple[str, ...]) -> None:
-    with ToolMemory(tmp_path, namespace=namespace, methods=[Entries()]) as memory:
-        memory.finish(mail("Ann"), thread_id="1", user_id="ann", wait=True)
-        with ToolMemory(tmp_path, namespace=namespace, read_only=True) as other:
-            other.feedback("1", score=0.0, comment="wrong Ann")  # nobody is named
-        assert memory.flush()
-        (entry,) = memory.entries.recall("send a mail to Bob", user_id="ann")
-        assert (entry.score, entry.comment) == (0.0, "wrong Ann")
-        assert memory.report().runs_judged == 1
-        with ToolMemory(tmp_path, namespace=namespace, read_only=True) as other:
-            other.feedback("1", score=1.0, user_id="ann")
-    with ToolMemory(tmp_path, namespace=namespace, methods=[Entries()]) as memory:
-        assert memory.flush()
-        (entry,) = memory.entries.recall("send a mail to Bob", user_id="ann")
-        assert entry.good
-        assert memory.report().runs_good == 1
-
-
 def test_a_read_only_memory_without_a_folder_refuses_a_verdict() -> None:
     with ToolMemory(None, read_only=True) as memory, pytest.raises(ConfigurationError, match="folder"):
         memory.feedback("1", score=1.0)
+
+
+# --- verdicts from elsewhere ---
 
 
 # --- whose they are ---
@@ -321,9 +225,6 @@ def test_a_forgotten_user_is_in_no_file(tmp_path: Path, namespace: tuple[str, ..
         }
 
 
-# --- preferences ---
-
-
 def test_a_preference_needs_two_ratings_in_the_same_direction() -> None:
     with ToolMemory.ephemeral(methods=[Entries()]) as memory:
         memory.finish(mail("Ann", "fax"), thread_id="1", success=False, user_id="u")
@@ -334,6 +235,9 @@ def test_a_preference_needs_two_ratings_in_the_same_direction() -> None:
         assert (found.tool, found.liked, found.ratings) == ("fax", False, 2)
         assert memory.entries.preferences("send a mail to Bob", user_id="other") == []
         assert memory.entries.preferences("book a flight to Oslo", user_id="u") == []
+
+
+# --- preferences ---
 
 
 def test_an_entry_is_read_back_as_it_was_kept(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import digest, shortened
 from langgraph_toolmem.entries import entry as entries
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id, entry_of
-from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.runs.trajectory import parse_run
 
 RUN = digest("run", "r1")
@@ -71,11 +70,6 @@ def test_what_nobody_asked_for_has_no_entry_and_a_run_without_calls_has_one() ->
     wrong = good([user("Book a table"), words("I cannot.")], score=0.0)
     assert wrong.calls == ()
     assert wrong.failed
-
-
-def test_calls_of_the_summary_tool_are_none() -> None:
-    entry = good([user("Go"), *call(SUMMARY_TOOL, {"summary": "s"}), *call("find"), words()])
-    assert [each.tool for each in entry.calls] == ["find"]
 
 
 def test_everything_is_bounded_and_says_so() -> None:

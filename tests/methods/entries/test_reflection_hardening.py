@@ -151,6 +151,7 @@ def test_entries_do_not_wait_for_a_critic_that_hangs() -> None:
         memory.finish(mail("Bob"), thread_id="2", success=True)
         until(lambda: "send a mail to Bob" in shown(memory.entries.recollect(asking("Cid"))))
         until(lambda: memory.report().jobs.pending == 1)
+        assert "still to be written: 1" in str(memory.report())
         critic.go.set()
         assert memory.flush()
         assert [bool(entry.critique) for entry in memory.entries.recall("send a mail to Cid") if entry.failed] == [True]

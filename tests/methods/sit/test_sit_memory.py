@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,17 +46,6 @@ def test_the_state_tells_apart_what_frequency_does_not(memory: ToolMemory) -> No
     for cause, cure in CURES.items():
         assert names(memory.sit.suggest(before_cure(cause), policy=by_frequency, k=1)) == ["restart_router"]
         assert names(memory.sit.suggest(before_cure(cause), k=1)) == [cure]
-
-
-def test_how_many_are_suggested_and_the_first_step(memory: ToolMemory) -> None:
-    teach(memory)
-    here = before_cure("router")
-    for options, count in (({}, 2), ({"k": 1}, 1), ({"policy": SITPolicy(k=3)}, 3)):
-        assert len(memory.sit.suggest(here, **options)) == count  # type: ignore[arg-type]
-    assert len(memory.sit.suggest(here, k=99)) <= len(SCHEMAS)
-    for messages in ([asked("Zoe")], [HumanMessage("My page does not load")], []):
-        [first, *_] = memory.sit.suggest(messages, policy=SITPolicy(weight_words=0.0))
-        assert (first.tool, first.runs) == ("read_logs", 10)
 
 
 @pytest.mark.parametrize("policy", [JUDGED, PAPER])
@@ -160,17 +148,6 @@ def test_a_call_beside_the_summary_tool_is_learned_when_it_is_executed(memory: T
     assert memory.observe(h.history(asked("Zoe"), both), thread_id="r") == 0
 
 
-def test_the_tokens_of_a_summary_are_not_lost(memory: ToolMemory) -> None:
-    def costing(call_id: str, name: str, tokens: int) -> list[Any]:
-        made = tool_call(name, {"summary": "x"}, call_id)
-        made.usage_metadata = {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1}
-        return [made, ToolMessage("ok", tool_call_id=call_id)]
-
-    memory.finish([asked("Zoe"), *costing("a", SUMMARY_TOOL, 100), *costing("b", "read_logs", 150)], thread_id="r")
-    counters = memory.core.graph.counters
-    assert (counters["tokens_in"], counters["tokens_out"], counters["turns_with_tokens"]) == (250, 2, 1)
-
-
 def test_a_recorder_that_tells_of_the_summary_tool_changes_no_step(memory: ToolMemory) -> None:
     """Ids of calls that repeat in each turn must not have it taken for an edited call of the turn before."""
     before = before_cure("router")
@@ -259,38 +236,6 @@ def test_observed_and_imported_runs_give_the_same_memory_judged_before_or_after(
     assert [names(each) for each in found[3][1]] == [names(each) for each in found[0][1]]
 
 
-def test_a_thread_that_goes_on_after_its_feedback_has_one_for_each_request(memory: ToolMemory) -> None:
-    run = whole("router", "Zoe")
-    memory.finish(run, thread_id="r", success=True)
-    more = h.history(run, h.user("And the password?"), h.call("reset_password", {"name": "Zoe"}))
-    memory.observe(more, thread_id="r")
-    memory.feedback("r", score=0.0, episode=1)
-    memory.finish([*more, h.words()], thread_id="r", success=True)
-    assert sit(memory).edge("read_logs", "restart_router")[:3] == (0, 0, 1)
-    assert sit(memory).edge(START, "reset_password")[:3] == (1, 1, 0)
-
-
-def test_a_restart_keeps_edges_and_states(tmp_path: Path) -> None:
-    here = before_cure("password")
-    with made(tmp_path) as memory:
-        teach(memory, summaries=True)
-        memory.observe(whole("password", "Open"), thread_id="open")
-        before = memory.sit.suggest(here), sit(memory).edges.rows
-    with made(tmp_path) as memory:
-        assert (memory.sit.suggest(here), sit(memory).edges.rows) == before
-        memory.observe(whole("password", "Open"), thread_id="open")  # again
-        assert sit(memory).edges.rows == before[1]
-
-
-def test_what_is_forgotten_is_no_example_any_more() -> None:
-    with made(policy=SITPolicy(weight_words=0.0, weight_habit=0.0)) as memory:
-        for user, cause in (("ann", "router"), ("bob", "password")):
-            memory.finish(whole(cause, user), thread_id=f"of {user}", success=True, user_id=user)
-        assert {*names(memory.sit.suggest(before_cure("router"), k=9))} == {*CURES.values()}
-        memory.forget(user_id="ann")
-        assert {each.target for each in sit(memory).transitions()} == {"read_logs", "reset_password", "close_ticket"}
-
-
 # --- the record ---
 
 
@@ -362,45 +307,3 @@ def test_advice_of_the_tool_adds_to_that_of_the_hint(memory: ToolMemory) -> None
     assert [*turn["sit"][2].values()] == ["restart_router", "reset_password"]
     memory.observe(h.history(asking, h.call("reset_password", {"name": "Zoe"}), h.words()), thread_id="now")
     assert record(memory) == (1, 1, 1)
-
-
-def test_a_graph_without_a_recorder_and_a_restart_keep_the_record(tmp_path: Path) -> None:
-    with made(tmp_path) as memory:
-        teach(memory)
-        here = before_cure("password")
-        memory.inertia.begin_turn(here, thread_id="now")
-        shown(memory, here, k=1)
-        memory.inertia.begin_turn(h.history(here, h.call("reset_password", {"name": "Zoe"})), thread_id="now")
-        assert record(memory) == (1, 1, 1)
-        shown(memory, before_cure("password", "Ida"), thread_id="open")
-    with made(tmp_path) as memory:
-        shown(memory, before_cure("password", "Ida"), thread_id="open")  # the step is tried again
-        assert record(memory) == (2, 1, 1)
-        after = h.history(before_cure("password", "Ida"), h.call("reset_password", {"name": "Ida"}))
-        memory.observe(after, thread_id="open")
-        assert record(memory) == (2, 2, 2)
-
-
-@pytest.mark.slow
-def test_threads_teach_and_ask_at_the_same_time(tmp_path: Path) -> None:
-    with made(tmp_path) as memory:
-        errors: list[BaseException] = []
-
-        def work(user: str) -> None:
-            try:
-                teach(memory, routers=3, passwords=3, user_id=user, first=ord(user) * 100)
-                for i in range(5):
-                    here = before_cure("password")
-                    shown(memory, here, k=1, thread_id=f"{user}{i}", user_id=user)
-                    after = h.history(here, h.call("reset_password", {"name": "Zoe"}))
-                    memory.observe(after, thread_id=f"{user}{i}", user_id=user)
-            except BaseException as error:  # noqa: BLE001 - shown below
-                errors.append(error)
-
-        threads = [threading.Thread(target=work, args=(user,)) for user in "abcd"]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert errors == []
-        assert record(memory) == (20, 20, 20)

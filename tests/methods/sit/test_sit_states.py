@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from histories import FAILED, call, calls, history, run_of, user, words
+from histories import FAILED, call, calls, history, user, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,9 +14,8 @@ from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.runs.run import SUMMARY_TOOL, ExecutedCall
-from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.sit.evidence import Edge, SITEvidence, Transition
-from langgraph_toolmem.sit.states import START, last_calls, result_in_words, state_words
+from langgraph_toolmem.sit.states import START, result_in_words, state_words
 
 NOT_EXECUTED = "Error: b is not a valid tool, try one of [a, c]."
 
@@ -71,15 +70,6 @@ def test_a_state_is_the_request_with_the_summary_or_the_latest_result() -> None:
     assert [each.asked for each in (first, second, third)] == [True, False, False]
     assert [each.written for each in (first, second, third)] == [False, False, True]
     assert (first.words, len(second.words), len(third.words)) == ([], 2, 2)
-
-
-def test_where_the_next_edges_begin() -> None:
-    assert last_calls(run_of(user("x"))) == last_calls(parse_run([], thread_id="r")) == (START,)
-    assert last_calls(run_of(user("x"), call("a"), words("Which one?"), user("y"))) == ("a",)
-    assert last_calls(run_of(user("x"), call("a"), words(), user("y"))) == (START,)
-    assert last_calls(run_of(user("x"), calls([("b", {}, 1), ("c", {}, 2), ("b", {}, 3)]))) == ("b", "c")
-    assert last_calls(run_of(user("x"), call("a"), call("b", {}, FAILED))) == ("b",)
-    assert last_calls(run_of(user("x"), call("a"), call("b", {}, NOT_EXECUTED))) == ("a",)
 
 
 @pytest.mark.parametrize(
