@@ -17,9 +17,8 @@ from langchain_core.tools import tool
 from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError
 from langgraph_toolmem.navigator.tool_search import ToolHit, targets_of
-from langgraph_toolmem.navigator.tool_search.index import K1, B, WordIndex
 from langgraph_toolmem.navigator.tool_search.precedents import Precedents, called_before
-from langgraph_toolmem.navigator.tool_search.search import ToolSearcher, completing, read
+from langgraph_toolmem.navigator.tool_search.search import K1, B, ToolSearcher, WordIndex, completing, read
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.stores.chroma_repair import rebuild
 from langgraph_toolmem.stores.vectors import TOOLS as KIND
