@@ -341,10 +341,6 @@ class NavigatorSources:
 
     # --- what was decided ---
 
-    def refresh(self) -> None:
-        """Read what other workers learned, if it is time to look."""
-        self._core.refresh()
-
     def left_out(self) -> frozenset[str]:
         """Return the tools that were pruned and did not go well since."""
         with self.lock:

@@ -43,7 +43,7 @@ class History:
         transitions: (i, j) -> times that j went well right after i, N(i→j).
         flows: output part and parameter -> times that a value went that way, in calls that went well.
         given: (tool, parameter) -> times that its value came from no output: the user or the model said it.
-        weights: (i, j) -> a weight that takes the place of N(i→j) / N(j), such as `evolution.propagate` makes.
+        weights: (i, j) -> a weight that takes the place of N(i→j) / N(j), such as `Navigator.propagate` makes.
     """
 
     uses: Mapping[str, float] = field(default_factory=dict)

@@ -412,7 +412,7 @@ class EventStore:
 
     def forget(self, gone: Forgotten) -> int:
         """Remove a user, or runs, from the graph; `erase` does so on disk. Returns how many pieces were removed."""
-        event = UserForgotten(gone.user, 0.0) if gone.user else RunsForgotten(sorted(gone.runs), 0.0)
+        event = UserForgotten(gone.user) if gone.user else RunsForgotten(sorted(gone.runs))
         removed = self.graph.forget(gone)
         self.append(None, [event])
         return removed

@@ -80,6 +80,10 @@ class Embedder:
         given = [clean(text) for text in texts]
         return self._checked(self._ask(lambda: self._ready().embed_documents(given)), len(given))
 
+    def of(self, texts: Mapping[str, str]) -> dict[str, list[float]]:
+        """Return the vector of each text by name. Raises as `embed_documents`."""
+        return dict(zip(texts, self.embed_documents(list(texts.values())), strict=True))
+
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of a question, of length 1. Raises as `embed_documents`."""
         given = clean(text)
@@ -302,7 +306,7 @@ class DescriptionSimilarity:
         self._words = {name: self._lexical.sparse(text) for name, text in self._texts.items()}
         self._vectors: dict[str, list[float]] | None = None
         self._failed = embedder.builtin
-        self._thought = lru_cache(maxsize=16)(self._embed_thought)
+        self._thought = lru_cache(maxsize=16)(embedder.embed_query)
         self._thought_words = lru_cache(maxsize=256)(self._lexical.sparse)
 
     def __call__(self, thought: str, tool: str) -> float:
@@ -321,10 +325,5 @@ class DescriptionSimilarity:
 
     def _dense(self, thought: str, tool: str) -> float:
         if self._vectors is None:
-            names = list(self._texts)
-            vectors = self._embedder.embed_documents([self._texts[name] for name in names])
-            self._vectors = dict(zip(names, vectors, strict=True))
+            self._vectors = self._embedder.of(self._texts)
         return sum(a * b for a, b in zip(self._thought(thought), self._vectors[tool], strict=True))
-
-    def _embed_thought(self, thought: str) -> list[float]:
-        return self._embedder.embed_query(thought)

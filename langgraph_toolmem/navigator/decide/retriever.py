@@ -17,7 +17,7 @@ from langgraph_toolmem.navigator.decide.state import (
     tools_of,
 )
 from langgraph_toolmem.navigator.plan.chains import Chain, Plan
-from langgraph_toolmem.navigator.plan.reroute import Recombination, same_effects
+from langgraph_toolmem.navigator.plan.planner import Recombination, same_effects
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.text.similarity import LexicalIndex
 from langgraph_toolmem.turn.host import ErrorLog

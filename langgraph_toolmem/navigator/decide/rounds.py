@@ -22,7 +22,6 @@ from langgraph_toolmem.navigator.decide.state import (
     Pending,
     Retrieved,
     Route,
-    merged,
     nothing_pending,
     tools_of,
 )
@@ -200,7 +199,6 @@ def with_retrieved(record: NaviRecord, found: Retrieved) -> tuple[NaviRecord, bo
         **record,
         "candidates": list(dict.fromkeys([*first, *tools, *record["candidates"]]))[:most],
         "chains": chains,
-        "subgraph": merged([record["subgraph"], found["subgraph"]]),
         "queries": [*record["queries"], found["query"]],
     }, new
 
@@ -224,17 +222,12 @@ def with_route(record: NaviRecord, route: Route, found: Retrieved | None) -> Nav
 
 
 def _without_failed(record: NaviRecord) -> NaviRecord:
-    """Remove failed tools from candidates, chains and subgraph."""
-    out, graph = record["failed"], record["subgraph"]
-    nodes = {f"api:{tool}" for tool in out}
+    """Remove failed tools from candidates and chains."""
+    out = record["failed"]
     return {
         **record,
         "candidates": [tool for tool in record["candidates"] if tool not in out],
         "chains": [chain for chain in record["chains"] if not any(tool in out for tool in tools_of(chain))],
-        "subgraph": {
-            "nodes": [node for node in graph["nodes"] if node["id"] not in nodes],
-            "edges": [edge for edge in graph["edges"] if not nodes & {edge["source"], edge["target"]}],
-        },
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 from langgraph.managed import RemainingSteps
@@ -74,7 +74,6 @@ class Retrieved(TypedDict):
 
     query: str
     chains: list[dict[str, Any]]
-    subgraph: dict[str, Any]
     tools: list[str]
 
 
@@ -84,7 +83,7 @@ class NaviRecord(TypedDict):
     Attributes:
         request: the user's words.
         candidates: names of the tools that may be called, the most fitting first.
-        chains, subgraph: the last searches, without the chains that failed (see `plan.chains`).
+        chains: of the last searches, without those that failed (see `plan.chains`).
         history: the last decisions with their observations.
         outcomes: all calls.
         failed: tool -> reason; such a tool is not called again.
@@ -100,7 +99,6 @@ class NaviRecord(TypedDict):
     request: str
     candidates: list[str]
     chains: list[dict[str, Any]]
-    subgraph: dict[str, Any]
     history: list[DecisionRecord]
     outcomes: list[CallOutcome]
     failed: dict[str, str]
@@ -131,7 +129,6 @@ def new_record(request: str) -> NaviRecord:
         request=request,
         candidates=[],
         chains=[],
-        subgraph={"nodes": [], "edges": []},
         history=[],
         outcomes=[],
         failed={},
@@ -147,10 +144,9 @@ def new_record(request: str) -> NaviRecord:
 
 def retrieved_of(query: str, plan: Plan | None, hits: Iterable[str] = ()) -> Retrieved:
     """Return a plan as plain values, with further tools."""
-    nothing: dict[str, Any] = {"chains": [], "subgraph": {"nodes": [], "edges": []}}
-    plain = nothing if plan is None else plan.to_dict()
-    tools = dict.fromkeys([*(() if plan is None else plan.tools), *hits])
-    return Retrieved(query=query, chains=plain["chains"], subgraph=plain["subgraph"], tools=list(tools))
+    if plan is None:
+        return Retrieved(query=query, chains=[], tools=list(dict.fromkeys(hits)))
+    return Retrieved(query=query, chains=plan.to_dict()["chains"], tools=list(dict.fromkeys([*plan.tools, *hits])))
 
 
 chain_of: Final = TypeAdapter(Chain).validate_python
@@ -162,8 +158,20 @@ def tools_of(chain: Mapping[str, Any]) -> list[str]:
     return [step["tool"] for step in chain["steps"]]
 
 
-def merged(graphs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return subgraphs as one; each node and edge is in it once."""
-    nodes = {node["id"]: node for graph in graphs for node in graph["nodes"]}
-    edges = {(edge["source"], edge["target"], edge["path"]): edge for graph in graphs for edge in graph["edges"]}
-    return {"nodes": list(nodes.values()), "edges": list(edges.values())}
+def subgraph_of(chains: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return plain chains as one graph of tools and the values they exchange; each node and edge is in it once."""
+    nodes: dict[str, dict[str, Any]] = {}
+    edges: dict[tuple[str, str], dict[str, Any]] = {}
+    for chain in chains:
+        for step in chain["steps"]:
+            tool = f"api:{step['tool']}"
+            nodes[tool] = {"id": tool, "kind": "api", "label": step["tool"]}
+            for feed in step["feeds"]:
+                value = f"parameter:{step['tool']}.{feed['input']}"
+                nodes[value] = {"id": value, "kind": "parameter", "label": feed["input"], "source": feed["source"]}
+                edges[value, tool] = {"source": value, "target": tool}
+                if feed["source"] in ("step", "done"):
+                    giver = f"api:{feed['origin']}"
+                    nodes.setdefault(giver, {"id": giver, "kind": "api", "label": feed["origin"]})
+                    edges[giver, value] = {"source": giver, "target": value, "weight": feed["weight"]}
+    return {"nodes": [*nodes.values()], "edges": [*edges.values()]}

@@ -1,17 +1,16 @@
-"""Parts of a plan: chains of calls from what is known to a target, and the part of the graph they lie in.
+"""Parts of a plan: chains of calls from what is known to a target.
 
 A search gives a draft of choices (`problem`); `chain_of` makes an ordered chain of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic_core import to_jsonable_python
 
-from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.plan.problem import Assignment, Choice, PlanSearch, step_depths
 from langgraph_toolmem.text.meaning import Port
 
@@ -115,54 +114,15 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """A node of the pruned graph.
-
-    Attributes:
-        id: ``api:NAME`` or ``parameter:WORDS``.
-        kind: "api" or "parameter".
-        label: the tool's name, or what the parameter is called.
-        state: "target", "step", "done", "known", "produced" or "asked".
-    """
-
-    id: str
-    kind: Literal["api", "parameter"]
-    label: str
-    state: str
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """An edge of the pruned graph: parameter → API or API → parameter, with the path it stands for."""
-
-    source: str
-    target: str
-    path: str
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
-class Subgraph:
-    """The rest of the dependency graph: the nodes and edges of the chains."""
-
-    nodes: tuple[Node, ...] = ()
-    edges: tuple[Edge, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """The answer of a search.
 
     Attributes:
         chains: best first; those of other targets and other routes follow.
-        subgraph: all of them together.
-        strategy: which search made it.
         cut_short: a limit on time or nodes ended the search; there may be better chains.
     """
 
     chains: tuple[Chain, ...]
-    subgraph: Subgraph
-    strategy: str
     cut_short: bool = False
 
     @property
@@ -266,33 +226,3 @@ def _optional(port: Port, problem: PlanSearch, earlier: Collection[str]) -> Choi
         if choice.origin in seen and (choice.origin in earlier or choice.kind == "done")
     )
     return max(there, key=lambda choice: choice.value, default=None)
-
-
-def subgraph_of(graph: ToolDependencyGraph, chains: Iterable[Chain]) -> Subgraph:
-    """Return the nodes and edges of chains; a node that several use is there once, an edge with its highest weight."""
-    nodes: dict[str, Node] = {}
-    edges: dict[tuple[str, str, str], Edge] = {}
-    states = {"known": "known", "user": "asked", "step": "produced", "done": "produced"}
-
-    def edge(source: str, target: str, path: str, weight: float) -> None:
-        before = edges.get((source, target, path))
-        if before is None or before.weight < weight:
-            edges[source, target, path] = Edge(source, target, path, weight)
-
-    for chain in chains:
-        for step in chain.steps:
-            api = f"api:{step.tool}"
-            state = "target" if step.tool == chain.target else "step"
-            if state == "target" or api not in nodes:
-                nodes[api] = Node(api, "api", step.tool, state)
-            inputs = {port.path: port for port in graph.apis[step.tool].inputs}
-            for feed in step.feeds:
-                cluster = graph.cluster_of(inputs[feed.input])
-                parameter = f"parameter:{cluster.id}"
-                nodes.setdefault(parameter, Node(parameter, "parameter", cluster.id, states[feed.source]))
-                edge(parameter, api, feed.input, feed.weight)
-                if feed.source in ("step", "done"):
-                    giver = f"api:{feed.origin}"
-                    nodes.setdefault(giver, Node(giver, "api", feed.origin, feed.source))
-                    edge(giver, parameter, feed.output, feed.weight)
-    return Subgraph(tuple(nodes.values()), tuple(edges.values()))

@@ -1,9 +1,8 @@
 """Search for the tools that a request needs: a ranking of the whole catalogue, by words and by meaning.
 
-``search``      the catalogue, the signals of a tool and its toolkit, and their weights
+``search``      BM25, the catalogue, the signals of a tool and its toolkit, and their weights
 ``precedents``  tools of similar requests in past runs; the tools that are called before a given one
 ``current``     the search over the tools that a memory knows now
-``index``       BM25
 """
 
 from __future__ import annotations

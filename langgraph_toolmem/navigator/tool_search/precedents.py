@@ -14,8 +14,7 @@ import numpy as np
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.core.method import PastRuns
 from langgraph_toolmem.navigator.tool_search import ToolHit
-from langgraph_toolmem.navigator.tool_search.index import Floats, WordIndex
-from langgraph_toolmem.navigator.tool_search.search import ToolSearcher, probability
+from langgraph_toolmem.navigator.tool_search.search import Floats, ToolSearcher, WordIndex, probability
 from langgraph_toolmem.text.requests import MAX_REQUEST_CHARS
 from langgraph_toolmem.text.tools import kit_name, kit_of, stems
 

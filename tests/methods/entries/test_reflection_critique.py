@@ -56,7 +56,6 @@ def test_a_model_says_what_went_wrong_and_reads_all_it_needs() -> None:
         entry("2", query="Mail Ben", score=1.0, calls=(EntryCall("people.find", {"name": "Ben"}, "ok"),)),
         entry("3", query="Mail Cleo", score=0.0, comment="no", critique="Look her up first."),
         entry("4", query="Mail Dora", score=None),
-        entry("5", query="Mail nobody else", score=None),
     ]
     with OpenAIStubServer(lambda request: json.dumps(SAID)) as server:
         found = critique(make_chat_model(server), FAILED, TOOLS, similar)
@@ -76,12 +75,10 @@ def test_a_model_says_what_went_wrong_and_reads_all_it_needs() -> None:
     assert "She never got it." in human
     assert '1. people.find({"name": "Ann"}) [ok] → []' in human
     assert '2. mail.send({"to": "ann@example.org"}) [failed] → unknown address' in human
-    assert "- mail.send(to: string, at?: string or null): Sends a mail. At once." in human
-    assert "Outcome: went well" in human
+    assert "- mail.send(to: string, at?: string): Sends a mail. At once." in human
+    assert '- "Mail Ben" (went well). Calls: people.find(name="Ben")' in human
     assert "Look her up first." in human
-    assert "Mail Dora" in human
-    assert "nobody said how it went" in human
-    assert "Mail nobody else" not in human
+    assert '"Mail Dora" (not judged)' in human
 
 
 def test_only_failed_runs_are_criticised_and_no_model_is_asked() -> None:
@@ -110,7 +107,7 @@ def test_what_the_model_reads_is_bounded_and_says_so() -> None:
         critique(make_chat_model(server), huge, tools, [replace(huge, critique=long)] * 9)
         _, human = prompt(server)
     assert len(human) < 3 * critiques.MAX_PART + 4000
-    assert "more tools left out" in human
+    assert human.count("lines left out") >= 1
     assert "cut from" in human
     assert "7 calls left out" in human or "lines left out" in human
     for number in (1, 40):

@@ -17,9 +17,8 @@ from langchain_core.tools import tool
 from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError
 from langgraph_toolmem.navigator.tool_search import ToolHit, targets_of
-from langgraph_toolmem.navigator.tool_search.index import K1, B, WordIndex
 from langgraph_toolmem.navigator.tool_search.precedents import Precedents, called_before
-from langgraph_toolmem.navigator.tool_search.search import ToolSearcher, completing, read
+from langgraph_toolmem.navigator.tool_search.search import K1, B, ToolSearcher, WordIndex, completing, read
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.stores.chroma_repair import rebuild
 from langgraph_toolmem.stores.vectors import TOOLS as KIND
@@ -384,7 +383,7 @@ async def test_vectors_are_made_in_parts_and_what_was_made_stays(monkeypatch: py
         one, two, three = ["text of a", "text of b"], ["text of c", "text of d"], ["text of e"]
         assert made == [one, two, two, three]
         assert list(found["a"]) == pytest.approx([0, 0, 0, 0, 1])
-        again = await vectors.aof({**texts, "f": "text of f", "a": "another text"})
+        again = vectors.of({**texts, "f": "text of f", "a": "another text"})
         assert made[4:] == [["another text", "text of f"]] or made[4:] == [["text of f", "another text"]]
         assert {*again} == {*texts, "f"}
 
