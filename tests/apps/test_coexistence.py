@@ -677,7 +677,6 @@ async def test_words_in_a_failed_models_place_are_not_learned() -> None:
 # --- a person who reviews calls ---
 
 Mode = Literal["batched", "per_call"]
-each_mode = pytest.mark.parametrize("mode", ["batched", "per_call"])
 APPROVE = {"type": "approve"}
 REJECT = {"type": "reject"}
 RESPOND = {"type": "respond", "message": "I wrote it on paper."}
@@ -725,7 +724,6 @@ async def reviewed(agent: Agent, mode: Mode, decision: dict[str, Any], run: int 
     return await agent.ask(answer(state, mode, decision), thread(f"thread-{run}"))
 
 
-@each_mode
 @each_policy
 @pytest.mark.parametrize(
     ("decision", "outcomes", "values", "wrong"),
@@ -738,11 +736,11 @@ async def reviewed(agent: Agent, mode: Mode, decision: dict[str, Any], run: int 
     ],
 )
 async def test_a_gated_call_waits_and_is_learned_as_the_person_let_it_run(
-    mode: Mode, policy: Any, decision: dict[str, Any], outcomes: dict[str, int], values: dict[str, int], wrong: int
+    policy: Any, decision: dict[str, Any], outcomes: dict[str, int], values: dict[str, int], wrong: int
 ) -> None:
-    ours, theirs = pair(lambda: reviewer(mode, notice=mode == "batched"), policy=policy)
+    ours, theirs = pair(lambda: reviewer("batched"), policy=policy)
     grown = Grown(ours.memory)
-    end, plain = [await reviewed(agent, mode, decision) for agent in (ours, theirs)]
+    end, plain = [await reviewed(agent, "batched", decision) for agent in (ours, theirs)]
     same_calls(ours.desk, theirs.desk)
     assert end["messages"][-1].text == plain["messages"][-1].text
     shortcut = policy is EAGER
@@ -770,7 +768,7 @@ async def test_another_tool_put_in_place_is_what_is_learned(notice: bool, policy
     assert grown.wrong == grown.wrong_of("add_note") == 1, "the proposal that missed was of add_note"
 
 
-@each_mode
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
 @decisions
 async def test_the_process_may_end_while_the_person_thinks(tmp_path: Path, mode: Mode, decision: Any) -> None:
     saver, desk = InMemorySaver(), Desk()
@@ -795,10 +793,9 @@ async def test_the_process_may_end_while_the_person_thinks(tmp_path: Path, mode:
     assert desk.done == [*LOOKED_UP, *note]
 
 
-@each_mode
-async def test_what_is_rejected_each_time_is_no_longer_proposed(mode: Mode) -> None:
-    ours, _ = pair(lambda: reviewer(mode), runs=12)
-    made = [made_in(await reviewed(ours, mode, REJECT, run)) for run in range(12)]
+async def test_what_is_rejected_each_time_is_no_longer_proposed() -> None:
+    ours, _ = pair(lambda: reviewer("batched"), runs=12)
+    made = [made_in(await reviewed(ours, "batched", REJECT, run)) for run in range(12)]
     assert made[0] == ["find_customer", "latest_order", "add_note"]
     assert made[-1] == ["find_customer", "latest_order"]
     assert ours.memory.view().tools["add_note"].failed == 0  # type: ignore[union-attr]
