@@ -29,7 +29,7 @@ ScriptFunction = Callable[[list[BaseMessage], list[dict[str, Any]]], AIMessage]
 def call_tool(name: str, /, **args: Any) -> AIMessage:
     """Return a model's message that calls one tool.
 
-    >>> call_tool("find_person", name="Ann").tool_calls[0]["args"]
+    >>> call_tool("find_person", name="Ann").tool_calls[0].get("args")
     {'name': 'Ann'}
     """
     return AIMessage("", tool_calls=[tool_call(name=name, args=args, id=f"call_{uuid4().hex[:24]}")])
