@@ -110,8 +110,6 @@ def outcome_in_words(sums: Mapping[str, int]) -> str:
 
 
 class PastRun(NamedTuple):
-    """One finished run."""
-
     id: str
     request: str
     tools: tuple[str, ...]  # called with success

@@ -106,8 +106,6 @@ class RowKind(ABC, Generic[T]):
 
 @dataclass
 class _Namespace:
-    """Store and changes of one namespace."""
-
     store: VectorStore
     size: int | None = None
     version: int = 1
@@ -487,7 +485,6 @@ class Learned(Generic[T, V]):
         return made
 
     def forget(self, user: User) -> None:
-        """Drop what was learned of a user."""
         with self._lock:
             self._forgettings += 1
             self._known.pop(user.namespace, None)

@@ -71,7 +71,6 @@ class RunState:
         self.latest: tuple[ExecutedCall, ...] = ()
         self.episode = ""
         self.since_episode: list[ExecutedCall] = []
-        self.last_is_user = False
         self.stopped = False
         self.inputs: dict[tuple[str, str], Any] = {}
         self.outputs: dict[str, int] = {}
@@ -102,7 +101,6 @@ class RunState:
             self.thought = event.text
         if not event.steps:
             self.symbols.append(WORDS)
-            self.last_is_user = False
             self._said = event.text[-MAX_ASKED:]
         else:
             self._said = ""
@@ -124,7 +122,6 @@ class RunState:
         self._said = f"{self._said}\n{message.text}".strip()[-MAX_ASKED:]
         self.thought = ""
         self.since_user = []
-        self.last_is_user = True
 
     def _push_step(self, step: ExecutedCall) -> None:
         ok = step.status == "ok"
@@ -135,7 +132,6 @@ class RunState:
         self.steps.append(step)
         self.since_user.append(step)
         self.since_episode.append(step)
-        self.last_is_user = False
         text = canon_args(step.args)
         self.called.add((step.tool, text))
         for name, value in step.args.items():

@@ -167,8 +167,6 @@ class ContributorTable:
 
 
 class _Parts:
-    """Named attributes as plain containers."""
-
     parts: ClassVar[tuple[str, ...]] = ()
 
     def to_state(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.graph.view import START
 from langgraph_toolmem.navigator.decide.recording import DecisionLog
-from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
+from langgraph_toolmem.navigator.dependencies import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.links import check_scorer
 from langgraph_toolmem.navigator.evidence import MOST_DAYS, NavigatorEvidence, NavigatorSources
 from langgraph_toolmem.navigator.learned import TrainedLinks
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
     from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
     from langgraph_toolmem.navigator.history import History
-    from langgraph_toolmem.navigator.plan.chains import Chain, Plan
-    from langgraph_toolmem.navigator.plan.planner import Recombination, Strategy
+    from langgraph_toolmem.navigator.plan.planner import Chain, Plan, Recombination, Strategy
     from langgraph_toolmem.navigator.plan.problem import PlanSettings
     from langgraph_toolmem.runs.tools import ToolSpec
 
@@ -221,8 +220,7 @@ class Navigator(Method):
             ConfigurationError: an argument cannot work, or a target is no known tool.
             EmbedderChangedError: stored vectors were made by another embedder.
         """
-        from langgraph_toolmem.navigator.plan.chains import Plan
-        from langgraph_toolmem.navigator.plan.planner import plan
+        from langgraph_toolmem.navigator.plan.planner import Plan, plan
         from langgraph_toolmem.navigator.plan.problem import known_ports
 
         _check_plan(known, done, k, strategy, seed, budget)
@@ -285,8 +283,7 @@ class Navigator(Method):
             ConfigurationError: an argument cannot work.
             EmbedderChangedError: stored vectors were made by another embedder.
         """
-        from langgraph_toolmem.navigator.plan.chains import Chain
-        from langgraph_toolmem.navigator.plan.planner import recombine
+        from langgraph_toolmem.navigator.plan.planner import Chain, recombine
         from langgraph_toolmem.navigator.plan.problem import known_ports
 
         if not isinstance(chain, Chain):

@@ -1,6 +1,6 @@
 """LangGraph nodes over a `ToolMemory`. Thin: what they do is in the steps of the methods."""
 
-from langgraph_toolmem.navigator.decide.state import NaviRecord, NaviState
+from langgraph_toolmem.navigator.decide.decision import NaviRecord, NaviState
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
 from langgraph_toolmem.nodes.steps import (
     InertiaShortcut,

@@ -33,12 +33,17 @@ from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator import Navigator
 from langgraph_toolmem.navigator.decide.decision import (
     Decision,
+    NaviRecord,
+    NaviState,
     SubIntent,
     closing_messages,
     decider_messages,
+    new_record,
     plain_closing,
     problem_of,
     request_at,
+    subgraph_of,
+    tools_of,
 )
 from langgraph_toolmem.navigator.decide.guards import guards
 from langgraph_toolmem.navigator.decide.retriever import CallContext, Retriever
@@ -50,7 +55,6 @@ from langgraph_toolmem.navigator.decide.rounds import (
     with_retrieved,
     with_route,
 )
-from langgraph_toolmem.navigator.decide.state import NaviRecord, NaviState, new_record, subgraph_of, tools_of
 from langgraph_toolmem.nodes.steps import Recorder
 from langgraph_toolmem.runs.messages import text_of
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools

@@ -57,8 +57,6 @@ logger = logging.getLogger("langgraph_toolmem.events")
 
 
 class Row(NamedTuple):
-    """One observation as it is stored."""
-
     key: str | None
     user: str
     run: str

@@ -300,30 +300,23 @@ class DescriptionSimilarity:
     """
 
     def __init__(self, embedder: Embedder, specs: Mapping[str, Described]) -> None:
-        self._embedder = embedder
+        self._embedder = None if embedder.builtin else embedder
         self._texts = {name: f"{name} {spec.description}".strip() for name, spec in specs.items()}
-        self._lexical = LexicalEmbedder()
-        self._words = {name: self._lexical.sparse(text) for name, text in self._texts.items()}
-        self._vectors: dict[str, list[float]] | None = None
-        self._failed = embedder.builtin
+        self._vectors: dict[str, list[float]] = {}
         self._thought = lru_cache(maxsize=16)(embedder.embed_query)
-        self._thought_words = lru_cache(maxsize=256)(self._lexical.sparse)
+        self._words = lru_cache(maxsize=256 + len(self._texts))(LexicalEmbedder().sparse)
 
     def __call__(self, thought: str, tool: str) -> float:
         """Return a similarity from −1 to 1; 0 for a tool without a description."""
         if tool not in self._texts:
             return 0.0
-        if not self._failed:
+        if (embedder := self._embedder) is not None:
             try:
-                return self._dense(thought, tool)
+                self._vectors = self._vectors or embedder.of(self._texts)
+                return sum(a * b for a, b in zip(self._thought(thought), self._vectors[tool], strict=True))
             except ToolMemoryError as error:
-                self._failed = True
+                self._embedder = None
                 log_failure(
                     logger, logging.WARNING, "the built-in embedder is used for thoughts from here on", error=error
                 )
-        return similarity(self._thought_words(thought), self._words[tool])
-
-    def _dense(self, thought: str, tool: str) -> float:
-        if self._vectors is None:
-            self._vectors = self._embedder.of(self._texts)
-        return sum(a * b for a, b in zip(self._thought(thought), self._vectors[tool], strict=True))
+        return similarity(self._words(thought), self._words(self._texts[tool]))

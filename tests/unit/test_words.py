@@ -16,7 +16,6 @@ from langgraph_toolmem.text.requests import is_small_talk, tokens
 from langgraph_toolmem.text.values import (
     DAY,
     KINDS,
-    MAX_CHARS,
     MONTHS,
     RANKED,
     WEEKDAYS,
@@ -211,15 +210,6 @@ def test_small_talk_has_apostrophes_and_accents(text: str):
 # --- texts as a source ----------------------------------------------------------------------------------------
 
 
-def test_words_keep_their_place():
-    text = read_text("Cancel order #W123, please: a.b@c.de")
-
-    assert text.words == ["cancel", "order", "#w123", ",", "please", ":", "a.b@c.de"]
-    assert text.span(1, 2) == "order #W123"
-    assert text.places("order") == [1]
-    assert text.places("refund") == []
-
-
 @given(st.text(max_size=200))
 @settings(max_examples=100, deadline=None)
 def test_any_text_is_read_and_its_words_are_found(raw: str):
@@ -240,10 +230,6 @@ def test_a_value_is_found_whole_and_regardless_of_case():
     assert text.find("lice") is None
     assert text.find("") is None
     assert text.find("x " * 300) is None
-
-
-def test_long_texts_are_cut():
-    assert len(read_text("a" * (MAX_CHARS + 100)).raw) == MAX_CHARS
 
 
 @pytest.mark.parametrize(
@@ -269,10 +255,3 @@ def test_long_texts_are_cut():
 )
 def test_shapes(token: str, shape: str | None):
     assert shape_of(token) == shape
-
-
-def test_tokens_of_a_shape_in_order():
-    text = read_text("orders #W111 and #B222, not #W33")
-
-    assert text.with_shape("#A999") == ["#W111", "#B222"]
-    assert text.with_shape("<email>") == []

@@ -11,20 +11,24 @@ from typing import Any, Final, Literal
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langgraph_toolmem.base.text import canonical, shortened
-from langgraph_toolmem.navigator.decide.decision import Decision, SubIntent, call_line, due, indented
-from langgraph_toolmem.navigator.decide.guards import never_ran, ran_instead
-from langgraph_toolmem.navigator.decide.state import (
+from langgraph_toolmem.navigator.decide.decision import (
     WINDOW,
     CallOutcome,
     DecidedCall,
+    Decision,
     DecisionRecord,
     NaviRecord,
     Pending,
     Retrieved,
     Route,
+    SubIntent,
+    call_line,
+    due,
+    indented,
     nothing_pending,
     tools_of,
 )
+from langgraph_toolmem.navigator.decide.guards import never_ran, ran_instead
 from langgraph_toolmem.runs.messages import status_of, text_of
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 

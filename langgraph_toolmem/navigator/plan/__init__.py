@@ -3,6 +3,5 @@
 ``problem``    one search as a problem: its settings, inputs, and the choices for each
 ``alphabeta``  the most reliable set of choices, by backward alpha-beta search
 ``annealing``  the fittest one by the paper's measure, by simulated annealing with a population
-``chains``     what a plan consists of, and how choices become an ordered chain
-``planner``    chains for targets, with other routes next to the best one, and another one when a call failed
+``planner``    the parts of a plan; chains for targets, with other routes, and another one when a call failed
 """

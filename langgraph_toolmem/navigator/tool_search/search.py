@@ -46,17 +46,12 @@ K1: Final = 1.2
 B: Final = 0.75
 """Of BM25: S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework", 2009, eq. 3.15."""
 
-SIGNALS: Final = (
-    "clause", "name", "description", "parameters", "neighbouring words", "toolkit: best sentence", "toolkit: clauses",
-    "toolkit: text", "toolkit: name", "toolkit: size",
-    "meaning", "meaning: sentence", "toolkit: meaning",
-)  # fmt: skip
-"""The last three only with an embedder."""
 WEIGHTS: Final[Floats] = np.array([1.88, 1.2, 0.81, 0.8, 0.82, 2.26, 2.24, 2.3, 1.83, -1.15], dtype=np.float32)
 WEIGHTS_WITH_MEANING: Final[Floats] = np.array(
     [1.65, 1.05, 0.65, 0.75, 0.8, 2.7, 1.6, 2.1, 1.25, -1.09, 0.82, 1.0, 0.79], dtype=np.float32
 )
-"""As they were fitted with all-MiniLM-L6-v2; what the signals that were left out said is in those that are left."""
+"""Of clause, name, description, parameters, word pairs; of a toolkit: best sentence, clauses, text, name and size.
+With an embedder (fitted with all-MiniLM-L6-v2): of meaning, meaning of the best sentence and of the toolkit."""
 ODDS: Final = (1.11, -10.9)
 ODDS_WITH_MEANING: Final = (1.05, -11.17)
 COVERAGE: Final = 1.0
@@ -199,13 +194,13 @@ def _telling(texts: Iterable[str]) -> dict[str, Sequence[str]]:
 
 
 class Ranking(NamedTuple):
-    """All tools for a request, by number: signals (S, N), scores (N,), closeness to each clause (C, N), and whether a
-    tool has anything to do with the request."""
+    """All tools for a request, by number: scores (N,), closeness to each clause (C, N), whether a tool has anything to
+    do with the request, and slope and intercept of the odds."""
 
-    signals: Floats
     scores: Floats
     near: Floats
     fits: npt.NDArray[np.bool_]
+    odds: tuple[float, float]
 
 
 class ToolSearcher:
@@ -325,7 +320,13 @@ class ToolSearcher:
             candidates = np.flatnonzero(fits)
             candidates = candidates[np.argsort(-scores[candidates], kind="stable")[: max(CANDIDATES, 2 * k)]]
             chosen = candidates[completing(scores[candidates], ranking.near[:, candidates], k)]
-            return [self._hit(int(number), ranking) for number in chosen]
+            slope, intercept = ranking.odds
+            hits = []
+            for number in chosen.tolist():
+                spec = self.specs[self._names[number]]
+                score = probability(slope * float(scores[number]) + intercept)
+                hits.append(ToolHit(spec.name, score, kit_name(spec)))
+            return hits
 
     def scores(self, query: str) -> dict[str, float]:
         """Return the score of every tool for a request, all 0 if it has no telling word."""
@@ -341,16 +342,6 @@ class ToolSearcher:
         found = np.zeros(len(self._names), dtype=np.bool_)
         found[[self._numbers[name] for name in names if name in self._numbers]] = True
         return found
-
-    def _hit(self, number: int, ranking: Ranking) -> ToolHit:
-        signals = ranking.signals[:, number]
-        meaning = len(signals) == len(SIGNALS)
-        parts = (WEIGHTS_WITH_MEANING if meaning else WEIGHTS) * signals
-        told = sorted(zip(SIGNALS, parts.tolist(), strict=False), key=lambda part: -abs(part[1]))
-        slope, intercept = ODDS_WITH_MEANING if meaning else ODDS
-        score = probability(slope * float(ranking.scores[number]) + intercept)
-        spec = self.specs[self._names[number]]
-        return ToolHit(spec.name, score, kit_name(spec), {label: part for label, part in told if part})
 
     def _ranked(self, request: Request, cosines: Floats | None) -> Ranking:
         if self._arrays is None:
@@ -393,11 +384,11 @@ class ToolSearcher:
             like = np.maximum(cosines, 0)
             rows += [2 * like[0], 2 * like[request.sentences].max(axis=0), 2 * arrays.best(like[:1])[0][of]]
         signals = np.stack(rows).astype(np.float32)
-        weights = WEIGHTS if cosines is None else WEIGHTS_WITH_MEANING
+        weights, odds = (WEIGHTS, ODDS) if cosines is None else (WEIGHTS_WITH_MEANING, ODDS_WITH_MEANING)
         fits = arrays.alive > 0
         if cosines is None:
             fits &= texts[0] + described + kits[of] > 0
-        return Ranking(signals, dot(weights, signals), clauses, fits)
+        return Ranking(dot(weights, signals), clauses, fits, odds)
 
     # --- meaning ---
 

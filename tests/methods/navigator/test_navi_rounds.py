@@ -14,11 +14,15 @@ from langgraph_toolmem.navigator.decide import rounds
 from langgraph_toolmem.navigator.decide.decision import (
     MAX_INTENTS,
     Decision,
+    NaviRecord,
+    Retrieved,
     closing_messages,
     decider_messages,
     due,
+    new_record,
     problem_of,
     request_at,
+    retrieved_of,
 )
 from langgraph_toolmem.navigator.decide.rounds import (
     begun,
@@ -26,12 +30,6 @@ from langgraph_toolmem.navigator.decide.rounds import (
     observed,
     succeeded,
     with_retrieved,
-)
-from langgraph_toolmem.navigator.decide.state import (
-    NaviRecord,
-    Retrieved,
-    new_record,
-    retrieved_of,
 )
 from langgraph_toolmem.runs.tools import read_tools
 

@@ -80,7 +80,7 @@ def test_decisions_and_fields_of_results_reach_other_workers_and_the_next_proces
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("langgraph_toolmem.stores.shared.POLL_SECONDS", 0.0)
-    monkeypatch.setattr("langgraph_toolmem.navigator.dependencies.current.FRESH_SECONDS", -1.0)
+    monkeypatch.setattr("langgraph_toolmem.navigator.dependencies.FRESH_SECONDS", -1.0)
     store, clock = InMemoryStore(), Clock()
     with (
         ToolMemory(None, store=store, tools=SCHEMAS) as one,

@@ -16,8 +16,7 @@ from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, Lin
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.alphabeta import alpha_beta
 from langgraph_toolmem.navigator.plan.annealing import anneal, fitness
-from langgraph_toolmem.navigator.plan.chains import Chain
-from langgraph_toolmem.navigator.plan.planner import Strategy, plan, recombine
+from langgraph_toolmem.navigator.plan.planner import Chain, Strategy, plan, recombine
 from langgraph_toolmem.navigator.plan.problem import (
     Assignment,
     Choice,

@@ -247,7 +247,6 @@ def test_meaning_finds_what_no_word_does():
     assert ToolSearcher(travel()).search("lodging", 3) == []
     found = ToolSearcher(travel(), embedder=Concepts()).search("lodging", 3)
     assert {each.toolkit for each in found} == {"Bedfinder"}
-    assert "meaning" in found[0].parts
 
 
 def test_an_embedder_that_fails_leaves_the_words(caplog):
@@ -306,7 +305,6 @@ def test_what_was_called_with_a_target_or_is_of_its_toolkit_comes_before_it():
     alone = called_before(searcher, "", "reserve_room", 9, precedents=Precedents())
     assert {*names(alone)[:2]} == {"search_hotels", "hotel_reviews"}
     assert len(alone) == 7
-    assert set(alone[0].parts) == {"request", "same toolkit", "similar requests", "came with"}
     assert called_before(searcher, "", "reserve_room", 9, precedents=precedents, available=["send_mail"])[0].score < 0.5
 
 
@@ -468,7 +466,6 @@ async def test_what_is_called_before_a_target() -> None:
         found = memory.navigator.search("Organise the trip", target="delta", k=2)
         assert {*names(found)} == {"alpha", "gamma"}
         assert found == await memory.navigator.asearch("Organise the trip", target="delta", k=2)
-        assert found[0].parts["came with"] > 0
         assert names(memory.navigator.search("", target="delta", available=["beta", "gamma"])) == ["gamma", "beta"]
         with pytest.raises(ConfigurationError, match="knows no tool 'omega'"):
             memory.navigator.search("trip", target="omega")
