@@ -16,12 +16,8 @@ from queues import pending, put, take
 
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.core.jobs import JobQueue
-from langgraph_toolmem.core.users import user_digest
-from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.navigator.decide.recording import DecisionLog
 from langgraph_toolmem.stores.database import NAME, query_readonly
-
-ANN = str(user_digest("ann"))
 
 
 def queue(folder: Path) -> JobQueue:
@@ -48,19 +44,6 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 # --- one file ---
-
-
-def test_what_an_owner_forgets_leaves_the_others_as_they_are(tmp_path: Path) -> None:
-    with queue(tmp_path) as jobs, decisions(tmp_path) as log:
-        put(jobs, "1", {}, user="u")
-        log.add("r", 1, [], {}, user_id="ann")
-        assert jobs.forget("u") == 1
-        assert len(log) == 1
-        assert log.forget(Forgotten(ANN)) == 1
-        put(jobs, "2", {})
-        log.add("r", 2, [], {})
-        assert ids(jobs) == ["2"]
-        assert log.ask("SELECT step FROM decisions") == [(2,)]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -116,11 +99,6 @@ def spoil(path: Path, page: int, size: int = 4096) -> None:
     assert len(content) > page * size
     content[page * size : (page + 1) * size] = os.urandom(size)
     path.write_bytes(content)
-
-
-def root_of(folder: Path, table: str) -> int:
-    with closing(sqlite3.connect(folder / NAME)) as file:
-        return int(file.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0])
 
 
 def test_damage_that_is_found_in_use_is_set_aside_at_the_next(tmp_path: Path) -> None:

@@ -55,15 +55,6 @@ def test_a_memory_tells_what_it_was_told(tmp_path: Path) -> None:
         assert memory.navigator.tools == {"look_up": BARE}
 
 
-def test_a_grave_mark_stays_when_somebody_does_not_know_of_it(tmp_path: Path) -> None:
-    grave = replace(BARE, destructive=True, read_only=False, controls=True)
-    for tool in (grave, BARE):
-        with ToolMemory(tmp_path, tools=[tool]):
-            pass
-    with ToolMemory(tmp_path) as memory:
-        assert memory.navigator.tools == {"look_up": grave}
-
-
 @pytest.mark.parametrize(
     ("one", "other", "both"),
     [

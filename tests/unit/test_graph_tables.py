@@ -72,7 +72,7 @@ def test_witnesses_commute_and_are_bounded(seen, random):
         ([("1", "A"), ("2", "B"), ("3", "C")], "AZ?"),
         ([("1", "A"), ("2", "A"), ("3", "A")], "A"),
         ([("1", None), ("1", None), ("2", None)], ""),
-        ([("1", None), ("2", None), ("3", None)], "?"),
+        ([("1", None), ("2", None), ("3", None)], "AZ?"),
     ],
 )
 def test_an_item_is_public_after_three_runs_of_three_users(seen: list[tuple[str, str | None]], public: str):
