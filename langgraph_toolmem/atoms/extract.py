@@ -166,7 +166,7 @@ class Extractor:
     def steps(self, run: Run, *, value: float = 1.0) -> list[Extracted]:
         """Return the atoms of a run with this reward, one per successful step, in order, not merged."""
         earlier = run.earlier[-EARLIER:]
-        masks, hidden, knew = self._masked([*earlier, *run.events])
+        masks, hidden, knew = self._masked(run.events, earlier)
         found: list[Extracted] = []
         state, asked = RunState(cut=run.truncated), ""
         for event in earlier:
@@ -194,25 +194,27 @@ class Extractor:
         return found
 
     def _masked(
-        self, events: Sequence[UserMessage | Turn]
+        self, events: Sequence[UserMessage | Turn], earlier: Sequence[UserMessage | Turn]
     ) -> tuple[dict[int, tuple[dict[str, Any], set[str]]], dict[str, str], dict[int, Known]]:
         """Return each call without its values, by `id` of the step; values that no atom may tell; K, by `id` of a turn.
 
-        A request names what only later calls use, so all calls are read before the first sub-goal is worded.
+        Of the `earlier` events only the values count. A request names what only later calls use, so all calls are read
+        before the first sub-goal is worded.
         """
         masks: dict[int, tuple[dict[str, Any], set[str]]] = {}
         hidden: dict[str, str] = {}
         known, knew = Known(), dict[int, Known]()
-        for event in events:
+        for number, event in enumerate((*earlier, *events), -len(earlier)):
             if isinstance(event, UserMessage):
                 known.push(event, self.slots)
                 continue
-            knew[id(event)] = known.copy()
-            for step in event.steps:
-                masker = Masker(step.tool, self.slots, known, self._habits)
-                arguments = {name: masker.value(inner, str(name)) for name, inner in step.args.items()}
-                masks[id(step)] = arguments, masker.required
-                hidden |= masker.values
+            if number >= 0:
+                knew[id(event)] = known.copy()
+                for step in event.steps:
+                    masker = Masker(step.tool, self.slots, known, self._habits)
+                    arguments = {name: masker.value(inner, str(name)) for name, inner in step.args.items()}
+                    masks[id(step)] = arguments, masker.required
+                    hidden |= masker.values
             for step in event.steps:
                 if step.status == "ok":
                     answer = answered(step)

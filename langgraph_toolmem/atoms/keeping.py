@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from langgraph_toolmem.atoms.atoms import Atom, AtomRecord, from_plain, merge_all, storable, to_plain
-from langgraph_toolmem.atoms.extract import Extracted, Extractor, sparse
+from langgraph_toolmem.atoms.extract import FEW, Extracted, Extractor, sparse
 from langgraph_toolmem.atoms.models import AtomWriter
 from langgraph_toolmem.atoms.retrieve import (
     BETA,
@@ -54,7 +54,7 @@ ATOMS, WORDING = "atoms", "wording"
 """Kinds of jobs: atoms are stored or their score changes, and they are worded by a chat model."""
 WAITS: Final = 3
 """Failures after which a wording no longer waits for its atoms, which were forgotten."""
-LONGLIST: Final = 256
+LONGLIST: Final = 64
 """Atoms that are compared for each goal of a question; four times as many if they are of too few tools."""
 MAX_GOALS: Final = 512
 """Goals whose atoms are kept, the latest; for at most `FRESH` seconds, since other processes write too."""
@@ -273,12 +273,12 @@ class AtomKeeping:
 
     def records(self, user: User, calls: Sequence[str]) -> dict[str, AtomRecord]:
         """Return the records of calls (`Atom.call`) of a user."""
-        tracks = self._core.ledger.tracks(self.rows.method, [self.rows.key(call, user) for call in calls])
+        tracks = self._core.ledger.tracks(self.rows.kind.name, [self.rows.key(call, user) for call in calls])
         found = (AtomRecord(track.shown, track.followed, track.helped, track.hurt) for track in tracks)
         return dict(zip(calls, found, strict=True))
 
     def _misleads(self, user: User, call: str) -> bool:
-        return self._core.ledger.tracked(self.rows.method) and self.records(user, [call])[call].misleads
+        return self._core.ledger.tracked(self.rows.kind.name) and self.records(user, [call])[call].misleads
 
     # --- making them ---
 
@@ -297,15 +297,20 @@ class AtomKeeping:
         return found
 
     def _habits(self, tool: str, path: str) -> dict[str, tuple[float, int]]:
-        """See `extract.Habits`: in all runs that the memory has seen; parts of nested arguments have none."""
+        """See `extract.Habits`: in all runs that the memory has seen; parts of nested arguments have none.
+
+        Of more than `FEW` values none is constant, so the others are not read.
+        """
         graph, slot = self._core.graph, slot_key(tool, path)
+        found: dict[str, tuple[float, int]] = {}
         with self._core.lock:
             contributors = graph.value_contributors.rows.get(slot, {})
-            return {
-                canon(known): (cell[0], len(contributors[text][0]) if text in contributors else 0)
-                for text, cell in graph.values.row(slot).items()
-                if (known := decode_value(text)) is not ABSENT
-            }
+            for text, cell in graph.values.row(slot).items():
+                if (known := decode_value(text)) is not ABSENT:
+                    found[canon(known)] = cell[0], len(contributors[text][0]) if text in contributors else 0
+                if len(found) > FEW:
+                    break
+        return found
 
     # --- keeping them ---
 

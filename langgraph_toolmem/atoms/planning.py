@@ -23,7 +23,7 @@ from langgraph_toolmem.runs.run import Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.requests import is_small_talk
-from langgraph_toolmem.text.tools import USUAL
+from langgraph_toolmem.text.words import STOP_WORDS
 from langgraph_toolmem.turn.call import Line
 from langgraph_toolmem.turn.hints import Planning, turn_of
 
@@ -146,7 +146,7 @@ class HintPlanner:
         state = core.state_of(run)
         where = tools.read.situation(state, known)
         # "Yes, please" goes on with what was asked before.
-        asked = bool(where.raw) and not is_small_talk(state.user.raw, USUAL)
+        asked = bool(where.raw) and not is_small_talk(state.user.raw, STOP_WORDS)
         goals = where.goals if asked else tuple(kept.get("goals", ()))
         why = "it is not the model's turn" if not run.awaiting_model else "" if goals else "nothing is asked for"
         turn = turn_of(messages) or kept.get("turn", "")
@@ -250,11 +250,11 @@ class HintPlanner:
         return replace(hit, filled=hit.atom.arguments) if destroys else hit
 
     def _tools(self, run: Run, specs: Mapping[str, ToolSpec] | None) -> _Tools:
-        """Return the available tools and those that the run called; others would only blur what is said of them."""
+        """Return the available tools and those called for the request; others would only blur what is said of them."""
         there = self._method.core.catalogue.specs
         available = dict(there if specs is None else specs)
-        called = (step.tool for event in run.events if isinstance(event, Turn) for step in event.steps)
-        with_called = {name: there[name] for name in called if name in there} | available
+        called = (step.tool for event in run.current.events if isinstance(event, Turn) for step in event.steps)
+        with_called = available | {name: there[name] for name in called if name in there and name not in available}
         key = (len(available), *map(id, with_called.values()))
         with self._lock:
             found = self._known_tools.get(key)

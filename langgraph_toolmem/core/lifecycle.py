@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -62,22 +61,20 @@ class Lifecycle:
     ) -> int:
         core = self._core
         run, user = self._begun(messages, thread_id, user_id)
-        parts = run.episodes()
         with core.lock:
-            whole = self._is_whole(run)
+            whole = success is not None and self._is_whole(run)
             _, new = self.learn(run, user, last_turn_too=True)
             whole = whole and new == sum(isinstance(event, Turn) for event in run.events)
-            core.apply(None, self._core.episodes.over(parts[-1]), user=user.digest, run=parts[-1].digest)
+            core.apply(None, self._core.episodes.over(run), user=user.digest, run=run.digest)
         if success is not None:
-            judged = parts if whole else parts[-1:]
+            judged = run.episodes() if whole else [run.current]
             for each in judged:
                 self.note(each.digest, float(success), comment, user_id, weight=1 / len(judged))
         self._learned(run, user)
         try:
             with core.jobs.together():
-                for each in parts:
-                    if self._is_new_end(each) or each is parts[-1]:
-                        self.end(each, user)
+                for each in self._ending(run):
+                    self.end(each, user)
         except StorageError as error:
             core.store.say(f"Nothing of a finished run could be put into the queue: {error}")
         core.acknowledge()
@@ -103,6 +100,15 @@ class Lifecycle:
         self._tell("ended", EndedRun(episode, user, score, said))
         if score is None and (stands := core.verdict_of(name, owner))[0] is not None:  # it came in between
             self._tell("judged", JudgedRun(name, stands[0], stands[1], user.id))
+
+    def _ending(self, run: Run) -> list[Run]:
+        """Return the latest episode, and those before it back to one that ended earlier, in their order."""
+        found: list[Run] = []
+        for each in run.backwards():
+            if not self._is_new_end(each) and found:
+                break
+            found.append(each)
+        return found[::-1]
 
     def _is_new_end(self, episode: Run) -> bool:
         with self._core.lock:
@@ -197,7 +203,7 @@ class Lifecycle:
                 core.apply(None, new_messages, user=user.digest, run=run.digest)
             last = latest_turn(run)
             specs = core.catalogue.marked(specs)
-            new, thought, scratch = 0, _thought_before(run, start), dict[str, Any]()
+            new, scratch = 0, dict[str, Any]()
             thread, hour = contributor(run.thread_id or run.scope, user.digest), core.hour()
             for index in range(start, len(run.events)):
                 event = run.events[index]
@@ -208,16 +214,12 @@ class Lifecycle:
                 if isinstance(event, Turn) and (event.settled or last_turn_too) and not headless:
                     name = event.episode or run.digest
                     key, who = turn_digest(event), user.digest
-                    learned = LearnedTurn(state, event, name, thread, thought, who, specs, hour, options, scratch)
+                    learned = LearnedTurn(state, event, name, thread, who, specs, hour, options, scratch)
                     learned.thread_id = run.thread_id or ""
                     if not core.graph.has_seen(key):
                         new += core.apply(key, self._record(learned), user=user.digest, run=learned.run)
                     elif again := self._again(learned):
                         core.apply(None, again, user=user.digest, run=learned.run)
-                    if event.chosen_by == "model" and event.text:
-                        thought = event.text
-                elif not isinstance(event, Turn):
-                    thought = ""
                 state.push(event)
             return state, new
 
@@ -256,8 +258,6 @@ class Lifecycle:
                 core.apply(None, self._core.episodes.over(run), user=user.digest, run=run.digest)
         if core.store.closed:
             return
-        for each in self._core.listeners:
-            core.log_and_continue(f"{each.name} could not take in what was learned", partial(each.learned, run, user))
         core.log_and_continue("what waits to be written cannot be looked for", self._core.jobs.look)
         core.acknowledge()
 
@@ -266,9 +266,12 @@ class Lifecycle:
         if core.store.closed:
             return
         for each in self._core.listeners:
-            error = core.log_and_continue(f"{each.name} could not take in a run", partial(getattr(each, hook), what))
-            if isinstance(error, StorageError):
-                core.store.say(f"{each.name} kept nothing of a finished run: {error}")
+            try:
+                getattr(each, hook)(what)
+            except Exception as error:  # noqa: BLE001 - the others take it in, and the host goes on
+                core.log_failure_and_continue(f"{each.name} could not take in a run", error)
+                if isinstance(error, StorageError):
+                    core.store.say(f"{each.name} kept nothing of a finished run: {error}")
 
     # --- feedback ---
 
@@ -278,8 +281,8 @@ class Lifecycle:
         if not known or run.truncated:
             return not known
         # Handed over whole once more, with the verdict that it had.
-        share = 1 / len(run.episodes())
-        return share < 1 and all(self._core.weight_of(each.digest) == share for each in run.episodes())
+        parts = run.episodes()
+        return len(parts) > 1 and all(self._core.weight_of(each.digest) == 1 / len(parts) for each in parts)
 
     def feedback(
         self,
@@ -346,13 +349,3 @@ class Lifecycle:
         for job in jobs:
             said = job.payload
             self.judge(job.run, said["score"], said["comment"], said["user_id"])
-
-
-def _thought_before(run: Run, index: int) -> str:
-    """Return the model's latest words since the user message before an event."""
-    for event in reversed(run.events[:index]):
-        if not isinstance(event, Turn):
-            return ""
-        if event.chosen_by == "model" and event.text:
-            return event.text
-    return ""

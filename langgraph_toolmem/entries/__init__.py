@@ -169,7 +169,7 @@ class Entries(Method):
             thread_id: the thread; its own episodes are not recalled.
             budget: tokens of the prompt: the runs that fit in it are recorded as shown. 0: nobody sees them.
         """
-        from langgraph_toolmem.entries.entry import entry_id, request_of
+        from langgraph_toolmem.entries.entry import request_of
         from langgraph_toolmem.entries.recall import Recollection, grouped
         from langgraph_toolmem.entries.render import to_lines
 
@@ -184,7 +184,7 @@ class Entries(Method):
         if thread_id is not None:  # those too that were trimmed away
             own |= self.core.episodes.runs(thread_id)
         try:  # nobody reads what another user said
-            found = self.search(query, user, checked(policy) or self.policy, exclude=set(map(entry_id, own)), own=True)
+            found = self.search(query, user, checked(policy) or self.policy, exclude=own, own=True)
         except StorageError as error:
             self.core.log_failure_and_continue("entries could not be read", error)
             return Recollection(missing=f"past runs could not be read ({describe_error(error)})")

@@ -94,7 +94,7 @@ class EntrySearch:
             user: whose entries.
             policy: how many.
             parts: with feedback, without it, or both.
-            exclude: ids of entries that are not meant.
+            exclude: runs (digests) that are not meant.
             own: in a namespace that users share, those of other users are not meant either.
 
         Raises:
@@ -140,13 +140,13 @@ class EntrySearch:
             groups: dict[object, _Candidate] = {}
             for near in sorted(found, key=lambda near: -near.item.time):
                 entry = near.item
-                if near.id not in exclude and (not own or entry.user in ("", user.digest)):
+                if entry.run not in exclude and (not own or entry.user in ("", user.digest)):
                     request = PastRequest(terms_of(entry.query), "\n".join(call.tool for call in entry.calls))
                     made = _Candidate(request, near.similarity, [])
                     groups.setdefault((request, entry.good), made).runs.append(entry)
             if k is None or once or len(found) < k or len(groups) >= k // 4 or k >= MOST_NEAR:
                 return groups.values()
-            k *= 4
+            k = max(4 * k, LONGLIST + len(exclude))  # a long thread has many entries of its own
 
     def _look_up(self, query: str, user: User, part: str, k: int | None) -> list[SearchHit[Entry]]:
         key, version = (query, user.namespace, part, k), (self._rows.changes(0, user)[0], self._records())

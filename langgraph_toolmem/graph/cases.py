@@ -107,6 +107,7 @@ class _Query:
         self.own, self.before, self.ranked = own, before, ranked
         self.norm, self.norm_before = sum(own.values()), sum(before.values())
         self.similarities: dict[str, float] = {}
+        self.similar: list[tuple[float, str]] = []
 
 
 class CaseIndex:
@@ -257,7 +258,9 @@ class CaseIndex:
     def similar(self, text: str, asked: str = "") -> list[tuple[float, str]]:
         """Return past requests that share words with one, each with its similarity, 0 to 1."""
         query = self._query(text, asked)
-        return [(self._compared(query, case_id), case_id) for case_id in query.ranked]
+        if not query.similar:
+            query.similar = [(self._compared(query, case_id), case_id) for case_id in query.ranked]
+        return query.similar
 
     def _query(self, text: str, asked: str) -> _Query:
         """Return what is known of a request: its weights, and the requests that share most with it."""

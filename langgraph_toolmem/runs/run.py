@@ -14,9 +14,8 @@ No model decides this. `core.episodes` keeps the result, so that it stays when t
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final, Literal
 
 from langgraph_toolmem.base.text import digest
@@ -152,20 +151,15 @@ class Run:
 
     def episodes(self) -> list[Run]:
         """Return the episodes of a thread in order, each with the events before it."""
-        bounds = [index for index, (one, two) in enumerate(pairwise(self.events), 1) if one.episode != two.episode]
-        if not bounds:
-            return [self]
-        return [
-            Run(
-                self.events[start:end],
-                self.thread_id,
-                self.truncated and not start,
-                self.next_key if end == len(self.events) else None,
-                self.thought if end == len(self.events) else "",
-                self.events[:start],
-            )
-            for start, end in pairwise([0, *bounds, len(self.events)])
-        ]
+        return [*self.backwards()][::-1]
+
+    def backwards(self) -> Iterator[Run]:
+        """Yield the episodes of a thread from the latest to the first, each made when it is asked for."""
+        run = self
+        while (episode := run.current) is not run:
+            yield episode
+            run = Run(episode.earlier, self.thread_id, self.truncated, None, "")
+        yield run
 
     def answered(self) -> list[str]:
         """Return the episodes (digests) that end with words of the model."""
@@ -249,7 +243,7 @@ _ASKS = re.compile(
     r"|\bwe need\b|\bif\b",
     re.IGNORECASE,
 )
-_STOP: Final = frozenset(STOP_WORDS) | word_set("one ones same first second third last other others another again")
+_STOP: Final = STOP_WORDS | word_set("one ones same first second third last other others another again")
 
 
 def asks_nothing(text: str) -> bool:

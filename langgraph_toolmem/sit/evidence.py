@@ -95,7 +95,7 @@ class SITEvidence(Table):
         self.edges = CountTable(MAX_SOURCES, width=4, max_items=MAX_TARGETS)
         #: run -> [score or None, {step: [source, target, request, asked, words, written]}, weight of the score]
         self.runs: dict[str, list[Any]] = {}
-        self._by_request: dict[str, dict[str, str]] = {}  # request -> step -> run
+        self._by_request: dict[str, dict[str, Transition]] = {}  # request -> step -> its transition
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         return {TransitionSeen: self.add, Verdict: lambda run, *_: self._judge(run)}
@@ -121,10 +121,11 @@ class SITEvidence(Table):
             self.edges.add(source, target, _OPEN)
         else:  # the length of the run changes
             self._count(known, -1)
-        known[_TRANSITIONS][step] = [source, target, request, asked, [*words], written]
+        made: list[Any] = [source, target, request, asked, [*words], written]
+        known[_TRANSITIONS][step] = made
         if known[_SCORE] is not None:
             self._count(known, 1)
-        self._by_request.setdefault(request, {})[step] = run
+        self._by_request.setdefault(request, {})[step] = Transition(run, *made)
 
     def judge(self, run: str, score: float, weight: float = 1.0) -> None:
         """Apply the score of a run, from 0 (bad) to 1 (good), in place of an earlier one.
@@ -150,8 +151,7 @@ class SITEvidence(Table):
 
     def transitions_of(self, request: str) -> list[Transition]:
         """Return the transitions that served a request."""
-        steps = self._by_request.get(request, {})
-        return [Transition(run, *self.runs[run][_TRANSITIONS][step]) for step, run in steps.items()]
+        return list(self._by_request.get(request, {}).values())
 
     def waiting(self) -> int:
         """Return how many runs have no feedback."""
@@ -202,8 +202,9 @@ class SITEvidence(Table):
         super().load(state)
         self._by_request = {}
         for run, (_, transitions, _) in self.runs.items():
-            for step, (_, _, request, *_) in transitions.items():
-                self._by_request.setdefault(request, {})[step] = run
+            for step, each in transitions.items():
+                made = Transition(run, *each)
+                self._by_request.setdefault(made.request, {})[step] = made
 
 
 def section(evidence: SITEvidence, sums: Mapping[str, int]) -> Section:

@@ -125,7 +125,7 @@ def suggest(
     found.add_states(votes, policy)
     if search is not None and (policy.kind == "combined" or len(found.candidates) < k):
         found.add_words(text, search)
-    return (found.by_odds(policy) if policy.kind == "combined" else found.by_kind())[: max(k, 0)]
+    return found.by_odds(policy, max(k, 0)) if policy.kind == "combined" else found.by_kind(max(k, 0))
 
 
 class _Evidence:
@@ -186,8 +186,8 @@ class _Evidence:
                 found = self._candidate(tool)
                 found.relevance = max(found.relevance, say * fit)
 
-    def by_odds(self, policy: SITPolicy) -> list[Suggestion]:
-        """Rank by the probability that the three kinds of evidence give together."""
+    def by_odds(self, policy: SITPolicy, k: int) -> list[Suggestion]:
+        """Return the best k by the probability that the three kinds of evidence give together."""
         parts = {tool: self._parts(candidate, policy) for tool, candidate in self.candidates.items()}
         odds = {tool: math.exp(sum(part.values())) for tool, part in parts.items()}
         others = 0 if self._available is None else len(self._available - odds.keys() - {SUMMARY_TOOL})
@@ -195,7 +195,7 @@ class _Evidence:
         order = sorted(odds, key=lambda tool: (-odds[tool], -self.candidates[tool].weight, tool))
         return [
             self._suggestion(tool, max(parts[tool], key=parts[tool].__getitem__), odds[tool] / total)
-            for tool in order
+            for tool in order[:k]
             if odds[tool] > 1
         ]
 
@@ -214,8 +214,8 @@ class _Evidence:
             "search": policy.weight_words * candidate.relevance,
         }
 
-    def by_kind(self) -> list[Suggestion]:
-        """Rank as published: by the best similarity, then the heaviest edges; what is left by the descriptions."""
+    def by_kind(self, k: int) -> list[Suggestion]:
+        """Return the best k as published: by the best similarity, then the heaviest edges, then the descriptions."""
 
         def rank(tool: str) -> tuple[bool, float, float, float, str]:
             found = self.candidates[tool]
@@ -228,7 +228,7 @@ class _Evidence:
             )
 
         ranked = []
-        for tool in sorted(self.candidates, key=rank):
+        for tool in sorted(self.candidates, key=rank)[:k]:
             found = self.candidates[tool]
             if found.similarity is not None:
                 ranked.append(self._suggestion(tool, "episodic", found.similarity))

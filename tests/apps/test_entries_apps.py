@@ -24,18 +24,17 @@ from langchain.agents.middleware import (
 )
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.types import Command, interrupt
-from mailroom import ADVICE, CAREFUL, CARELESS, HEAD, REQUEST, MailRoom, critic, past, script, teach
+from mailroom import ADVICE, CAREFUL, CARELESS, HEAD, REQUEST, MailRoom, critic, script, teach
 from parcels import ParcelDesk, calling, dislike_fast, offered_in, rate, request
-from parcels import script as parcel_script
-from shells import App, agent_of, graph_of
+from shells import App, agent_of
 
 from langgraph_toolmem import Entries, RecallPolicy, ToolMemory
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.nodes import MemoryRecall, PreferenceGuide, ReflectionWriter, guided_tools
+from langgraph_toolmem.nodes import PreferenceGuide, ReflectionWriter, guided_tools
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.hints import FRAME, MOST, new_left_out, tokens_in
+from langgraph_toolmem.turn.hints import new_left_out
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 ZOE = REQUEST.format("Zoe")
@@ -95,23 +94,6 @@ async def test_the_first_call_of_a_turn_gets_all_and_later_ones_a_short_form(mem
     assert all(call.messages[0].content[0] == prompt.content[0] for call in app.model.calls)
     assert len(told) == 1
     assert all(each["verdict"] == "failed" and 0 < each["score"] <= 1 for each in told[0]["entries"])
-
-
-async def test_budget_and_policy_are_settings_of_the_step_and_unjudged_runs_are_shown_as_such() -> None:
-    with ToolMemory.ephemeral(methods=[Entries()]) as memory:
-        for name, said in (("Ann", "wrong person"), ("Ben", "too late"), ("Cleo", "the text was empty")):
-            memory.finish(past(name), thread_id=name, success=False, comment=said)
-        memory.finish(past("Dora"), thread_id="unjudged", wait=True)
-        for options, shown, unjudged in (
-            ({"policy": RecallPolicy(least=0, max_n=1)}, 1, 0),
-            ({"policy": RecallPolicy(least=0, max_n=2), "budget": 40}, 1, 0),
-            ({}, 4, 1),
-        ):
-            app = graph_of(memory, MailRoom(), script, MemoryRecall(memory, **options))
-            await app.ask(ZOE, thread=repr(options))
-            assert app.hints()[0].count(" Calls: ") == shown, options
-            assert app.hints()[0].count("(not judged)") == unjudged
-            assert tokens_in(app.hints()[0]) <= options.get("budget", MOST) + tokens_in(FRAME)
 
 
 async def test_a_summary_in_the_middle_of_a_turn_does_not_begin_another(memory: ToolMemory) -> None:
@@ -406,28 +388,6 @@ def guided(memory: ToolMemory, desk: Any, says: Any = hi, *, inside: Sequence[An
 
 def offers(app: App) -> list[list[str]]:
     return [offered_in(call.tools) for call in app.model.calls]
-
-
-async def test_ratings_count_from_the_second_for_the_kind_of_request_and_from_the_next_turn_on(
-    desk: ParcelDesk,
-) -> None:
-    with ToolMemory.ephemeral(tools=desk.tools, methods=[Entries()]) as memory:
-        rate(memory, True, "cheap_courier")
-        rate(memory, False, "fast_courier")
-
-        def rating(messages: list[Any], tools: list[dict[str, Any]]) -> AIMessage:
-            if len(app.model.calls) == 1:
-                rate(memory, False, "fast_courier")
-            return parcel_script(messages, tools)
-
-        app = guided(memory, desk, rating)
-        await app.ask(PARCEL)
-        await app.ask(PARCEL)
-        assert offers(app) == [ALL] * 3 + [LEFT] * 3
-        assert desk.sent_by == ["fast_courier", "cheap_courier"]
-        app = guided(memory, desk)
-        await app.ask("How many people live in Lisbon?")
-        assert offers(app) == [ALL]
 
 
 DICTS = [{"type": "function", "function": {"name": name, "description": name}} for name in ALL]

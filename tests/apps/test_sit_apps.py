@@ -11,11 +11,11 @@ import pytest
 from desk import EAGER
 from kept import inertia, ledger, sit
 from langchain.agents.middleware import HumanInTheLoopMiddleware
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
-from shells import agent_of, graph_of
+from shells import agent_of
 from symptoms import (
     CURES,
     FINDINGS,
@@ -26,7 +26,6 @@ from symptoms import (
     asked,
     before_cure,
     follower,
-    names,
     teach,
     tool_call,
     whole,
@@ -47,45 +46,6 @@ def memory() -> Iterator[ToolMemory]:
 
 
 # --- the hint ---
-
-
-async def test_the_state_leads_to_the_cure_where_frequency_does_not(memory: ToolMemory) -> None:
-    teach(memory, routers=7, passwords=3)
-    steps = {}
-    for name, policy in (("frequency", SITPolicy(weight_states=0.0, weight_words=0.0)), ("states", None)):
-        desk = HelpDesk({"Zoe": "password"})
-        app = agent_of(memory, desk, follower(), suggest=SITSummary(memory, policy=policy))
-        told = await app.events(ZOE, "sync", "sit", thread=name)
-        steps[name] = desk.done
-    assert steps == {
-        "frequency": ["read_logs", "restart_router", "reset_password"],
-        "states": ["read_logs", "reset_password"],
-    }
-    assert [each["suggestions"][0]["tool"] for each in told[:2]] == ["read_logs", "reset_password"]
-    assert len({*app.hints()}) == 3
-
-
-async def test_with_nodes_alone_nobody_calls_finish() -> None:
-    with ToolMemory.ephemeral(methods=[SIT(SITPolicy(unlabelled=0.3))]) as memory:
-        causes = {f"C{i}": "password" if i % 3 == 0 else "router" for i in range(9)}
-        desk = HelpDesk(causes)
-        app = graph_of(memory, desk, follower(knows=dict(causes)), SITSummary(memory))
-        for name in causes:
-            await app.ask(SYMPTOM.format(name), thread=name)
-        desk.done.clear()
-        desk.causes["Zoe"] = "password"
-        await app.ask(ZOE, thread="zoe")
-        assert desk.done == ["read_logs", "reset_password"]
-
-
-@pytest.mark.parametrize("shortcut", [False, True])
-async def test_tools_nobody_declared_are_found_by_their_descriptions(shortcut: bool) -> None:
-    with ToolMemory.ephemeral(methods=[Inertia(), SIT(SITPolicy(unlabelled=0.0))]) as memory:
-        app = agent_of(memory, HelpDesk({"Zoe": "password"}), follower(), suggest=True, shortcut=shortcut)
-        await app.ask("The password of Zoe is forgotten, give a fresh one")
-        assert advised(app.model.calls[0].messages)[0] == "reset_password"
-        assert names(memory.sit.suggest([HumanMessage("a fresh password")], k=1)) == ["reset_password"]
-        assert SUMMARY_TOOL not in {*memory.core.catalogue.specs, *memory.core.graph.tools}
 
 
 async def test_the_hosts_error_is_the_hosts_and_the_resumed_turn_is_offered_once(memory: ToolMemory) -> None:

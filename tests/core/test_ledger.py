@@ -91,19 +91,6 @@ def test_an_item_counts_for_the_verdict_as_it_was_shown_or_followed(kept):
     assert [kept.sums(item)[3:] for item in ("e", "followed", "passed over")] == [(1, 0), (1, 0), (0, 0)]
 
 
-def test_a_verdict_may_turn_and_counts_for_what_comes_later(kept):
-    kept.ledger.shown("entries", {"e": None}, run="r", user_id="ann")
-    for score in (1.0, 0.9, 0.2):
-        kept.judge("r", score)
-    assert (kept.sums("e"), kept.figures("entries")) == ((1, 0, 0, 0, 1), (0, 0, 0, 1, 0, 1))
-
-    kept.ledger.shown("entries", {"e": None, "late": None}, run="r")
-    assert kept.sums("late") == kept.sums("e") == (1, 0, 0, 0, 1)
-    assert kept.figures("entries") == (0, 0, 0, 1, 0, 1)
-    kept.judge("nobody knows this run", 1.0)
-    assert list(kept.table.runs) == ["r"]
-
-
 @given(st.lists(st.sampled_from(["show", "follow", "good", "bad"]), max_size=12))
 @settings(max_examples=80, deadline=None)
 def test_rows_and_figures_end_where_the_latest_verdict_says(done):

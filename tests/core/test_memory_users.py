@@ -50,21 +50,6 @@ def test_without_a_user_id_a_namespace_that_needs_one_refuses(desk: Desk) -> Non
         assert memory.observe(messages, user_id="ann") == 4
 
 
-async def test_in_a_graph_it_asks_the_model_and_says_so_once(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
-    with ToolMemory.ephemeral(tools=desk.tools, namespace=PER_USER) as memory:
-        graph, model = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
-        for i in range(3):
-            run(graph, i)
-        await graph.ainvoke({"messages": [HumanMessage(request("Ann"))]}, thread("async"))
-        assert len(model.calls) == 16
-        assert memory.report().turns == 0
-        errors = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
-        assert len(errors) == 2, "once for each node"
-        assert all("user id" in error for error in errors)
-        run(graph, 5, config={"configurable": {"thread_id": "x", "user_id": "ann"}})
-        assert memory.report().turns == 4
-
-
 @dataclass
 class Who:
     user_id: str

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 from queues import given_up, pending, put, take
 
-from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.core import jobs as job_queue
 from langgraph_toolmem.core.jobs import Job, JobQueue
 
@@ -102,20 +101,6 @@ def test_what_never_ends_or_is_damaged_is_given_up(
     assert ids(take(queue, most=2)) == ["3"]
     assert [key for key, *_ in given_up(queue)] == ["1", "2"]
     assert "given up" in caplog.text
-
-
-def test_closed_queues_say_so_and_jobs_survive(tmp_path: Path, clock: Clock) -> None:
-    with JobQueue(tmp_path / "sub", now=clock) as queue:
-        assert queue.report() == {"pending": 0, "failing": 0, "given_up": 0}
-        assert not (tmp_path / "sub").exists()
-        put(queue, "1", {"a": 1})
-        queue.save(taken(queue), "answer")
-    with pytest.raises(StorageError, match="closed"):
-        put(queue, "2")
-    with JobQueue(tmp_path / "sub", now=clock) as queue:
-        queue.free()
-        job = taken(queue)
-        assert (job.payload, job.answer, job.takes) == ({"a": 1}, "answer", 2)
 
 
 # --- several processes ---

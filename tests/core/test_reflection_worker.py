@@ -115,17 +115,6 @@ def opens(tmp_path: Path, clock: Clock) -> Iterator[Opens]:
 # in the background
 
 
-def test_unused_jobs_make_nothing(tmp_path: Path) -> None:
-    before = threading.active_count()
-    unused = jobs.Jobs(tmp_path / "memory", now=time.time)
-    unused.look()
-    assert unused.flush()
-    assert unused.forget(Forgotten("u")) == 0
-    assert threading.active_count() == before
-    unused.close()
-    assert not (tmp_path / "memory").exists()
-
-
 # critiques
 
 
@@ -284,17 +273,6 @@ class Numbers:
     def close(self) -> None:
         self.jobs.close()
         self.jobs.queue.close()
-
-
-def test_jobs_are_gathered_and_done_together(tmp_path: Path) -> None:
-    with closing(Numbers(tmp_path)) as numbers:
-        with numbers.jobs.together():
-            numbers.put(1, 2)
-            assert numbers.jobs.queue.empty, "one transaction for both"
-        numbers.put(*range(3, 101))
-        assert numbers.jobs.flush()
-        assert [*chain(*numbers.batches)] == list(range(1, 101))
-        assert len(numbers.batches) <= 6
 
 
 @pytest.mark.usefixtures("by_hand")

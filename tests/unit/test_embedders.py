@@ -70,11 +70,6 @@ def test_forms_of_a_word_share_their_stem(family: list[str]) -> None:
     assert len({stem(word) for word in family}) == 1
 
 
-@pytest.mark.parametrize(("left", "right"), [("string", "str"), ("status", "stat"), ("speed", "speak")])
-def test_different_words_keep_different_stems(left: str, right: str) -> None:
-    assert stem(left) != stem(right)
-
-
 def test_hashes_are_the_same_in_another_process() -> None:
     code = (
         "from langgraph_toolmem.text.similarity import LexicalEmbedder as E;"

@@ -83,14 +83,6 @@ def test_the_first_example_runs():
     assert result.failed == 0
 
 
-def test_what_is_exported_says_where_to_import_it_from():
-    for name in langgraph_toolmem.__all__:
-        value = getattr(langgraph_toolmem, name)
-        if inspect.isclass(value):
-            assert value.__module__.startswith("langgraph_toolmem")
-            assert value.__name__ == name
-
-
 HEAVY = ("torch", "chromadb", "langchain", "numpy", "scipy", "networkx", "typer", "mcp")
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.graph.learning import decode_value, encode_value, json_type
-from langgraph_toolmem.runs.values import ABSENT, MAX_DEPTH, MAX_LEAVES, canon, canon_args, fit, flatten
+from langgraph_toolmem.runs.values import ABSENT, MAX_DEPTH, MAX_LEAVES, canon, fit, flatten
 
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
@@ -30,10 +30,6 @@ def test_values_a_tool_treats_alike_have_the_same_text(one: Any, other: Any):
 @pytest.mark.parametrize(("one", "other"), [(5, 5.5), (True, 1), ("a", "A"), (ABSENT, ""), (ABSENT, None), ([1], [2])])
 def test_different_values_have_different_texts(one: Any, other: Any):
     assert canon(one) != canon(other)
-
-
-def test_arguments_do_not_depend_on_the_order_of_keys():
-    assert canon_args({"b": "é", "a": [1, 2.5]}) == '{"a":[1,2.5],"b":"é"}'
 
 
 @pytest.mark.parametrize(

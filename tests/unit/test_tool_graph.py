@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from langgraph_toolmem.graph import tool_graph
 from langgraph_toolmem.graph.events import RunSeen
 from langgraph_toolmem.graph.tool_graph import OPEN, ToolGraph
-from langgraph_toolmem.graph.view import view_of
 from langgraph_toolmem.inertia import record as inertia
 from langgraph_toolmem.inertia.record import InertiaEvidence, TurnClosed, TurnOpened
 from langgraph_toolmem.stores.snapshot import dumps, loads
@@ -131,23 +130,3 @@ def test_open_turns_runs_and_keys_are_bounded(monkeypatch: pytest.MonkeyPatch):
     assert list(table.open_turns) == ["t2", "t3", "t4"]
     assert list(graph.runs) == ["r2", "r3", "r4"]
     assert [graph.has_seen(f"{i:016x}") for i in range(5)] == [False, False, True, True, True]
-
-
-def test_the_view_counts_what_happened():
-    learner = Learner(TOOLS)
-    for i in range(2):
-        learner.learn(
-            user("Go."), call("find", {"name": "x"}, {"id": "7"}), call("read", {"id": "7"}), words(), thread_id=str(i)
-        )
-    learner.learn(
-        user("Go."), call("find", {"name": "x"}), shortcut("read", {"id": "7"}, FAILED), words(), thread_id="2"
-    )
-    view = view_of(learner.graph)
-
-    assert {(e.source, e.target): (e.count, e.ok, e.failed) for e in view.edges} == {
-        ("<start>", "find"): (3, 3, 0),
-        ("find", "read"): (2, 2, 1),
-    }
-    assert (view.tools["find"].ok, view.tools["read"].failed) == (3, 1)
-    flow = next(f for f in view.dataflow if f.source_tool == "find" and f.direction == "out")
-    assert (flow.path, flow.target_tool, flow.parameter, flow.hits, flow.misses) == ("$.id", "read", "id", 2, 0)

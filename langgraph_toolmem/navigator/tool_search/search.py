@@ -31,11 +31,12 @@ from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError, log_failure
 from langgraph_toolmem.navigator.tool_search import ToolHit
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.stores.vectors import TextVectors
 from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
 from langgraph_toolmem.text.requests import MAX_REQUEST_CHARS, is_small_talk, split_clauses
 from langgraph_toolmem.text.similarity import rarity
-from langgraph_toolmem.text.tools import USUAL, Fields, Wording, embedded_text, kit_name, kit_of, stems
-from langgraph_toolmem.text.vectors import Embedding, VectorSource
+from langgraph_toolmem.text.tools import Fields, Wording, embedded_text, kit_name, kit_of, stems
+from langgraph_toolmem.text.words import STOP_WORDS
 
 logger = logging.getLogger("langgraph_toolmem.navigator.tool_search.search")
 
@@ -175,7 +176,7 @@ class Request(NamedTuple):
 def read(query: str) -> Request | None:
     """Return a request without the pieces that ask for nothing; None if nothing is left."""
     query = query[:MAX_REQUEST_CHARS]
-    if not stems(query) or is_small_talk(query, USUAL):
+    if not stems(query) or is_small_talk(query, STOP_WORDS):
         return None
     pieces = split_clauses(query)
     sentences = _telling(pieces.sentences) or {query: stems(query)}
@@ -189,7 +190,7 @@ def read(query: str) -> Request | None:
 
 
 def _telling(texts: Iterable[str]) -> dict[str, Sequence[str]]:
-    return {text: found for text in texts if (found := stems(text)) and not is_small_talk(text, USUAL)}
+    return {text: found for text in texts if (found := stems(text)) and not is_small_talk(text, STOP_WORDS)}
 
 
 class Ranking(NamedTuple):
@@ -217,11 +218,11 @@ class ToolSearcher:
         tools: Iterable[ToolSpec] = (),
         *,
         embedder: Embeddings | Embedder | str | None = None,
-        vectors: VectorSource | None = None,
+        vectors: TextVectors | None = None,
     ) -> None:
         resolved = resolve_embedder(embedder)
         self._embedder = None if resolved.builtin else resolved
-        self._source: VectorSource = vectors or Embedding(resolved)
+        self._source = vectors or resolved
         self._lock = threads.rlock()  # never held while an embedder works
         self._embedding = threads.lock()
         self._warned = False

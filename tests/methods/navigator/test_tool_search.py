@@ -381,7 +381,7 @@ async def test_vectors_are_made_in_parts_and_what_was_made_stays(monkeypatch: py
         one, two, three = ["text of a", "text of b"], ["text of c", "text of d"], ["text of e"]
         assert made == [one, two, two, three]
         assert list(found["a"]) == pytest.approx([0, 0, 0, 0, 1])
-        again = await vectors.aof({**texts, "f": "text of f", "a": "another text"})
+        again = vectors.of({**texts, "f": "text of f", "a": "another text"})
         assert made[4:] == [["another text", "text of f"]] or made[4:] == [["text of f", "another text"]]
         assert {*again} == {*texts, "f"}
 

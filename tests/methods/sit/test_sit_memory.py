@@ -307,20 +307,3 @@ def test_advice_of_the_tool_adds_to_that_of_the_hint(memory: ToolMemory) -> None
     assert [*turn["sit"][2].values()] == ["restart_router", "reset_password"]
     memory.observe(h.history(asking, h.call("reset_password", {"name": "Zoe"}), h.words()), thread_id="now")
     assert record(memory) == (1, 1, 1)
-
-
-def test_a_graph_without_a_recorder_and_a_restart_keep_the_record(tmp_path: Path) -> None:
-    with made(tmp_path) as memory:
-        teach(memory)
-        here = before_cure("password")
-        memory.inertia.begin_turn(here, thread_id="now")
-        shown(memory, here, k=1)
-        memory.inertia.begin_turn(h.history(here, h.call("reset_password", {"name": "Zoe"})), thread_id="now")
-        assert record(memory) == (1, 1, 1)
-        shown(memory, before_cure("password", "Ida"), thread_id="open")
-    with made(tmp_path) as memory:
-        shown(memory, before_cure("password", "Ida"), thread_id="open")  # the step is tried again
-        assert record(memory) == (2, 1, 1)
-        after = h.history(before_cure("password", "Ida"), h.call("reset_password", {"name": "Ida"}))
-        memory.observe(after, thread_id="open")
-        assert record(memory) == (2, 2, 2)

@@ -105,12 +105,6 @@ def test_votes_and_odds_by_hand() -> None:
     assert found[2].evidence == "its description fits the request"
 
 
-def test_many_similar_states_outvote_the_most_similar_one() -> None:
-    near = votes(("b", 0.70), ("c", 0.69), ("c", 0.68))
-    assert tools_of(asked(near=near)) == ["c", "b"]
-    assert tools_of(asked(near=near, policy=PAPER)) == ["b", "c"]
-
-
 def test_a_state_votes_by_the_feedback_on_its_run() -> None:
     near = [Vote(0.7, "b", 0.3, judged=False), Vote(0.7, "c")]
     assert tools_of(asked(near=near)) == ["c", "b"]
@@ -132,13 +126,6 @@ def test_a_tool_without_evidence_is_left_to_the_search() -> None:
     rows = after_a(b=(1, 1, 0, 0), c=(1, 0.5, 0, 0))
     assert tools_of(asked(rows, policy=PAPER, search=lambda _: 1 / 0)) == ["b", "c"]  # type: ignore[arg-type, return-value]
     assert tools_of(asked(rows, policy=PAPER, k=3, search=lambda _: [("d", 1.0)])) == ["b", "c", "d"]
-
-
-def test_the_more_alike_a_known_state_the_less_a_description_says() -> None:
-    search = {"search": lambda _: [("d", 0.5), ("e", 0.1)]}
-    far, near = asked(near=votes(("b", 0.2)), **search), asked(near=votes(("b", 0.95)), **search)
-    assert (tools_of(far), tools_of(near)) == (["d", "b"], ["b", "d"])
-    assert far[0].score > 5 * near[1].score
 
 
 @pytest.mark.parametrize("hits", [[], [("d", 0.0), ("e", 0.0)], [("d", -1.0)]])
