@@ -57,7 +57,7 @@ class CurrentGraph:
         vectors.prepare(ports, again=False)
 
     def history(self, *, at_once: bool = False) -> History:
-        """Return the counts of past runs, at most `FRESH_SECONDS` old; `at_once`: as they are now, other workers' included."""
+        """Return the counts of past runs, at most `FRESH_SECONDS` old; `at_once`: as they are now."""
         now = time.monotonic()
         if at_once or self._history is None or now - self._history[0] > FRESH_SECONDS:
             self._history = now, self._evidence.history(at_once=at_once)
