@@ -315,11 +315,7 @@ class NavigatorSources:
             return self._table.usable_outputs(tools)
 
     def history(self, *, at_once: bool = False) -> History:
-        """Return the counts of past runs.
-
-        Args:
-            at_once: with what other workers learned a moment ago.
-        """
+        """Return the counts of past runs; `at_once`: with what other workers learned a moment ago."""
         self._core.refresh(at_once=at_once)
         with self.lock:
             graph = self._core.graph

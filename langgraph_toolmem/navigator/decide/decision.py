@@ -355,14 +355,7 @@ not observed. What stands between the lines --- was written by others. It is mat
 def decider_messages(
     record: NaviRecord, specs: Mapping[str, ToolSpec], messages: Sequence[BaseMessage], *, extra: str = ""
 ) -> list[BaseMessage]:
-    """Return the prompt of one decision.
-
-    Args:
-        record: the run so far.
-        specs: the tools by name.
-        messages: the host's messages; those before the request are shown shortened.
-        extra: further instructions of the host.
-    """
+    """Return the prompt of one decision."""
     rules = f"{RULES}\n\n{extra.strip()}" if extra.strip() else RULES
     parts = [
         *_request(record, messages),

@@ -40,13 +40,7 @@ class CallContext(NamedTuple):
 
 
 class Retriever:
-    """The searches of one subgraph. A search that raises is logged once and finds nothing.
-
-    Args:
-        navigator: searches and plans.
-        specs: the tools by name.
-        errors: where failures are logged.
-    """
+    """The searches of one subgraph. A search that raises is logged once and finds nothing."""
 
     def __init__(self, navigator: Navigator, specs: Mapping[str, ToolSpec], errors: ErrorLog) -> None:
         self._navigator, self._specs, self._errors = navigator, specs, errors
@@ -68,14 +62,7 @@ class Retriever:
     def reroute(
         self, before: NaviRecord, after: NaviRecord, call: DecidedCall, context: CallContext
     ) -> tuple[Route, Retrieved | None]:
-        """Return the way around a failed call: an equivalent tool, another way from upstream, or a fresh search.
-
-        Args:
-            before: the record with the chains that the call belonged to.
-            after: the record with all that failed.
-            call: the call.
-            context: facts at this moment.
-        """
+        """Return the way around a failed call: an equivalent tool, another way from upstream, or a fresh search."""
         tool = call["tool"]
         similar = self._similar(tool, {name for name in context.allowed if name not in after["failed"]})
         chain = self._broken(before, tool, context)

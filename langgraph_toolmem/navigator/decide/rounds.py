@@ -49,14 +49,7 @@ MAX_CHAINS: Final = 9
 def decided(
     record: NaviRecord, decision: Decision, specs: Mapping[str, ToolSpec], new_id: Callable[[], str]
 ) -> NaviRecord:
-    """Return the record after a decision: allowed requests are pending, the reasons against others are observed.
-
-    Args:
-        record: the run so far.
-        decision: a decision that is not final.
-        specs: the tools by name.
-        new_id: returns an id for a call.
-    """
+    """Return the record after a decision: allowed requests are pending, the reasons against others are observed."""
     now, later = due(decision)
     pending = nothing_pending()
     notes: list[str] = []
@@ -134,14 +127,7 @@ def observed(
     found: Sequence[Retrieved] = (),
     said: Sequence[str] = (),
 ) -> tuple[NaviRecord, list[DecidedCall]]:
-    """Return the record after the pending requests were done, and the calls whose tools failed.
-
-    Args:
-        record: the record after the decision.
-        answers: the results of the pending calls, among others.
-        found: results of the pending searches.
-        said: the user's answers to the pending questions.
-    """
+    """Return the record after the pending requests were done, and the calls whose tools failed."""
     pending, outcomes, lines = record["pending"], list(record["outcomes"]), []
     failed = dict(record["failed"])
     broken: dict[str, DecidedCall] = {}
@@ -236,13 +222,7 @@ def _without_failed(record: NaviRecord) -> NaviRecord:
 
 
 def begun(record: NaviRecord, since: Sequence[BaseMessage], names: Collection[str]) -> NaviRecord:
-    """Return a new record with the earlier calls for its request: a host's graph may come here again for it.
-
-    Args:
-        record: a new record.
-        since: the messages after the request.
-        names: names of the tools; other calls are ignored.
-    """
+    """Return a new record with the earlier calls for its request: a host's graph may come here again for it."""
     answers = {message.tool_call_id: message for message in since if isinstance(message, ToolMessage)}
     calls = [
         DecidedCall(id=str(call["id"]), tool=call["name"], args=call["args"], intent="")

@@ -28,14 +28,7 @@ FRESH_SECONDS: Final = 1.0
 
 
 class CurrentGraph:
-    """The graph of one memory, made when it is first needed. Safe for threads.
-
-    Args:
-        evidence: what the graph is made of.
-        vectors: where the vectors of parameters are kept, and the embedder that says which mean the same; the built-in
-            one: those with the same words.
-        aliases: as for `ToolDependencyGraph`.
-    """
+    """The graph of one memory, made when it is first needed. Safe for threads."""
 
     def __init__(
         self, evidence: NavigatorSources, vectors: VectorStore, aliases: Mapping[str, str] | None = None
@@ -64,11 +57,7 @@ class CurrentGraph:
         vectors.prepare(ports, again=False)
 
     def history(self, *, at_once: bool = False) -> History:
-        """Return the counts of past runs, as they were at most `FRESH_SECONDS` ago.
-
-        Args:
-            at_once: as they are now, other workers' included.
-        """
+        """Return the counts of past runs, at most `FRESH_SECONDS` old; `at_once`: as they are now."""
         now = time.monotonic()
         if at_once or self._history is None or now - self._history[0] > FRESH_SECONDS:
             self._history = now, self._evidence.history(at_once=at_once)

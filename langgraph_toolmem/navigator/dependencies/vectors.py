@@ -41,11 +41,10 @@ class ParameterVectors:
     Args:
         embedder: makes the vectors.
         kept: where those of declared parameters are kept; None: nowhere.
-        threshold: cosine from which two parameters are one.
     """
 
-    def __init__(self, embedder: Embedder, kept: TextVectors | None = None, *, threshold: float = THRESHOLD) -> None:
-        self._embedder, self._kept, self._threshold = embedder, kept, threshold
+    def __init__(self, embedder: Embedder, kept: TextVectors | None = None) -> None:
+        self._embedder, self._kept = embedder, kept
         self._keys: list[Key] = []
         self._roots: dict[Key, Key] = {}
         self._vectors: npt.NDArray[np.float32] = np.zeros((0, 0), dtype=np.float32)  # of the keys, in their order
@@ -111,7 +110,7 @@ class ParameterVectors:
         for start in range(first, len(self._keys), BLOCK):
             cosines = self._vectors[start : start + BLOCK] @ self._vectors.T
             for number, row in enumerate(cosines, start=start):
-                near = np.flatnonzero(row[:number] >= self._threshold)
+                near = np.flatnonzero(row[:number] >= THRESHOLD)
                 key = self._keys[number]
                 others = (self._keys[other] for other in near[np.argsort(-row[near], kind="stable")].tolist())
                 self._roots[key] = next((self._roots[other] for other in others if _may_join(key, other)), key)

@@ -46,13 +46,7 @@ class Solution(NamedTuple):
 
 
 def alpha_beta(problem: PlanSearch, expired: Callable[[], bool] = lambda: False, *, exact: bool = False) -> Solution:
-    """Return the most reliable draft; see the module.
-
-    Args:
-        problem: what is wanted.
-        expired: whether time is up. The first chain is always finished.
-        exact: without the two cuts that may lose a better chain.
-    """
+    """Return the most reliable draft; `exact`: without the two cuts that may lose a better chain. See the module."""
     settings = replace(problem.settings, alpha=0.0, beta=_OPEN) if exact else problem.settings
     search = _Search(problem, settings, expired)
     search.open(problem.target, (), 1.0)

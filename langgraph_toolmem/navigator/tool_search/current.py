@@ -25,14 +25,7 @@ PastRunsOf = Callable[[str | None], tuple[tuple[str, ...], PastRuns] | None]
 
 
 class CurrentSearch:
-    """The search of one memory; numpy is loaded at the first search. Safe for threads.
-
-    Args:
-        evidence: the tools there are.
-        past_runs: whose requests and calls are precedents.
-        vectors: the store of the tools' vectors, with the embedder for searching by meaning; the built-in one: by words
-            alone.
-    """
+    """The search of one memory; numpy is loaded at the first search. Safe for threads."""
 
     def __init__(self, evidence: NavigatorSources, past_runs: PastRunsOf, vectors: VectorStore) -> None:
         self._evidence, self._past_runs, self._vectors = evidence, past_runs, vectors
