@@ -21,8 +21,7 @@ from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.openapi import read_openapi
 from langgraph_toolmem.navigator.plan.planner import plan
-from langgraph_toolmem.navigator.plan.problem import PlanSearch
-from langgraph_toolmem.navigator.plan.settings import PlanSettings
+from langgraph_toolmem.navigator.plan.problem import PlanSearch, PlanSettings
 
 
 def measure(file: Path) -> tuple[Counter[str], list[float]]:

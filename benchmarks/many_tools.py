@@ -33,8 +33,7 @@ from benchmarks.recall import embedder_named, missing
 from benchmarks.replay import DATA
 from benchmarks.tool_search import CATALOGUE, Rank, Request, episodes, halves, requests, tools_of, yardsticks
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.navigator.deferred import DeferredTools, ToolSearch, described, find_tools
-from langgraph_toolmem.navigator.step import SURE
+from langgraph_toolmem.navigator.deferred import SURE, DeferredTools, ToolSearch, described, find_tools
 from langgraph_toolmem.navigator.tool_search.precedents import Precedents
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.embedders import Embedder

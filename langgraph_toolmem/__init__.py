@@ -44,7 +44,7 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.inertia.settings import InertiaSettings
     from langgraph_toolmem.memory import ToolMemory, default_methods
     from langgraph_toolmem.navigator import Navigator
-    from langgraph_toolmem.navigator.plan.chains import Plan
+    from langgraph_toolmem.navigator.plan.planner import Plan
     from langgraph_toolmem.navigator.tool_search import ToolHit
     from langgraph_toolmem.report.report import Report, TokenPrice
     from langgraph_toolmem.sit import SIT
@@ -65,7 +65,7 @@ _HOMES = {
     "InertiaSettings": "inertia.settings",
     "Navigator": "navigator",
     "PaperPolicy": "inertia.policy",
-    "Plan": "navigator.plan.chains",
+    "Plan": "navigator.plan.planner",
     "Preference": "entries.preferences",
     "Prefetch": "inertia.prefetch",
     "Proposal": "inertia.decision",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -232,7 +233,8 @@ class ToolMemory:
         """
         who = {"thread_id": thread_id, "user_id": user_id}
         new = self._core.lifecycle.finish(messages, success=success, comment=comment, **who)
-        self._wait(wait)
+        if wait:
+            self.flush()
         return new
 
     def feedback(
@@ -265,7 +267,8 @@ class ToolMemory:
             StorageError: the score could not be stored, or the memory is closed.
         """
         self._core.lifecycle.feedback(thread_id, score, comment, episode, user_id)
-        self._wait(wait)
+        if wait:
+            self.flush()
 
     def import_runs(
         self,
@@ -301,8 +304,7 @@ class ToolMemory:
         core = self._core
         core.log_and_continue("could not read what other processes learned", core.refresh)
         sections = {each.name: section for each in self._methods if (section := core.section_of(each))}
-        waiting = dict[str, int]()
-        core.log_and_continue("could not read the job queue", lambda: waiting.update(core.jobs.queue.report()))
+        waiting = core.log_and_continue("could not read the job queue", core.jobs.queue.report) or {}
         problems = tuple(core.problems())
         with core.lock:
             held = list(core.holdout.episodes())
@@ -343,10 +345,8 @@ class ToolMemory:
         Args:
             timeout: seconds; None: no limit.
         """
-        done: list[bool] = []
-        wait = lambda: done.append(self._core.jobs.flush(timeout=timeout))  # noqa: E731 - one line
-        self._core.log_and_continue("could not wait for background work", wait)
-        return any(done)
+        wait = partial(self._core.jobs.flush, timeout=timeout)
+        return bool(self._core.log_and_continue("could not wait for background work", wait))
 
     def close(self) -> None:
         """Write a snapshot and release the folder. A closed memory still answers from RAM, and learns nothing more.
@@ -354,10 +354,6 @@ class ToolMemory:
         Background work that is left waits on disk for the next opening.
         """
         self._core.close()
-
-    def _wait(self, wait: bool) -> None:
-        if wait:
-            self._core.log_and_continue("could not wait for background work", self._core.jobs.flush)
 
     aobserve, afinish, afeedback = async_variant(observe), async_variant(finish), async_variant(feedback)
     aimport_runs, areport, aview = async_variant(import_runs), async_variant(report), async_variant(view)

@@ -63,8 +63,3 @@ def steps(*turns: Any) -> Any:
         return calling(messages, plan[len(answers)]) if len(answers) < len(plan) else AIMessage("Done.")
 
     return script
-
-
-def offers(model: Any) -> list[list[str]]:
-    """Names of the tools that each model call got."""
-    return [[tool["function"]["name"] for tool in call.tools] for call in model.calls]

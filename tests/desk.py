@@ -202,6 +202,3 @@ def assert_answered(messages: Sequence[BaseMessage]) -> None:
         assert all(isinstance(a, ToolMessage) for a in answers), f"unanswered calls at {i}"
         assert sorted(a.tool_call_id for a in answers if isinstance(a, ToolMessage)) == sorted(calls)
         i += 1 + len(calls)
-
-
-ZOE_TEXT = request("Zoe")

@@ -11,10 +11,8 @@ from desk import call_id, number, this_turn
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
 
-from langgraph_toolmem import InertiaPolicy, ToolMemory
+from langgraph_toolmem import ToolMemory
 
-COURIER_DESK = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
-"""Acts as soon as the record of a call is good. All tools of the desk are declared to only read."""
 COURIERS = ("fast_courier", "cheap_courier")
 """In the order in which the agent takes them."""
 NAMES = ("Ann", "Ben", "Cleo", "Dora", "Emil", "Finn", "Gita", "Hugo")
@@ -31,11 +29,6 @@ class ParcelDesk:
         with self._lock:
             self.done.append((name, args))
         return json.dumps({"done": True})
-
-    @property
-    def sent_by(self) -> list[str]:
-        """The couriers that were called."""
-        return [name for name, _ in self.done if name in COURIERS]
 
     @property
     def tools(self) -> list[BaseTool]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import histories as h
@@ -160,36 +159,3 @@ def follower(*, asks: bool = False, knows: Mapping[str, str] | None = None) -> S
 
 def tool_call(tool_name: str, args: dict[str, Any], call_id: str) -> AIMessage:
     return AIMessage("", tool_calls=[{"name": tool_name, "args": args, "id": call_id, "type": "tool_call"}])
-
-
-# --- a Chroma that can be switched off ---
-
-
-class Switched:
-    """A chromadb client, and all it hands out, whose every call raises while `down`."""
-
-    def __init__(self, inner: Any, switch: dict[str, Any] | None = None) -> None:
-        self._inner = inner
-        self.switch = {"down": False, "calls": 0} if switch is None else switch
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
-        if not callable(found):
-            return found
-
-        def call(*args: Any, **options: Any) -> Any:
-            self.switch["calls"] += 1
-            if self.switch["down"]:
-                raise ConnectionError("no route to host")
-            answer = found(*args, **options)
-            return Switched(answer, self.switch) if hasattr(answer, "upsert") else answer
-
-        return call
-
-    @contextmanager
-    def down(self) -> Any:
-        self.switch["down"] = True
-        try:
-            yield
-        finally:
-            self.switch["down"] = False

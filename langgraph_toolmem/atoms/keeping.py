@@ -273,12 +273,12 @@ class AtomKeeping:
 
     def records(self, user: User, calls: Sequence[str]) -> dict[str, AtomRecord]:
         """Return the records of calls (`Atom.call`) of a user."""
-        tracks = self._core.ledger.tracks(self.rows.method, [self.rows.key(call, user) for call in calls])
+        tracks = self._core.ledger.tracks(self.rows.kind.name, [self.rows.key(call, user) for call in calls])
         found = (AtomRecord(track.shown, track.followed, track.helped, track.hurt) for track in tracks)
         return dict(zip(calls, found, strict=True))
 
     def _misleads(self, user: User, call: str) -> bool:
-        return self._core.ledger.tracked(self.rows.method) and self.records(user, [call])[call].misleads
+        return self._core.ledger.tracked(self.rows.kind.name) and self.records(user, [call])[call].misleads
 
     # --- making them ---
 

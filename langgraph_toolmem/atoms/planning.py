@@ -23,7 +23,7 @@ from langgraph_toolmem.runs.run import Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.requests import is_small_talk
-from langgraph_toolmem.text.tools import USUAL
+from langgraph_toolmem.text.words import STOP_WORDS
 from langgraph_toolmem.turn.call import Line
 from langgraph_toolmem.turn.hints import Planning, turn_of
 
@@ -146,7 +146,7 @@ class HintPlanner:
         state = core.state_of(run)
         where = tools.read.situation(state, known)
         # "Yes, please" goes on with what was asked before.
-        asked = bool(where.raw) and not is_small_talk(state.user.raw, USUAL)
+        asked = bool(where.raw) and not is_small_talk(state.user.raw, STOP_WORDS)
         goals = where.goals if asked else tuple(kept.get("goals", ()))
         why = "it is not the model's turn" if not run.awaiting_model else "" if goals else "nothing is asked for"
         turn = turn_of(messages) or kept.get("turn", "")

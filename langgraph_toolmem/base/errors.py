@@ -38,7 +38,6 @@ class MissingExtraError(ConfigurationError, ImportError):
 
 
 def install_extra(extra: str) -> str:
-    """Return how to install an extra."""
     return f'In the checkout of langgraph-toolmem, type: pip install ".[{extra}]"'
 
 

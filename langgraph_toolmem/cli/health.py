@@ -168,14 +168,13 @@ def _empty(file: Path) -> bool:
 
 def _queue(folder: Path) -> dict[str, Any]:
     """Return the jobs in a folder by their state; failing ones are pending too."""
-    from langgraph_toolmem.stores.database import held_in, query_readonly
+    from langgraph_toolmem.stores.database import NAME, query_readonly
 
-    path, why, rows = held_in(folder), "", None
-    if path is not None:
-        try:
-            rows = query_readonly(path, "SELECT kind, given_up, attempts, error FROM jobs")
-        except StorageError as error:
-            why = str(error)
+    why, rows = "", None
+    try:
+        rows = query_readonly(folder / NAME, "SELECT kind, given_up, attempts, error FROM jobs")
+    except StorageError as error:
+        why = str(error)
     waits, lost = ([row for row in rows or () if bool(row[1]) is given_up] for given_up in (False, True))
     return {
         "why": why,

@@ -91,14 +91,13 @@ class Evidence:
     def hour(self) -> int:
         return int(self.now() // HOUR)
 
-    def log_and_continue(self, what: str, do: Callable[[], object]) -> Exception | None:
-        """Call a function whose errors must not stop the caller; log each failure once, and return the error."""
+    def log_and_continue(self, what: str, do: Callable[[], T]) -> T | None:
+        """Return the result of a function whose errors must not stop the caller; log each failure once."""
         try:
-            do()
+            return do()
         except Exception as error:  # noqa: BLE001 - whatever it is, learning and the host go on
             self.log_failure_and_continue(what, error)
-            return error
-        return None
+            return None
 
     def log_failure_and_continue(self, what: str, error: Exception) -> None:
         nobody = isinstance(error, NamespaceError)
@@ -135,10 +134,6 @@ class Evidence:
 
     # --- runs and whose they are ---
 
-    def score_of(self, run: str) -> float | None:
-        with self.lock:
-            return self.graph.score(run)
-
     def weight_of(self, run: str) -> float:
         with self.lock:
             entry = self.graph.runs.get(run)
@@ -166,8 +161,6 @@ class Evidence:
 
     def forget(self, gone: Forgotten) -> int:
         """Remove a user, or runs, from graph and disk; return how many pieces. Raise StorageError if some are left."""
-        if self.read_only:
-            raise StorageError("A memory opened with read_only=True cannot forget: call forget where it is written.")
         self.refresh(at_once=True)
         with self.lock:
             self.forgettings += 1
@@ -305,16 +298,13 @@ class Core(Evidence):
 
     def held_out(self, messages: Any, thread_id: str | None = None) -> bool:
         """Return True if the last episode of a history is held out; False on any error."""
-        found: list[bool] = []
-        if self.holdout.on:
-            begins = lambda: found.append(self.holdout.begins(self.read(messages, thread_id)))  # noqa: E731 - one line
-            self.log_and_continue("could not read whether an episode is held out", begins)
-        return any(found)
+        what = "could not read whether an episode is held out"
+        begins = lambda: self.holdout.begins(self.read(messages, thread_id))  # noqa: E731 - one line
+        return self.holdout.on and bool(self.log_and_continue(what, begins))
 
-    def rows(self, kind: RowKind[T], method: str | None = None) -> Rows[T]:
-        """Return the rows of a kind, under a method's name in the ledger (the kind's by default); nothing is read."""
-        name = method or kind.name
-        return Rows(kind, self.vectors, self.ledger, method=name, users=self.users, now=self.now)
+    def rows(self, kind: RowKind[T]) -> Rows[T]:
+        """Return the rows of a kind, of the method of its name; nothing is read."""
+        return Rows(kind, self.vectors, self.ledger, users=self.users, now=self.now)
 
     def problems(self) -> list[str]:
         """Return the storage problems, one sentence each."""
@@ -324,14 +314,11 @@ class Core(Evidence):
         remote = self.vectors.remote
         problem = None if remote is None else remote.problem()
         found += [problem] if problem else []
-        self.log_and_continue("could not read the job queue", lambda: found.extend(self.jobs.queue.troubles()))
-        return found
+        return found + (self.log_and_continue("could not read the job queue", self.jobs.queue.troubles) or [])
 
     def section_of(self, listener: Hooks) -> Section | None:
         """Return a method's part of the report; None if it has none, or fails."""
-        found: list[Section | None] = []
-        self.log_and_continue(f"{listener.name} could not report", lambda: found.append(listener.report()))
-        return found[0] if found else None
+        return self.log_and_continue(f"{listener.name} could not report", listener.report)
 
     def owner_of(self, run: str, user: str | None = None) -> str:
         """Return the digest of a run's user, `user` if given, so that `forget` finds the run; "" if it is unknown."""

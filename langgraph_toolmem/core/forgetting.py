@@ -73,7 +73,6 @@ class Ages(Table):
 
 
 def seconds_of(retention: timedelta | float | None) -> float | None:
-    """Return a retention in seconds; raise ConfigurationError if it is none."""
     seconds = retention.total_seconds() if isinstance(retention, timedelta) else retention
     if seconds is not None and (not is_number(seconds) or seconds <= 0):
         raise ConfigurationError(f"retention is a timedelta or a number of seconds above 0, not {retention!r}.")

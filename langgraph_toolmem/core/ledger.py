@@ -27,8 +27,6 @@ FIGURES: Final = ("shown", "followed", "right", "runs", "helped", "hurt")
 
 
 class ItemStats(NamedTuple):
-    """The record of an item."""
-
     shown: int = 0  # turns, or runs, before which it was shown
     followed: int = 0  # turns
     right: int = 0  # of these
@@ -72,8 +70,6 @@ class Followed(Event):
 
 @dataclass(slots=True)
 class TracksDropped(Event):
-    """Items that were deleted."""
-
     kind = "tracks_dropped"
     method: str
     items: list[str]

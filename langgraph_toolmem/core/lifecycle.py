@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -204,7 +203,7 @@ class Lifecycle:
                 core.apply(None, new_messages, user=user.digest, run=run.digest)
             last = latest_turn(run)
             specs = core.catalogue.marked(specs)
-            new, thought, scratch = 0, _thought_before(run, start), dict[str, Any]()
+            new, scratch = 0, dict[str, Any]()
             thread, hour = contributor(run.thread_id or run.scope, user.digest), core.hour()
             for index in range(start, len(run.events)):
                 event = run.events[index]
@@ -215,16 +214,12 @@ class Lifecycle:
                 if isinstance(event, Turn) and (event.settled or last_turn_too) and not headless:
                     name = event.episode or run.digest
                     key, who = turn_digest(event), user.digest
-                    learned = LearnedTurn(state, event, name, thread, thought, who, specs, hour, options, scratch)
+                    learned = LearnedTurn(state, event, name, thread, who, specs, hour, options, scratch)
                     learned.thread_id = run.thread_id or ""
                     if not core.graph.has_seen(key):
                         new += core.apply(key, self._record(learned), user=user.digest, run=learned.run)
                     elif again := self._again(learned):
                         core.apply(None, again, user=user.digest, run=learned.run)
-                    if event.chosen_by == "model" and event.text:
-                        thought = event.text
-                elif not isinstance(event, Turn):
-                    thought = ""
                 state.push(event)
             return state, new
 
@@ -263,8 +258,6 @@ class Lifecycle:
                 core.apply(None, self._core.episodes.over(run), user=user.digest, run=run.digest)
         if core.store.closed:
             return
-        for each in self._core.listeners:
-            core.log_and_continue(f"{each.name} could not take in what was learned", partial(each.learned, run, user))
         core.log_and_continue("what waits to be written cannot be looked for", self._core.jobs.look)
         core.acknowledge()
 
@@ -273,9 +266,12 @@ class Lifecycle:
         if core.store.closed:
             return
         for each in self._core.listeners:
-            error = core.log_and_continue(f"{each.name} could not take in a run", partial(getattr(each, hook), what))
-            if isinstance(error, StorageError):
-                core.store.say(f"{each.name} kept nothing of a finished run: {error}")
+            try:
+                getattr(each, hook)(what)
+            except Exception as error:  # noqa: BLE001 - the others take it in, and the host goes on
+                core.log_failure_and_continue(f"{each.name} could not take in a run", error)
+                if isinstance(error, StorageError):
+                    core.store.say(f"{each.name} kept nothing of a finished run: {error}")
 
     # --- feedback ---
 
@@ -353,13 +349,3 @@ class Lifecycle:
         for job in jobs:
             said = job.payload
             self.judge(job.run, said["score"], said["comment"], said["user_id"])
-
-
-def _thought_before(run: Run, index: int) -> str:
-    """Return the model's latest words since the user message before an event."""
-    for event in reversed(run.events[:index]):
-        if not isinstance(event, Turn):
-            return ""
-        if event.chosen_by == "model" and event.text:
-            return event.text
-    return ""

@@ -110,8 +110,6 @@ def outcome_in_words(sums: Mapping[str, int]) -> str:
 
 
 class PastRun(NamedTuple):
-    """One finished run."""
-
     id: str
     request: str
     tools: tuple[str, ...]  # called with success
@@ -142,7 +140,7 @@ class PastRuns(Protocol):
 class Hooks:
     """Hooks, called in the order of the memory's list. Override what you need; every default does nothing.
 
-    `learned`, `ended`, `judged`, `close` and `report` run without the lock, and an error in one of them stops nobody.
+    `ended`, `judged`, `close` and `report` run without the lock, and an error in one of them stops nobody.
     An error in `forget` reaches the caller once everybody else has deleted their data.
 
     Attributes:
@@ -164,9 +162,6 @@ class Hooks:
         return []
 
     # without the lock
-
-    def learned(self, run: Run, user: User) -> None:
-        """Handle a run of which turns were learned."""
 
     def ended(self, ended: EndedRun) -> None:
         """Handle a finished run."""

@@ -106,8 +106,6 @@ class RowKind(ABC, Generic[T]):
 
 @dataclass
 class _Namespace:
-    """Store and changes of one namespace."""
-
     store: VectorStore
     size: int | None = None
     version: int = 1
@@ -128,13 +126,11 @@ class Rows(Generic[T]):
         vectors: VectorStore,
         ledger: Ledger,
         *,
-        method: str,
         users: Users,
         now: Callable[[], float],
     ) -> None:
         self.kind = kind
-        self._vectors, self._ledger, self.method = vectors, ledger, method
-        self._users, self._now = users, now
+        self._vectors, self._ledger, self._users, self._now = vectors, ledger, users, now
         self._writing = threads.rlock()  # over a change with its vectors and database calls; readers do not wait for it
         self._noting = threads.lock()  # over `_Namespace`
         self._namespaces: OrderedDict[tuple[str, ...], _Namespace] = OrderedDict()
@@ -259,16 +255,16 @@ class Rows(Generic[T]):
         *,
         k: int | None = NEAR,
         part: str = "",
-        fits: Callable[[T], bool] | None = None,
     ) -> list[SearchHit[T]]:
         """Return the `k` items whose texts are most similar to `query`, best first; retired ones are left out.
+
+        Where more than three quarters of `k` rows are retired, up to `MOST_NEAR` are looked at.
 
         Args:
             query: a text, or its vector (`embedder`).
             user: whose items.
             k: how many; None: all, which takes long where there are many.
             part: of the texts (`VectorItem.part`).
-            fits: others are left out; where fewer than a quarter of `k` fit, up to `MOST_NEAR` rows are looked at.
         """
         if self._vectors.empty:
             return []
@@ -282,7 +278,7 @@ class Rows(Generic[T]):
             found = [
                 SearchHit(item, key, each.similarity)
                 for each, (key, item) in zip(rows, tracked, strict=True)
-                if not self.kind.retired(item) and (fits is None or fits(item))
+                if not self.kind.retired(item)
             ]
             if k is None or self.waits_little or len(found) >= least or len(rows) < count or count >= MOST_NEAR:
                 return found[:k]
@@ -363,9 +359,9 @@ class Rows(Generic[T]):
             yield from self._tracked([(key, item) for key, item in items if item is not None], user)
 
     def _tracked(self, batch: list[tuple[str, T]], user: User | None) -> list[tuple[str, T]]:
-        if user is None or not self._ledger.tracked(self.method):
+        if user is None or not self._ledger.tracked(self.kind.name):
             return batch
-        whole, *tracks = self._ledger.tracks(self.method, [ALL, *(self.key(key, user) for key, _ in batch)])
+        whole, *tracks = self._ledger.tracks(self.kind.name, [ALL, *(self.key(key, user) for key, _ in batch)])
         return [
             (key, item if track == NO_TRACK else self.kind.tracked(item, track, _without(whole, track)))
             for (key, item), track in zip(batch, tracks, strict=True)
@@ -390,7 +386,9 @@ class Rows(Generic[T]):
             made = self._packed(item, before, user)
             if before is None or before.text != made.text:
                 new.append(made)
-            elif _differs(made, before):
+            elif made.part != before.metadata.get(PART, "") or any(
+                before.metadata.get(name) != value for name, value in made.metadata.items()
+            ):
                 same.append(made)
         if new:
             space.store.upsert(self.kind.name, new, vectors=vectors)
@@ -417,7 +415,7 @@ class Rows(Generic[T]):
     def _left(self, space: _Namespace, ids: Sequence[str], user: User) -> None:
         space.size = None
         self._note(space, ids)
-        self._ledger.drop(self.method, [self.key(key, user) for key in ids])
+        self._ledger.drop(self.kind.name, [self.key(key, user) for key in ids])
 
     def _note(self, space: _Namespace, ids: Collection[str]) -> None:
         with self._noting:
@@ -439,11 +437,6 @@ class Rows(Generic[T]):
 
 def _without(whole: ItemStats, part: ItemStats) -> ItemStats:
     return ItemStats(*(a - b for a, b in zip(whole, part, strict=True)))
-
-
-def _differs(item: VectorItem, before: Hit) -> bool:
-    kept = before.metadata
-    return item.part != kept.get(PART, "") or any(kept.get(name) != value for name, value in item.metadata.items())
 
 
 class Learned(Generic[T, V]):
@@ -492,7 +485,6 @@ class Learned(Generic[T, V]):
         return made
 
     def forget(self, user: User) -> None:
-        """Drop what was learned of a user."""
         with self._lock:
             self._forgettings += 1
             self._known.pop(user.namespace, None)

@@ -7,7 +7,7 @@ says that there is a mistake, and lists the kinds of mistakes. It is bounded, an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
@@ -18,17 +18,19 @@ from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.entries.entry import Entry, EntryCall
+from langgraph_toolmem.entries.render import to_line
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.text.schema import types_of
 from langgraph_toolmem.turn.structured import StructuredModel, sections
 
-MAX_SIMILAR: Final = 3
-MAX_TOOLS: Final = 40
 MAX_TOOL: Final = 400
 """Characters that describe one tool."""
 MAX_CALL: Final = 900
 """Characters of one call with its answer."""
 MAX_PART: Final = 8_000
 """Characters of each of: tools, calls, similar entries."""
+LEAST_LINE: Final = 120
+"""Characters of each line, at least; before that lines are left out."""
 MAX_SAID: Final = 400
 """Characters of each text of a critique."""
 NAMED: Final = RunnableConfig(run_name="toolmem_critique")
@@ -98,7 +100,7 @@ def critique(
         model: the chat model.
         entry: the run.
         tools: what there was to call, by name.
-        similar: entries with similar requests; the first `MAX_SIMILAR` are shown.
+        similar: entries with similar requests, a few.
 
     Raises:
         InputError: the run did not fail, or the model's answer is no critique.
@@ -113,12 +115,8 @@ def critique(
 
 def describe_tools(tools: Mapping[str, ToolSpec], first: Sequence[str] = ()) -> str:
     """Return tools in one line each, those named `first` before the others, bounded."""
-    order = [name for name in dict.fromkeys(first) if name in tools]
-    order += [name for name in tools if name not in set(order)]
-    lines = [_tool(tools[name]) for name in order[:MAX_TOOLS]]
-    if len(order) > MAX_TOOLS:
-        lines.append(f"[… {len(order) - MAX_TOOLS} more tools left out …]")
-    return bounded(lines)
+    order = dict.fromkeys([*(name for name in first if name in tools), *tools])
+    return bounded([_tool(tools[name]) for name in order])
 
 
 def describe_calls(entry: Entry) -> str:
@@ -132,17 +130,13 @@ def describe_calls(entry: Entry) -> str:
 
 
 def bounded(lines: Sequence[str], limit: int = MAX_PART) -> str:
-    """Return lines within a limit: long ones are cut first, then those in the middle go, with a note."""
+    """Return lines within a limit: long ones are cut, and of very many those in the middle go, with a note."""
     if sum(map(len, lines)) + len(lines) <= limit:
         return "\n".join(lines)
-    each = max(120, limit // max(1, len(lines)) - 1)
-    cut = [shortened(line, each) for line in lines]
-    if len(cut) * (each + 1) > limit:
-        most = max(2, (limit - 40) // (each + 1))
-        head = most // 2
-        left = len(cut) - most
-        cut = [*cut[:head], f"[… {left} lines left out …]", *cut[head + left :]]
-    return "\n".join(cut)
+    head = limit // LEAST_LINE // 2
+    if left := max(0, len(lines) - 2 * head):
+        lines = [*lines[:head], f"[… {left} lines left out …]", *lines[head + left :]]
+    return "\n".join(shortened(line, limit // len(lines) - 1) for line in lines)
 
 
 def _asked(entry: Entry, tools: Mapping[str, ToolSpec], similar: Sequence[Entry]) -> list[BaseMessage]:
@@ -153,34 +147,18 @@ def _asked(entry: Entry, tools: Mapping[str, ToolSpec], similar: Sequence[Entry]
         "What the user said about the outcome": entry.comment or "(only that it was wrong)",
         "Tools": describe_tools(tools, entry.tools) or "(not known)",
         "Calls": describe_calls(entry),
-        "Past runs with similar requests": _similar(similar) or "(none)",
+        "Past runs with similar requests": bounded([to_line(each, each.tools) for each in similar]) or "(none)",
     }
     return [SystemMessage(_CRITIC), HumanMessage(sections(parts))]
 
 
-def _similar(entries: Sequence[Entry]) -> str:
-    shown: list[str] = []
-    for each in entries[:MAX_SIMILAR]:
-        outcome = "went well" if each.good else "went wrong" if each.failed else "nobody said how it went"
-        lines = [f"Request: {shortened(each.query, 400)}", f"Outcome: {outcome}. {each.comment}".strip()]
-        lines += [f"- {call.tool}({shortened(as_text(call.args), 200)})" for call in each.calls[:12]]
-        if each.critique:
-            lines.append(f"Critique: {shortened(each.critique, 600)}")
-        shown.append("\n".join(lines))
-    return bounded(shown)
-
-
 def _tool(spec: ToolSpec) -> str:
     names = ", ".join(
-        f"{name}{'' if name in spec.required else '?'}: {_type(schema)}" for name, schema in spec.properties.items()
+        f"{name}{'' if name in spec.required else '?'}: {' or '.join(sorted(types_of(schema))) or 'any'}"
+        for name, schema in spec.properties.items()
     )
     about = " ".join(spec.description.split())
     return f"- {spec.name}({shortened(names, MAX_TOOL // 2)}): {shortened(about, MAX_TOOL // 2)}"
-
-
-def _type(schema: Mapping[str, Any]) -> str:
-    kind = schema.get("type", "any")
-    return " or ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
 
 
 def _call(call: EntryCall) -> str:

@@ -41,8 +41,8 @@ JUDGE_TRIES: Final = 8
 """Feedback on a run that has no entry waits for it so often: about two minutes."""
 SIMILAR: Final = 3
 """Entries with similar requests that a critic reads with one."""
-SURE: Final = 0.02
-"""How improbable a record has to be by chance for its entry to be retired."""
+SURE: Final = 2.3
+"""Standard deviations by which failures have to be more than usual for their entry to be retired."""
 _ASIDE: Final = ("id", "query", "recalled", "helped", "hurt", "retired")
 
 
@@ -82,25 +82,18 @@ EntryRows: TypeAlias = Rows[Entry]
 
 
 def hurts(helped: int, hurt: int, usual: float) -> bool:
-    """Return True if a record retires an entry: P(X ≥ hurt) ≤ SURE for X binomial of helped + hurt, max(½, usual).
+    """Return True if a record retires an entry: more failures than a share p = max(½, usual) of its runs.
 
-    Half the runs at least, since an entry that is shown for hard requests sees more failures than others. So six
-    failures and no success retire it, or eight of nine.
+    They are more by at least SURE standard deviations of the binomial. Half the runs at least, since an entry that is
+    shown for hard requests sees more failures than others. So six failures and no success retire it, or eight of nine.
 
     Args:
         helped: runs that were shown it and went well.
         hurt: runs that were shown it and failed.
         usual: share of failures of the other entries, each run counted once for each that it was shown.
     """
-    runs, p = helped + hurt, min(max(0.5, usual), 1 - 1e-9)
-    if hurt <= runs * p:
-        return False
-
-    def chance(k: int) -> float:
-        ways = math.lgamma(runs + 1) - math.lgamma(k + 1) - math.lgamma(runs - k + 1)
-        return math.exp(ways + k * math.log(p) + (runs - k) * math.log1p(-p))
-
-    return math.fsum(map(chance, range(hurt, runs + 1))) <= SURE
+    runs, p = helped + hurt, max(0.5, usual)
+    return hurt > runs * p and hurt - runs * p >= SURE * math.sqrt(runs * p * (1 - p))
 
 
 class EntryKeeping:

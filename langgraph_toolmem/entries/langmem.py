@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from itertools import chain, zip_longest
 from typing import Any, Final
@@ -78,15 +78,15 @@ class EntryBaseStore(BaseStore):
         self._errors = ErrorLog(type(self).__name__, logger)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do several things."""
+        """Answer operations: from the other store, and for gets and searches from the entries as well."""
         given = list(ops)
-        return self._answers(given, self.inner.batch(list(map(self._for_inner, given))))
+        return list(map(self._answer, given, self.inner.batch(list(map(self._for_inner, given)))))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async variant of `batch`."""
         given = list(ops)
         theirs = await self.inner.abatch(list(map(self._for_inner, given)))
-        return await asyncio.to_thread(self._answers, given, theirs)
+        return await asyncio.to_thread(lambda: list(map(self._answer, given, theirs)))
 
     def _for_inner(self, op: Op) -> Op:
         if isinstance(op, SearchOp):
@@ -104,11 +104,7 @@ class EntryBaseStore(BaseStore):
         place = (*prefix, *whole[len(prefix) :])
         return None if USER in place else place
 
-    def _answers(self, ops: Sequence[Op], theirs: Sequence[Any]) -> list[Result]:
-        return [self._answer(op, answer) for op, answer in zip(ops, theirs, strict=True)]
-
     def _answer(self, op: Op, theirs: Any) -> Any:
-        """Return the answer of the other store, with the entries."""
         if isinstance(op, SearchOp):
             both = chain.from_iterable(zip_longest(theirs, self._items(op, self._place(op.namespace_prefix))))
             return [item for item in both if item is not None][op.offset : op.offset + op.limit]
@@ -118,44 +114,38 @@ class EntryBaseStore(BaseStore):
 
     def _items(self, op: GetOp | SearchOp, place: Namespace | None) -> list[SearchItem]:
         """Return the entries of a user: the one with the key, those that a query finds, or all; none on any error."""
+        if place is None:
+            return []
+        user = place[self.namespace.index(USER)] if USER in self.namespace else None
+        wanted = {} if isinstance(op, GetOp) else op.filter or {}
         try:
-            return [] if place is None else [_item(entry, place) for entry in self._found(op, place)]
+            mine = [entry for entry in self._found(op, user) if user is None or entry.user == user_digest(user)]
+            items = [_item(entry, place) for entry in mine]
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             self._errors.failed(error)
             return []
+        return [item for item in items if wanted.items() <= item.value.items()]
 
-    def _found(self, op: GetOp | SearchOp, place: Namespace) -> list[Entry]:
-        user = place[self.namespace.index(USER)] if USER in self.namespace else None
+    def _found(self, op: GetOp | SearchOp, user: str | None) -> list[Entry]:
         core, rows = self._entries.core, self._entries.rows
         core.jobs.settle()  # what was finished in this process is found
         owner = core.users.of(user, warn=False)
         if isinstance(op, GetOp):
-            found = [entry for entry in rows.get([op.key], owner) if not entry.retired]
-        elif op.query:
-            found = self._entries.recall(op.query, user_id=user, policy=SEARCH)
-        else:
-            found = sorted(rows.all(owner), key=lambda entry: -entry.time)
-        wanted = {} if isinstance(op, GetOp) else op.filter or {}
-        return [
-            entry
-            for entry in found
-            if (user is None or entry.user == user_digest(user)) and wanted.items() <= _value(entry).items()
-        ]
+            return [entry for entry in rows.get([op.key], owner) if not entry.retired]
+        if op.query:
+            return self._entries.recall(op.query, user_id=user, policy=SEARCH)
+        return sorted(rows.all(owner), key=lambda entry: -entry.time)
 
 
-def _value(entry: Entry) -> dict[str, Any]:
-    return {
+def _item(entry: Entry, namespace: Namespace) -> SearchItem:
+    value = {
         "kind": "Memory",
         "content": {"content": to_text(entry)},
         "verdict": "good" if entry.good else "failed" if entry.failed else "unjudged",
         "tools": list(entry.tools),
     }
-
-
-def _item(entry: Entry, namespace: Namespace) -> SearchItem:
-    """Return an entry as a store shows it; without a score."""
     when = datetime.fromtimestamp(entry.time, tz=timezone.utc)
-    return SearchItem(namespace, entry.id, _value(entry), when, when)
+    return SearchItem(namespace, entry.id, value, when, when)
 
 
 __all__ = ["ENTRIES", "EntryBaseStore"]

@@ -76,9 +76,14 @@ def to_brief(recollection: Recollection, reads: Collection[str] = ()) -> list[st
     ]
 
 
+def to_line(entry: Entry, reads: Collection[str] = ()) -> str:
+    """Return one run in full, with the values of the calls of tools that only read."""
+    return _line(entry, 1, True, reads, _FULL)
+
+
 def to_text(entry: Entry) -> str:
     """Return one run as a text of its own, of at most some 1,500 characters."""
-    return f"{_ALONE}\n{_line(entry, 1, True, (), _FULL).removeprefix('- ')}"
+    return f"{_ALONE}\n{to_line(entry).removeprefix('- ')}"
 
 
 def to_event(recollection: Recollection) -> dict[str, Any]:
@@ -153,4 +158,4 @@ def _value(value: Any, room: int) -> str:
     return str(value) if isinstance(value, (bool, int, float)) else quoted(as_text(value), room)
 
 
-__all__ = ["BUDGET", "HEAD", "to_brief", "to_event", "to_lines", "to_text"]
+__all__ = ["BUDGET", "HEAD", "to_brief", "to_event", "to_line", "to_lines", "to_text"]

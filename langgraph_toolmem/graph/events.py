@@ -273,17 +273,15 @@ def precedence(
 
 @dataclass(slots=True)
 class UserForgotten(Event):
-    """A user (digest) is forgotten, at a time in seconds since 1970."""
+    """A user (digest) is forgotten."""
 
     kind = "user_forgotten"
     forgotten: str
-    when: float
 
 
 @dataclass(slots=True)
 class RunsForgotten(Event):
-    """Runs, with their requests and threads (digests), are forgotten, at a time in seconds since 1970."""
+    """Runs, with their requests and threads (digests), are forgotten."""
 
     kind = "runs_forgotten"
     forgotten: list[str]
-    when: float

@@ -12,7 +12,7 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph import events as op
 from langgraph_toolmem.graph.cases import MAX_CALLS, Neighbour
 from langgraph_toolmem.graph.events import Record
-from langgraph_toolmem.graph.sources import MISSING, discover, evaluate
+from langgraph_toolmem.graph.sources import discover, evaluate
 from langgraph_toolmem.graph.state import WORDS, RunState, paper_window, parallel, slot_key, windows
 from langgraph_toolmem.graph.tool_graph import COLUMNS, MAX_SOURCES, ToolGraph
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
@@ -82,7 +82,6 @@ class LearnedTurn:
         turn: the turn.
         run: digest of the run (an episode).
         thread: digest of its thread and user, which counts as one contributor of values.
-        thought: latest stated thought of the agent before the turn.
         user: digest of the user, if known.
         specs: the available tools.
         hour: current time, in hours since 1970.
@@ -96,7 +95,6 @@ class LearnedTurn:
     turn: Turn
     run: str
     thread: str
-    thought: str
     user: str | None
     specs: Mapping[str, ToolSpec]
     hour: int
@@ -189,10 +187,14 @@ def _learn_arguments(
         judged: dict[str, int] = {}
         for descriptor in graph.sources.row(slot):
             if "|" in descriptor:
-                offered = evaluate(descriptor, state, (step.tool, parameter))
-                if offered is not MISSING and (fitted := fit(offered, schema)) is not ABSENT:
+                fitted = fit(evaluate(descriptor, state, (step.tool, parameter)), schema)
+                if fitted is not ABSENT:
                     judged[descriptor] = int(canon(fitted) == truth)
-        judged |= _judge_dynamic(graph, parameter, slot, previous, same_tool, truth)
+        # sources whose content changes as the memory grows: constants, and the nearest past request
+        for name, constant in constants(graph, slot, previous).items():
+            judged[name] = int(canon(constant) == truth)
+        if same_tool:
+            judged["n"] = int(canon(same_tool[0].carried.get(parameter, ABSENT)) == truth)
         if value is not ABSENT:
             room = MAX_SOURCES - 4
             for descriptor in discover(value, state, (step.tool, parameter))[:room]:
@@ -242,7 +244,7 @@ def _learn_group(graph: ToolGraph, state: RunState, steps: Sequence[ExecutedCall
     for descriptor in dict.fromkeys([*graph.sources.row(slot), *known]):
         offered = evaluate(descriptor, state, (tool, parameter))
         hit = isinstance(offered, list) and sorted(map(canon, offered)) == truth
-        if hit or (offered is not MISSING and descriptor in graph.sources.row(slot)):
+        if hit or (offered is not ABSENT and descriptor in graph.sources.row(slot)):
             judged[descriptor] = int(hit)
     return [op.Sources(slot, state.symbols[-1], judged, user)] if judged else []
 
@@ -259,16 +261,6 @@ def may_be_from_output(value: Any, text: str, state: RunState) -> bool:
         if any(isinstance(part, str) and text in part for part in parts):
             return True
     return False
-
-
-def _judge_dynamic(
-    graph: ToolGraph, parameter: str, slot: str, previous: str, same_tool: list[Neighbour], truth: str
-) -> dict[str, int]:
-    # sources whose content changes as the memory grows: constants, and the nearest past request
-    judged = {name: int(canon(value) == truth) for name, value in constants(graph, slot, previous).items()}
-    if same_tool:
-        judged["n"] = int(canon(same_tool[0].carried.get(parameter, ABSENT)) == truth)
-    return judged
 
 
 def constants(graph: ToolGraph, slot: str, previous: str) -> dict[str, Any]:

@@ -13,44 +13,34 @@ A slot is a (tool, parameter) pair. `discover` finds the descriptors of a value,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.runs.values import MAX_VALUE_CHARS, canon
+from langgraph_toolmem.runs.values import ABSENT, MAX_VALUE_CHARS, canon
 from langgraph_toolmem.text.values import Text, date_of, dates_in, is_word, read_text, shape_of
-
-
-class _Missing:
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING: Final = _Missing()
 
 _MAX_OUTPUTS: Final = 8
 _MAX_COUNTED: Final = 4
 
 
 def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
-    """Return the value of a source in this run, or MISSING. The value is not cast to the parameter's type."""
+    """Return the value of a source in this run, or ABSENT. The value is not cast to the parameter's type."""
     kind, first, rest = _parsed(descriptor)
     if kind == "i":
-        return state.inputs.get((first, rest), MISSING)
+        return state.inputs.get((first, rest), ABSENT)
     if kind[0] == "u":
         for text in (state.user, *state.past_users):
             if text.words:
                 value = _from_text(kind[1], rest, text, state.used.get(slot))
-                if value is not MISSING:
+                if value is not ABSENT:
                     return value
-        return MISSING
+        return ABSENT
     seen = state.latest_output(first)
     if seen is None:
-        return MISSING
-    return seen.scalars.get(rest, MISSING) if kind == "o" else _list_value(rest, seen.lists, state.used.get(slot, ()))
+        return ABSENT
+    return seen.scalars.get(rest, ABSENT) if kind == "o" else _list_value(rest, seen.lists, state.used.get(slot, ()))
 
 
 @lru_cache(maxsize=16_384)
@@ -71,18 +61,18 @@ def _list_value(rest: str, lists: Mapping[str, list[Any]], used: Collection[str]
     path, how = rest.split("|")
     values = lists.get(path)
     if not values:
-        return MISSING
+        return ABSENT
     if how == "next":
-        return next((v for v in values if canon(v) not in used), MISSING)
+        return next((v for v in values if canon(v) not in used), ABSENT)
     left = list(dict.fromkeys(v for v in values if isinstance(v, (str, int, float)) and canon(v) not in used))
-    return left if len(left) > 1 else MISSING
+    return left if len(left) > 1 else ABSENT
 
 
 def _from_text(kind: str, rest: str, text: Text, used: frozenset[str] | None) -> Any:
     if not text.words:
-        return MISSING
+        return ABSENT
     if kind == "s":
-        return next((v for v in text.with_shape(rest) if not used or v not in used), MISSING)
+        return next((v for v in text.with_shape(rest) if not used or v not in used), ABSENT)
     return _placed(kind, rest, text.raw)
 
 
@@ -96,22 +86,18 @@ def _placed(kind: str, rest: str, raw: str) -> Any:
 
 
 def _after(left: list[str], count: int, text: Text) -> Any:
-    for first in _places_after(left, text):
-        if first + count <= len(text.words) and all(map(is_word, text.words[first : first + count])):
-            return text.span(first, first + count - 1)
-    return MISSING
-
-
-def _places_after(left: list[str], text: Text) -> Iterator[int]:
     for place in text.places(left[-1]):
-        if (len(left) == 1 or (place > 0 and text.words[place - 1] == left[0])) and place + 1 < len(text.words):
-            yield place + 1
+        if len(left) == 1 or (place > 0 and text.words[place - 1] == left[0]):
+            found = text.words[place + 1 : place + 1 + count]
+            if len(found) == count and all(map(is_word, found)):
+                return text.span(place + 1, place + count)
+    return ABSENT
 
 
 def _date_in(template: str, text: Text) -> Any:
     # `template` is an ISO date without month and day: ``2023-%s 00:00:00``
     dates = dates_in(text.raw)
-    return template.replace("%s", dates[0]) if dates else MISSING
+    return template.replace("%s", dates[0]) if dates else ABSENT
 
 
 # --- finding the sources of a value ---

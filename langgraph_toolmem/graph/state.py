@@ -39,12 +39,6 @@ class Observation(NamedTuple):
     prose: str = ""
 
 
-def read_output(output: Any) -> Observation:
-    if isinstance(output, str):
-        return Observation({"$": output} if len(output) <= MAX_VALUE_CHARS else {}, {}, output)
-    return Observation(*flatten(output))
-
-
 class RunState:
     """The state of a run after some of its events.
 
@@ -56,6 +50,7 @@ class RunState:
         user: the latest user message; `past_users` holds the ones before, latest first.
         asked: the words that the latest user message answers: the assistant's, and user messages that nobody has
             answered in between; "" if it answers none.
+        thought: the model's latest words since that message.
         since_user: calls since the latest user message.
         latest: calls of the latest turn; () if the user spoke since, or the model answered in words.
         stopped: a call of the latest turn was never executed (a person or a limit stopped it, the schema refused it).
@@ -71,11 +66,11 @@ class RunState:
         self.past_users: list[Text] = []
         self.asked = ""
         self._said = ""
+        self.thought = ""
         self.since_user: list[ExecutedCall] = []
         self.latest: tuple[ExecutedCall, ...] = ()
         self.episode = ""
         self.since_episode: list[ExecutedCall] = []
-        self.last_is_user = False
         self.stopped = False
         self.inputs: dict[tuple[str, str], Any] = {}
         self.outputs: dict[str, int] = {}
@@ -101,9 +96,11 @@ class RunState:
         self.latest = event.steps if isinstance(event, Turn) else ()
         if isinstance(event, UserMessage):
             self._push_user(event)
-        elif not event.steps:
+            return
+        if event.chosen_by == "model" and event.text:
+            self.thought = event.text
+        if not event.steps:
             self.symbols.append(WORDS)
-            self.last_is_user = False
             self._said = event.text[-MAX_ASKED:]
         else:
             self._said = ""
@@ -123,8 +120,8 @@ class RunState:
         self.user_key = message.key
         self.asked = self._said
         self._said = f"{self._said}\n{message.text}".strip()[-MAX_ASKED:]
+        self.thought = ""
         self.since_user = []
-        self.last_is_user = True
 
     def _push_step(self, step: ExecutedCall) -> None:
         ok = step.status == "ok"
@@ -135,7 +132,6 @@ class RunState:
         self.steps.append(step)
         self.since_user.append(step)
         self.since_episode.append(step)
-        self.last_is_user = False
         text = canon_args(step.args)
         self.called.add((step.tool, text))
         for name, value in step.args.items():
@@ -149,7 +145,12 @@ class RunState:
         """Return the addressed output of call `index`, read at the first use."""
         found = self._observations.get(index)
         if found is None:
-            found = self._observations[index] = read_output(self.steps[index].output)
+            output = self.steps[index].output
+            if isinstance(output, str):
+                found = Observation({"$": output} if len(output) <= MAX_VALUE_CHARS else {}, {}, output)
+            else:
+                found = Observation(*flatten(output))
+            self._observations[index] = found
         return found
 
     def latest_output(self, tool: str) -> Observation | None:

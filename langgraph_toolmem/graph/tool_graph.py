@@ -167,8 +167,6 @@ class ContributorTable:
 
 
 class _Parts:
-    """Named attributes as plain containers."""
-
     parts: ClassVar[tuple[str, ...]] = ()
 
     def to_state(self) -> dict[str, Any]:
@@ -265,8 +263,8 @@ class ToolGraph(_Parts):
                 op.ToolCount: lambda tool, counter, amount: _add(self.by_tool, tool, counter, amount),
                 op.RunSeen: self._add_run,
                 op.Verdict: self._add_verdict,
-                op.UserForgotten: lambda user, _when: self.forget_user(user),
-                op.RunsForgotten: lambda runs, _when: self.forget(Forgotten(runs=frozenset(runs))),
+                op.UserForgotten: self.forget_user,
+                op.RunsForgotten: lambda runs: self.forget(Forgotten(runs=frozenset(runs))),
             }
         )
         for kind in tables:

@@ -14,8 +14,6 @@ START = "<start>"
 
 @dataclass(frozen=True, slots=True)
 class ToolCounts:
-    """The numbers of a tool's successful and failed calls."""
-
     ok: int
     failed: int
 

@@ -310,7 +310,7 @@ class Inertia(Method):
 
         def decide() -> Decision:
             decision, learned.neighbours = self.decide(
-                state, thought=learned.thought, policy=policy, user=learned.user, chosen_by=chosen_by, specs=specs
+                state, thought=state.thought, policy=policy, user=learned.user, chosen_by=chosen_by, specs=specs
             )
             return decision
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.learning import constants, decode_value, may_be_from_output, pattern_of
-from langgraph_toolmem.graph.sources import MISSING, evaluate, is_template
+from langgraph_toolmem.graph.sources import evaluate, is_template
 from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, slot_key, windows
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, ToolGraph
 from langgraph_toolmem.inertia.contexts import CallContexts, call_key, interpolated
@@ -280,7 +280,7 @@ def _offers(
     for descriptor in dict.fromkeys([*overall, *(d for n in witnesses for d in n.sources[parameter])]):
         if "|" in descriptor:
             value = evaluate(descriptor, state, (tool, parameter))
-            if value is MISSING:
+            if value is ABSENT:
                 continue
             # the year and the time of day in a date's format are another run's
             if not is_template(descriptor) or _may_use(graph, state, slot, value, schema, user):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from langgraph_toolmem.base.errors import log_failure
-from langgraph_toolmem.graph.sources import MISSING, describe, evaluate
+from langgraph_toolmem.graph.sources import describe, evaluate
 from langgraph_toolmem.graph.state import SEPARATOR, RunState, paper_window, slot_key
 from langgraph_toolmem.graph.tool_graph import HIT, CountTable, ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
@@ -97,7 +97,7 @@ def fill(
         row = graph.sources.row(slot)
         for descriptor in _strongest_first(row):
             value = evaluate(descriptor, state, (spec.name, parameter))
-            if value is not MISSING and (fitted := fit(value, schema)) is not ABSENT:
+            if (fitted := fit(value, schema)) is not ABSENT:
                 args[parameter], sources[parameter] = fitted, descriptor
                 break
         else:

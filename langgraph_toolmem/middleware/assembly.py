@@ -26,8 +26,7 @@ from langgraph_toolmem.inertia.prefetch import Prefetch
 from langgraph_toolmem.inertia.prefetch.qualify import Interceptors
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.navigator.deferred import DeferredTools, Offer, ToolSearch
-from langgraph_toolmem.navigator.step import RevealTools
+from langgraph_toolmem.navigator.deferred import DeferredTools, Offer, RevealTools, ToolSearch
 from langgraph_toolmem.nodes.steps import (
     InertiaShortcut,
     LoopGuard,

@@ -9,34 +9,33 @@ tools that fail leave, weights follow recent use. The upper one, a model that de
 ``learned``       a table of scores of links that training wrote
 ``tool_search``   which tools a request is about
 ``plan``          chains from what is known to what is wanted; other routes; what to do when a call failed
-``evolution``     pruning, propagation of weights
-``deferred``      tools that the model finds by a search: the ways in which they reach it
+``deferred``      tools that the model finds by a search: the ways in which they reach it, and the step
 ``decide``        the decider's subgraph
 ``openapi``       tools from OpenAPI documents
 ``evidence``      what all of it keeps in the memory's evidence graph; ``history``: the counts of past runs in it
-``step``          tools revealed at a model call
-``arguments``     checks of what a program asks
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.checks import is_count, is_number, is_share
+from langgraph_toolmem.base.errors import ConfigurationError, StorageError
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.tool_graph import Table
-from langgraph_toolmem.navigator.arguments import check_aliases, check_names, check_plan, check_search
+from langgraph_toolmem.graph.view import START
 from langgraph_toolmem.navigator.decide.recording import DecisionLog
-from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
+from langgraph_toolmem.navigator.dependencies import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.links import check_scorer
-from langgraph_toolmem.navigator.evidence import NavigatorEvidence, NavigatorSources
-from langgraph_toolmem.navigator.evolution import GraphEvolution
+from langgraph_toolmem.navigator.evidence import MOST_DAYS, NavigatorEvidence, NavigatorSources
 from langgraph_toolmem.navigator.learned import TrainedLinks
 from langgraph_toolmem.navigator.tool_search import TARGETS, ToolHit, targets_of
 from langgraph_toolmem.navigator.tool_search.current import CurrentSearch
@@ -47,18 +46,62 @@ if TYPE_CHECKING:
     from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
     from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
     from langgraph_toolmem.navigator.history import History
-    from langgraph_toolmem.navigator.plan.chains import Chain, Plan
-    from langgraph_toolmem.navigator.plan.planner import Strategy
-    from langgraph_toolmem.navigator.plan.reroute import Recombination
-    from langgraph_toolmem.navigator.plan.settings import PlanSettings
+    from langgraph_toolmem.navigator.plan.planner import Chain, Plan, Recombination, Strategy
+    from langgraph_toolmem.navigator.plan.problem import PlanSettings
     from langgraph_toolmem.runs.tools import ToolSpec
 
 PATIENCE: Final = 0.5
 """Seconds that a search waits for past runs to be read from disk."""
 
 
-class Navigator(GraphEvolution, Method):
-    """Searches and plans in the tools of a memory, and changes their graph (see `GraphEvolution`). Safe for threads.
+LAMBDA: Final = 0.5
+LEAST: Final = 1e-9
+"""Least change of a weight that counts as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PruneCandidate:
+    """A tool that may leave.
+
+    Attributes:
+        tool: its name.
+        score: see `prune_score`.
+        calls: number of its calls.
+        failure_rate: share of these calls that failed.
+    """
+
+    tool: str
+    score: float
+    calls: float
+    failure_rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class WeightChange:
+    """A link whose weight follows recent use.
+
+    Attributes:
+        source, target: i and j of w(i→j).
+        before, after: its weight.
+    """
+
+    source: str
+    target: str
+    before: float
+    after: float
+
+
+def prune_score(ok: float, failed: float) -> float:
+    """Return λ·σ(failure rate) + (1 − λ)·σ(1/calls), with the logistic function σ and λ = 0.5 [P]."""
+    calls = ok + failed
+    return LAMBDA * _sigmoid(failed / calls) + (1 - LAMBDA) * _sigmoid(1 / calls)
+
+
+class Navigator(Method):
+    """Searches and plans in the tools of a memory, and changes their graph. Safe for threads.
+
+    `prune` and `propagate` (NaviAgent, section 5) only report by default (``dry_run=True``), and delete nothing. Their
+    decisions hold for all processes. New tools join without a decision, with zero counts.
 
     Args:
         scorer: weighs and proposes links between tools (`dependencies.links.EdgeScorer`). None: the table that `hgt`
@@ -86,7 +129,7 @@ class Navigator(GraphEvolution, Method):
             check_scorer(scorer)
         self._scorer, self._settings = scorer, settings
         if aliases is not None:
-            check_aliases(aliases)
+            _check_aliases(aliases)
         self._aliases = dict(aliases or {})
 
     def open(self, core: Core) -> None:
@@ -134,7 +177,7 @@ class Navigator(GraphEvolution, Method):
             ConfigurationError: an argument cannot work.
             EmbedderChangedError: stored vectors were made by another embedder.
         """
-        check_search(query, k, available, target)
+        _check_search(query, k, available, target)
         return self.tool_search.search(query, k, available=available, target=target, user_id=user_id)
 
     def plan(
@@ -152,7 +195,7 @@ class Navigator(GraphEvolution, Method):
         budget: float = 0.2,
         user_id: str | None = None,
     ) -> Plan:
-        """Return chains of tools from what is known to what is wanted, best first, and their part of the graph.
+        """Return chains of tools from what is known to what is wanted, best first.
 
         With an embedder of one's own, parameters that mean the same in other words are one, too. If it fails, they are
         one by their words, and the log says so once.
@@ -177,11 +220,10 @@ class Navigator(GraphEvolution, Method):
             ConfigurationError: an argument cannot work, or a target is no known tool.
             EmbedderChangedError: stored vectors were made by another embedder.
         """
-        from langgraph_toolmem.navigator.plan.chains import Plan, Subgraph
-        from langgraph_toolmem.navigator.plan.planner import plan
+        from langgraph_toolmem.navigator.plan.planner import Plan, plan
         from langgraph_toolmem.navigator.plan.problem import known_ports
 
-        check_plan(known, done, k, strategy, seed, budget)
+        _check_plan(known, done, k, strategy, seed, budget)
         if query is None and target is None:
             raise ConfigurationError("plan takes a query or a target: what is to be done, or the tool to end with.")
         if not isinstance(query, (str, type(None))):
@@ -190,10 +232,10 @@ class Navigator(GraphEvolution, Method):
         if target is None:
             target = targets_of(self.tool_search.search(query or "", TARGETS, exclude=out, user_id=user_id))
             if not target:
-                return Plan((), Subgraph(), strategy)
+                return Plan(())
         else:
             target = [target] if isinstance(target, str) else target
-            check_names("target", target)
+            _check_names("target", target)
             if any(name in out for name in target):
                 raise ConfigurationError("A target is among the tools that must not be used.")
         history = self.history()
@@ -241,14 +283,13 @@ class Navigator(GraphEvolution, Method):
             ConfigurationError: an argument cannot work.
             EmbedderChangedError: stored vectors were made by another embedder.
         """
-        from langgraph_toolmem.navigator.plan.chains import Chain
+        from langgraph_toolmem.navigator.plan.planner import Chain, recombine
         from langgraph_toolmem.navigator.plan.problem import known_ports
-        from langgraph_toolmem.navigator.plan.reroute import recombine
 
         if not isinstance(chain, Chain):
             raise ConfigurationError(f"chain is a Chain of a plan, not {type(chain).__name__}.")
-        check_names("failed", failed)
-        check_plan(known, done, 1, "alpha_beta", 0, budget)
+        _check_names("failed", failed)
+        _check_plan(known, done, 1, "alpha_beta", 0, budget)
         out, history = self._out(failed, available), self.history()
         known = known if isinstance(known, Mapping) else list(known)
         self._graph.prepare(known_ports(known))
@@ -266,10 +307,110 @@ class Navigator(GraphEvolution, Method):
                 budget=budget,
             )
 
-    asearch, aplan = async_variant(search), async_variant(plan)
-    areroute, aprune = async_variant(reroute), async_variant(GraphEvolution.prune)
-    arestore, apruned = async_variant(GraphEvolution.restore), async_variant(GraphEvolution.pruned)
-    apropagate = async_variant(GraphEvolution.propagate)
+    # --- the graph evolves ---
+
+    def prune(self, *, most: int, dry_run: bool = True) -> list[PruneCandidate]:
+        """Leave tools that fail or are hardly used out of plans, those with the highest scores first.
+
+        Such a tool is no step on the way to another one, and searches do not find it. The agent can still call it, and
+        can plan for it by its name. It is back after a call that succeeds, as after `restore`. Tools that were never
+        called stay: nothing speaks against them [O].
+
+        Args:
+            most: largest number of tools.
+            dry_run: If True, only report.
+
+        Returns:
+            The tools, highest score first, without those that were pruned before.
+
+        Raises:
+            ConfigurationError: an argument cannot work.
+            StorageError: the memory is read-only, and this is no dry run.
+        """
+        if not is_count(most, 0):
+            raise ConfigurationError(f"most must be a whole number >= 0, got {most!r}.")
+        self._check_writable(dry_run)
+        history = self._graph.history(at_once=True)
+        with self._graph.held() as graph:
+            tools = graph.apis.keys() - graph.left_out
+        found = []
+        for tool in tools:
+            ok, failed = history.good(tool), history.failures.get(tool, 0.0)
+            if ok + failed:
+                found.append(PruneCandidate(tool, prune_score(ok, failed), ok + failed, failed / (ok + failed)))
+        found = sorted(found, key=lambda each: (-each.score, each.tool))[:most]
+        if not dry_run and found:
+            self.evidence.exclude([each.tool for each in found])
+        return found
+
+    def restore(self, tools: Collection[str]) -> None:
+        """Return pruned tools to plans and searches.
+
+        Raises:
+            ConfigurationError: one of them is not pruned.
+            StorageError: the memory is read-only.
+        """
+        _check_names("tools", tools)
+        self._check_writable(False)
+        pruned = self.pruned()
+        if wrong := [name for name in tools if name not in pruned]:
+            raise ConfigurationError(f"{wrong[0]!r} is not pruned; pruned tools: {', '.join(pruned) or 'none'}.")
+        self.evidence.restore(list(tools))
+
+    def pruned(self) -> list[str]:
+        """Return the names of the tools that are pruned now."""
+        self.core.refresh()
+        return sorted(self.evidence.left_out())
+
+    def propagate(self, *, days: float = 7.0, eta: float = 0.9, dry_run: bool = True) -> list[WeightChange]:
+        """Let the weights of links follow recent use: w_t = η·w_{t−1} + (1 − η)·(recent successes / recent uses) [P].
+
+        Call it every `days` days. Plans use the new weights at once, until the next call. Links whose target was not
+        used lately keep theirs [O]. Uses are known by the day (UTC); an imported run counts for the day of its import.
+
+        Args:
+            days: number of recent days, today included; up to 31.
+            eta: share of the old weight, 0 to 1.
+            dry_run: If True, only report.
+
+        Returns:
+            The links whose weight changes, the largest changes first.
+
+        Raises:
+            ConfigurationError: an argument cannot work.
+            StorageError: the memory is read-only, and this is no dry run.
+        """
+        if not is_number(days) or not 1 <= days <= MOST_DAYS:
+            raise ConfigurationError(f"days must be a number from 1 to {MOST_DAYS}, got {days!r}.")
+        if not is_share(eta):
+            raise ConfigurationError(f"eta must be a share from 0 to 1, got {eta!r}.")
+        self._check_writable(dry_run)
+        with self.evidence.lock:
+            history = self._graph.history(at_once=True)
+            successes, uses = self.evidence.recent(days)
+            found = []
+            for source, target in dict.fromkeys((*history.transitions, *history.weights)):
+                used, good = uses.get(target, 0.0), successes.get((source, target), 0.0)
+                if source != START and used:
+                    before = history.weight(source, target)
+                    after = eta * before + (1 - eta) * min(1.0, good / used)
+                    if abs(after - before) > LEAST:
+                        found.append(WeightChange(source, target, before, after))
+            if not dry_run and found:
+                changed = {(each.source, each.target): each.after for each in found}
+                self.evidence.weigh({**history.weights, **changed})
+                self._graph.expire()
+        return sorted(found, key=lambda each: (-abs(each.after - each.before), each.target, each.source))
+
+    def _check_writable(self, dry_run: bool) -> None:
+        if not isinstance(dry_run, bool):
+            raise ConfigurationError(f"dry_run must be True or False, got {dry_run!r}.")
+        if not dry_run and self.evidence.read_only:
+            raise StorageError("A memory opened with read_only=True changes nothing: do this where it is written.")
+
+    asearch, aplan, areroute = async_variant(search), async_variant(plan), async_variant(reroute)
+    aprune, arestore, apruned = async_variant(prune), async_variant(restore), async_variant(pruned)
+    apropagate = async_variant(propagate)
 
     @property
     def scorer(self) -> EdgeScorer | None:
@@ -331,7 +472,48 @@ class Navigator(GraphEvolution, Method):
         return None if runs is None else (user.namespace, runs)
 
     def _out(self, avoid: Collection[str], available: Collection[str] | None) -> set[str]:
-        check_names("avoid", avoid)
+        _check_names("avoid", avoid)
         if available is not None:
-            check_names("available", available)
+            _check_names("available", available)
         return {*avoid, *(() if available is None else (name for name in self.tools if name not in available))}
+
+
+def _sigmoid(value: float) -> float:
+    return 1 / (1 + math.exp(-value))
+
+
+def _check_names(what: str, names: object) -> None:
+    if isinstance(names, str) or not isinstance(names, Collection):
+        raise ConfigurationError(f"{what} is a collection of names of tools, not {names!r}.")
+    if not all(isinstance(name, str) for name in names):
+        raise ConfigurationError(f"{what} holds something that is no name of a tool.")
+
+
+def _check_aliases(aliases: object) -> None:
+    if not isinstance(aliases, Mapping) or not all(isinstance(each, str) for pair in aliases.items() for each in pair):
+        raise ConfigurationError(f"aliases is a mapping of 'tool.path' to names of parameters, not {aliases!r}.")
+
+
+def _check_search(query: object, k: object, available: object, target: object) -> None:
+    if not isinstance(query, str):
+        raise ConfigurationError(f"query is a text, not {type(query).__name__}.")
+    if not is_count(k, 0):
+        raise ConfigurationError(f"k is a whole number from 0, not {k!r}.")
+    if available is not None:
+        _check_names("available", available)
+    if not isinstance(target, (str, type(None))):
+        raise ConfigurationError(f"target is the name of one tool, not {target!r}.")
+
+
+def _check_plan(known: object, done: object, k: object, strategy: object, seed: object, budget: object) -> None:
+    if isinstance(known, str) or not isinstance(known, Iterable):
+        raise ConfigurationError(f"known is a collection of names, or name -> value, not {known!r}.")
+    _check_names("done", done)
+    if not is_count(k, 1):
+        raise ConfigurationError(f"k is a whole number from 1, not {k!r}.")
+    if strategy not in ("alpha_beta", "annealing"):
+        raise ConfigurationError(f"strategy is 'alpha_beta' or 'annealing', not {strategy!r}.")
+    if not isinstance(seed, int):
+        raise ConfigurationError(f"seed is a whole number, not {seed!r}.")
+    if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not budget >= 0:
+        raise ConfigurationError(f"budget is a number of seconds from 0, not {budget!r}.")

@@ -20,8 +20,8 @@ import json
 import logging
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, get_args
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import BaseTool, ToolException
@@ -33,9 +33,11 @@ from langgraph_toolmem.base.checks import is_count, names_given, nearest
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.tool_search import targets_of
 from langgraph_toolmem.runs.run import CALL_TOOL, OWN_TOOLS, SEARCH_TOOL
-from langgraph_toolmem.runs.tools import ToolSpec, name_of
+from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, name_of, read_tools
+from langgraph_toolmem.turn.call import NOTHING, Call, Line, Scope, StepOutput
 from langgraph_toolmem.turn.hints import left_out_now
 from langgraph_toolmem.turn.host import ErrorLog, annotate, emit, read_key, user_id_of
+from langgraph_toolmem.turn.step import Step
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator import Navigator
@@ -82,6 +84,9 @@ _CALL: Final[dict[str, Any]] = {
         },
     },
 }
+SURE: Final = 0.55
+"""Share of the votes of similar requests from which on a tool is revealed without a search."""
+_HEAD: Final = "Runs with similar requests called these tools; call_tool calls them, search_tools finds others:"
 _NOTHING: Final = "No tool fits these words. Try other words."
 _CLAUDE: Final = re.compile(r"claude-(?:opus|sonnet|haiku)-(?:4[-.](?:[5-9]|[1-9]\d)(?!\d)|(?:[5-9]|[1-9]\d)(?!\d))")
 _GPT: Final = re.compile(r"^gpt-(?:5\.(?:[4-9]|[1-9]\d)|[6-9]|[1-9]\d)(?!\d)")
@@ -392,6 +397,56 @@ class CallTool(BaseTool):
         _, _, problem = read_call({"name": name, "arguments": arguments}, specs)
         raise ToolException(
             problem or f"{name} cannot be called now: it was taken out, or the model's answer was not read by `take`."
+        )
+
+
+class RevealTools(Step["Navigator"]):
+    """Has the model find its tools by a search, and shows those at once that similar requests called."""
+
+    role: ClassVar[str] = "tool_search"
+    about: ClassVar[str] = "shows the tools that similar requests called; calls no model"
+    scope: Scope = "turn"
+
+    def __init__(
+        self,
+        method: Navigator,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        search: ToolSearch | None = None,
+        always: Iterable[str] = (),
+        messages_key: str = "messages",
+    ) -> None:
+        super().__init__(method)
+        search = search or ToolSearch()
+        self.deferred = DeferredTools(method, replace(search, always=(*search.always, *always)), messages_key)
+        self.tools = self.deferred.tools
+        self.given = None if tools is None else [*tools, *self.tools]
+        if self.given is not None:
+            specs = read_tools(self.given)
+            self.core.catalogue.adopt({name: spec for name, spec in specs.items() if name not in OWN_TOOLS})
+
+    def compute(self, call: Call) -> StepOutput:
+        """The tools that similar requests called, of those that are found by search."""
+        if way_of(call.model, self.deferred.options.mode) != "portable":
+            return NOTHING
+        tools = self.given if self.given is not None else call.offered
+        deferred = {*self.deferred.names(tools)} - call.left_out.keys() - revealed_in(call.messages).keys()
+        precedents = self.method.tool_search.precedents(call.user_id) if deferred else None
+        if precedents is None:
+            return NOTHING
+        votes = precedents.votes(self.core.read(call.messages, call.thread_id).request)
+        specs = self.deferred.specs(tools)
+        sure = [name for name, vote in votes.items() if vote >= SURE and name in deferred and name in specs]
+        found = sorted(sure, key=lambda name: (-votes[name], name))[: self.deferred.options.k]
+        if not found:
+            return NOTHING
+        return StepOutput(
+            lines=[Line(described(specs[name]), name) for name in found],
+            head=_HEAD,
+            sure=votes[found[0]],
+            brief=(),
+            event={"revealed": found},
+            notes={"toolmem.revealed": len(found)},
         )
 
 

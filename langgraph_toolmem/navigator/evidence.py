@@ -13,6 +13,7 @@ part that may be a name ("Ann") is not used before somebody else's run has shown
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
@@ -23,7 +24,7 @@ from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Outcome, Record
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.graph.view import view_of
-from langgraph_toolmem.navigator.history import History
+from langgraph_toolmem.navigator.history import Flow, History, plain_path
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.schema import paths_of, shows_fields
 
@@ -322,15 +323,36 @@ class NavigatorSources:
         self._core.refresh(at_once=at_once)
         with self.lock:
             graph = self._core.graph
-            given = {
-                (tool, parameter): count
-                for tool, entry in graph.tools.items()
-                if "given" in entry
-                for parameter, count in entry["given"].items()
-            }
             lately = self._table.recent(self._core.now(), RECENT_DAYS)
-            recent = {tool: (uses, failures) for tool, (uses, failures, _) in lately.items()}
-            return History.of_view(view_of(graph), given=given, recent=recent, weights=self._table.weights[1])
+            view, weighed = view_of(graph), self._table.weights[1]
+            given = {
+                (tool, name): count
+                for tool, entry in graph.tools.items()
+                for name, count in entry.get("given", {}).items()
+            }
+        uses: dict[str, float] = {tool: counts.calls for tool, counts in view.tools.items()}
+        transitions: Counter[tuple[str, str]] = Counter()
+        for link in view.edges:
+            transitions[link.source, link.target] += link.ok
+        flows: dict[Flow, float] = {}
+        for flow in view.dataflow:
+            if flow.direction == "out" and flow.hits:
+                key = Flow(flow.source_tool, plain_path(flow.path), flow.target_tool, flow.parameter)
+                flows[key] = max(flows.get(key, 0), flow.hits)
+        weights = {(source, target): w for target, sources in weighed.items() for source, w in sources.items()}
+        for key in flows:
+            edge = key.source, key.target
+            if edge in weights and transitions[edge] > 0:
+                flows[key] *= weights[edge] * uses.get(key.target, 0.0) / transitions[edge]
+        return History(
+            uses=uses,
+            failures={tool: counts.failed for tool, counts in view.tools.items()},
+            recent={tool: (calls, failures) for tool, (calls, failures, _) in lately.items()},
+            transitions=transitions,
+            flows=flows,
+            given=given,
+            weights=weights,
+        )
 
     def recent(self, days: float) -> tuple[dict[tuple[str, str], float], dict[str, float]]:
         """Return good uses of each link, and uses of each target, on the last days."""
@@ -340,10 +362,6 @@ class NavigatorSources:
         return links, {target: uses for target, (uses, _, _) in found.items()}
 
     # --- what was decided ---
-
-    def refresh(self) -> None:
-        """Read what other workers learned, if it is time to look."""
-        self._core.refresh()
 
     def left_out(self) -> frozenset[str]:
         """Return the tools that were pruned and did not go well since."""

@@ -7,13 +7,9 @@ share of j's uses that i preceded or fed, not the probability of going from i to
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from langgraph_toolmem.graph.view import GraphView
+from typing import Final, NamedTuple
 
 
 class Flow(NamedTuple):
@@ -43,7 +39,8 @@ class History:
         transitions: (i, j) -> times that j went well right after i, N(i→j).
         flows: output part and parameter -> times that a value went that way, in calls that went well.
         given: (tool, parameter) -> times that its value came from no output: the user or the model said it.
-        weights: (i, j) -> a weight that takes the place of N(i→j) / N(j), such as `evolution.propagate` makes.
+        weights: (i, j) -> a weight that takes the place of N(i→j) / N(j), such as `Navigator.propagate` makes; flows
+            along the link count as much more or less.
     """
 
     uses: Mapping[str, float] = field(default_factory=dict)
@@ -84,47 +81,6 @@ class History:
         """Return the flows that ended in a parameter, with their counts."""
         into: dict[tuple[str, str], list[tuple[Flow, float]]] = self.__dict__["_into"]
         return into.get((tool, parameter), [])
-
-    @classmethod
-    def of_view(
-        cls,
-        view: GraphView,
-        *,
-        given: Mapping[tuple[str, str], float] | None = None,
-        recent: Mapping[str, tuple[float, float]] | None = None,
-        weights: Mapping[str, Mapping[str, float]] | None = None,
-    ) -> History:
-        """Return the counts of an evidence graph's view.
-
-        Args:
-            view: uses, failures, transitions and flows.
-            given, recent: as above.
-            weights: j -> {i: w}: w takes the place of N(i→j) / N(j), and flows along the link count as much more or
-                less.
-        """
-        flows: dict[Flow, float] = {}
-        for flow in view.dataflow:
-            if flow.direction == "out" and flow.hits:
-                key = Flow(flow.source_tool, plain_path(flow.path), flow.target_tool, flow.parameter)
-                flows[key] = max(flows.get(key, 0), flow.hits)
-        uses: dict[str, float] = {tool: counts.calls for tool, counts in view.tools.items()}
-        transitions: Counter[tuple[str, str]] = Counter()
-        for link in view.edges:
-            transitions[link.source, link.target] += link.ok
-        kept = {(source, target): w for target, sources in (weights or {}).items() for source, w in sources.items()}
-        for key in flows:
-            edge = key.source, key.target
-            if edge in kept and transitions.get(edge, 0) > 0:
-                flows[key] *= kept[edge] * uses.get(key.target, 0.0) / transitions[edge]
-        return cls(
-            uses=uses,
-            failures={tool: counts.failed for tool, counts in view.tools.items()},
-            recent=recent or {},
-            transitions=transitions,
-            flows=flows,
-            given=given or {},
-            weights=kept,
-        )
 
 
 def plain_path(path: str) -> str:

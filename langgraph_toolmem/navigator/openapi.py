@@ -133,35 +133,29 @@ def _operations(source: Source) -> list[Operation]:
     if not isinstance(root, Mapping) or not isinstance(root.get("paths"), Mapping):
         raise ConfigurationError("This is no OpenAPI document: it has no `paths`.")
     document = _Document(root)
-    named: dict[tuple[str, str], str] = {}
     given: list[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]] = []
     taken: set[str] = set()
-    for path, entry in root["paths"].items():
-        item = _followed(root, entry)
+    for key, entry in root["paths"].items():
+        path, item = str(key), document.followed(entry)
         for method in METHODS:
             operation = item.get(method)
             if isinstance(operation, Mapping) and operation.get("deprecated") is not True:
-                named[method, str(path)] = _free(_legal(_said(operation, method, str(path))), taken)
-                given.append((method, str(path), item, operation))
-    by_id = {str(each.get("operationId")): named[method, path] for method, path, _, each in given}
-    return [_operation(document, named, by_id, *each) for each in given]
+                said = operation.get("operationId")
+                name = _free(_legal(said if isinstance(said, str) and said.strip() else f"{method}{path}"), taken)
+                document.named[method, path] = document.by_id[str(said)] = name
+                given.append((method, path, item, operation))
+    return [_operation(document, *each) for each in given]
 
 
 def _operation(
-    document: _Document,
-    named: Mapping[tuple[str, str], str],
-    by_id: Mapping[str, str],
-    method: str,
-    path: str,
-    item: Mapping[str, Any],
-    operation: Mapping[str, Any],
+    document: _Document, method: str, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]
 ) -> Operation:
     root = document.root
     inputs = _Inputs()
     # An operation's own parameters take the place of those of its path with the same name and place.
     merged: dict[tuple[Any, Any], Mapping[str, Any]] = {}
     for given in (*_list(item.get("parameters")), *_list(operation.get("parameters"))):
-        parameter = _followed(root, given)
+        parameter = document.followed(given)
         merged[parameter.get("name"), parameter.get("in")] = parameter
     bodies: list[tuple[Mapping[str, Any], bool]] = []
     credentials: list[tuple[str, str]] = []
@@ -180,20 +174,20 @@ def _operation(
             media = "application/x-www-form-urlencoded" if kind == "form" else media
             needed = kind == "path" or parameter.get("required") is True
             inputs.put(label, kind, _parameter_schema(parameter), needed=needed, style=_style(parameter))
-    body = _followed(root, operation.get("requestBody"))
+    body = document.followed(operation.get("requestBody"))
     if body:
         media, schema = _content(body.get("content"))
         bodies.append((schema, body.get("required") is not False))
     for schema, needed in bodies:
-        _put_body(root, inputs, schema, needed=needed, kind="form" if "form" in media else "body")
+        _put_body(document, inputs, schema, needed=needed, kind="form" if "form" in media else "body")
     said = [operation.get("summary") or item.get("summary"), operation.get("description") or item.get("description")]
     texts = [" ".join(text.split()) for text in said if isinstance(text, str) and text.strip()]
     names = {place.label: name for name, place in inputs.places.items() if place.kind == "path"}
     spec = ToolSpec(
-        name=named[method, path],
+        name=document.named[method, path],
         description=" ".join(dict.fromkeys(texts)) or f"{method.upper()} {path}",
         parameters=document.alone({"type": "object", "properties": inputs.properties, "required": inputs.required}),
-        returns=_answer(document, operation, named, by_id),
+        returns=_answer(document, operation),
         read_only=method in _READS,
         destructive=method == "delete",
         idempotent=method in _READS or method in ("put", "delete"),
@@ -241,8 +235,8 @@ def _is_credential(parameter: Mapping[str, Any]) -> bool:
     return words <= _CREDENTIALS and (parameter.get("in") == "header" or described)
 
 
-def _put_body(root: Mapping[str, Any], inputs: _Inputs, schema: Mapping[str, Any], *, needed: bool, kind: str) -> None:
-    inner = _flat(root, schema)
+def _put_body(document: _Document, inputs: _Inputs, schema: Mapping[str, Any], *, needed: bool, kind: str) -> None:
+    inner = document.joined(schema)
     fields = inner.get("properties")
     if not isinstance(fields, Mapping) or not fields:
         if schema:
@@ -264,37 +258,27 @@ def _parameter_schema(parameter: Mapping[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _answer(
-    document: _Document,
-    operation: Mapping[str, Any],
-    named: Mapping[tuple[str, str], str],
-    by_id: Mapping[str, str],
-) -> dict[str, Any] | None:
+def _answer(document: _Document, operation: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the schema of the first successful answer, with its links as ``x-links``: [tool, parameter, path]."""
     responses = _mapping(operation.get("responses"))
     codes = sorted(str(code) for code in responses if str(code).startswith("2"))
     by_code = {str(code): response for code, response in responses.items()}
     for code in (*codes, "default"):
-        response = _followed(document.root, by_code.get(code))
+        response = document.followed(by_code.get(code))
         schema = _mapping(response.get("schema")) or _content(response.get("content"))[1]
-        links = list(_links(document.root, response, named, by_id))
+        links = list(_links(document, response))
         if schema or links:
             return document.alone({**schema, "x-links": links} if links else schema)
     return None
 
 
-def _links(
-    root: Mapping[str, Any],
-    response: Mapping[str, Any],
-    named: Mapping[tuple[str, str], str],
-    by_id: Mapping[str, str],
-) -> Iterator[list[str]]:
+def _links(document: _Document, response: Mapping[str, Any]) -> Iterator[list[str]]:
     for given in _mapping(response.get("links")).values():
-        link = _followed(root, given)
-        tool = by_id.get(str(link.get("operationId")))
+        link = document.followed(given)
+        tool = document.by_id.get(str(link.get("operationId")))
         reference = str(link.get("operationRef", "")).removeprefix("#/paths/").rsplit("/", 1)
         if tool is None and len(reference) == 2:
-            tool = named.get((reference[1], reference[0].replace("~1", "/").replace("~0", "~")))
+            tool = document.named.get((reference[1], reference[0].replace("~1", "/").replace("~0", "~")))
         for parameter, expression in _mapping(link.get("parameters")).items():
             place = str(expression).removeprefix("$response.body#/")
             if tool is not None and place != expression:
@@ -317,20 +301,6 @@ def _content(content: Any) -> tuple[str, Mapping[str, Any]]:
     return (ranked[0], _mapping(_mapping(kinds[ranked[0]]).get("schema"))) if ranked else ("", {})
 
 
-def _flat(root: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an object schema with its reference followed and its ``allOf`` joined, one level."""
-    inner = _followed(root, schema)
-    parts = [_followed(root, part) for part in _list(inner.get("allOf"))]
-    if not parts:
-        return inner
-    properties: dict[str, Any] = {}
-    required: list[Any] = []
-    for part in (*parts, inner):
-        properties.update(_mapping(part.get("properties")))
-        required += _list(part.get("required"))
-    return {**inner, "properties": properties, "required": required}
-
-
 class _Document:
     """A document whose definitions are rewritten once and shared by the schemas that name them."""
 
@@ -338,11 +308,35 @@ class _Document:
         self.root = root
         components = _mapping(root.get("components"))
         schemes = _mapping(components.get("securitySchemes")) or _mapping(root.get("securityDefinitions"))
-        found = (_followed(root, scheme) for scheme in schemes.values())
+        found = (self.followed(scheme) for scheme in schemes.values())
         self.credentials = {(str(each.get("in")), str(each.get("name"))) for each in found if each.get("name")}
+        self.named: dict[tuple[str, str], str] = {}  # (method, path) -> tool
+        self.by_id: dict[str, str] = {}  # operationId -> tool
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()
         self._rewritten: dict[str, tuple[Any, list[str]]] = {}
+
+    def followed(self, value: Any) -> Mapping[str, Any]:
+        """Return what a reference names, after at most eight steps; {} if that is nothing."""
+        for _ in range(8):
+            reference = _mapping(value).get("$ref")
+            if not isinstance(reference, str):
+                return _mapping(value)
+            value = lookup(self.root, reference)
+        return {}
+
+    def joined(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return an object schema with its reference followed and its ``allOf`` joined, one level."""
+        inner = self.followed(schema)
+        parts = [self.followed(part) for part in _list(inner.get("allOf"))]
+        if not parts:
+            return inner
+        properties: dict[str, Any] = {}
+        required: list[Any] = []
+        for part in (*parts, inner):
+            properties.update(_mapping(part.get("properties")))
+            required += _list(part.get("required"))
+        return {**inner, "properties": properties, "required": required}
 
     def alone(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Return a schema that stands alone: the nearest `MAX_DEFINITIONS` definitions it leads to are in ``$defs``."""
@@ -403,21 +397,6 @@ def _modern(schema: dict[str, Any]) -> dict[str, Any]:
             if not exclusive or limit is None:
                 del schema[f"exclusive{bound}"]
     return schema
-
-
-def _followed(root: Mapping[str, Any], value: Any) -> Mapping[str, Any]:
-    """Return what a reference names, after at most eight steps; {} if that is nothing."""
-    for _ in range(8):
-        reference = _mapping(value).get("$ref")
-        if not isinstance(reference, str):
-            return _mapping(value)
-        value = lookup(root, reference)
-    return {}
-
-
-def _said(operation: Mapping[str, Any], method: str, path: str) -> str:
-    said = operation.get("operationId")
-    return said if isinstance(said, str) and said.strip() else f"{method}{path}"
 
 
 def _legal(text: str) -> str:
@@ -513,28 +492,24 @@ def _tool(operation: Operation, http: _Http) -> BaseTool:
     )
 
 
+@dataclass
 class _Http:
     """Sends calls; a client that nobody gave is made at the first one."""
 
-    def __init__(
-        self,
-        base_url: str | None,
-        auth: str | Mapping[str, str] | httpx.Auth | None,
-        client: httpx.Client | None,
-        async_client: httpx.AsyncClient | None,
-        timeout: float,
-    ) -> None:
-        self._base, self._auth, self._timeout = base_url, auth, timeout
-        self._client, self._async_client = client, async_client
+    base_url: str | None
+    auth: str | Mapping[str, str] | httpx.Auth | None
+    client: httpx.Client | None
+    async_client: httpx.AsyncClient | None
+    timeout: float
 
     def call(self, operation: Operation, arguments: Mapping[str, Any]) -> Any:
         import httpx
 
-        if self._client is None:
-            self._client = httpx.Client(timeout=self._timeout)
+        if self.client is None:
+            self.client = httpx.Client(timeout=self.timeout)
         request = self._request(operation, arguments)
         try:
-            return _result(operation, self._client.request(**request, follow_redirects=False))
+            return _result(operation, self.client.request(**request, follow_redirects=False))
         except httpx.HTTPError as error:
             raise _failed(operation, error) from error
 
@@ -543,9 +518,9 @@ class _Http:
 
         request = self._request(operation, arguments)
         try:
-            if self._async_client is not None:
-                return _result(operation, await self._async_client.request(**request, follow_redirects=False))
-            async with httpx.AsyncClient(timeout=self._timeout) as client:  # a client belongs to one event loop
+            if self.async_client is not None:
+                return _result(operation, await self.async_client.request(**request, follow_redirects=False))
+            async with httpx.AsyncClient(timeout=self.timeout) as client:  # a client belongs to one event loop
                 return _result(operation, await client.request(**request, follow_redirects=False))
         except httpx.HTTPError as error:
             raise _failed(operation, error) from error
@@ -570,7 +545,7 @@ class _Http:
         authorized = self._authorize(operation, given, query)
         request: dict[str, Any] = {
             "method": operation.method,
-            "url": (self._base or operation.server).rstrip("/") + path,
+            "url": (self.base_url or operation.server).rstrip("/") + path,
             "params": query,
             "headers": {label: str(value) for label, value in given["header"].items()},
             **authorized,
@@ -597,7 +572,7 @@ class _Http:
     def _authorize(
         self, operation: Operation, given: Mapping[str, dict[str, Any]], query: list[tuple[str, str]]
     ) -> dict[str, Any]:
-        auth = self._auth
+        auth = self.auth
         if auth is None or not isinstance(auth, (str, Mapping)):
             return {} if auth is None else {"auth": auth}
         if isinstance(auth, str):

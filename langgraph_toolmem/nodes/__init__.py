@@ -28,7 +28,7 @@ from langgraph_toolmem.turn.hints import (
 )
 
 if typing.TYPE_CHECKING:
-    from langgraph_toolmem.navigator.decide.state import NaviRecord, NaviState
+    from langgraph_toolmem.navigator.decide.decision import NaviRecord, NaviState
     from langgraph_toolmem.nodes.navi import create_navi_subgraph
 
 __all__ = [

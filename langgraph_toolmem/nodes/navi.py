@@ -33,12 +33,17 @@ from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator import Navigator
 from langgraph_toolmem.navigator.decide.decision import (
     Decision,
+    NaviRecord,
+    NaviState,
     SubIntent,
     closing_messages,
     decider_messages,
+    new_record,
     plain_closing,
     problem_of,
     request_at,
+    subgraph_of,
+    tools_of,
 )
 from langgraph_toolmem.navigator.decide.guards import guards
 from langgraph_toolmem.navigator.decide.retriever import CallContext, Retriever
@@ -50,7 +55,6 @@ from langgraph_toolmem.navigator.decide.rounds import (
     with_retrieved,
     with_route,
 )
-from langgraph_toolmem.navigator.decide.state import NaviRecord, NaviState, new_record, tools_of
 from langgraph_toolmem.nodes.steps import Recorder
 from langgraph_toolmem.runs.messages import text_of
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
@@ -115,8 +119,8 @@ def create_navi_subgraph(
         create_navi_subgraph(model, tools, memory, checkpointer=InMemorySaver()).invoke({"messages": [("user", "…")]})
 
     Each decision emits one custom stream event ``{"toolmem": {"node": "navi", "event": "decision", …}}`` and is in the
-    state under ``toolmem_navi``, with the subgraph that the decider saw. A host that wants it in its own state adds the
-    key ``toolmem_navi``.
+    state under ``toolmem_navi``, with the chains that the decider saw; the event shows them as a graph, too. A host
+    that wants it in its own state adds the key ``toolmem_navi``.
 
     Args:
         model: the decider: any chat model, or ``"provider:model"``.
@@ -412,7 +416,7 @@ def _seen(record: NaviRecord) -> dict[str, Any]:
     """Return the decider's view for the stream: subgraph, chains, and the other ways that are left."""
     chains = [tools_of(chain) for chain in record["chains"]]
     return {
-        "subgraph": record["subgraph"],
+        "subgraph": subgraph_of(record["chains"]),
         "chain": chains[0] if chains else [],
         "alternatives": chains[1:],
         "failed": dict(record["failed"]),

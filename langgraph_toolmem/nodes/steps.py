@@ -30,8 +30,7 @@ from langgraph_toolmem.inertia.prefetch.serve import ResultServer
 from langgraph_toolmem.inertia.step import MARK, Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator import Navigator
-from langgraph_toolmem.navigator.deferred import Offer, ToolSearch
-from langgraph_toolmem.navigator.step import RevealTools
+from langgraph_toolmem.navigator.deferred import Offer, RevealTools, ToolSearch
 from langgraph_toolmem.runs.messages import LOOP_NOTE
 from langgraph_toolmem.runs.run import OWN_TOOLS, Run, UserMessage
 from langgraph_toolmem.runs.tools import ToolLike, as_tool, name_of, read_tools

@@ -407,7 +407,6 @@ def _tool(graph: ToolGraph, name: str) -> ToolReport:
 
 
 def compare(episodes: Iterable[Episode]) -> HoldoutReport:
-    """Compare the episodes with the memory and without."""
     sides: tuple[list[Episode], list[Episode]] = ([], [])
     for each in episodes:
         sides[each.held].append(each)
@@ -440,7 +439,6 @@ def shares(good: int, of: int, good_too: int, of_too: int) -> Difference | None:
 
 
 def wilson(good: int, of: int) -> tuple[float, float]:
-    """Return Wilson's interval of a share."""
     share, z = good / of, Z * Z / of
     middle, half = share + z / 2, Z * math.sqrt(share * (1 - share) / of + z / (4 * of))
     return max(0.0, (middle - half) / (1 + z)), min(1.0, (middle + half) / (1 + z))

@@ -243,7 +243,7 @@ _ASKS = re.compile(
     r"|\bwe need\b|\bif\b",
     re.IGNORECASE,
 )
-_STOP: Final = frozenset(STOP_WORDS) | word_set("one ones same first second third last other others another again")
+_STOP: Final = STOP_WORDS | word_set("one ones same first second third last other others another again")
 
 
 def asks_nothing(text: str) -> bool:

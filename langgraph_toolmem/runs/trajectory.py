@@ -75,10 +75,7 @@ def parse_run(
     messages: Iterable[Any] | PromptValue,
     *,
     thread_id: str | None = None,
-    executions: Mapping[str, Execution] | None = None,
-    watched: Container[str] = (),
     known: Mapping[str, str] | None = None,
-    heads: Mapping[str, tuple[str, str]] | None = None,
 ) -> Run:
     """Read a history of messages.
 
@@ -86,15 +83,12 @@ def parse_run(
         messages: What ``convert_to_messages`` takes. ``RemoveMessage`` entries, answers to no call, and calls whose
             arguments are broken JSON are left out.
         thread_id: Makes keys of counter-like call ids (``call_0``) unique per run.
-        executions: What recorders saw, by the keys of steps.
-        watched: Turns that a recorder watched: a failed call without an execution was never executed there.
         known: User messages of the thread that were read before, with their episodes, in order.
-        heads: The user message before a call, and its episode, by the call's id: where nobody names the thread.
 
     Raises:
         MessageError: An entry cannot be read; the message names its index and what to pass.
     """
-    return read_on(None, list(entries_of(messages)), thread_id, executions or {}, watched, known or {}, heads or {})[0]
+    return read_on(None, list(entries_of(messages)), thread_id, {}, (), known or {}, {})[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +155,10 @@ def read_on(
     compared: bool = False,
 ) -> tuple[Run, Prefix | None]:
     """Read a history of which a prefix may have been read before (`compared`: it is known to begin with it).
+
+    `executions` is what recorders saw, by the keys of steps. `watched` are turns that a recorder watched: a failed call
+    without an execution was never executed there. `heads` has the user message before a call, and its episode, by the
+    call's id, where nobody names the thread.
 
     Returns:
         The run, equal to one read from the beginning, and the prefix that the next reading may begin with; None if
@@ -525,7 +523,7 @@ class ExecutionLog:
     Attributes:
         executions: by the key of their step.
         turns: keys of the turns that a recorder watches.
-        heads: see `parse_run`, like ``known``.
+        heads: see `read_on`.
         prefixes: the parsed prefix of each thread.
     """
 

@@ -93,8 +93,8 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?$")
 
 def fit(value: Any, schema: Mapping[str, Any] | None) -> Any:
     """Cast a value to the type of its parameter; ABSENT if impossible, unchanged if no type is declared."""
-    if schema and schema.get("type") == "string" and isinstance(value, str):
-        return value  # the usual case, on the path of every prediction
+    if value is ABSENT or (schema and schema.get("type") == "string" and isinstance(value, str)):
+        return value  # the usual cases, on the path of every prediction
     kinds = _kinds(schema) if schema else []
     if not kinds:
         return value

@@ -235,11 +235,6 @@ if hasattr(os, "register_at_fork"):  # in the child `base.threads` makes all loc
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_held.clear)
 
 
-def held_in(folder: Path | None) -> Path | None:
-    path = None if folder is None else folder / NAME
-    return None if path is None or _file(path) is None else path
-
-
 def query_readonly(path: Path, sql: str, values: Values = ()) -> list[tuple[Any, ...]] | None:
     """Return the rows that a query finds, None if there is no such table; raise StorageError if it cannot be read.
 

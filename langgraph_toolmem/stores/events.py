@@ -57,8 +57,6 @@ logger = logging.getLogger("langgraph_toolmem.events")
 
 
 class Row(NamedTuple):
-    """One observation as it is stored."""
-
     key: str | None
     user: str
     run: str
@@ -412,7 +410,7 @@ class EventStore:
 
     def forget(self, gone: Forgotten) -> int:
         """Remove a user, or runs, from the graph; `erase` does so on disk. Returns how many pieces were removed."""
-        event = UserForgotten(gone.user, 0.0) if gone.user else RunsForgotten(sorted(gone.runs), 0.0)
+        event = UserForgotten(gone.user) if gone.user else RunsForgotten(sorted(gone.runs))
         removed = self.graph.forget(gone)
         self.append(None, [event])
         return removed

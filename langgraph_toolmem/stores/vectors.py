@@ -816,8 +816,6 @@ class TextVectors:
             found |= vectors
         return found
 
-    aof = threads.async_variant(of)
-
 
 def text_vectors(vectors: VectorStore, kind: str) -> TextVectors | None:
     """Return vectors of a kind of texts; None with the built-in embedder, whose vectors say no more than words do."""

@@ -80,6 +80,10 @@ class Embedder:
         given = [clean(text) for text in texts]
         return self._checked(self._ask(lambda: self._ready().embed_documents(given)), len(given))
 
+    def of(self, texts: Mapping[str, str]) -> dict[str, list[float]]:
+        """Return the vector of each text by name. Raises as `embed_documents`."""
+        return dict(zip(texts, self.embed_documents(list(texts.values())), strict=True))
+
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of a question, of length 1. Raises as `embed_documents`."""
         given = clean(text)
@@ -296,35 +300,23 @@ class DescriptionSimilarity:
     """
 
     def __init__(self, embedder: Embedder, specs: Mapping[str, Described]) -> None:
-        self._embedder = embedder
+        self._embedder = None if embedder.builtin else embedder
         self._texts = {name: f"{name} {spec.description}".strip() for name, spec in specs.items()}
-        self._lexical = LexicalEmbedder()
-        self._words = {name: self._lexical.sparse(text) for name, text in self._texts.items()}
-        self._vectors: dict[str, list[float]] | None = None
-        self._failed = embedder.builtin
-        self._thought = lru_cache(maxsize=16)(self._embed_thought)
-        self._thought_words = lru_cache(maxsize=256)(self._lexical.sparse)
+        self._vectors: dict[str, list[float]] = {}
+        self._thought = lru_cache(maxsize=16)(embedder.embed_query)
+        self._words = lru_cache(maxsize=256 + len(self._texts))(LexicalEmbedder().sparse)
 
     def __call__(self, thought: str, tool: str) -> float:
         """Return a similarity from −1 to 1; 0 for a tool without a description."""
         if tool not in self._texts:
             return 0.0
-        if not self._failed:
+        if (embedder := self._embedder) is not None:
             try:
-                return self._dense(thought, tool)
+                self._vectors = self._vectors or embedder.of(self._texts)
+                return sum(a * b for a, b in zip(self._thought(thought), self._vectors[tool], strict=True))
             except ToolMemoryError as error:
-                self._failed = True
+                self._embedder = None
                 log_failure(
                     logger, logging.WARNING, "the built-in embedder is used for thoughts from here on", error=error
                 )
-        return similarity(self._thought_words(thought), self._words[tool])
-
-    def _dense(self, thought: str, tool: str) -> float:
-        if self._vectors is None:
-            names = list(self._texts)
-            vectors = self._embedder.embed_documents([self._texts[name] for name in names])
-            self._vectors = dict(zip(names, vectors, strict=True))
-        return sum(a * b for a, b in zip(self._thought(thought), self._vectors[tool], strict=True))
-
-    def _embed_thought(self, thought: str) -> list[float]:
-        return self._embedder.embed_query(thought)
+        return similarity(self._words(thought), self._words(self._texts[tool]))

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
-from langgraph_toolmem.text.routes import route_of
 from langgraph_toolmem.text.schema import Described, Leaf, leaves_of
 from langgraph_toolmem.text.words import word_set, words
 
@@ -39,33 +38,13 @@ ALIASES: Final = _pairs(
 )
 """Spellings of one word. ``title`` is what a name is called where things have titles."""
 
-COMPOUNDS: Final = {
-    ("zip", "code"): "zipcode",
-    ("postal", "code"): "zipcode",
-    ("post", "code"): "zipcode",
-    ("user", "name"): "username",
-    ("file", "name"): "filename",
-    ("host", "name"): "hostname",
-    ("domain", "name"): "domain",
-    ("first", "name"): "firstname",
-    ("last", "name"): "lastname",
-    ("family", "name"): "lastname",
-    ("given", "name"): "firstname",
-    ("full", "name"): "fullname",
-    ("phone", "number"): "phone",
-    ("mobile", "number"): "phone",
-    ("email", "address"): "email",
-    ("e", "mail"): "email",
-    ("time", "zone"): "timezone",
-    ("time", "stamp"): "timestamp",
-    ("date", "time"): "time",
-    ("birth", "date"): "birthdate",
-    ("ip", "address"): "ip",
-    ("web", "site"): "website",
-    ("home", "page"): "homepage",
-    ("access", "token"): "accesstoken",
-    ("api", "key"): "apikey",
-}
+COMPOUNDS: Final = _pairs(
+    "zip_code:zipcode postal_code:zipcode post_code:zipcode user_name:username file_name:filename "
+    "host_name:hostname domain_name:domain first_name:firstname last_name:lastname family_name:lastname "
+    "given_name:firstname full_name:fullname phone_number:phone mobile_number:phone email_address:email "
+    "e_mail:email time_zone:timezone time_stamp:timestamp date_time:time birth_date:birthdate ip_address:ip "
+    "web_site:website home_page:homepage access_token:accesstoken api_key:apikey"
+)
 """Two words that are one."""
 
 FROM: Final = word_set(
@@ -76,11 +55,13 @@ TAIL_ROLES: Final = word_set("from to start end minimum maximum since until")
 """Roles that may stand behind their noun as well (``date_from``); the others are nouns there (``data_source``)."""
 
 NOISE: Final = word_set(
-    "the a an of input param parameter arg argument field string str int integer value my your its raw this "
-    "given specific current selected or and in by "
-    "nearest closest default latest recent primary main matching"
+    "the a an of input param parameter arg argument field string str int integer value my your its our his her their "
+    "any some one each that this which or and in by raw given specific certain particular single current selected "
+    "nearest closest default latest recent primary main matching unique numeric valid full new internal external "
+    "digit character alphanumeric short long optional required first last exact actual available pending all top "
+    "best random popular real public private detailed next previous newly created"
 )
-"""Words that say nothing about what a value is, as long as others are left."""
+"""Words that say nothing about what a value or a tool is of, as long as others are left."""
 
 GENERIC: Final = word_set(
     "id name code type status value key number text data result description date time url image count total message "
@@ -121,13 +102,6 @@ FILTERING: Final = word_set("search find list query count lookup")
 """Verbs of tools whose optional ids are filters."""
 PREPOSITIONS: Final = word_set("by for with from in of to on at via using per as and")
 
-ADJECTIVES: Final = word_set(
-    "unique numeric valid full new string specific internal external digit character integer alphanumeric short long "
-    "optional required given current certain particular single first last exact actual primary main available "
-    "pending all latest recent top best random popular real public private detailed next previous"
-)
-"""Words that stand before a noun in a description or a name without being one."""
-
 IDENTIFIERS: Final = word_set(
     "id token cursor hash sha handle slug key reference ref geo fingerprint accesstoken pointer"
 )
@@ -140,16 +114,62 @@ FREE_TEXT: Final = word_set(
 PERSONAL: Final = word_set("firstname lastname fullname birthdate phone age gender")
 
 
+_SLOT: Final = re.compile(r"\{([^{}]+)\}")
+_FORMAT: Final = re.compile(r"\.(?:json|xml|csv)$")
+READS: Final = frozenset({"GET", "HEAD"})
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One route.
+
+    Attributes:
+        method: in upper case.
+        path: with ``{}`` in place of each parameter: two routes with other names for the same places are one.
+        slots: parameter -> the path in front of it.
+    """
+
+    method: str
+    path: str
+    slots: dict[str, str]
+
+    @property
+    def reads(self) -> bool:
+        """True if a call changes nothing by the method."""
+        return self.method in READS
+
+    @property
+    def lists(self) -> bool:
+        """True if it reads a collection: its path ends in a name."""
+        return self.reads and not self.path.endswith("{}")
+
+
+@lru_cache(maxsize=65_536)
+def route_of(text: str) -> Route | None:
+    """Return the route of a `ToolSpec.route`; None for ""."""
+    method, _, path = text.partition(" ")
+    if not path:
+        return None
+    path = _FORMAT.sub("", path.split("?", 1)[0].rstrip("/"))
+    slots = {slot[1]: _SLOT.sub("{}", path[: slot.start()]).rstrip("/") for slot in _SLOT.finditer(path)}
+    return Route(method, _SLOT.sub("{}", path), slots)
+
+
+def names_in(text: str) -> str:
+    """Return the parts of a `ToolSpec.route` that are no parameters.
+
+    >>> names_in("GET /repos/{owner}/pull-requests/{number}")
+    ' repos  pull-requests '
+    """
+    return _SLOT.sub("", text.partition(" ")[2]).replace("/", " ")
+
+
 Shape = Literal["scalar", "flag", "object"]
 
-_PIECES: Final = re.compile(r"[.:]")
-_NAMED: Final = re.compile(r"\s*([A-Za-z_][\w ]{0,30}?)\s*:\s")
-_LISTED: Final = re.compile(r"\b(?:list|array|set|collection|sequence) of ([\w '-]{2,60})", re.IGNORECASE)
-_FILLERS: Final = word_set("the a an this that each your its our any one some his her their which")
-_SCAN: Final = 40  # words of a description that are looked at
-_FORMATS: Final = {"email": "email", "uuid": "id", "uri": "url", "url": "url", "ipv4": "ip", "ipv6": "ip"}
 _IE: Final = word_set("movies cookies calories zombies selfies series species rookies")
-_MANNER: Final = re.compile(r"\w+(?:ly|ed)")
+
+_PIECES: Final = re.compile(r"[.:]")
+_SCAN: Final = 40  # words of a description that are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,19 +206,10 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
     """
     path, described = leaf.path, leaf.description
     levels = [level for level in path.replace("[]", "").split(".") if level]
-    if not levels:
-        # A docstring's "Returns:" section reads "name: what it is".
-        named = _NAMED.match(described)
-        levels = [named[1]] if named else []
     shape = _shape(leaf)
     way = route_of(route)
     owner = _entity(tool) if way is None else resource(way.path) or _entity(tool)
     own, role = _own_words(levels[-1] if levels else "", flag=shape == "flag")
-    listed = path.endswith("[]") and shape == "scalar"
-    if listed and (said := _listed(described)):
-        own = said
-    if not own and leaf.format in _FORMATS:
-        own = (_FORMATS[leaf.format],)
     above = [_own_words(level)[0] for level in levels[:-1]]
     lists = verb_of(tool) in FILTERING or not verb_of(tool) if way is None else way.reads
     nameless = WRAPPERS | MEMBERS if lists else WRAPPERS
@@ -222,20 +233,6 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
 
 
 _shared = lru_cache(maxsize=65_536)(Meaning)  # thousands of values mean the same
-
-
-@lru_cache(maxsize=8_192)
-def _listed(description: str) -> tuple[str, ...]:
-    """Return the elements of a list by its description: "list of the stock symbols that …" → symbol."""
-    found = _LISTED.search(description)
-    phrase: list[str] = []
-    for word in canonical_words(words(found[1])) if found else ():
-        if word in PREPOSITIONS or word in ("that", "which", "where", "with"):
-            break
-        if word not in _FILLERS and word not in NOISE and word not in ADJECTIVES and not _MANNER.fullmatch(word):
-            phrase.append(word)
-    kept = tuple(dict.fromkeys(phrase[-2:] if phrase and phrase[-1] in GENERIC else phrase[-1:]))
-    return kept if kept and not WRAPPERS.issuperset(kept) else ()
 
 
 def _generic_owner(
@@ -305,8 +302,7 @@ def canonical(name: str) -> tuple[str, ...]:
     found: list[str] = []
     index = 0
     while index < len(plain):
-        pair = tuple(plain[index : index + 2])
-        if len(pair) == 2 and (both := COMPOUNDS.get((pair[0], pair[1]))):
+        if both := COMPOUNDS.get("_".join(plain[index : index + 2])):
             found.append(both)
             index += 2
         else:
@@ -361,7 +357,7 @@ def _nouns(tool: str) -> list[str]:
         # After a verb, "order" and "list" are nouns.
         if word in STRICT_VERBS or (after < 0 and word in VERBS):
             after = index
-    return [word for word in found[after + 1 :] if word not in ADJECTIVES and word not in STRICT_VERBS]
+    return [word for word in found[after + 1 :] if word not in NOISE and word not in STRICT_VERBS]
 
 
 def noun_in(description: str, head: str) -> str:
@@ -396,8 +392,7 @@ def _first_noun(said: Sequence[str]) -> str:
     for word in said:
         if word in PREPOSITIONS or word in ("that", "which", "where"):
             return ""
-        skipped = word in _FILLERS or word in ADJECTIVES or word in NOISE or _MANNER.fullmatch(word)
-        if not skipped and word not in GENERIC and word.isalpha() and len(word) > 2:
+        if word not in NOISE and word not in GENERIC and word.isalpha() and len(word) > 2:
             return word if word not in STRICT_VERBS else ""
     return ""
 
@@ -463,7 +458,7 @@ def outputs_of(spec: Described, observed: Mapping[str, Iterable[str]] | None = N
 
     Args:
         spec: the tool. Its declared output comes first.
-        observed: path -> JSON types of results that were seen; see `result_paths.paths_of`.
+        observed: path -> JSON types of results that were seen; see `schema.paths_of`.
 
     Returns:
         One port per path. A tool that is named after an id (``find_user_id``) gives one, declared or not; if nothing
@@ -498,7 +493,7 @@ def _says_nothing(port: Port) -> bool:
 
 
 def _implied_by(declared: Iterable[Leaf], spec: Described) -> frozenset[str]:
-    """Return the id that an output seems to hold: by its description ("events: matching events"), else by the tool."""
+    """Return the id that an output seems to hold: by the name of its one thing ("event"), or by the tool."""
     for leaf in declared:
         meaning = meaning_of(leaf, spec.name, spec.route)
         if meaning.source == "name" and not meaning.vague and len(meaning.words) == 1:

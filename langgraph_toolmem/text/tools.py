@@ -10,8 +10,8 @@ import re
 from collections import Counter
 from typing import Final, NamedTuple
 
+from langgraph_toolmem.text.meaning import names_in
 from langgraph_toolmem.text.requests import SENTENCE_END
-from langgraph_toolmem.text.routes import names_in
 from langgraph_toolmem.text.schema import Described
 from langgraph_toolmem.text.words import STOP_WORDS, stem, words
 
@@ -29,11 +29,6 @@ USES: Final = 3
 """Tools that use a word, at least, for it to be a piece of others."""
 _SMALL: Final = frozenset({"by", "id", "of", "in", "to"})
 _SENTENCE = re.compile(SENTENCE_END)
-USUAL: Final = frozenset((
-    *STOP_WORDS, "getting", "gets", "having", "letting", "lets", "liked", "likes", "liking", "needed", "needing",
-    "needs", "ours", "pleased", "pleasing", "theirs", "wanted", "wanting", "wants", "willing",
-))  # fmt: skip
-"""Words that any text has. By their forms, not by their stems: "note" has the stem of "not"."""
 _JOINTS: Final = ("/", "::", ":", "__", ".")
 
 
@@ -102,7 +97,7 @@ class Wording:
         """Stems of an identifier; a glued word is there as a whole and in its pieces."""
         found = stems(text)
         for word in words(text):
-            found += [stem(piece) for piece in self.pieces(word) if piece not in USUAL]
+            found += [stem(piece) for piece in self.pieces(word) if piece not in STOP_WORDS]
         return found
 
     def own_words(self, spec: Described) -> str:
@@ -155,7 +150,7 @@ class Wording:
 def stems(text: str) -> list[str]:
     """Return the stems of a text in order, without those that any text has ("the", "please")."""
     plain = words(text)
-    return [base for word, base in zip(plain, words(text, stems=True), strict=True) if word not in USUAL]
+    return [base for word, base in zip(plain, words(text, stems=True), strict=True) if word not in STOP_WORDS]
 
 
 def embedded_text(spec: Described, wording: Wording) -> str:

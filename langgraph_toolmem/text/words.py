@@ -26,12 +26,6 @@ def unaccented(text: str) -> str:
     return unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFKD", text)))
 
 
-STOP_WORDS: Final = """
-a about all also am an and any are as at be been but by can could did do does for from get had has
-have he her him his how i if in into is it its just let like may me might must my need no not now of
-on or our out please shall she should so some than that the their them then there these they this
-those to up us want was we were what when where which who whom whose why will with would you your
-""".split()  # noqa: SIM905 - a list of 90 quoted words is hard to read
 _PIECE = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
@@ -42,6 +36,16 @@ _LONGEST_CACHED: Final = 48  # characters; longer tokens are data (base64, JSON 
 def word_set(text: str) -> frozenset[str]:
     """Return the words of a text that lie between white space."""
     return frozenset(text.split())
+
+
+STOP_WORDS: Final = word_set(
+    "a about all also am an and any are as at be been but by can could did do does for from get gets getting had has "
+    "have having he her him his how i if in into is it its just let lets letting like liked likes liking may me might "
+    "must my need needed needing needs no not now of on or our ours out please pleased pleasing shall she should so "
+    "some than that the their theirs them then there these they this those to up us want wanted wanting wants was we "
+    "were what when where which who whom whose why will willing with would you your"
+)
+"""Words that any text has. By their forms, not by their stems: "note" has the stem of "not"."""
 
 
 def words(text: str, *, stems: bool = False) -> list[str]:

@@ -199,6 +199,21 @@ def test_an_interruption_is_one_line_and_a_defect_is_not_hidden(monkeypatch: pyt
         main(["doctor"])
 
 
+@pytest.mark.parametrize(("a_terminal", "show"), [(True, True), (True, False), (False, True)])
+def test_progress_is_drawn_on_a_terminal_only_if_wanted(
+    monkeypatch: pytest.MonkeyPatch, a_terminal: bool, show: bool
+) -> None:
+    screen = io.StringIO()
+    screen.isatty = lambda: a_terminal  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with terminal.progress("reading", 3, show=show) as update:
+        for done in (1, 2, 3):
+            update(done)
+
+    assert ("reading" in screen.getvalue()) is (a_terminal and show)
+
+
 def test_names_are_never_read_as_markup_or_codes_and_long_tables_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
     name = "[red]x[/red]:smile:\x1b[2J"
     terminal.table("Tools", ("tool", "calls"), [(name, "1"), *((f"tool{i}", "2") for i in range(24))])
@@ -437,6 +452,15 @@ def test_explain_of_a_user_shows_nothing_of_others(tmp_path: Path) -> None:
     assert len(answer(*asked, "--user-id", "ann")["runs"]) == 1
     assert answer(*asked, "--user-id", "eve")["runs"] == []
     assert_refused(run(*asked), "user id")
+
+
+def test_explain_plans_with_the_tools_of_a_file(tmp_path: Path, imported: Path) -> None:
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps([schema("water_plants", "plant")]), encoding="utf-8")
+    for given in ((), ("--memory", imported)):
+        found = answer("explain", "water the plants", "--tools", tools, *given)
+        assert [each["target"] for each in found["plan"]["chains"]] == ["water_plants"]
+    assert found["runs"] == []
 
 
 # --- doctor ---

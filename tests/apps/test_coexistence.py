@@ -35,6 +35,7 @@ from langchain.agents.middleware import (
     ModelRetryMiddleware,
     PIIMiddleware,
     SummarizationMiddleware,
+    TodoListMiddleware,
     ToolCallLimitMiddleware,
     ToolErrorMiddleware,
     ToolRetryMiddleware,
@@ -162,6 +163,29 @@ def swapped(tools: list[BaseTool], *others: BaseTool) -> list[BaseTool]:
     """The tools with others of the same names."""
     by_name = {each.name: each for each in others}
     return [by_name.get(each.name, each) for each in tools]
+
+
+def planner(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+    """Writes a to-do list, does the three things, ticks them off."""
+    user, answers = this_turn(messages)
+    steps = expected(name_in(messages))
+    if len(answers) in (0, 4):
+        status = "completed" if answers else "pending"
+        todos = [{"content": name, "status": status} for name, _ in steps]
+        return call("write_todos", {"todos": todos}, user.id, len(messages))
+    return call(*steps[len(answers) - 1], user.id, len(messages)) if len(answers) < 4 else AIMessage("All done.")
+
+
+async def test_a_to_do_list_is_never_written_by_a_shortcut() -> None:
+    memory, policy = new_memory(), EAGER.with_(may_write={"write_todos"})
+    model = lambda: ScriptedChatModel(script=planner)  # noqa: E731
+    ours, theirs = both(lambda: [TodoListMiddleware()], memory=memory, policy=policy, model=model)
+    (state, plain), made = await alike(ours, theirs, *range(18))
+    assert state["todos"] == plain["todos"]
+    assert state["todos"][0] == {"content": "find_customer", "status": "completed"}
+    assert made["add_note"] > 0
+    assert made["write_todos"] == 0, "a tool that returns a Command steers the run, also if it is named"
+    assert memory.report().skipped == sum(made.values()) == 18 * 6 - ours.model_calls
 
 
 # --- the shapes that agents come in ---
@@ -653,7 +677,6 @@ async def test_words_in_a_failed_models_place_are_not_learned() -> None:
 # --- a person who reviews calls ---
 
 Mode = Literal["batched", "per_call"]
-each_mode = pytest.mark.parametrize("mode", ["batched", "per_call"])
 APPROVE = {"type": "approve"}
 REJECT = {"type": "reject"}
 RESPOND = {"type": "respond", "message": "I wrote it on paper."}
@@ -701,7 +724,6 @@ async def reviewed(agent: Agent, mode: Mode, decision: dict[str, Any], run: int 
     return await agent.ask(answer(state, mode, decision), thread(f"thread-{run}"))
 
 
-@each_mode
 @each_policy
 @pytest.mark.parametrize(
     ("decision", "outcomes", "values", "wrong"),
@@ -714,11 +736,11 @@ async def reviewed(agent: Agent, mode: Mode, decision: dict[str, Any], run: int 
     ],
 )
 async def test_a_gated_call_waits_and_is_learned_as_the_person_let_it_run(
-    mode: Mode, policy: Any, decision: dict[str, Any], outcomes: dict[str, int], values: dict[str, int], wrong: int
+    policy: Any, decision: dict[str, Any], outcomes: dict[str, int], values: dict[str, int], wrong: int
 ) -> None:
-    ours, theirs = pair(lambda: reviewer(mode, notice=mode == "batched"), policy=policy)
+    ours, theirs = pair(lambda: reviewer("batched"), policy=policy)
     grown = Grown(ours.memory)
-    end, plain = [await reviewed(agent, mode, decision) for agent in (ours, theirs)]
+    end, plain = [await reviewed(agent, "batched", decision) for agent in (ours, theirs)]
     same_calls(ours.desk, theirs.desk)
     assert end["messages"][-1].text == plain["messages"][-1].text
     shortcut = policy is EAGER
@@ -746,7 +768,7 @@ async def test_another_tool_put_in_place_is_what_is_learned(notice: bool, policy
     assert grown.wrong == grown.wrong_of("add_note") == 1, "the proposal that missed was of add_note"
 
 
-@each_mode
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
 @decisions
 async def test_the_process_may_end_while_the_person_thinks(tmp_path: Path, mode: Mode, decision: Any) -> None:
     saver, desk = InMemorySaver(), Desk()
@@ -771,10 +793,9 @@ async def test_the_process_may_end_while_the_person_thinks(tmp_path: Path, mode:
     assert desk.done == [*LOOKED_UP, *note]
 
 
-@each_mode
-async def test_what_is_rejected_each_time_is_no_longer_proposed(mode: Mode) -> None:
-    ours, _ = pair(lambda: reviewer(mode), runs=12)
-    made = [made_in(await reviewed(ours, mode, REJECT, run)) for run in range(12)]
+async def test_what_is_rejected_each_time_is_no_longer_proposed() -> None:
+    ours, _ = pair(lambda: reviewer("batched"), runs=12)
+    made = [made_in(await reviewed(ours, "batched", REJECT, run)) for run in range(12)]
     assert made[0] == ["find_customer", "latest_order", "add_note"]
     assert made[-1] == ["find_customer", "latest_order"]
     assert ours.memory.view().tools["add_note"].failed == 0  # type: ignore[union-attr]

@@ -268,6 +268,17 @@ async def test_sync_and_async_end_with_the_same_record_in_another_process(shop: 
     assert [route["failed"] for route in records[0]["routes"]] == ["find_customer", "list_orders"]
 
 
+def test_output_that_does_not_parse_is_repaired_once(shop: Shop, store: ToolMemory) -> None:
+    broken = AIMessage("", tool_calls=[{"name": "Decision", "args": {"sub_intents": 3}, "id": "d"}])
+    for script, stop, calls in (
+        (["I think I should search.", CHAIN[0], say("Found.")], "answered", 3),
+        ([CHAIN[0], broken, broken], "unreadable", 3),
+    ):
+        model = scripted(*script)
+        state = run(create_navi_subgraph(model, shop.tools, store))
+        assert (state["toolmem_navi"]["stop"], len(model.calls)) == (stop, calls)
+
+
 @pytest.mark.parametrize(
     ("stop", "recursion", "executed"),
     [("no progress", 60, 1), ("limit", 60, 4), ("out of steps", 20, None)],

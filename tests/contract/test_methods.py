@@ -17,9 +17,9 @@ from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.extend import Method, Section
 from langgraph_toolmem.stores.vectors import VectorStore
 
-EVENTS = ("turn", "learned", "ended", "judged", "imported", "report", "forget", "close")
+EVENTS = ("turn", "ended", "judged", "imported", "report", "forget", "close")
 """What every method is told of in `live`."""
-QUIET = ("learned", "ended", "judged", "report")
+QUIET = ("ended", "judged", "report")
 """What may fail in a method without stopping anybody."""
 WITH_TABLES = {"inertia", "sit", "navigator"}
 WITH_ROWS = {"navigator", "entries", "atoms", "lessons"}
@@ -189,7 +189,6 @@ async def test_what_fails_in_a_method_stops_neither_the_memory_nor_the_others(
     assert sorted(each for each in warned if kind.name in each and "RuntimeError" in each) == [
         f"{kind.name} could not report: RuntimeError at {Broken.__module__}:{_line(_failing)}",
         f"{kind.name} could not take in a run: RuntimeError at {Broken.__module__}:{_line(_failing)}",
-        f"{kind.name} could not take in what was learned: RuntimeError at {Broken.__module__}:{_line(_failing)}",
     ]
 
 
@@ -340,7 +339,7 @@ async def test_a_read_only_memory_looks_and_keeps_nothing(kind: type[Method], tm
     with memory_of(folder, make(kind), now=lambda: NOW + 1) as memory:
         run = memory.core.read(run_of(1), "ann-1").digest
         assert memory.flush()
-        assert memory.core.score_of(run) == 0.0
+        assert memory.core.graph.score(run) == 0.0
 
 
 def test_a_shortcut_decision_touches_neither_chroma_nor_any_row(

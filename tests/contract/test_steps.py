@@ -29,8 +29,7 @@ from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection
 from langgraph_toolmem.extend import Method, Step, StepNode
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.navigator.deferred import ToolSearch
-from langgraph_toolmem.navigator.step import RevealTools
+from langgraph_toolmem.navigator.deferred import RevealTools, ToolSearch
 from langgraph_toolmem.nodes import (
     InertiaShortcut,
     MemoryRecall,

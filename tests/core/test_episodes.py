@@ -124,7 +124,7 @@ def test_a_summarised_thread_stays_in_its_episode_after_a_restart(tmp_path: Path
         assert rest.digest == before.digest
         assert memory.observe([summary, *whole[-3:]], thread_id="t") == 1  # the answer
         memory.feedback("t", score=1, episode=2)
-        assert memory.core.score_of(before.digest) == 1
+        assert memory.core.graph.score(before.digest) == 1
 
 
 def test_forks_and_edits() -> None:
@@ -159,7 +159,7 @@ def test_feedback_is_on_the_latest_finished_episode() -> None:
         memory.observe(chat(0, 1)[:-2], thread_id="t")  # it is being worked on
         memory.feedback("t", score=1)
         first, second = memory.core.read(chat(0, 1), "t").episodes()
-        assert (memory.core.score_of(first.digest), memory.core.score_of(second.digest)) == (1, None)
+        assert (memory.core.graph.score(first.digest), memory.core.graph.score(second.digest)) == (1, None)
 
 
 def test_a_thread_with_one_verdict_gives_each_episode_its_share() -> None:

@@ -87,7 +87,7 @@ def test_a_thread_goes_from_every_file_and_the_others_stay(way: str, tmp_path: P
     assert found(files(tmp_path)) == []
     assert not found(repr(memory.core.graph.to_state()))
     assert kept(memory) == (1, 1, 1, 1)
-    assert memory.core.score_of(first("private", " ".join(SECRETS))) is None
+    assert memory.core.graph.score(first("private", " ".join(SECRETS))) is None
     memory.feedback("other", score=0.0)
     assert memory.forget(thread_id="private") == memory.forget(thread_id="never there") == 0
     memory.close()

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.report.report import TokenPrice, make_report
+from langgraph_toolmem.report.report import TokenPrice, make_report, money_in_words
 
 
 def graph_with(**counters: float) -> ToolGraph:
@@ -78,6 +78,13 @@ def test_cached_tokens_are_counted_as_the_messages_tell():
     with ToolMemory.ephemeral(methods=[]) as memory:
         memory.observe([HumanMessage("Hello"), AIMessage("Hi!", usage_metadata=usage)], thread_id="t")
         assert memory.core.counter("tokens_cached") == 60
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"), [(0, "0.00 USD"), (0.00423, "0.0042 USD"), (1, "1.00 USD"), (1234.5, "1,234.50 USD")]
+)
+def test_money_in_words(amount, said):
+    assert money_in_words(amount, "USD") == said
 
 
 # --- suggestions ---

@@ -86,7 +86,7 @@ def test_here_a_later_verdict_stands_whatever_the_clock_says(now: float) -> None
         for score in (0.0, 1.0, 0.0):
             clock[0] = 1e9 + now
             memory.feedback("t", score=score)
-            assert memory.core.score_of(run) == score
+            assert memory.core.graph.score(run) == score
 
 
 class Workers:

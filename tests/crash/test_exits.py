@@ -147,7 +147,7 @@ def missing(memory: ToolMemory, thread: str) -> str:
     if len(runs) != 1:
         return "steps"
     [run] = runs
-    if memory.core.score_of(run) != 1.0:
+    if memory.core.graph.score(run) != 1.0:
         return "verdict"
     return "" if memory.entries.rows.of(run, memory.core.users.of(None)) else "entry"
 

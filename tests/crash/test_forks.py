@@ -103,7 +103,7 @@ def test_a_child_learns_and_its_parent_knows_it(desk: Desk, tmp_path: Path) -> N
         assert memory.report().turns == 4 * 17
         memory.core.jobs.begin()  # it looks into the queue every half minute by itself
         assert memory.flush()
-        assert [memory.core.score_of(run) for run in memory.core.graph.runs].count(0.0) == 1
+        assert [memory.core.graph.score(run) for run in memory.core.graph.runs].count(0.0) == 1
         assert len(list(memory.entries.rows.all(memory.core.users.of(None)))) == 17, "the parent writes its entries"
     with ToolMemory(tmp_path, tools=desk.tools) as again:
         assert again.report().turns == 4 * 17

@@ -149,13 +149,14 @@ def test_declarations_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     reads = {"find_orders", "nothing", "list_*", "show_*", "wipe"}
     with (
         caplog.at_level(logging.INFO, LOGGER),
-        ToolMemory.ephemeral(tools=tools, reads=reads, methods=[Inertia()]) as memory,
+        ToolMemory.ephemeral(tools=tools, reads=reads, methods=[Inertia(InertiaPolicy(never={"wip"}))]) as memory,
     ):
         for thread in "ab":
             memory.inertia.begin_turn(history(user("Go.")), thread_id=thread)
     told = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == LOGGER]
     about = "ToolMemory(reads=...)"
     assert told == [
+        ("WARNING", "InertiaPolicy(never=...) names 'wip', and there is no such tool; did you mean 'wipe'?"),
         ("WARNING", f"{about} names 'find_orders', and there is no such tool; did you mean 'find_order'?"),
         ("WARNING", f"{about} names 'nothing', and there is no such tool."),
         ("INFO", f"{about}: 'list_*' matches list_a, list_b."),

@@ -54,8 +54,8 @@ OPERATIONS: dict[str, Event] = {
         ledger.Shown("sit", RUN, "t1", {"s1": "b", "s2": None}, ANN),
         ledger.Followed("sit", RUN, "t0", ["s0"], 1, ANN),
         ledger.TracksDropped("sit", ["s2"]),
-        core.UserForgotten("f" * 16, 10.0),
-        core.RunsForgotten(["f" * 16], 10.0),
+        core.UserForgotten("f" * 16),
+        core.RunsForgotten(["f" * 16]),
     )
 }
 every = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=list(OPERATIONS))

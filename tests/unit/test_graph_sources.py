@@ -9,8 +9,8 @@ from histories import call, history, state_of, user, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.graph.sources import MISSING, describe, discover, evaluate, is_template
-from langgraph_toolmem.runs.values import canon
+from langgraph_toolmem.graph.sources import describe, discover, evaluate, is_template
+from langgraph_toolmem.runs.values import ABSENT, canon
 
 SLOT = ("read", "id")
 LISTED = call("search", {"query": "invoices"}, {"hits": [{"id": "m1", "from": "Ann Lee"}, {"id": "m2", "from": "Bo"}]})
@@ -20,17 +20,17 @@ LISTED = call("search", {"query": "invoices"}, {"hits": [{"id": "m1", "from": "A
     ("descriptor", "parts", "value"),
     [
         ("i|search|query", [LISTED], "invoices"),
-        ("i|search|page", [LISTED], MISSING),
+        ("i|search|page", [LISTED], ABSENT),
         ("o|whoami|$.user.id", [call("whoami", {}, {"user": {"id": 7}})], 7),
         ("o|whoami|$", [call("whoami", {}, "ann")], "ann"),
-        ("o|whoami|$.user.name", [call("whoami", {}, {"user": {"id": 7}})], MISSING),
-        ("o|never|$.x", [LISTED], MISSING),
+        ("o|whoami|$.user.name", [call("whoami", {}, {"user": {"id": 7}})], ABSENT),
+        ("o|never|$.x", [LISTED], ABSENT),
         ("l|search|$.hits[*].id|next", [LISTED], "m1"),
         ("l|search|$.hits[*].id|next", [LISTED, call("read", {"id": "m1"})], "m2"),
-        ("l|search|$.hits[*].id|next", [LISTED, call("read", {"id": "m1"}), call("read", {"id": "m2"})], MISSING),
+        ("l|search|$.hits[*].id|next", [LISTED, call("read", {"id": "m1"}), call("read", {"id": "m2"})], ABSENT),
         ("ua|mail from|2", [user("Open the mail from Ann Lee now")], "Ann Lee"),
         ("ua|from|1", [user("Open the mail from Ann Lee now")], "Ann"),
-        ("ua|from|9", [user("Open the mail from Ann Lee now")], MISSING),
+        ("ua|from|9", [user("Open the mail from Ann Lee now")], ABSENT),
         ("us|#A999", [user("Cancel order #W123 and #W456")], "#W123"),
         ("us|#A999", [user("Cancel order #W123 and #W456"), call("read", {"id": "#W123"})], "#W456"),
         ("ud|2024-%s", [user("What is on November 3rd?")], "2024-11-03"),

@@ -81,6 +81,12 @@ with ToolMemory(sys.argv[1], tools=tools, reads={"find_order", "track"}, methods
             raise AssertionError("a method whose extra is missing was not refused")
     memory.finish([("user", "hello"), ("assistant", "Hi!")], thread_id="x", wait=True)
 ToolMemory(None, tools=tools).close()  # told once
+try:
+    import langgraph_toolmem.middleware
+except MissingExtraError as error:
+    assert 'pip install ".[agents]"' in str(error)
+else:
+    raise AssertionError("agents without langchain were not refused")
 print(f"skipped {report.skipped}")
 """
 COMMANDS = """

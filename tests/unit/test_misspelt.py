@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
-from histories import history, schema, user
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import ValidationError
 
@@ -55,21 +52,6 @@ def test_an_option_that_is_not_there_is_named_with_the_nearest(made, said):
     with ToolMemory.ephemeral() as memory, pytest.raises(ConfigurationError) as caught:
         made(memory)
     assert str(caught.value).startswith(said)
-
-
-def test_names_of_no_tool_in_a_policy_are_told_once(caplog):
-    policy = InertiaPolicy(never={"delete_mails", "pay"})
-    tools = [schema("find", "name"), schema("delete_mail", "id")]
-    with ToolMemory.ephemeral(tools=tools, methods=[Inertia(policy)]) as memory:
-        with caplog.at_level(logging.WARNING, logger="langgraph_toolmem.inertia"):
-            for thread in "ab":
-                memory.inertia.begin_turn(history(user("Go.")), thread_id=thread)
-        told = [record.getMessage() for record in caplog.records if "no such tool" in record.getMessage()]
-
-    assert sorted(told) == [
-        "InertiaPolicy(never=...) names 'delete_mails', and there is no such tool; did you mean 'delete_mail'?",
-        "InertiaPolicy(never=...) names 'pay', and there is no such tool.",
-    ]
 
 
 def test_a_misspelt_key_of_a_context_is_refused_before_the_run_and_others_are_the_hosts():

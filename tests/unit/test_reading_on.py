@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 import random
-from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langgraph_toolmem.graph.state import Folds, RunState
-from langgraph_toolmem.runs.run import SUMMARY_TOOL, Execution, Turn, UserMessage
-from langgraph_toolmem.runs.trajectory import ExecutionLog, History, parse_run
+from langgraph_toolmem.runs.run import SUMMARY_TOOL, Execution, Run, Turn, UserMessage
+from langgraph_toolmem.runs.trajectory import ExecutionLog, History, read_on
 
 WORDS = ("Find the order of Ann", "Yes, please", "thanks", "Which one?", "And the one of Ben?", "hi")
 TOOLS = ("find", "note", SUMMARY_TOOL)
@@ -93,6 +92,10 @@ class Thread:
                 step = turn.steps[0]
                 self.log.saw(step.key, Execution(step.tool, dice.choice([step.args, {"x": 1}]), "failed"))
 
+    def read_anew(self) -> Run:
+        log, heads = self.log, self.log.heads if self.thread is None else {}
+        return read_on(None, self.messages, self.thread, log.executions, log.turns, self.known, heads)[0]
+
 
 def test_read_on_is_as_read_anew() -> None:
     kept = 0
@@ -100,18 +103,15 @@ def test_read_on_is_as_read_anew() -> None:
         thread = Thread(seed)
         for _ in range(80):
             thread.step()
-            heads = dict(thread.log.heads) if thread.thread is None else {}
+            anew = thread.read_anew()
             ours = thread.log.read(thread.messages, thread.thread)
-            how: dict[str, Any] = {"executions": thread.log.executions, "watched": thread.log.turns}
-            anew = parse_run(thread.messages, thread_id=thread.thread, known=thread.known, heads=heads, **how)
             assert ours == anew, seed
             call, half = History(thread.messages), thread.dice.randrange(len(thread.messages) + 1)
             before = History(thread.messages[:half])
             thread.log.read(before, thread.thread)
             for history in (call, before.plus(thread.messages[half:])):
                 again = thread.log.read(history, thread.thread)
-                how["heads"] = dict(thread.log.heads) if thread.thread is None else {}
-                assert again == parse_run(thread.messages, thread_id=thread.thread, known=thread.known, **how), seed
+                assert again == thread.read_anew(), seed
             assert thread.log.read(call, thread.thread) is again or call.run == again
             kept += any(len(prefix.parts.messages) > 2 for prefix in thread.log.prefixes.values())
             state, folded = thread.folds.of(ours), RunState.of(anew)

@@ -32,7 +32,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 
 from langgraph_toolmem.base.errors import MessageError
-from langgraph_toolmem.base.text import looks_unique
+from langgraph_toolmem.base.text import canonical, looks_unique
 from langgraph_toolmem.runs.messages import output_of
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -207,6 +207,11 @@ def test_calls_stay_pending_until_all_are_answered() -> None:
     assert steps(gone_on)[1].status == "unanswered"
     assert steps(gone_on)[1].output is None
     assert gone_on.awaiting_model
+
+
+def test_the_same_id_twice_in_one_message_is_answered_in_order() -> None:
+    run = parse_run([("user", "x"), ai(call("f", "c", a=1), call("f", "c", a=2)), answer("c", "1"), answer("c", "2")])
+    assert [(step.args["a"], step.output) for step in steps(run)] == [(1, 1), (2, 2)]
 
 
 @pytest.mark.parametrize("arguments", ["{bad", "[1]", '"x"', "{'a': 1}"])
@@ -472,6 +477,14 @@ def test_a_unique_call_id_is_one_call_within_its_user_message() -> None:
     assert steps(within)[0].key != steps(read("x", "s"))[0].key
     assert steps(read("x", None))[0].key == steps(read("x", None))[0].key
     assert len(steps(alone)[0].key) == 16
+
+
+def test_canonical_arguments() -> None:
+    assert canonical({"b": 1, "a": {"d": 2, "c": 3}}) == canonical({"a": {"c": 3, "d": 2}, "b": 1})
+    assert canonical({"a": object()}) == canonical({"a": object()})
+    loop: dict[str, Any] = {}
+    loop["a"] = loop
+    assert isinstance(canonical(loop), str)
 
 
 # --- properties

@@ -1,4 +1,4 @@
-"""The one splitter, the one recogniser of values, the one table of months and weekdays."""
+"""Words, values, months and weekdays, and texts as a source of values."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ from langgraph_toolmem.text.values import (
     masked,
     month_day,
     number_of,
+    read_text,
+    shape_of,
     values_in,
 )
 from langgraph_toolmem.text.words import stem, words
@@ -76,6 +78,11 @@ def test_weekdays_are_known(text: str, day: str):
     assert found(text, frozenset({DAY})) == [(DAY, day)]
     assert ("DATE", day) in found(text)
     assert "<day>" in tokens(text)
+
+
+@pytest.mark.parametrize("text", ["november 32", "november 0", "november", "21st"])
+def test_what_is_no_day_of_a_month(text: str):
+    assert month_day(text) is None
 
 
 def test_every_name_is_found_in_any_case():
@@ -198,3 +205,53 @@ def test_what_was_said_is_masked_letter_by_letter():
 @pytest.mark.parametrize("text", ["that's fine, thanks!", "Don't worry", "olá, adios", "OK"])
 def test_small_talk_has_apostrophes_and_accents(text: str):
     assert is_small_talk(text, frozenset({"that", "do"}))
+
+
+# --- texts as a source ----------------------------------------------------------------------------------------
+
+
+@given(st.text(max_size=200))
+@settings(max_examples=100, deadline=None)
+def test_any_text_is_read_and_its_words_are_found(raw: str):
+    text = read_text(raw)
+
+    assert len(text.words) == len(text.starts) == len(text.ends)
+    for i, (start, end) in enumerate(zip(text.starts, text.ends, strict=True)):
+        assert raw[start:end].lower() == text.words[i] == text.span(i, i).lower()
+        shape_of(text.span(i, i))
+    month_day(raw)
+
+
+def test_a_value_is_found_whole_and_regardless_of_case():
+    text = read_text("Send it to Alice Smith, not to Al.")
+
+    assert text.find("alice smith") == (3, 4)
+    assert text.find("Al") == (8, 8)
+    assert text.find("lice") is None
+    assert text.find("") is None
+    assert text.find("x " * 300) is None
+
+
+@pytest.mark.parametrize(
+    ("token", "shape"),
+    [
+        ("a@b.co", "<email>"),
+        ("2024-01-31", "<date>"),
+        ("2024-01-31T10:00", "<datetime>"),
+        ("a/b", "<path>"),
+        ("report.pdf", "<file>"),
+        ("first_name", "<underscored>"),
+        ("@anna", "@<word>"),
+        ("12", "<number>"),
+        ("12345", "<digits5>"),
+        ("12.5%", "<number>"),
+        ("$1,200", "<number>"),
+        ("#W123", "#A999"),
+        ("ab12C", "aa99A"),
+        ("hello", None),
+        ("?", None),
+        ("", None),
+    ],
+)
+def test_shapes(token: str, shape: str | None):
+    assert shape_of(token) == shape

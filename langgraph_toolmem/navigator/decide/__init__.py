@@ -1,7 +1,6 @@
 """The decider: a chat model that answers, asks, searches or calls tools (NaviAgent, arXiv 2506.19500).
 
-``state``      the record of a run
-``decision``   the form of one decision, and its prompt
+``decision``   the record of a run, the form of one decision, and its prompt
 ``rounds``     from a decision to its calls, and from their results to the next situation
 ``retriever``  searches, and other ways after a failure
 ``guards``     the host's guards around calls

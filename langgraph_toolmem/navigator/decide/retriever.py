@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from langgraph_toolmem.navigator.decide.rounds import succeeded
-from langgraph_toolmem.navigator.decide.state import (
+from langgraph_toolmem.navigator.decide.decision import (
     DecidedCall,
     NaviRecord,
     Retrieved,
@@ -16,8 +15,8 @@ from langgraph_toolmem.navigator.decide.state import (
     retrieved_of,
     tools_of,
 )
-from langgraph_toolmem.navigator.plan.chains import Chain, Plan
-from langgraph_toolmem.navigator.plan.reroute import Recombination, same_effects
+from langgraph_toolmem.navigator.decide.rounds import succeeded
+from langgraph_toolmem.navigator.plan.planner import Chain, Plan, Recombination, same_effects
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.text.similarity import LexicalIndex
 from langgraph_toolmem.turn.host import ErrorLog

@@ -11,21 +11,24 @@ from typing import Any, Final, Literal
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langgraph_toolmem.base.text import canonical, shortened
-from langgraph_toolmem.navigator.decide.decision import Decision, SubIntent, call_line, due, indented
-from langgraph_toolmem.navigator.decide.guards import never_ran, ran_instead
-from langgraph_toolmem.navigator.decide.state import (
+from langgraph_toolmem.navigator.decide.decision import (
     WINDOW,
     CallOutcome,
     DecidedCall,
+    Decision,
     DecisionRecord,
     NaviRecord,
     Pending,
     Retrieved,
     Route,
-    merged,
+    SubIntent,
+    call_line,
+    due,
+    indented,
     nothing_pending,
     tools_of,
 )
+from langgraph_toolmem.navigator.decide.guards import never_ran, ran_instead
 from langgraph_toolmem.runs.messages import status_of, text_of
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 
@@ -200,7 +203,6 @@ def with_retrieved(record: NaviRecord, found: Retrieved) -> tuple[NaviRecord, bo
         **record,
         "candidates": list(dict.fromkeys([*first, *tools, *record["candidates"]]))[:most],
         "chains": chains,
-        "subgraph": merged([record["subgraph"], found["subgraph"]]),
         "queries": [*record["queries"], found["query"]],
     }, new
 
@@ -224,17 +226,12 @@ def with_route(record: NaviRecord, route: Route, found: Retrieved | None) -> Nav
 
 
 def _without_failed(record: NaviRecord) -> NaviRecord:
-    """Remove failed tools from candidates, chains and subgraph."""
-    out, graph = record["failed"], record["subgraph"]
-    nodes = {f"api:{tool}" for tool in out}
+    """Remove failed tools from candidates and chains."""
+    out = record["failed"]
     return {
         **record,
         "candidates": [tool for tool in record["candidates"] if tool not in out],
         "chains": [chain for chain in record["chains"] if not any(tool in out for tool in tools_of(chain))],
-        "subgraph": {
-            "nodes": [node for node in graph["nodes"] if node["id"] not in nodes],
-            "edges": [edge for edge in graph["edges"] if not nodes & {edge["source"], edge["target"]}],
-        },
     }
 
 

@@ -3,5 +3,124 @@
 ``graph``    tools and parameters, and the links between them
 ``links``    how likely a link works: structure, record, or a scorer of one's own
 ``vectors``  parameters that mean the same in other words, by an embedder
-``current``  the graph of a memory, in step with its tools and what its runs showed
 """
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from langgraph_toolmem.base import threads
+from langgraph_toolmem.navigator.evidence import NavigatorSources, Outputs
+from langgraph_toolmem.navigator.history import History
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.stores.vectors import PARAMETERS, VectorStore, text_vectors
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+    from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
+    from langgraph_toolmem.text.meaning import Port
+
+FRESH_SECONDS: Final = 1.0
+"""Counts of the evidence graph are read anew at most this often."""
+
+
+class CurrentGraph:
+    """The graph of one memory, made when it is first needed. Safe for threads.
+
+    Args:
+        evidence: what the graph is made of.
+        vectors: where the vectors of parameters are kept, and the embedder that says which mean the same; the built-in
+            one: those with the same words.
+        aliases: as for `ToolDependencyGraph`.
+    """
+
+    def __init__(
+        self, evidence: NavigatorSources, vectors: VectorStore, aliases: Mapping[str, str] | None = None
+    ) -> None:
+        self._evidence, self._store, self._aliases = evidence, vectors, aliases
+        self._vectors: ParameterVectors | None = None
+        self._lock = threads.lock()
+        self._graph: ToolDependencyGraph | None = None
+        self._specs: Mapping[str, ToolSpec] | None = None
+        self._outputs: int | None = None
+        self._history: tuple[float, History] | None = None
+
+    @contextmanager
+    def held(self) -> Iterator[ToolDependencyGraph]:
+        """Give the graph as it is now. Nobody changes it meanwhile."""
+        with self._lock:
+            yield self._current()
+
+    def prepare(self, ports: Iterable[Port]) -> None:
+        """Embed the meanings of known values without holding the graph."""
+        with self._lock:
+            vectors = self._meanings()
+            if vectors is None:
+                return
+            self._current()  # parameters of schemas come first: their vectors are kept
+        vectors.prepare(ports, again=False)
+
+    def history(self, *, at_once: bool = False) -> History:
+        """Return the counts of past runs, as they were at most `FRESH_SECONDS` ago.
+
+        Args:
+            at_once: as they are now, other workers' included.
+        """
+        now = time.monotonic()
+        if at_once or self._history is None or now - self._history[0] > FRESH_SECONDS:
+            self._history = now, self._evidence.history(at_once=at_once)
+        return self._history[1]
+
+    def expire(self) -> None:
+        """Have the counts read anew when they are needed: what was decided changes them."""
+        self._history = None
+
+    def rebuilt(self) -> ToolDependencyGraph:
+        """Return another graph of the same tools. It may take seconds; the present one is free."""
+        with self.held() as present:
+            specs, observed = [node.spec for node in present.apis.values()], present.observed
+        return self._made(specs, observed)
+
+    def _current(self) -> ToolDependencyGraph:
+        evidence, graph = self._evidence, self._graph
+        specs, left_out = evidence.tools(), evidence.left_out()
+        if graph is None:
+            self._specs = specs
+            self._outputs, observed = evidence.outputs(None)
+            self._graph = graph = self._made(specs.values(), observed)
+            graph.exclude(left_out)
+            return graph
+        self._outputs, changed = evidence.outputs(self._outputs)
+        for name, seen in changed.items():
+            graph.note_outputs(name, seen)
+        if left_out != graph.left_out:
+            graph.exclude(left_out)
+        if specs is self._specs:
+            return graph
+        self._specs, apis = specs, graph.apis
+        for name in [name for name in apis if name not in specs]:
+            graph.remove(name)
+        new = [
+            spec for name, spec in specs.items() if name not in apis or apis[name].spec is not spec != apis[name].spec
+        ]
+        if new:  # else nobody waits for values that are being embedded
+            known = evidence.outputs_of([spec.name for spec in new])  # the graph forgot those of a tool that left
+            for spec in new:
+                graph.note_outputs(spec.name, known.get(spec.name, {}))
+            graph.update(new)
+        return graph
+
+    def _meanings(self) -> ParameterVectors | None:
+        if self._vectors is None and (kept := text_vectors(self._store, PARAMETERS)) is not None:
+            from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
+
+            self._vectors = ParameterVectors(self._store.embedder, kept)
+        return self._vectors
+
+    def _made(self, specs: Iterable[ToolSpec], observed: Outputs) -> ToolDependencyGraph:
+        from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+
+        return ToolDependencyGraph(specs, aliases=self._aliases, vectors=self._meanings(), observed=observed)

@@ -27,14 +27,15 @@ from langgraph_toolmem.text.meaning import (
     READING,
     STRICT_VERBS,
     Port,
+    Route,
     canonical,
     entity_of,
     inputs_of,
     outputs_of,
     resource,
+    route_of,
     verb_of,
 )
-from langgraph_toolmem.text.routes import Route, route_of
 from langgraph_toolmem.text.similarity import rarity
 from langgraph_toolmem.text.words import stem
 

@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError, log_failure
@@ -19,7 +20,6 @@ from langgraph_toolmem.navigator.dependencies.graph import Key
 from langgraph_toolmem.stores.vectors import TextVectors
 from langgraph_toolmem.text.embedders import Embedder
 from langgraph_toolmem.text.meaning import IDENTIFIERS, Port
-from langgraph_toolmem.text.vectors import VectorRows
 
 logger = logging.getLogger("langgraph_toolmem.navigator.dependencies")
 
@@ -48,7 +48,7 @@ class ParameterVectors:
         self._embedder, self._kept, self._threshold = embedder, kept, threshold
         self._keys: list[Key] = []
         self._roots: dict[Key, Key] = {}
-        self._rows = VectorRows()
+        self._vectors: npt.NDArray[np.float32] = np.zeros((0, 0), dtype=np.float32)  # of the keys, in their order
         self._failed = self._logged = False
         self._lock = threads.lock()
 
@@ -99,13 +99,17 @@ class ParameterVectors:
             digests = {text: blake2b(text.encode(), digest_size=16).hexdigest() for text in texts.values()}
             found = kept.of({digest: text for text, digest in digests.items()})
             vectors = [list(found[digests[text]]) for text in texts.values()]
+        if not vectors:
+            return
         first = len(self._keys)
-        for number, (key, vector) in enumerate(zip(texts, vectors, strict=True), start=first):
-            self._keys.append(key)
-            self._rows.put(number, vector, name=texts[key])
+        try:
+            added = np.asarray(vectors, dtype=np.float32)
+            self._vectors = np.concatenate([self._vectors, added]) if first else added
+        except ValueError as error:
+            raise ConfigurationError("The vectors of the parameters have different lengths.") from error
+        self._keys += texts
         for start in range(first, len(self._keys), BLOCK):
-            block = np.stack([self._rows.row(number) for number in range(start, min(start + BLOCK, len(self._keys)))])
-            cosines = self._rows.cosines(block, len(self._keys))
+            cosines = self._vectors[start : start + BLOCK] @ self._vectors.T
             for number, row in enumerate(cosines, start=start):
                 near = np.flatnonzero(row[:number] >= self._threshold)
                 key = self._keys[number]

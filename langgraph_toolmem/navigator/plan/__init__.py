@@ -1,10 +1,7 @@
 """Chains of calls from what is known to what is wanted (NaviAgent, sections 4 and 6).
 
-``problem``    one search as a problem: inputs, the choices for each, and how good a set of choices is
+``problem``    one search as a problem: its settings, inputs, and the choices for each
 ``alphabeta``  the most reliable set of choices, by backward alpha-beta search
 ``annealing``  the fittest one by the paper's measure, by simulated annealing with a population
-``chains``     what a plan consists of, and how choices become an ordered chain
-``planner``    chains for targets, with other routes next to the best one
-``reroute``    another chain when a call failed
-``settings``   bounds and constants of the search
+``planner``    the parts of a plan; chains for targets, with other routes, and another one when a call failed
 """

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, NamedTuple
 
-from langgraph_toolmem.navigator.plan.problem import Assignment, Choice, PlanSearch, step_depths
-from langgraph_toolmem.navigator.plan.settings import PlanSettings
+from langgraph_toolmem.navigator.plan.problem import Assignment, Choice, PlanSearch, PlanSettings, step_depths
 from langgraph_toolmem.text.meaning import Port
 
 _CLOCK_EVERY: Final = 32  # nodes between two looks at the clock
@@ -53,7 +53,7 @@ def alpha_beta(problem: PlanSearch, expired: Callable[[], bool] = lambda: False,
         expired: whether time is up. The first chain is always finished.
         exact: without the two cuts that may lose a better chain.
     """
-    settings = problem.settings.with_(alpha=0.0, beta=_OPEN) if exact else problem.settings
+    settings = replace(problem.settings, alpha=0.0, beta=_OPEN) if exact else problem.settings
     search = _Search(problem, settings, expired)
     search.open(problem.target, (), 1.0)
     return search.best._replace(cut_short=search.over, nodes=search.nodes)

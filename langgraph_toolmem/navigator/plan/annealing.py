@@ -13,19 +13,31 @@ the best chain, with annealing and with alpha–beta: 50.4 and 59.6 %, 62.9 and 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
 from langgraph_toolmem.navigator.plan.alphabeta import Solution
-from langgraph_toolmem.navigator.plan.problem import Assignment, PlanSearch, fitness, step_depths
+from langgraph_toolmem.navigator.plan.problem import Assignment, Choice, PlanSearch, producers_of, step_depths
 from langgraph_toolmem.text.meaning import Port
 
 Genes = dict[tuple[str, str, str], int]
 Candidate = tuple[float, Genes]
 """Fitness and genes."""
 
+START: Final = 1.0
+COOLING: Final = 0.9
 COLDEST: Final = 0.05
+"""T of the first generation, its factor from one to the next, and T at the end."""
+POPULATION: Final = 16
+MUTATION: Final = 0.3
+"""Share of the genes that change at T = 1."""
+PART: Final = 0.2
+"""Weight of each part of the fitness."""
+BIG: Final = 8
+"""Steps before the target that make a chain as complex as can be."""
+SYSTEM_VALUE: Final = 2.0
 SPREAD: Final = 0.1
 """Difference of fitness that counts as one at T = 1."""
 
@@ -38,7 +50,6 @@ def anneal(problem: PlanSearch, random: Random, expired: Callable[[], bool] = la
         random: the same seed gives the same answer, unless time runs out.
         expired: returns True if time is up. At least one candidate is tried.
     """
-    settings = problem.settings
     scores: dict[frozenset[tuple[tuple[str, str, str], int]], float] = {}
     nodes = 0
 
@@ -52,21 +63,21 @@ def anneal(problem: PlanSearch, random: Random, expired: Callable[[], bool] = la
         return scores[key], taken
 
     candidates = [born({})]
-    while len(candidates) < settings.population and not expired():
+    while len(candidates) < POPULATION and not expired():
         candidates.append(born({}, changed=0.5))
     best = max(candidates, key=_score)
-    temperature, cut_short = settings.temperature, False
+    temperature, cut_short = START, False
     while temperature > COLDEST and not cut_short:
         for index, parent in enumerate(candidates):
-            if nodes >= settings.max_nodes or expired():
+            if nodes >= problem.settings.max_nodes or expired():
                 cut_short = True
                 break
-            child = born(_mixed(parent[1], _fitter(candidates, random)[1], random), settings.mutation * temperature)
+            child = born(_mixed(parent[1], _fitter(candidates, random)[1], random), MUTATION * temperature)
             gain = child[0] - parent[0]
             if gain >= 0 or random.random() < math.exp(gain / (temperature * SPREAD)):
                 candidates[index] = child
                 best = max(best, child, key=_score)
-        temperature *= settings.cooling
+        temperature *= COOLING
     return Solution(_decoded(problem, best[1], random)[0], best[0], cut_short, nodes)
 
 
@@ -107,3 +118,59 @@ def _decoded(problem: PlanSearch, genes: Genes, random: Random, changed: float =
                 break
             del draft[port.key]
     return draft, taken
+
+
+def fitness(draft: Assignment, problem: PlanSearch) -> float:
+    """Return compactness + share of parameter nodes − depth + mean weight − path complexity, weighted [R].
+
+    Our reading, each part from 0 to 1: compactness is the mean of 1/distance to the target over the other steps (1 if
+    there are none); the share is that of the inputs that somebody can give (asked of the user, a value that anybody may
+    have counts half and one that only a system knows nothing); depth is the longest way to the target by the most
+    allowed; the mean weight is that over the inputs that are not the user's (1 for a known value, 0 for one that is
+    asked for nevertheless); inputs that share a question count once; complexity is the number of other steps by `BIG`,
+    at most 1. A candidate that asks for what only a system knows is no solution: each such question costs
+    `SYSTEM_VALUE`, more than all parts can make good.
+    """
+    depth = problem.settings.depth
+    levels = step_depths(draft, problem.target, depth) or {problem.target: 0}
+    others = len(levels) - 1
+    had = {"user": 1.0, "either": 0.5, "produced": 0.0}
+    asked = _questions(draft)
+    given = [choice for choice in draft.values() if choice.kind != "user"]
+    inputs = len(asked) + len(given)
+    share = (sum(had[choice.sort] for choice in asked.values()) + len(given)) / inputs if inputs else 1.0
+    weights = [choice.value for choice in given] + [0.0 for choice in asked.values() if choice.sort != "user"]
+    near = sum(1 / distance for distance in _distances(draft, problem.target).values() if distance)
+    parts = (
+        near / others if others else 1.0,
+        share,
+        -max(levels.values()) / max(1, depth),
+        sum(weights) / len(weights) if weights else 1.0,
+        -min(1.0, others / BIG),
+    )
+    return PART * sum(parts) - SYSTEM_VALUE * sum(choice.sort == "produced" for choice in asked.values())
+
+
+def _questions(draft: Assignment) -> dict[tuple[object, ...], Choice]:
+    """Return what the user is asked, each question once: as the input that is hardest to answer for."""
+    found: dict[tuple[object, ...], Choice] = {}
+    for choice in draft.values():
+        if choice.kind == "user":
+            before = found.get(choice.question)
+            if before is None or choice.value < before.value:
+                found[choice.question] = choice
+    return found
+
+
+def _distances(draft: Assignment, target: str) -> dict[str, int]:
+    """Return step -> fewest calls between it and the target."""
+    producers = producers_of(draft)
+    distances = {target: 0}
+    waiting = deque([target])
+    while waiting:
+        tool = waiting.popleft()
+        for producer in producers.get(tool, ()):
+            if producer not in distances:
+                distances[producer] = distances[tool] + 1
+                waiting.append(producer)
+    return distances

@@ -6,21 +6,21 @@ search among the same valid drafts; they differ in what they hold to be good:
 
 - alpha-beta: the reliability, Π of all choices' values · δ^(steps before the target). A link's value is its weight, a
   known value's is 1, asking costs as the settings say, and a question that serves several inputs costs once.
-- annealing: `fitness`, the paper's parts with our reading [R].
+- annealing: `annealing.fitness`, the paper's parts with our reading [R].
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
+from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share
 from langgraph_toolmem.base.errors import log_failure
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, evidence_of
 from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.plan.settings import PlanSettings
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.meaning import (
     FREE_TEXT,
@@ -40,14 +40,55 @@ logger = logging.getLogger("langgraph_toolmem.navigator.plan")
 
 Source = Literal["user", "produced", "either"]
 
-BIG: Final = 8
-"""Steps before the target that make a chain as complex as can be."""
-SYSTEM_VALUE: Final = 2.0
 PROPOSED: Final = 3
 """Links into one input that a scorer may propose."""
 ENOUGH: Final = 3
 """Recorded uses of a parameter from which the record says who gives its value."""
 MOSTLY, SELDOM = 0.5, 0.2
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """Settings of the search for chains. No value is known from the paper; all are our own choice [O].
+
+    Attributes:
+        alpha: a producer whose score is under α·e^(−κ·depth) is left out, unless it gives several of what is needed
+            or is the best there is.
+        beta: a producer with this score or more ends the search for its parameter.
+        kappa: how fast the lower bound fades with depth.
+        delta: what each further step costs: the share of the score that it leaves.
+        depth: calls one after another before the target, at most.
+        ask_user, ask_either, ask_produced: what is left of the score when the user is asked for a value that only a
+            user has, that anybody may have, that only a system knows. The last is so small that a chain that needs no
+            such value is better than any that does.
+        weak: a value that anybody may have is looked for only if something gives it with at least this weight; else it
+            is the user's.
+        max_options: producers of one parameter that are tried, most likely first.
+        max_nodes: nodes of the search tree that are visited, at most.
+    """
+
+    alpha: float = 0.1
+    beta: float = 0.9
+    kappa: float = 0.3
+    delta: float = 0.85
+    depth: int = 4
+    ask_user: float = 0.9
+    ask_either: float = 0.2
+    ask_produced: float = 1e-9
+    weak: float = 0.2
+    max_options: int = 12
+    max_nodes: int = 1_500
+
+    def __post_init__(self) -> None:
+        """Check types and ranges. Raises ConfigurationError that names the field and what is expected."""
+        for name in ("alpha", "ask_user", "ask_either", "ask_produced", "weak"):
+            expect(self, name, "a share from 0 to 1", is_share)
+        expect(self, "delta", "a number above 0 and below 1", lambda v: is_number(v) and 0 < v < 1)
+        for name in ("beta", "kappa"):
+            expect(self, name, "a number from 0", lambda v: is_number(v) and v >= 0)
+        for name in ("max_options", "max_nodes"):
+            expect(self, name, "a whole number from 1", lambda v: is_count(v, 1))
+        expect(self, "depth", "a whole number from 0", lambda v: is_count(v, 0))
 
 
 class Choice(NamedTuple):
@@ -299,7 +340,7 @@ def known_ports(known: Mapping[str, Any] | Iterable[str]) -> list[Port]:
 
 def step_depths(draft: Assignment, target: str, depth: int) -> dict[str, int] | None:
     """Return step -> most calls between it and the target; None if a step lies too deep or there is no order."""
-    producers = _producers(draft)
+    producers = producers_of(draft)
     levels: dict[str, int] = {}
     waiting = [(target, 0)]
     while waiting:
@@ -317,68 +358,12 @@ def asks_for_system_value(draft: Assignment) -> bool:
     return any(choice.kind == "user" and choice.sort == "produced" for choice in draft.values())
 
 
-def fitness(draft: Assignment, problem: PlanSearch) -> float:
-    """Return compactness + share of parameter nodes − depth + mean weight − path complexity, weighted [R].
-
-    Our reading, each part from 0 to 1: compactness is the mean of 1/distance to the target over the other steps (1 if
-    there are none); the share is that of the inputs that somebody can give (asked of the user, a value that anybody may
-    have counts half and one that only a system knows nothing); depth is the longest way to the target by the most
-    allowed; the mean weight is that over the inputs that are not the user's (1 for a known value, 0 for one that is
-    asked for nevertheless); inputs that share a question count once; complexity is the number of other steps by `BIG`,
-    at most 1. A candidate that asks for what only a system knows is no solution: each such question costs
-    `SYSTEM_VALUE`, more than all parts can make good.
-    """
-    settings = problem.settings
-    levels = step_depths(draft, problem.target, settings.depth) or {problem.target: 0}
-    others = len(levels) - 1
-    had = {"user": 1.0, "either": 0.5, "produced": 0.0}
-    asked = _questions(draft)
-    given = [choice for choice in draft.values() if choice.kind != "user"]
-    inputs = len(asked) + len(given)
-    share = (sum(had[choice.sort] for choice in asked.values()) + len(given)) / inputs if inputs else 1.0
-    weights = [choice.value for choice in given] + [0.0 for choice in asked.values() if choice.sort != "user"]
-    near = sum(1 / distance for distance in _distances(draft, problem.target).values() if distance)
-    return (
-        settings.compactness * (near / others if others else 1.0)
-        + settings.coverage * share
-        - settings.shallowness * max(levels.values()) / max(1, settings.depth)
-        + settings.confidence * (sum(weights) / len(weights) if weights else 1.0)
-        - settings.simplicity * min(1.0, others / BIG)
-        - SYSTEM_VALUE * sum(choice.sort == "produced" for choice in asked.values())
-    )
-
-
-def _questions(draft: Assignment) -> dict[tuple[object, ...], Choice]:
-    """Return what the user is asked, each question once: as the input that is hardest to answer for."""
-    found: dict[tuple[object, ...], Choice] = {}
-    for choice in draft.values():
-        if choice.kind == "user":
-            before = found.get(choice.question)
-            if before is None or choice.value < before.value:
-                found[choice.question] = choice
-    return found
-
-
-def _producers(draft: Assignment) -> dict[str, set[str]]:
+def producers_of(draft: Assignment) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for (tool, _, _), choice in draft.items():
         if choice.kind == "step":
             found.setdefault(tool, set()).add(choice.origin)
     return found
-
-
-def _distances(draft: Assignment, target: str) -> dict[str, int]:
-    """Return step -> fewest calls between it and the target."""
-    producers = _producers(draft)
-    distances = {target: 0}
-    waiting = deque([target])
-    while waiting:
-        tool = waiting.popleft()
-        for producer in producers.get(tool, ()):
-            if producer not in distances:
-                distances[producer] = distances[tool] + 1
-                waiting.append(producer)
-    return distances
 
 
 def _share(weight: float) -> float:

@@ -1,15 +1,14 @@
 """Search for the tools that a request needs: a ranking of the whole catalogue, by words and by meaning.
 
-``search``      the catalogue, the signals of a tool and its toolkit, and their weights
+``search``      BM25, the catalogue, the signals of a tool and its toolkit, and their weights
 ``precedents``  tools of similar requests in past runs; the tools that are called before a given one
 ``current``     the search over the tools that a memory knows now
-``index``       BM25
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 TARGETS: Final = 3
@@ -27,13 +26,11 @@ class ToolHit:
         score: 0 to 1, the estimated probability that the request needs the tool. Estimated on a public catalogue of
             2,490 tools: use it to compare tools, not as a probability elsewhere.
         toolkit: the service, server or API it is a part of, "" if none is known.
-        parts: what each signal adds to the logarithm of the odds; the largest first.
     """
 
     name: str
     score: float
     toolkit: str = ""
-    parts: Mapping[str, float] = field(default_factory=dict)
 
 
 def targets_of(hits: Sequence[ToolHit]) -> list[str]:

@@ -14,8 +14,7 @@ import numpy as np
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.core.method import PastRuns
 from langgraph_toolmem.navigator.tool_search import ToolHit
-from langgraph_toolmem.navigator.tool_search.index import Floats, WordIndex
-from langgraph_toolmem.navigator.tool_search.search import ToolSearcher, probability
+from langgraph_toolmem.navigator.tool_search.search import Floats, ToolSearcher, WordIndex, probability
 from langgraph_toolmem.text.requests import MAX_REQUEST_CHARS
 from langgraph_toolmem.text.tools import kit_name, kit_of, stems
 
@@ -32,9 +31,9 @@ MOST: Final = 2_000
 MAX_SCOPES: Final = 64
 """Scopes of users whose precedents are in RAM; those that were asked for last."""
 
-SIGNALS: Final = ("request", "same toolkit", "similar requests", "came with")
 WEIGHTS: Final[Floats] = np.array([5.5, 2.0, 5.0, 2.5], dtype=np.float32)
-"""Round: fitted ones, and further signals (came before, gives what it takes, a trained link), gained nothing."""
+"""Of the request, the same toolkit, similar requests, and what came with it. Round: fitted ones, and further signals
+(came before, gives what it takes, a trained link), gained nothing."""
 INTERCEPT: Final = -1.7
 FOUND: Final = 6
 """Tools that fit the request best, whose company is counted."""
@@ -165,15 +164,14 @@ def called_before(
         for name, share in precedents.company(other).items():
             company[name] = max(company[name], weight * share)
     votes = precedents.votes(query)
-    hits = []
+    logits = {}
     for name in names:
-        if name in exclude or (available is not None and name not in available):
-            continue
-        spec = specs[name]
-        given = fit[name] / 5, bool(kit) and kit_of(spec) == kit, votes.get(name, 0.0), company.get(name, 0.0)
-        parts = dict(zip(SIGNALS, (WEIGHTS * np.array(given)).tolist(), strict=True))
-        hits.append(ToolHit(name, probability(sum(parts.values()) + INTERCEPT), kit_name(spec), parts))
-    return sorted(hits, key=lambda hit: -sum(hit.parts.values()))[:k]
+        if name not in exclude and (available is None or name in available):
+            same_kit = bool(kit) and kit_of(specs[name]) == kit
+            given = fit[name] / 5, same_kit, votes.get(name, 0.0), company.get(name, 0.0)
+            logits[name] = sum((WEIGHTS * np.array(given)).tolist())
+    found = sorted(logits, key=lambda name: -logits[name])[:k]
+    return [ToolHit(name, probability(logits[name] + INTERCEPT), kit_name(specs[name])) for name in found]
 
 
 class PrecedentCache:

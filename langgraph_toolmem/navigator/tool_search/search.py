@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import logging
 import math
+from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -29,32 +30,111 @@ from langchain_core.embeddings import Embeddings
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError, log_failure
 from langgraph_toolmem.navigator.tool_search import ToolHit
-from langgraph_toolmem.navigator.tool_search.index import Floats, WordIndex, dot, saturated
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.stores.vectors import TextVectors
 from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
 from langgraph_toolmem.text.requests import MAX_REQUEST_CHARS, is_small_talk, split_clauses
-from langgraph_toolmem.text.tools import USUAL, Fields, Wording, embedded_text, kit_name, kit_of, stems
-from langgraph_toolmem.text.vectors import Embedding, VectorSource
+from langgraph_toolmem.text.similarity import rarity
+from langgraph_toolmem.text.tools import Fields, Wording, embedded_text, kit_name, kit_of, stems
+from langgraph_toolmem.text.words import STOP_WORDS
 
 logger = logging.getLogger("langgraph_toolmem.navigator.tool_search.search")
 
-SIGNALS: Final = (
-    "clause", "name", "description", "parameters", "neighbouring words", "toolkit: best sentence", "toolkit: clauses",
-    "toolkit: text", "toolkit: name", "toolkit: size",
-    "meaning", "meaning: sentence", "toolkit: meaning",
-)  # fmt: skip
-"""The last three only with an embedder."""
+Floats = npt.NDArray[np.float32]
+
+K1: Final = 1.2
+B: Final = 0.75
+"""Of BM25: S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework", 2009, eq. 3.15."""
+
 WEIGHTS: Final[Floats] = np.array([1.88, 1.2, 0.81, 0.8, 0.82, 2.26, 2.24, 2.3, 1.83, -1.15], dtype=np.float32)
 WEIGHTS_WITH_MEANING: Final[Floats] = np.array(
     [1.65, 1.05, 0.65, 0.75, 0.8, 2.7, 1.6, 2.1, 1.25, -1.09, 0.82, 1.0, 0.79], dtype=np.float32
 )
-"""As they were fitted with all-MiniLM-L6-v2; what the signals that were left out said is in those that are left."""
+"""Of clause, name, description, parameters, word pairs; of a toolkit: best sentence, clauses, text, name and size.
+With an embedder (fitted with all-MiniLM-L6-v2): of meaning, meaning of the best sentence and of the toolkit."""
 ODDS: Final = (1.11, -10.9)
 ODDS_WITH_MEANING: Final = (1.05, -11.17)
 COVERAGE: Final = 1.0
 """Score for a clause that no tool chosen so far answers."""
 CANDIDATES: Final = 60
 """Highest scores among which the tools are chosen, at least."""
+
+
+class WordIndex:
+    """Words -> the texts that have them. A text is known by its number; texts are never removed."""
+
+    def __init__(self) -> None:
+        self._lengths = array("f")
+        self._rows: dict[str, array[int]] = {}  # word -> text, count, text, count ...
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def add(self, words: Sequence[str]) -> int:
+        """Add a text; return its number."""
+        number = len(self)
+        for word, count in Counter(words).items():
+            row = self._rows.get(word)
+            if row is None:
+                row = self._rows[word] = array("i")
+            row.append(number)
+            row.append(count)
+        self._lengths.append(len(words))
+        return number
+
+    @property
+    def lengths(self) -> Floats:
+        """Return (N,) words of each text."""
+        return np.array(self._lengths, dtype=np.float32)
+
+    def rarity(self, words: Iterable[str]) -> Floats:
+        """Return (W,) rarity of each word."""
+        return np.array([self.rarity_of(word) for word in words], dtype=np.float32)
+
+    def rarity_of(self, word: str) -> float:
+        """Return the rarity of a word."""
+        return rarity(len(self._rows.get(word, ())) // 2, len(self))
+
+    def counts(self, words: Sequence[str]) -> Floats:
+        """Return (W, N) occurrences of each word in each text."""
+        found = np.zeros((len(words), len(self)), dtype=np.float32)
+        for number, word in enumerate(words):
+            if word in self._rows:
+                texts, counts = self._row(word)
+                found[number, texts] = counts
+        return found
+
+    def totals(self, value: Callable[[str], float]) -> Floats:
+        """Return (N,) sum of the values of each text's different words."""
+        found = np.zeros(len(self), dtype=np.float32)
+        for word in self._rows:
+            found[self._row(word)[0]] += value(word)
+        return found
+
+    def nearest(self, words: Sequence[str]) -> Floats:
+        """Return (N,) similarities to a query: BM25 over that of a text of average length to itself, at most 1."""
+        query = Counter(words)
+        weights = np.sqrt(np.array([*query.values()], dtype=np.float32)) * self.rarity(query)
+        scores = dot(weights, saturated(self.counts([*query]), self.lengths))
+        found: Floats = np.minimum(scores / max(float(weights.sum()), 1e-6), 1)
+        return found
+
+    def _row(self, word: str) -> npt.NDArray[np.int32]:
+        pairs: npt.NDArray[np.int32] = np.frombuffer(self._rows[word], dtype=np.int32).reshape(-1, 2).T
+        return pairs
+
+
+def saturated(counts: Floats, lengths: Floats) -> Floats:
+    """Return (W, N) of counts: what a word adds to a text's score, without its rarity."""
+    rest = K1 * (1 - B + B * lengths / max(float(lengths.mean()) if lengths.size else 1.0, 1e-6))
+    found: Floats = (K1 + 1) * counts / (counts + np.maximum(rest, 1e-6))
+    return found
+
+
+def dot(weights: Floats, values: Floats) -> Floats:
+    """Return (..., W) and (W, N) -> (..., N), without BLAS: its threads cost more than they save here."""
+    found: Floats = np.einsum("...w,wn->...n", weights, values)
+    return found
 
 
 class Request(NamedTuple):
@@ -96,7 +176,7 @@ class Request(NamedTuple):
 def read(query: str) -> Request | None:
     """Return a request without the pieces that ask for nothing; None if nothing is left."""
     query = query[:MAX_REQUEST_CHARS]
-    if not stems(query) or is_small_talk(query, USUAL):
+    if not stems(query) or is_small_talk(query, STOP_WORDS):
         return None
     pieces = split_clauses(query)
     sentences = _telling(pieces.sentences) or {query: stems(query)}
@@ -110,17 +190,17 @@ def read(query: str) -> Request | None:
 
 
 def _telling(texts: Iterable[str]) -> dict[str, Sequence[str]]:
-    return {text: found for text in texts if (found := stems(text)) and not is_small_talk(text, USUAL)}
+    return {text: found for text in texts if (found := stems(text)) and not is_small_talk(text, STOP_WORDS)}
 
 
 class Ranking(NamedTuple):
-    """All tools for a request, by number: signals (S, N), scores (N,), closeness to each clause (C, N), and whether a
-    tool has anything to do with the request."""
+    """All tools for a request, by number: scores (N,), closeness to each clause (C, N), whether a tool has anything to
+    do with the request, and slope and intercept of the odds."""
 
-    signals: Floats
     scores: Floats
     near: Floats
     fits: npt.NDArray[np.bool_]
+    odds: tuple[float, float]
 
 
 class ToolSearcher:
@@ -138,11 +218,11 @@ class ToolSearcher:
         tools: Iterable[ToolSpec] = (),
         *,
         embedder: Embeddings | Embedder | str | None = None,
-        vectors: VectorSource | None = None,
+        vectors: TextVectors | None = None,
     ) -> None:
         resolved = resolve_embedder(embedder)
         self._embedder = None if resolved.builtin else resolved
-        self._source: VectorSource = vectors or Embedding(resolved)
+        self._source = vectors or resolved
         self._lock = threads.rlock()  # never held while an embedder works
         self._embedding = threads.lock()
         self._warned = False
@@ -240,7 +320,13 @@ class ToolSearcher:
             candidates = np.flatnonzero(fits)
             candidates = candidates[np.argsort(-scores[candidates], kind="stable")[: max(CANDIDATES, 2 * k)]]
             chosen = candidates[completing(scores[candidates], ranking.near[:, candidates], k)]
-            return [self._hit(int(number), ranking) for number in chosen]
+            slope, intercept = ranking.odds
+            hits = []
+            for number in chosen.tolist():
+                spec = self.specs[self._names[number]]
+                score = probability(slope * float(scores[number]) + intercept)
+                hits.append(ToolHit(spec.name, score, kit_name(spec)))
+            return hits
 
     def scores(self, query: str) -> dict[str, float]:
         """Return the score of every tool for a request, all 0 if it has no telling word."""
@@ -256,16 +342,6 @@ class ToolSearcher:
         found = np.zeros(len(self._names), dtype=np.bool_)
         found[[self._numbers[name] for name in names if name in self._numbers]] = True
         return found
-
-    def _hit(self, number: int, ranking: Ranking) -> ToolHit:
-        signals = ranking.signals[:, number]
-        meaning = len(signals) == len(SIGNALS)
-        parts = (WEIGHTS_WITH_MEANING if meaning else WEIGHTS) * signals
-        told = sorted(zip(SIGNALS, parts.tolist(), strict=False), key=lambda part: -abs(part[1]))
-        slope, intercept = ODDS_WITH_MEANING if meaning else ODDS
-        score = probability(slope * float(ranking.scores[number]) + intercept)
-        spec = self.specs[self._names[number]]
-        return ToolHit(spec.name, score, kit_name(spec), {label: part for label, part in told if part})
 
     def _ranked(self, request: Request, cosines: Floats | None) -> Ranking:
         if self._arrays is None:
@@ -308,11 +384,11 @@ class ToolSearcher:
             like = np.maximum(cosines, 0)
             rows += [2 * like[0], 2 * like[request.sentences].max(axis=0), 2 * arrays.best(like[:1])[0][of]]
         signals = np.stack(rows).astype(np.float32)
-        weights = WEIGHTS if cosines is None else WEIGHTS_WITH_MEANING
+        weights, odds = (WEIGHTS, ODDS) if cosines is None else (WEIGHTS_WITH_MEANING, ODDS_WITH_MEANING)
         fits = arrays.alive > 0
         if cosines is None:
             fits &= texts[0] + described + kits[of] > 0
-        return Ranking(signals, dot(weights, signals), clauses, fits)
+        return Ranking(dot(weights, signals), clauses, fits, odds)
 
     # --- meaning ---
 

@@ -13,6 +13,7 @@ from kept import episode, ledger
 from openai_server import OpenAIStubServer, make_chat_model
 
 from langgraph_toolmem import (
+    ConfigurationError,
     Entries,
     RecallPolicy,
     StorageError,
@@ -181,6 +182,11 @@ def test_what_became_of_runs_that_were_shown_an_entry_is_booked(tmp_path: Path) 
         assert "shown in 1 runs; of these went well 1, badly 0" in str(memory.report())
 
 
+def test_a_read_only_memory_without_a_folder_refuses_a_verdict() -> None:
+    with ToolMemory(None, read_only=True) as memory, pytest.raises(ConfigurationError, match="folder"):
+        memory.feedback("1", score=1.0)
+
+
 # --- verdicts from elsewhere ---
 
 
@@ -217,6 +223,18 @@ def test_a_forgotten_user_is_in_no_file(tmp_path: Path, namespace: tuple[str, ..
             "send a mail to Kayla",
             "send a mail to Lara",
         }
+
+
+def test_a_preference_needs_two_ratings_in_the_same_direction() -> None:
+    with ToolMemory.ephemeral(methods=[Entries()]) as memory:
+        memory.finish(mail("Ann", "fax"), thread_id="1", success=False, user_id="u")
+        assert memory.entries.preferences("send a mail to Bob", user_id="u") == []
+        memory.finish(mail("Bob", "fax"), thread_id="2", success=False, user_id="u")
+        memory.finish(mail("Cid", "post"), thread_id="3", success=True, user_id="other")
+        (found,) = memory.entries.preferences(asking("Dora"), user_id="u")
+        assert (found.tool, found.liked, found.ratings) == ("fax", False, 2)
+        assert memory.entries.preferences("send a mail to Bob", user_id="other") == []
+        assert memory.entries.preferences("book a flight to Oslo", user_id="u") == []
 
 
 # --- preferences ---

@@ -10,7 +10,7 @@ from openai_server import OpenAIStubServer, make_chat_model
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.entries import critique as critiques
-from langgraph_toolmem.entries.critique import Critique, critique
+from langgraph_toolmem.entries.critique import Critique, bounded, critique
 from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, EntryCall, entry_id
 from langgraph_toolmem.runs.tools import read_tools
 
@@ -56,7 +56,6 @@ def test_a_model_says_what_went_wrong_and_reads_all_it_needs() -> None:
         entry("2", query="Mail Ben", score=1.0, calls=(EntryCall("people.find", {"name": "Ben"}, "ok"),)),
         entry("3", query="Mail Cleo", score=0.0, comment="no", critique="Look her up first."),
         entry("4", query="Mail Dora", score=None),
-        entry("5", query="Mail nobody else", score=None),
     ]
     with OpenAIStubServer(lambda request: json.dumps(SAID)) as server:
         found = critique(make_chat_model(server), FAILED, TOOLS, similar)
@@ -76,12 +75,10 @@ def test_a_model_says_what_went_wrong_and_reads_all_it_needs() -> None:
     assert "She never got it." in human
     assert '1. people.find({"name": "Ann"}) [ok] → []' in human
     assert '2. mail.send({"to": "ann@example.org"}) [failed] → unknown address' in human
-    assert "- mail.send(to: string, at?: string or null): Sends a mail. At once." in human
-    assert "Outcome: went well" in human
+    assert "- mail.send(to: string, at?: string): Sends a mail. At once." in human
+    assert '- "Mail Ben" (went well). Calls: people.find(name="Ben")' in human
     assert "Look her up first." in human
-    assert "Mail Dora" in human
-    assert "nobody said how it went" in human
-    assert "Mail nobody else" not in human
+    assert '"Mail Dora" (not judged)' in human
 
 
 def test_only_failed_runs_are_criticised_and_no_model_is_asked() -> None:
@@ -110,11 +107,23 @@ def test_what_the_model_reads_is_bounded_and_says_so() -> None:
         critique(make_chat_model(server), huge, tools, [replace(huge, critique=long)] * 9)
         _, human = prompt(server)
     assert len(human) < 3 * critiques.MAX_PART + 4000
-    assert "more tools left out" in human
+    assert human.count("lines left out") >= 1
     assert "cut from" in human
     assert "7 calls left out" in human or "lines left out" in human
     for number in (1, 40):
         assert f"\n{number}. t{number - 1}(" in human or f"{number}. t{number - 1}(" in human
+
+
+def test_lines_are_cut_before_they_are_left_out() -> None:
+    assert bounded(["a", "b"]) == "a\nb"
+    cut = bounded(["x" * 5000] * 4, 2000)
+    assert len(cut) <= 2000
+    assert cut.count("cut from 5000") == 4
+    fewer = bounded([f"{n} " + "x" * 500 for n in range(100)], 2000)
+    assert len(fewer) <= 2000
+    assert fewer.startswith("0 ")
+    assert "\n99 " in fewer
+    assert "lines left out" in fewer
 
 
 def test_a_critique_is_short_and_blames_only_what_is_there() -> None:

@@ -88,6 +88,13 @@ def test_everything_is_bounded_and_says_so() -> None:
     assert len(entry.comment) == entries.MAX_COMMENT
 
 
+def test_many_arguments_are_cut_with_a_note() -> None:
+    [only] = good([user("Go"), *call("t", {f"k{n}": "v" * 30 for n in range(500)})]).calls
+    assert only.args["k0"] == "v" * 30
+    assert "more arguments left out" in only.args["…"]
+    assert len(json.dumps(only.args)) < 2 * entries.MAX_ARGS
+
+
 def test_arguments_that_are_no_json_values_are_kept_as_text() -> None:
     run = parse_run([user("Go"), *call("t", {"a": 1})], thread_id="r1")
     turn = run.events[1]

@@ -17,6 +17,7 @@ from test_recall_memory import PER_USER, Critic, asking, holding, mail, shown
 
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.base.errors import NamespaceError
+from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
 
 # --- whose a verdict is ---
@@ -115,6 +116,29 @@ def test_what_a_cold_start_is_judging_is_not_kept_when_its_user_is_forgotten(tmp
     assert holding(tmp_path, "Zebulon") == []
 
 
+def test_what_was_reported_before_a_forgetting_does_not_come_back_after_it(tmp_path: Path) -> None:
+    critic = Critic()
+
+    def reports(number: int) -> None:
+        for i in range(4):
+            name = f"z{number}-{i}"
+            memory.finish(mail(f"Zebulon {name}"), thread_id=name, success=False, comment="Zebulon", user_id="zeb")
+            memory.entries.recollect(asking("Zebulon"), thread_id=f"{name}-next", user_id="zeb", budget=BUDGET)
+            memory.feedback(name, score=0.1, comment="Zebulons word", user_id="zeb")
+
+    with ToolMemory(tmp_path, methods=[Entries(critic=critic)]) as memory:
+        threads = [threading.Thread(target=reports, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        memory.forget(user_id="zeb")  # while entries and critiques are being written
+        assert holding(tmp_path, "Zebulon") == []
+        assert memory.flush()
+        assert holding(tmp_path, "Zebulon") == []
+        assert memory.entries.recall("send a mail to Zebulon") == []
+
+
 # --- work that does not end ---
 
 
@@ -127,6 +151,7 @@ def test_entries_do_not_wait_for_a_critic_that_hangs() -> None:
         memory.finish(mail("Bob"), thread_id="2", success=True)
         until(lambda: "send a mail to Bob" in shown(memory.entries.recollect(asking("Cid"))))
         until(lambda: memory.report().jobs.pending == 1)
+        assert "still to be written: 1" in str(memory.report())
         critic.go.set()
         assert memory.flush()
         assert [bool(entry.critique) for entry in memory.entries.recall("send a mail to Cid") if entry.failed] == [True]

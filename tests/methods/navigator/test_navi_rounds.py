@@ -14,11 +14,15 @@ from langgraph_toolmem.navigator.decide import rounds
 from langgraph_toolmem.navigator.decide.decision import (
     MAX_INTENTS,
     Decision,
+    NaviRecord,
+    Retrieved,
     closing_messages,
     decider_messages,
     due,
+    new_record,
     problem_of,
     request_at,
+    retrieved_of,
 )
 from langgraph_toolmem.navigator.decide.rounds import (
     begun,
@@ -26,12 +30,6 @@ from langgraph_toolmem.navigator.decide.rounds import (
     observed,
     succeeded,
     with_retrieved,
-)
-from langgraph_toolmem.navigator.decide.state import (
-    NaviRecord,
-    Retrieved,
-    new_record,
-    retrieved_of,
 )
 from langgraph_toolmem.runs.tools import read_tools
 
@@ -166,7 +164,7 @@ def test_refused_arguments_and_a_persons_refusal_put_no_tool_out() -> None:
 
 
 def test_a_search_that_brings_nothing_new_is_no_progress() -> None:
-    old = Retrieved(query="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["a"])
+    old = Retrieved(query="r", chains=[], tools=["a"])
     after = record("a", "b")
     for number in (1, 2):
         after, _ = observed(round_(after, seek(str(number))), [], [old])
@@ -182,7 +180,7 @@ def test_a_search_that_brings_nothing_new_is_no_progress() -> None:
 def test_too_many_candidates_leave_those_of_chains_and_those_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "MAX_CANDIDATES", 1)
     before = answered(round_(record("a", "b", "c"), do("c", z="1")), "ok")
-    found = Retrieved(query="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["d"])
+    found = Retrieved(query="r", chains=[], tools=["d"])
     after, new = with_retrieved(before, found)
     assert new
     assert after["candidates"] == ["c", "d"]

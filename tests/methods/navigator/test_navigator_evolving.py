@@ -14,6 +14,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph_toolmem import ConfigurationError, Navigator, StorageError, ToolMemory
 from langgraph_toolmem.graph.events import Event, Outcome
 from langgraph_toolmem.graph.tool_graph import ToolGraph
+from langgraph_toolmem.navigator import prune_score
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, LinkEvidence, evidence_of
 from langgraph_toolmem.navigator.evidence import (
     LinksWeighed,
@@ -21,7 +22,6 @@ from langgraph_toolmem.navigator.evidence import (
     PrunedTool,
     PutBack,
 )
-from langgraph_toolmem.navigator.evolution import prune_score
 
 DAY = 86_400.0
 SCHEMAS = [
@@ -80,7 +80,7 @@ def test_decisions_and_fields_of_results_reach_other_workers_and_the_next_proces
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("langgraph_toolmem.stores.shared.POLL_SECONDS", 0.0)
-    monkeypatch.setattr("langgraph_toolmem.navigator.dependencies.current.FRESH_SECONDS", -1.0)
+    monkeypatch.setattr("langgraph_toolmem.navigator.dependencies.FRESH_SECONDS", -1.0)
     store, clock = InMemoryStore(), Clock()
     with (
         ToolMemory(None, store=store, tools=SCHEMAS) as one,

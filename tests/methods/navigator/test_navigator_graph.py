@@ -21,10 +21,8 @@ from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, Lin
 from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
 from langgraph_toolmem.navigator.history import Flow, History, plain_path
 from langgraph_toolmem.navigator.learned import TABLE, LinkTable, digest_of
-from langgraph_toolmem.navigator.plan.chains import tree
-from langgraph_toolmem.navigator.plan.planner import plan
-from langgraph_toolmem.navigator.plan.problem import PlanSearch
-from langgraph_toolmem.navigator.plan.settings import PlanSettings
+from langgraph_toolmem.navigator.plan.planner import plan, tree
+from langgraph_toolmem.navigator.plan.problem import PlanSearch, PlanSettings
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.embedders import resolve_embedder
 from langgraph_toolmem.text.schema import paths_of

@@ -31,7 +31,6 @@ def leaf(path: str, description: str = "", *types: str, **more: object) -> Leaf:
         ("is_city", "get_rate", "", "city"),
         ("username_or_url", "x", "", "username"),
         ("title", "Media.FindMovies", "", "movie"),
-        ("", "calendar.create_event", "event_id: ID of the new event", "event id"),
     ],
     ids=lambda value: value.replace(" ", "_") if isinstance(value, str) else None,
 )

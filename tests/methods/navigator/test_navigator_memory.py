@@ -10,7 +10,7 @@ import pytest
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import ConfigurationError, Navigator, ToolMemory
-from langgraph_toolmem.navigator.plan.chains import Plan
+from langgraph_toolmem.navigator.plan.planner import Plan
 from langgraph_toolmem.runs.tools import read_tools
 
 SCHEMAS = [

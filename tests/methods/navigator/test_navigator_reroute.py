@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.plan.planner import plan
-from langgraph_toolmem.navigator.plan.reroute import equivalents, recombine, same_effects
+from langgraph_toolmem.navigator.plan.planner import equivalents, plan, recombine, same_effects
 from langgraph_toolmem.runs.tools import ToolSpec
 
 TEXT = {"type": "string"}

@@ -8,8 +8,7 @@ from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import Flow, History
 from langgraph_toolmem.navigator.openapi import MAX_NAME, read_openapi
-from langgraph_toolmem.navigator.plan.chains import Chain
-from langgraph_toolmem.navigator.plan.planner import plan
+from langgraph_toolmem.navigator.plan.planner import Chain, plan
 from tests.methods.navigator.openapi_documents import CHAT, LIBRARY, SHOP
 
 SHOPS = ToolDependencyGraph(read_openapi(SHOP))
