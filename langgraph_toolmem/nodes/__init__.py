@@ -1,7 +1,13 @@
-"""LangGraph nodes over a `ToolMemory`. Thin: what they do is in the steps of the methods."""
+"""LangGraph nodes over a `ToolMemory`. Thin: what they do is in the steps of the methods.
 
-from langgraph_toolmem.navigator.decide.decision import NaviRecord, NaviState
-from langgraph_toolmem.nodes.navi import create_navi_subgraph
+The decider's modules are imported when one of its names is first used: an agent with middleware needs none of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import typing
+
 from langgraph_toolmem.nodes.steps import (
     InertiaShortcut,
     LoopGuard,
@@ -20,6 +26,10 @@ from langgraph_toolmem.turn.hints import (
     MemoryState,
     messages_with_hints,
 )
+
+if typing.TYPE_CHECKING:
+    from langgraph_toolmem.navigator.decide.decision import NaviRecord, NaviState
+    from langgraph_toolmem.nodes.navi import create_navi_subgraph
 
 __all__ = [
     "InertiaShortcut",
@@ -40,3 +50,13 @@ __all__ = [
     "messages_with_hints",
     "shortcut_condition",
 ]
+
+
+def __getattr__(name: str) -> typing.Any:
+    if name not in ("NaviRecord", "NaviState", "create_navi_subgraph"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.navi"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
