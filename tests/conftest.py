@@ -14,14 +14,19 @@ from typing import Any
 
 import pytest
 from desk import Desk
+from hypothesis import settings
 from typer.main import get_command
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.core.jobs import Jobs
 
 
+settings.register_profile("load")  # timing never decides a test
+settings.load_profile("load")
+
+
 def pytest_configure() -> None:
-    """The command line is made once: made anew for each command, it takes longer than most of them."""
+    """Make the command line once: made for each command, it takes longer than most of them."""
     pytest.MonkeyPatch().setattr("typer.testing._get_command", cache(get_command))
 
 

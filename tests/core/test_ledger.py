@@ -92,7 +92,7 @@ def test_an_item_counts_for_the_verdict_as_it_was_shown_or_followed(kept):
 
 
 @given(st.lists(st.sampled_from(["show", "follow", "good", "bad"]), max_size=12))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_rows_and_figures_end_where_the_latest_verdict_says(done):
     kept, followed, score = Kept(), False, None
     for what in done:

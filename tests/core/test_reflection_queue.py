@@ -272,4 +272,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestQueueMachine.settings = settings(max_examples=25, stateful_step_count=25)

@@ -50,7 +50,7 @@ def state_after(operations: list[Event]) -> dict[str, Any]:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_permuted_and_repeated_verdicts_make_the_same_graph(data: st.DataObject) -> None:
     given_ = data.draw(st.lists(VERDICTS, max_size=6))
     again = data.draw(st.lists(st.sampled_from(given_), max_size=3)) if given_ else []
@@ -134,7 +134,7 @@ def edges_of(memory: ToolMemory) -> dict[tuple[str, str], Any]:
 
 
 @given(st.lists(ACTS, min_size=1, max_size=6))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_workers_that_judge_the_same_runs_agree_once_they_have_exchanged(acts: list[Any]) -> None:
     workers = Workers(methods=lambda: [SIT()])
     with workers as (one, two):

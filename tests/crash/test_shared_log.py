@@ -782,7 +782,7 @@ def test_a_store_that_fails_anywhere_loses_and_repeats_nothing(
 # -- names --
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.text(st.sampled_from("a.=2E\0é"), max_size=4), min_size=2, max_size=2, unique=True))
 def test_labels_are_acceptable_and_stay_different(labels: list[str]) -> None:
     one, two = (encode_namespace(("x", label))[1] for label in labels)

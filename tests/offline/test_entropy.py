@@ -54,7 +54,7 @@ def test_a_gain_that_may_be_chance_is_not_called_inertia():
     assert result.verdict.startswith("Too little to tell")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(runs)
 def test_all_is_finite_and_fit_for_json(sequences):
     result = measured(sequences)
@@ -63,7 +63,7 @@ def test_all_is_finite_and_fit_for_json(sequences):
     assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["verdict"] == result.verdict
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(runs, st.lists(st.sampled_from("abcd"), max_size=4))
 def test_the_code_is_a_probability_distribution(sequences, prefix):
     """Over the tools seen so far and one never seen, the probabilities sum to one at every order."""

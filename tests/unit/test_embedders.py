@@ -94,7 +94,7 @@ def test_hashes_are_the_same_in_another_process() -> None:
 # the lexical embedder
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(max_size=80))
 def test_any_text_has_a_vector_of_length_one_and_is_most_similar_to_itself(text: str) -> None:
     embedder = LexicalEmbedder(64)

@@ -97,7 +97,7 @@ VALUES = LEAVES | st.sampled_from(
     st.lists(st.tuples(st.sampled_from(["search", "read", "a|b"]), VALUES, OUTPUTS), max_size=4),
     VALUES | st.lists(VALUES, max_size=3) | OUTPUTS,
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_whatever_is_found_gives_the_value_again(texts, made, value):
     first, *others = texts
     events = [user(" ".join(first) or "Go.")]

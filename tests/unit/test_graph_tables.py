@@ -24,7 +24,7 @@ def test_at_the_bound_the_rows_with_the_least_evidence_leave_older_first():
 
 
 @given(st.integers(1, 40), st.lists(st.integers(0, 200), max_size=300))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_table_never_outgrows_its_bounds(bound: int, keys: list[int]):
     table = CountTable(bound, max_items=3)
     for key in keys:
@@ -39,7 +39,7 @@ increments = st.lists(
 
 
 @given(increments, st.randoms(use_true_random=False))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_counts_commute(adds, random):
     first, second = CountTable(100, width=2), CountTable(100, width=2)
     for add in adds:
@@ -52,7 +52,7 @@ def test_counts_commute(adds, random):
 
 
 @given(st.lists(st.tuples(st.sampled_from("rstuv"), st.none() | st.sampled_from("ABCDE")), max_size=20), st.randoms())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_witnesses_commute_and_are_bounded(seen, random):
     first, second = ContributorTable(10), ContributorTable(10)
     for run, user in seen:

@@ -98,7 +98,7 @@ def test_casts_where_several_types_are_allowed(value: Any, schema: Any, fitted: 
 
 
 @given(json_values, st.sampled_from(["string", "integer", "number", "boolean", "array", "object", "null"]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_what_fits_is_of_the_type_and_stays_as_it_is(value: Any, kind: str):
     fitted = fit(value, {"type": kind})
     if fitted is not ABSENT:
@@ -132,7 +132,7 @@ def test_large_and_deep_outputs_are_cut():
 
 
 @given(json_values)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_values_survive_as_text(value: Any):
     assert decode_value(encode_value(value)) == value
     assert decode_value(encode_value(ABSENT)) is ABSENT

@@ -156,7 +156,7 @@ def test_a_missing_file_and_a_folder_are_input_errors(tmp_path):
         load_runs(tmp_path)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode), st.integers(0, 200))
 def test_any_bytes_are_runs_or_log_errors(tmp_path_factory, noise, at):
     text = LINE.encode()

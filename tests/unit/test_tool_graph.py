@@ -67,7 +67,7 @@ def content(graph: ToolGraph) -> dict[str, Any]:
 
 
 @given(runs(), st.randoms(use_true_random=False))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_records_in_any_order_make_the_same_graph(made: list[list[Message]], shuffler: random.Random):
     learner = learned(made)
     records = copy.deepcopy(learner.records)
@@ -80,7 +80,7 @@ def test_records_in_any_order_make_the_same_graph(made: list[list[Message]], shu
 
 
 @given(runs())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_applying_twice_changes_nothing(made: list[list[Message]]):
     learner = learned(made)
     before = copy.deepcopy(content(learner.graph))
@@ -92,7 +92,7 @@ def test_applying_twice_changes_nothing(made: list[list[Message]]):
 
 
 @given(runs())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_graph_survives_storage(made: list[list[Message]]):
     graph = learned(made).graph
     again = ToolGraph([InertiaEvidence])

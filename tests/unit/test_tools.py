@@ -353,7 +353,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.dictionaries(st.sampled_from(["leg", "cabin", "seats", "to", "x"]), json_values, max_size=4))
 def test_what_passes_can_be_executed(args: dict[str, Any]) -> None:
     for thing in (book, send):

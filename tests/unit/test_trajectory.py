@@ -519,7 +519,7 @@ histories = st.lists(readable(), max_size=12)
 thread_ids = st.sampled_from([None, "r"])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(histories, thread_ids)
 @pytest.mark.slow
 def test_keys_of_a_prefix_are_a_prefix_of_the_keys(history: list[Any], thread_id: str | None) -> None:
@@ -533,7 +533,7 @@ def test_keys_of_a_prefix_are_a_prefix_of_the_keys(history: list[Any], thread_id
         assert [event.key for event in part.events] == [event.key for event in whole_run.events][: len(part.events)]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(histories, thread_ids)
 def test_the_key_of_a_turn_is_known_before_it(history: list[Any], thread_id: str | None) -> None:
     whole_run = parse_run(history, thread_id=thread_id)
@@ -569,7 +569,7 @@ odd_dicts = st.builds(lambda d, r: {**d, "role": r}, st.dictionaries(fields, jso
 odd = st.one_of(json_values, odd_dicts, st.dictionaries(fields, json_values, max_size=4), st.tuples(roles, json_values))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(readable() | odd, max_size=4))
 def test_any_list_is_read_or_refused(history: list[Any]) -> None:
     try:

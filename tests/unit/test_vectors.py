@@ -153,7 +153,7 @@ def test_stores_in_memory_share_nothing_and_leave_nothing(store: VectorStore) ->
     assert store.count("entries") == 1
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.sets(st.tuples(st.text(max_size=30), st.lists(st.text(max_size=8), max_size=3).map(tuple)), max_size=4))
 def test_every_kind_and_namespace_has_a_name_of_its_own_that_chroma_takes(
     keys: set[tuple[str, tuple[str, ...]]],

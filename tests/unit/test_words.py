@@ -169,7 +169,7 @@ def test_a_date_has_one_form(text: str, iso: str | None):
     assert date_of(text) == iso
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(ANY_TEXT, st.sampled_from([KINDS, RANKED, WHOLE, frozenset({"DATE", "AMOUNT"})]))
 def test_values_of_any_text_stand_where_they_say_and_do_not_overlap(text: str, kinds: frozenset[str]):
     told = values_in(text, kinds)
@@ -182,7 +182,7 @@ def test_values_of_any_text_stand_where_they_say_and_do_not_overlap(text: str, k
 # --- words ------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(ANY_TEXT)
 def test_stems_are_the_stems_of_the_words(text: str):
     assert words(text, stems=True) == [stem(word) for word in words(text)]
@@ -211,7 +211,7 @@ def test_small_talk_has_apostrophes_and_accents(text: str):
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_text_is_read_and_its_words_are_found(raw: str):
     text = read_text(raw)
 

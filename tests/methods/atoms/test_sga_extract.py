@@ -307,7 +307,7 @@ TEXTS = st.text(max_size=80) | st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TEXTS, st.text(min_size=1, max_size=6))
 def test_values_stand_where_they_say_in_any_text(text: str, value: str) -> None:
     end = 0
@@ -319,7 +319,7 @@ def test_values_stand_where_they_say_in_any_text(text: str, value: str) -> None:
     parts_of(text)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TEXTS, STEPS)
 def test_any_run_can_be_read_kept_and_asked_for(text: str, steps: list[tuple[str, dict[str, Any], Any]]) -> None:
     run = run_of(user(text), *(call(tool, args, output) for tool, args, output in steps))

@@ -79,7 +79,7 @@ def test_words_call_and_needs_make_the_identity() -> None:
 DRAWN = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.integers(1, 3)), min_size=1, max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(DRAWN, st.permutations(range(8)))
 def test_merging_does_not_depend_on_the_order(drawn: list[tuple[str, str, int]], order: list[int]) -> None:
     def made(tool: str, goal: str, n: int) -> Atom:

@@ -32,7 +32,7 @@ def kept(memory: ToolMemory) -> set[Any]:
     }
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(TURNS, st.booleans(), st.booleans(), st.sampled_from([None, 0.0, 1.0]))
 def test_observed_live_or_imported_the_entries_are_the_same(
     turns: list[tuple[str, list[str]]], watched: bool, each_turn: bool, score: float | None

@@ -109,7 +109,7 @@ def test_votes_count_those_nearer_to_the_request_more() -> None:
     assert [match.vote for match in rank("move box", made[:1], Weights())] == [0.0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.text(max_size=60), st.lists(st.text(max_size=5), max_size=3)), max_size=12), st.text())
 def test_any_text_can_be_kept_and_asked(entries: list[tuple[str, list[str]]], query: str) -> None:
     made = [past(text, *tools) for text, tools in entries]

@@ -123,7 +123,7 @@ ENTRIES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ENTRIES, st.integers(1, 3000))
 def test_the_budget_holds_and_each_line_is_whole(entries: list[RecalledEntry], budget: int) -> None:
     lines = to_lines(Recollection(tuple(entries)), budget=budget)

@@ -108,7 +108,7 @@ def test_arguments_that_are_no_json_values_are_kept_as_text() -> None:
     assert set(only.args) == {"a", "b", "c?"} or len(only.args) == 3
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=st.text(max_size=300), limit=st.integers(0, 200))
 def test_a_shortened_text_keeps_to_its_limit(text: str, limit: int) -> None:
     short = shortened(text, limit)

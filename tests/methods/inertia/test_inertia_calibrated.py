@@ -96,7 +96,7 @@ SCRIPT = st.lists(
 
 
 @given(SCRIPT, st.sampled_from([1.0, 3.0, 10.0]), st.sampled_from([0.5, 0.7, 0.9]), st.sampled_from([0.0, 0.2]))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @pytest.mark.slow
 def test_the_budget_holds_at_every_moment(script, budget, bar, audit_rate):
     """Replayed with acting: wherever the policy acts the truth is known, so misses per 100 can be counted."""

@@ -205,14 +205,14 @@ def shape(graph: ToolDependencyGraph) -> set[frozenset[tuple[str, str, str]]]:
     return found
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(specs, st.randoms())
 def test_clusters_are_the_same_in_whatever_order_tools_come(given_specs: list[ToolSpec], random: Any):
     mixed = random.sample(given_specs, len(given_specs))
     assert shape(ToolDependencyGraph(given_specs)) == shape(ToolDependencyGraph(mixed))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(specs)
 def test_adding_the_last_tool_is_building_with_it_and_removing_it_undoes_that(given_specs: list[ToolSpec]):
     *first, last = given_specs
@@ -331,7 +331,7 @@ schemas = st.dictionaries(
 names = st.text(max_size=8) | st.sampled_from(["get.user", "_", "by", "find_", "x" * 300, "日本語", "a b", "💥"])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(names, schemas, st.none() | schemas), max_size=4))
 @pytest.mark.slow
 def test_no_tool_breaks_the_graph(given_tools: list[tuple[str, dict[str, Any], dict[str, Any] | None]]):

@@ -305,7 +305,7 @@ histories = st.builds(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(st.integers(0, 10**6), histories, st.integers(1, 4))
 @pytest.mark.slow
 def test_alpha_beta_without_its_lossy_cuts_is_exact(seed: int, history: History, depth: int):
@@ -319,7 +319,7 @@ def test_alpha_beta_without_its_lossy_cuts_is_exact(seed: int, history: History,
     assert by_hand(found.draft, chosen.delta) == pytest.approx(best)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.integers(0, 10**6), histories)
 def test_with_its_cuts_it_finds_a_complete_chain_where_there_is_one(seed: int, history: History):
     graph, chosen = small(Random(seed)), PlanSettings()
@@ -348,7 +348,7 @@ def test_annealing_is_hardly_worse_than_exhaustive_search():
     assert exact >= 0.95 * tried
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.integers(0, 10**6), st.sampled_from(["alpha_beta", "annealing"]), st.lists(st.sampled_from(VALUES), max_size=2)
 )
@@ -389,7 +389,7 @@ def test_fitness_by_hand():
     assert fitness(draft, problem) == pytest.approx(0.2 * (1 + 2 / 3 - 1 / 4 + 0.5 / 2 - 1 / 8) - 2)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(0, 10**6), st.sets(st.sampled_from(["get_kk", "get_mm", "get_pp", "get_qq", "get_rr"]), min_size=1))
 @pytest.mark.slow
 def test_a_way_round_failed_tools_is_found_if_there_is_one(seed: int, failed: set[str]):

@@ -101,7 +101,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.dictionaries(st.sampled_from(["type", "properties", "items", "anyOf", "$ref", "a"]), anything))
 @pytest.mark.slow
 def test_no_schema_breaks_it(schema: dict[str, Any]):

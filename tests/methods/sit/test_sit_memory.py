@@ -199,7 +199,7 @@ THREADS = st.lists(
 
 
 @given(threads=THREADS, order=st.randoms(use_true_random=False))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_observed_and_imported_runs_give_the_same_memory_judged_before_or_after(threads: list[Any], order: Any) -> None:
     """A thread of two requests, message by message, or from a log; its feedback first or last."""
     histories = {

@@ -96,7 +96,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(JSON, st.none() | st.text())
 def test_the_words_of_anything_are_bounded(output: Any, summary: str | None) -> None:
     state = RunState()
@@ -165,7 +165,7 @@ steps = st.lists(
 scores = st.dictionaries(st.sampled_from("xyz"), st.sampled_from([0.0, 1.0]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data(), steps, scores)
 def test_the_order_of_arrival_does_not_matter(
     data: st.DataObject, made: list[tuple[str, ...]], said: dict[str, float]

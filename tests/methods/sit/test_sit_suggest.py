@@ -146,7 +146,7 @@ NAMES = st.sampled_from("abcde")
 COUNTS = st.tuples(*[st.integers(0, 3)] * 4)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     rows=st.dictionaries(NAMES, st.dictionaries(NAMES, COUNTS, max_size=3), max_size=2),
     near=st.lists(st.tuples(NAMES, st.floats(0, 1)), max_size=5),
