@@ -42,6 +42,8 @@ MAX_PAIRS: Final = 500
 MAX_CASES: Final = 300
 MAX_PLACES: Final = 20_000
 MAX_LEAVES: Final = 120
+MAX_NUMBERS: Final = 16
+"""Numbers that are compared with each other."""
 MAX_CHARS: Final = 24
 """Longer strings are prose."""
 MAX_TEXT: Final = 400
@@ -121,10 +123,14 @@ class Facts:
         facts: each a mark ("=" for a string that counts only where its place is categorical, "." for all others), the
             digest of its place (tool and path) and the digest of its value.
         numbers: digest of a place -> its number; dates as day numbers, and as days before today.
+        amounts: the numbers that are no dates, in order.
+        days: the dates, in order.
     """
 
     facts: list[str] = field(default_factory=list)
     numbers: dict[str, float] = field(default_factory=dict)
+    amounts: list[tuple[str, float]] = field(default_factory=list)
+    days: list[tuple[str, float]] = field(default_factory=list)
 
     def add(self, place: str, value: str, mark: str = ".") -> None:
         """Add one fact."""
@@ -135,6 +141,7 @@ class Facts:
         key = place_key(place)
         if math.isfinite(value) and key not in self.numbers:
             self.numbers[key] = value
+            self.amounts.append((key, value))
 
     def add_day(self, place: str, day: int, today: int) -> None:
         """Add a date, also as the days that it lies back."""
@@ -142,6 +149,7 @@ class Facts:
         if key not in self.numbers:
             self.numbers[key] = float(day)
             self.numbers[place_key(place + " age")] = float(today - day)
+            self.days.append((key, float(day)))
 
 
 @lru_cache(maxsize=8192)
@@ -310,6 +318,10 @@ class Cases(Table):
                 self._read_text("said", said.raw, today, found)
         for step in (state.since_episode if changes else state.since_user)[-LOOKBACK:]:
             self._read(step, today, found)
+        for ordered in (found.amounts[-MAX_NUMBERS:], found.days[-MAX_NUMBERS:]):
+            for i, (place, value) in enumerate(ordered):
+                for other, than in ordered[:i]:  # a refund may depend on which of two amounts is larger
+                    found.add(f"{other} {place}", "<" if than < value else ">" if than > value else "=")
         found.facts = list(dict.fromkeys(found.facts))
         return found
 

@@ -154,6 +154,17 @@ def test_texts_hold_dates_and_numbers():
     assert desk.doubts("Loan L-990: created is 2026-05-15; total is 99.")
 
 
+def test_the_order_of_two_numbers_is_a_fact():
+    draw = random.Random(0)
+    desk = Desk()
+    for _ in range(60):
+        limit = draw.randint(100, 900)
+        desk.saw({"limit": limit, "asked": draw.randint(50, limit)})
+
+    assert not desk.doubts({"limit": 400, "asked": 300})
+    assert desk.doubts({"limit": 300, "asked": 400})
+
+
 def test_a_condition_may_stand_on_an_earlier_output_or_an_earlier_message():
     desk = Desk().saw(DONE, {"note": 1}, times=9)
     assert not desk.doubts(DONE, {"note": 1})
