@@ -80,7 +80,7 @@ _HOMES = {
     "ToolMemory": "memory",
     "default_methods": "memory",
 }
-"""Where a name comes from; all others are errors."""
+"""Module of each public name."""
 
 __all__ = [
     "SIT",

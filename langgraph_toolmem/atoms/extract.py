@@ -53,7 +53,7 @@ MAX_GOAL: Final = 300
 """Characters of a sub-goal."""
 MAX_CHARS: Final = 6000
 LEAST_FIT: Final = 0.1
-"""How well a part of a request must fit a call, for the call to have been about it."""
+"""Least similarity of a request's clause to a call that carries it out."""
 SHORTEST: Final = 3
 """Characters of a value that tells which part of a request a call was about."""
 EARLIER: Final = 100

@@ -29,7 +29,7 @@ from langgraph_toolmem.inertia.policy import InertiaPolicy
 CAPACITY: Final = 3.0
 """Misses that a bucket holds: what 300 turns allow at one per 100."""
 FIRST: Final = 1.0
-"""What is in it before the first turn."""
+"""Misses in the bucket before the first turn."""
 INFLOW: Final = 0.9
 """Share of the allowed misses that flows in; the rest is for what was there before the first turn."""
 BLOCK: Final = 10

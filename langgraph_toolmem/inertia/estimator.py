@@ -30,7 +30,7 @@ MAX_EXAMPLES: Final = 4_000
 EVERY: Final = 20
 """Model turns between two fits; a quarter of it before the first EVERY turns are over."""
 RIDGE: Final = 0.5
-"""How strongly a fit is drawn towards `PRIOR`."""
+"""Weight that pulls a fit towards `PRIOR`."""
 MOST: Final = 0.999
 STEPS: Final = 12
 """Newton steps at most."""

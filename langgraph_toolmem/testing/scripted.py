@@ -23,7 +23,7 @@ from pydantic import Field, PrivateAttr, SkipValidation, field_validator
 from langgraph_toolmem.base.errors import ConfigurationError
 
 ScriptFunction = Callable[[list[BaseMessage], list[dict[str, Any]]], AIMessage]
-"""What decides an answer: the messages and the bound tools (OpenAI dicts) give the next message."""
+"""``script(messages, tools)``: the next message. `tools` are the bound tools as OpenAI dicts."""
 
 
 def call_tool(name: str, /, **args: Any) -> AIMessage:

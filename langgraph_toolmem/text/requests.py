@@ -176,7 +176,7 @@ _WORDS: Final = frozenset(
     """)
 )
 _JOINED: Final = re.compile(r"(?<=\w)(?:n't|'\w+)\b")
-"""What an apostrophe joins to a word: "that's" is "that", "don't" is "do"."""
+"""A suffix after an apostrophe: "that's" is "that", "don't" is "do"."""
 _FEW: Final = 200
 """Characters from which a text is no small talk, whatever its words."""
 

@@ -67,13 +67,13 @@ _CODE: Final = "CODE"
 _QUOTE: Final = "QUOTE"
 """A value of any kind, TEXT if it has no other."""
 RANKED: Final = frozenset({EMAIL, URL, DATE, DAY, TIME, PERCENT, AMOUNT, ID, NUMBER})
-"""What requests are compared without: the same request has another one of the kind."""
+"""Kinds that are removed before requests are compared: they vary within one kind of request."""
 WHOLE: Final = frozenset({EMAIL, URL, DATE, TIME, AMOUNT, PERCENT, ID, NUMBER, PHONE, FILE})
-"""What the looks of a value tell by themselves, with no text around it."""
+"""Kinds that the form of a value shows without the text around it."""
 KINDS: Final = WHOLE | {TEXT, NAME}
 """All kinds: a weekday, or "last Friday", is a DATE unless it is looked for by itself."""
 PLAIN: Final = frozenset({EMAIL, URL, DATE, TIME, PHONE, AMOUNT})
-"""What the looks of a value tell for sure, whatever its parameter is called."""
+"""Kinds that the form of a value shows whatever the name of its parameter."""
 
 MAX_CHARS: Final = 6000
 MAX_VALUES: Final = 400

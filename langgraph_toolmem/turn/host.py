@@ -27,8 +27,8 @@ logger = logging.getLogger("langgraph_toolmem.turn")
 SWITCH: Final = "TOOLMEM"
 EVENT: Final = "toolmem"
 """Name of the events on OpenTelemetry spans."""
-_RUNTIME: Final = "__pregel_runtime"
-"""Where LangGraph keeps the runtime in the config; no public name, so it is read only when there is no other way."""
+RUNTIME_KEY: Final = "__pregel_runtime"
+"""LangGraph's key of the runtime in a config. It is private, so it is read only when nothing else gives the runtime."""
 
 EnvMode = Literal["", "shadow", "off"]
 Attributes: TypeAlias = dict[str, str | int | float | bool]
@@ -111,7 +111,7 @@ def runtime_of(config: RunnableConfig | None = None) -> Runtime[Any] | None:
     except (RuntimeError, KeyError):
         found = None
     if not isinstance(found, Runtime):
-        found = (config or {}).get("configurable", {}).get(_RUNTIME)
+        found = (config or {}).get("configurable", {}).get(RUNTIME_KEY)
     return found if isinstance(found, Runtime) else None
 
 

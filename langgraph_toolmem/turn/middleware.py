@@ -37,7 +37,7 @@ RECORDER: Final = "recorder"
 OUTPUTS: Final = "toolmem_outputs"
 """Key of a request's state: outputs of the middleware around, for the one inside."""
 MODEL_CALL_COUNTS: Final = ("run_model_call_count", "thread_model_call_count")
-"""Where ModelCallLimitMiddleware counts. It adds one after each model step, a shortcut's too."""
+"""Counters of ModelCallLimitMiddleware. It adds one after each model step, a shortcut's too."""
 _NO_TOOL: Final = (None, "auto", "any", "required", "none")
 """Values of ``tool_choice`` that name no tool."""
 _NOT_OVER: Final = (GraphBubbleUp, CancelledError)

@@ -37,7 +37,7 @@ False, 0, "", "none", "off" and "disabled".
 _UNSET: Final = (None, False, 0, "", "none", "off", "disabled")
 """Values that leave a setting off."""
 _NAMES: Final = ("model", "model_name", "model_id", "base_model_id", "base_model")
-"""Where models and calls keep the model's name."""
+"""Attributes and settings that hold the model's name."""
 _CARRIERS: Final = ("extra_body", "model_kwargs", "additional_model_request_fields", "additionalModelRequestFields")
 """Mappings in which models and calls carry settings that they have no field for."""
 _MAX_DEPTH: Final = 20

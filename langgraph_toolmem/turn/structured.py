@@ -36,7 +36,7 @@ logger = logging.getLogger("langgraph_toolmem.turn")
 
 A = TypeVar("A", bound=BaseModel)
 Method = Literal["function_calling", "json_schema", "json_mode", "text"]
-"""How a model gives its answer: a method of ``with_structured_output``, or "text" for JSON in its text."""
+"""Form of an answer: a method of ``with_structured_output``, or "text" for JSON in the text."""
 
 NO_OUTPUT: Final = "there was no structured output"
 _CUT_SHORT: Final = ("FinishReasonError", "RefusalError")

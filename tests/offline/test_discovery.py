@@ -387,7 +387,7 @@ FAST = SearchSettings(iterations=8, depth=4, patience=0)
 
 
 def answer_to(name: str, text: str) -> dict[str, Any]:
-    """What a sensible model says: it reads the prompt, rings the bell first, and takes the key it was told."""
+    """Answer as a sensible model: ring the bell first, then use the key from the prompt."""
     if name == "PlanAnswer":
         return {
             "analysis": "A safe is to be opened.",

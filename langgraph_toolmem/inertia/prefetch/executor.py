@@ -25,6 +25,7 @@ from langsmith.run_helpers import tracing_context
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.inertia.prefetch.qualify import Lookup
+from langgraph_toolmem.turn.host import RUNTIME_KEY
 
 TAG: Final = "toolmem.prefetch"
 """Tag of a call whose result was prefetched."""
@@ -35,12 +36,10 @@ _BARE: Final[Mapping[str, Any]] = {
     "handle_tool_error": False,
     "handle_validation_error": False,
 }
-"""What LangChain does around a tool's own code is done in the model's call."""
-_RUNTIME: Final = "__pregel_runtime"
-"""Where LangGraph keeps the runtime in a config: the context and the store of the run stay."""
+"""Settings that leave the work around a tool's own code to the model's call."""
 _PASSED_ON: Final = ("metadata", "recursion_limit", "max_concurrency")
 _OWN: Final = ("__pregel", "checkpoint")
-"""How keys of ``configurable`` begin that are LangGraph's own."""
+"""Prefixes of LangGraph's own keys in ``configurable``."""
 
 
 class Ran(NamedTuple):
@@ -212,7 +211,9 @@ def _config_apart(host: Host, written: list[Any]) -> RunnableConfig:
     found = host.runtime if isinstance(host.runtime, Runtime) else Runtime()
     # Not the host's execution: this runtime has no checkpoint, no task and no heartbeat.
     server = getattr(found, "server_info", None)
-    own[_RUNTIME] = Runtime(context=found.context, store=found.store, stream_writer=written.append, server_info=server)
+    own[RUNTIME_KEY] = Runtime(
+        context=found.context, store=found.store, stream_writer=written.append, server_info=server
+    )
     kept = {key: value for key, value in given.items() if key in _PASSED_ON}
     apart: Any = {"tags": [], "callbacks": None, "configurable": own, **kept}
     return apart  # type: ignore[no-any-return]

@@ -60,7 +60,7 @@ NO_PLACE: Final = (
 Owner = tuple[str | None, str | None]
 """Thread and user of a run."""
 Place = tuple[Owner, str]
-"""Where the answer of the model will stand in a plain graph: its owner, and id of the message before it."""
+"""Position of the model's next answer in a plain graph: owner, and id of the message before it."""
 
 
 @dataclass(eq=False)

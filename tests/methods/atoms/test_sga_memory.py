@@ -230,7 +230,7 @@ def test_the_tool_of_an_atom_among_the_available_ones(one: Atom, tools: list[Any
     [
         ((0, 0, 0, 0), False),
         ((19, 0, 0, 0), False),
-        ((20, 0, 0, 0), True),  # nobody takes it up
+        ((20, 0, 0, 0), True),  # shown 20 times, never followed
         ((39, 1, 1, 0), False),
         ((40, 1, 1, 0), True),
         ((500, 400, 0, 0), False),  # no feedback
@@ -302,7 +302,7 @@ def test_a_user_who_leaves_takes_their_runs() -> None:
 
 
 class Letters(Embeddings):
-    """How often each letter comes; another embedder with another name."""
+    """An embedder of letter counts, with a name of its own."""
 
     model = "letters"
 
