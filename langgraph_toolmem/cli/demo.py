@@ -41,7 +41,8 @@ def demo(
 
     scene = _office()
     office, requests = scene.Office(), scene.make_tasks(tasks, seed)
-    changing = {name for name, spec in read_tools(office.tools()).items() if side_effects(spec) != "reads"}
+    specs = read_tools(office.tools())
+    changing = {name for name, spec in specs.items() if side_effects(spec) != "reads"}
     folder = Path(tempfile.mkdtemp(prefix="toolmem-demo-")) if out is None else out
     folder.mkdir(parents=True, exist_ok=True)
     with progress("requests", 2 * tasks, show=True) as update:
@@ -70,11 +71,12 @@ def demo(
     say("Unasked: changes that the run without a memory does not make.")
     say("Time: one second for each model call, and the measured time of tools, graph and memory.")
     say("\n".join(report.lines()))
-    say(f"\nThe log of the runs without it: {log}\n  toolmem replay {shlex.quote(str(log))}")
+    reads = " ".join(f"--reads {name}" for name in specs if name not in changing)  # a log does not say what only reads
+    say(f"\nThe log of the runs without it: {log}\n  toolmem replay {shlex.quote(str(log))} {reads}")
     shown_as = render_page(report, view, title="toolmem demo", generated=time.time())
     (page := folder / "report.html").write_text(shown_as, encoding="utf-8")
     say(f"What the memory did, as a page: {page.resolve()}")
-    say("Your turn: toolmem replay your.jsonl")
+    say("With your logs: toolmem replay your.jsonl --reads NAME, for each tool that only looks something up")
 
 
 def _changes(messages: list[BaseMessage], changing: set[str]) -> Counter[str]:

@@ -210,7 +210,7 @@ def _config_apart(host: Host, written: list[Any]) -> RunnableConfig:
     own = {key: value for key, value in configurable.items() if not str(key).startswith(_OWN)}
     found = host.runtime if isinstance(host.runtime, Runtime) else Runtime()
     # Not the host's execution: this runtime has no checkpoint, no task and no heartbeat.
-    stream, server = written.append, getattr(found, "server_info", None)
+    server = getattr(found, "server_info", None)
     own[RUNTIME_KEY] = Runtime(
         context=found.context, store=found.store, stream_writer=written.append, server_info=server
     )
