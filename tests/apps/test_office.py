@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -34,3 +36,6 @@ def test_the_demo_saves_calls_and_makes_no_change_that_nobody_asked_for(tmp_path
     assert fewer + saved >= made
     assert saved > 0
     assert len((tmp_path / "runs.jsonl").read_text(encoding="utf-8").splitlines()) == 80
+    proposed = next(line for line in done.output.splitlines() if line.startswith("  toolmem replay"))
+    replayed = CliRunner().invoke(app, [*shlex.split(proposed)[1:], "--json"])
+    assert json.loads(replayed.output)["right"] > 0
