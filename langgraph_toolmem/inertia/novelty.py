@@ -16,10 +16,10 @@ from __future__ import annotations
 import json
 import re
 from bisect import insort
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from typing import Final
 
 from langgraph_toolmem.graph.cases import CaseIndex, Neighbour
@@ -117,9 +117,13 @@ class Novelty:
         self._asks = bool(state.user_key)
         self._text, self._asked = state.user.raw, state.asked
         self._called = [canon(value) for step in state.since_user for value in step.args.values()]
-        self._alike = list(cases.alike(state)) if self._asks else []
         self._distances: dict[tuple[str, str], float | None] = {}
-        self._led: dict[str, list[str]] = {}
+        self._pasts: dict[tuple[str, bool], list[frozenset[str]]] = {}
+        self._led = defaultdict[str, list[str]](list)
+        for case in cases.alike(state) if self._asks else ():
+            for tool in (WORDS, *cases.led_to(case)):
+                if len(self._led[tool]) < ALIKE:
+                    self._led[tool].append(case)
 
     def distance(self, candidate: Candidate) -> float | None:
         """Return the Dice distance of the wording to the nearest of the similar requests that led to the tool.
@@ -137,12 +141,10 @@ class Novelty:
         return self._distances[key]
 
     def _past(self, tool: str, *, asked: bool = False) -> list[frozenset[str]]:
-        led = self._led.get(tool)
-        if led is None:
-            found = (each for each in self._alike if tool == WORDS or self._cases.led_to(each, tool))
-            led = self._led[tool] = list(islice(found, ALIKE))
-        texts = ((self._cases.cases[each][4 if asked else 0], each) for each in led)
-        return [_wording_of(text, self._cases.arguments(each)) for text, each in texts]
+        if (tool, asked) not in self._pasts:
+            texts = ((self._cases.cases[each][4 if asked else 0], each) for each in self._led[tool])
+            self._pasts[tool, asked] = [_wording_of(text, self._cases.arguments(each)) for text, each in texts]
+        return self._pasts[tool, asked]
 
     def strange(self, candidate: Candidate) -> str:
         """Return why something may not be changed after this request; "" if all of it was there before."""
