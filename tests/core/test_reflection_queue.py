@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -145,24 +144,6 @@ def test_two_processes_share_the_jobs_and_those_of_a_killed_one_are_free_after_t
 def iter_lines(child: Child) -> list[str]:
     assert child.wait() == 0, child.stderr
     return list(iter(child.lines.get, None))
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_process_puts_jobs_and_leaves_those_of_its_parent(tmp_path: Path, clock: Clock) -> None:
-    with JobQueue(tmp_path, now=clock) as queue:
-        put(queue, "1")
-        held = taken(queue)
-        if (child := os.fork()) == 0:
-            try:
-                put(queue, "from the child")
-                queue.close()
-                os._exit(0)
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert taken(queue).id == "from the child"
-        assert queue.done([held]) == []
 
 
 class QueueMachine(RuleBasedStateMachine):

@@ -112,9 +112,6 @@ def opens(tmp_path: Path, clock: Clock) -> Iterator[Opens]:
         each.memory.close()
 
 
-# in the background
-
-
 # critiques
 
 
