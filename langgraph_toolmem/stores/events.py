@@ -84,7 +84,7 @@ class EventStore:
 
     Attributes:
         problems: one sentence on each failure.
-        at_reload: functions to call after the graph was read anew.
+        at_reload: functions to call after the graph was reloaded.
         upto: all rows up to this one are in the graph.
         keep: SQL of the rows that no snapshot of this folder deletes.
         news: set by whoever inserted rows through `database`.
@@ -492,7 +492,7 @@ def inspect_folder(folder: Path) -> dict[str, Any]:
         if not found["events"]["why"]:
             found["events"]["rows"] = (query_readonly(log, "SELECT count(*) FROM events") or [(0,)])[0][0]
     aside = sorted(folder.glob("*.corrupt-*"))
-    found["set_aside"] = [{"file": each.name, "bytes": _size(each)} for each in aside]
+    found["quarantined"] = [{"file": each.name, "bytes": _size(each)} for each in aside]
     return found
 
 
