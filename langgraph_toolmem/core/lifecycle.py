@@ -96,10 +96,10 @@ class Lifecycle:
     def end(self, episode: Run, user: User) -> None:
         core, name = self._core, episode.digest
         owner = core.owner_of(name, user.digest)
-        score, said = core.verdict_of(name, owner)
-        self._tell("ended", EndedRun(episode, user, score, said))
+        score, comment = core.verdict_of(name, owner)
+        self._notify("ended", EndedRun(episode, user, score, comment))
         if score is None and (stands := core.verdict_of(name, owner))[0] is not None:  # it came in between
-            self._tell("judged", JudgedRun(name, stands[0], stands[1], user.id))
+            self._notify("judged", JudgedRun(name, stands[0], stands[1], user.id))
 
     def _ending(self, run: Run) -> list[Run]:
         """Return the latest episode, and those before it back to one that ended earlier, in their order."""
@@ -261,7 +261,7 @@ class Lifecycle:
         core.log_and_continue("what waits to be written cannot be looked for", self._core.jobs.look)
         core.acknowledge()
 
-    def _tell(self, hook: Literal["ended", "judged"], what: EndedRun | JudgedRun) -> None:
+    def _notify(self, hook: Literal["ended", "judged"], what: EndedRun | JudgedRun) -> None:
         core = self._core
         if core.store.closed:
             return
@@ -307,9 +307,9 @@ class Lifecycle:
                 "kept in this folder. Pass user_id=…"
             )
         if core.read_only:
-            said = {"score": float(score), "comment": comment or "", "user_id": user_id or ""}
+            feedback = {"score": float(score), "comment": comment or "", "user_id": user_id or ""}
             user = core.owner_of(run, user_digest(user_id or None))
-            core.jobs.put(VERDICT, said, run=run, user=user, ordering_key=digest(run))
+            core.jobs.put(VERDICT, feedback, run=run, user=user, ordering_key=digest(run))
         else:
             self.judge(run, float(score), comment, user_id)
         core.acknowledge()
@@ -327,7 +327,7 @@ class Lifecycle:
     def judge(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
         """Record feedback on a run (its digest) and tell the methods."""
         self.note(run, score, comment, user_id or None)
-        self._tell("judged", JudgedRun(run, score, comment, user_id or None))
+        self._notify("judged", JudgedRun(run, score, comment, user_id or None))
 
     def note(self, run: str, score: float, comment: str | None, user_id: str | None, *, weight: float = 1.0) -> None:
         """Record feedback in the graph, by the run's user if nobody is named, so that `forget` finds it.
@@ -340,12 +340,12 @@ class Lifecycle:
             stands = core.graph.verdict(run)
             when = core.now() if stands is None else max(core.now(), nextafter(stands[-1], inf))
             author = user_digest(user_id) or core.graph.owner(run)
-            said = score, comment[:MAX_COMMENT] if comment else None, author, weight, when
-            if stands is not None and precedence(*said) < precedence(*stands):
+            new = score, comment[:MAX_COMMENT] if comment else None, author, weight, when
+            if stands is not None and precedence(*new) < precedence(*stands):
                 return
-            core.apply(None, [Verdict(run, *said)], user=author, run=run)
+            core.apply(None, [Verdict(run, *new)], user=author, run=run)
 
     def _take_verdicts(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
-            said = job.payload
-            self.judge(job.run, said["score"], said["comment"], said["user_id"])
+            feedback = job.payload
+            self.judge(job.run, feedback["score"], feedback["comment"], feedback["user_id"])

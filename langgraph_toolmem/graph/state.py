@@ -65,7 +65,7 @@ class RunState:
         self.user_key = ""
         self.past_users: list[Text] = []
         self.asked = ""
-        self._said = ""
+        self._words = ""
         self.thought = ""
         self.since_user: list[ExecutedCall] = []
         self.latest: tuple[ExecutedCall, ...] = ()
@@ -101,9 +101,9 @@ class RunState:
             self.thought = event.text
         if not event.steps:
             self.symbols.append(WORDS)
-            self._said = event.text[-MAX_ASKED:]
+            self._words = event.text[-MAX_ASKED:]
         else:
-            self._said = ""
+            self._words = ""
             for step in event.steps:
                 self._push_step(step)
 
@@ -118,8 +118,8 @@ class RunState:
                 self.since_episode = []
         self.user = read_text(message.text)
         self.user_key = message.key
-        self.asked = self._said
-        self._said = f"{self._said}\n{message.text}".strip()[-MAX_ASKED:]
+        self.asked = self._words
+        self._words = f"{self._words}\n{message.text}".strip()[-MAX_ASKED:]
         self.thought = ""
         self.since_user = []
 

@@ -96,12 +96,12 @@ class JobsReport:
     Attributes:
         pending: jobs waiting or running.
         failing: of these, those that failed before.
-        given_up: jobs that failed too often; see ``toolmem doctor``.
+        dead: jobs that failed too often; see ``toolmem doctor``.
     """
 
     pending: int = 0
     failing: int = 0
-    given_up: int = 0
+    dead: int = 0
 
 
 @dataclass(frozen=True)
@@ -302,8 +302,8 @@ class Report:
         if self.jobs.pending:
             failing = f", {self.jobs.failing:,} of them failed before" if self.jobs.failing else ""
             lines.append(f"Entries and critiques still to be written: {self.jobs.pending:,}{failing}.")
-        if self.jobs.given_up:
-            lines.append(f"Given up after many failures: {self.jobs.given_up:,}; see `toolmem doctor`.")
+        if self.jobs.dead:
+            lines.append(f"Given up after many failures: {self.jobs.dead:,}; see `toolmem doctor`.")
         return lines
 
 

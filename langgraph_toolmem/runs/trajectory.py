@@ -220,11 +220,11 @@ class _Draft:
     chosen_by: Chooser
     key: str
     tokens: tuple[int, int, int] = (0, 0, 0)
-    said: str = ""  # identity of the message itself, if it makes no calls
+    identity: str = ""  # identity of the message itself, if it makes no calls
     calls: tuple[_Call, ...] = ()
 
     def position(self) -> str:
-        return digest("calls", *(call.step.key for call in self.calls)) if self.calls else self.said
+        return digest("calls", *(call.step.key for call in self.calls)) if self.calls else self.identity
 
     @property
     def stays(self) -> bool:
@@ -288,7 +288,7 @@ class _Reader:
         self._headless = False
         if not self._scope:
             self._scope = digest("text", text)
-        self._asked = self._said("user", message, text)
+        self._asked = self._identity("user", message, text)
         self.events.append(UserMessage(text, self._asked))
 
     def _turn(self, message: AIMessage) -> None:
@@ -302,8 +302,8 @@ class _Reader:
         key, origin = self._next_key(), self._origin(message)
         given = message.tool_calls
         calls = tuple(self._call(origin, chosen_by, each["name"], each["args"], each.get("id") or "") for each in given)
-        said = "" if calls else self._said("words", message, text)
-        self.events.append(_Draft(text, chosen_by, key, _tokens(message), said, calls))
+        identity = "" if calls else self._identity("words", message, text)
+        self.events.append(_Draft(text, chosen_by, key, _tokens(message), identity, calls))
         at = len(self.events) - 1
         for call_id in {call.step.call_id for call in calls}:
             self._pending[call_id] = tuple((at, i) for i, call in enumerate(calls) if call.step.call_id == call_id)
@@ -349,7 +349,7 @@ class _Reader:
             return self._asked or self._scope
         return digest("message", message.id, "" if looks_unique(message.id) else self._scope)
 
-    def _said(self, kind: str, message: BaseMessage, text: str) -> str:
+    def _identity(self, kind: str, message: BaseMessage, text: str) -> str:
         """Return the identity of a message: its id, or else its text and the number of equal ones before."""
         thread = self._thread_id or ""
         if message.id and looks_unique(message.id):
@@ -363,12 +363,12 @@ class _Reader:
         before = list(takewhile(lambda event: isinstance(event, _Draft), self.events))
         if not before:
             return None
-        said, first = list(known.items()), self.events[len(before)] if len(before) < len(self.events) else None
+        asked, first = list(known.items()), self.events[len(before)] if len(before) < len(self.events) else None
         if isinstance(first, UserMessage) and first.key in known:
             place = list(known).index(first.key)
-            return said[place - 1] if place else None
-        if said:
-            return said[-1]
+            return asked[place - 1] if place else None
+        if asked:
+            return asked[-1]
         calls = (call.step.call_id for event in before if isinstance(event, _Draft) for call in event.calls)
         return next((heads[call] for call in calls if call in heads), None)
 
@@ -435,11 +435,11 @@ class _Events:
             self._add(turn)
             return
         summaries = [step.args.get("summary") for step in turn.steps if step.tool == SUMMARY_TOOL]
-        read, said, cached = self._spent
-        self._spent = (read + turn.input_tokens, said + turn.output_tokens, cached + turn.cached_tokens)
+        tokens_in, tokens_out, cached = self._spent
+        self._spent = (tokens_in + turn.input_tokens, tokens_out + turn.output_tokens, cached + turn.cached_tokens)
         if steps or not own:
-            read, said, cached = self._spent
-            used = replace(turn, input_tokens=read, output_tokens=said, cached_tokens=cached)
+            tokens_in, tokens_out, cached = self._spent
+            used = replace(turn, input_tokens=tokens_in, output_tokens=tokens_out, cached_tokens=cached)
             self._add(replace(used, steps=steps, summary=self._written))
             self._written, self._spent = None, (0, 0, 0)
         texts = [text for text in summaries if isinstance(text, str) and text.strip()]

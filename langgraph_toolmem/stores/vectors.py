@@ -806,7 +806,7 @@ class TextVectors:
         found: dict[str, Sequence[float]] = {}
         for page in self._vectors.pages(self._kind, ["metadatas", "embeddings"], ids=list(texts)):
             rows = zip(page["ids"], page["metadatas"], page["embeddings"], strict=True)
-            found |= {name: own(row) for name, said, row in rows if (said or {}).get("hash") == hashes[name]}
+            found |= {name: own(row) for name, metadata, row in rows if (metadata or {}).get("hash") == hashes[name]}
         for batch in _slices([name for name in texts if name not in found], BATCH):
             made = self._vectors.embedder.embed_documents([texts[name] for name in batch])
             vectors: dict[str, Sequence[float]] = dict(zip(batch, made, strict=True))

@@ -25,8 +25,8 @@ from langgraph_toolmem.base.errors import GraphFileError, StorageError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import rlock
 from langgraph_toolmem.graph.events import Count, Forgotten, Record, RunSeen, Verdict
-from langgraph_toolmem.stores import database, events, snapshot
-from langgraph_toolmem.stores.database import NAME, refuse_remote
+from langgraph_toolmem.stores import events, snapshot
+from langgraph_toolmem.stores.database import NAME, query_readonly, refuse_remote
 from langgraph_toolmem.stores.events import BEFORE, SNAPSHOT, EventStore, inspect_folder
 
 ONE: Record = [Count("n")]
@@ -558,5 +558,6 @@ def test_a_database_of_another_program_or_a_newer_release_is_left_alone(tmp_path
         content = (folder / NAME).read_bytes()
         with pytest.raises(StorageError, match=said):
             opened(folder)
+        with pytest.raises(StorageError, match=said):
+            query_readonly(folder / NAME, "SELECT * FROM events")
         assert (folder / NAME).read_bytes() == content
-    assert database.FORMAT < 99

@@ -61,7 +61,7 @@ def test_what_waits_is_bounded_and_said(tmp_path: Path, monkeypatch: pytest.Monk
         queue = memory.core.jobs.queue
         for _ in range(3):
             [job] = queue.take(["write"])
-            queue.retry(job, 0.0, "OSError at somewhere", give_up=True)
+            queue.retry(job, 0.0, "OSError at somewhere", dead=True)
         assert "3 write jobs were given up (OSError at somewhere)" in memory.report().problems
 
 

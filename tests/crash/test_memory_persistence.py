@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import copy
-import errno
 import logging
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from desk import EAGER, NAMES, Desk, assert_answered, build, call_id, expected, request, run, shortcuts, warm
+from desk import EAGER, NAMES, Desk, assert_answered, build, call_id, expected, request, run, warm
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langgraph_toolmem import ConfigurationError, StorageError, ToolMemory
+from langgraph_toolmem import ConfigurationError, ToolMemory
 from langgraph_toolmem.stores import snapshot
-from langgraph_toolmem.stores.events import SNAPSHOT, EventLog
+from langgraph_toolmem.stores.events import SNAPSHOT
 
 ZOE = [HumanMessage(request("Zoe"), id=call_id("zoe"))]
-
-
-def knowledge(memory: ToolMemory) -> tuple[Any, ...]:
-    return (
-        memory.report().to_dict(),
-        memory.view(),
-        memory.inertia.explain(ZOE, policy=EAGER),
-        memory.inertia.explain(ZOE),
-    )
 
 
 @pytest.mark.parametrize("closed", [True, False])
@@ -134,44 +123,6 @@ def test_a_damaged_snapshot(
         works(memory, desk)
 
 
-# --- others in the folder ---
-
-
-# --- a full disk ---
-
-
-def no_space(*_: Any, **__: Any) -> Any:
-    try:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    except OSError as error:
-        raise StorageError("memory.db cannot be used") from error
-
-
-@pytest.mark.parametrize("from_start", [False, True])
-def test_a_full_disk(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, from_start: bool
-) -> None:
-    if from_start:
-        monkeypatch.setattr(EventLog, "writing", no_space)
-    memory = ToolMemory(tmp_path, tools=desk.tools)
-    graph, model = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
-    monkeypatch.setattr(EventLog, "writing", no_space)
-    for i in range(14):
-        state = run(graph, i)
-        assert_answered(state["messages"])
-    assert len(shortcuts(state["messages"])) == 3, "it goes on in RAM"
-    assert memory.report().skipped == 56 - len(model.calls)
-    assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 1
-    assert any("No space left" in problem for problem in memory.report().problems)
-    # Space is there again: closing writes everything.
-    before = knowledge(memory)
-    monkeypatch.undo()
-    memory.close()
-    with ToolMemory(tmp_path, tools=desk.tools) as again:
-        assert knowledge(again)[1:] == before[1:]
-        assert again.report().turns == 56
-
-
 # --- two graphs in one folder ---
 
 
@@ -188,9 +139,6 @@ def test_graph_namespaces_are_apart(desk: Desk, tmp_path: Path) -> None:
         assert three.inertia.predict(ZOE, policy=EAGER) is None
     with ToolMemory(tmp_path, tools=desk.tools, graph_namespace=("toolmem", "other")) as two:
         assert two.report().turns == 8
-
-
-# --- Chroma stays shut ---
 
 
 @pytest.mark.parametrize("path", ["~/kept", Path("~/kept"), Path("~") / "kept"])
