@@ -117,7 +117,7 @@ class CaseIndex:
         self.max_cases = max_cases
         #: case id -> [text, user, calls, answers, asked], calls: {position: [tool, args JSON, status, sources,
         #: beside]}, answers in words: {position: None}
-        #: sources are None for a call that the shortcut made; text is "" until the request itself is known
+        #: sources are JSON, None for a call that the shortcut made; text is "" until the request itself is known
         self.cases: dict[str, list[Any]] = {}
         self._postings: dict[str, list[str]] = {}
         self._seen: dict[str, int] = {}
@@ -163,8 +163,9 @@ class CaseIndex:
         """
         if position < MAX_CALLS:
             calls = self._case(case_id)[2]
-            call = [tool, args, status, sources, beside]
-            calls[position] = min(calls.get(position, call), call, key=lambda c: (c[3] is None, *c[:3], str(c[3])))
+            known = None if sources is None else json.dumps(sources, separators=(",", ":"))
+            call = [tool, args, status, known, beside]
+            calls[position] = min(calls.get(position, call), call, key=lambda c: (c[3] is None, *c[:3], c[3] or ""))
 
     def end(self, case_id: str, position: int) -> None:
         self._case(case_id)[3][position] = None
@@ -316,7 +317,7 @@ class CaseIndex:
             # One that is not known (further than MAX_CALLS) is taken for another tool.
             tool = parallel(calls.get(i, ("",))[0] for i in range(position, position + beside + 1))
         made = self.arguments(case_id, position + beside)
-        return Neighbour(similarity, case_id, text, tool, args, sources, request, made, asked)
+        return Neighbour(similarity, case_id, text, tool, args, json.loads(sources), request, made, asked)
 
     def arguments(self, case_id: str, last: int = MAX_CALLS) -> tuple[str, ...]:
         """Return the arguments of a request's calls, up to position `last`, as JSON."""

@@ -128,7 +128,6 @@ class Run:
         thread_id: As given to `parse_run`.
         truncated: True if the head is missing (trimmed) or replaced by a summary.
         next_key: Key of the model turn that would come next; None while calls of the last turn are pending.
-        thought: Latest text of the model since the last user message, "" if none.
         earlier: Events of the thread before this episode.
     """
 
@@ -136,7 +135,6 @@ class Run:
     thread_id: str | None
     truncated: bool
     next_key: str | None
-    thought: str
     earlier: tuple[UserMessage | Turn, ...] = ()
 
     @property
@@ -158,7 +156,7 @@ class Run:
         run = self
         while (episode := run.current) is not run:
             yield episode
-            run = Run(episode.earlier, self.thread_id, self.truncated, None, "")
+            run = Run(episode.earlier, self.thread_id, self.truncated, None)
         yield run
 
     def answered(self) -> list[str]:
@@ -174,7 +172,7 @@ class Run:
             start -= 1
         if not start:
             return self
-        return Run(events[start:], self.thread_id, False, self.next_key, self.thought, events[:start])
+        return Run(events[start:], self.thread_id, False, self.next_key, events[:start])
 
     @property
     def request(self) -> str:

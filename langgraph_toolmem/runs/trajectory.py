@@ -250,7 +250,6 @@ class _Reader:
         self._seen: dict[tuple[str, ...], int] = {}
         self.truncated = False
         self._headless = True  # no user message, model turn or summary so far
-        self._thought = ""
 
     def copy(self) -> _Reader:
         other = _Reader.__new__(_Reader)
@@ -276,7 +275,6 @@ class _Reader:
             thread_id=self._thread_id,
             truncated=self.truncated,
             next_key=None if pending else self._next_key(),
-            thought=self._thought,
         )
 
     def _user(self, message: BaseMessage) -> None:
@@ -294,7 +292,6 @@ class _Reader:
             self._scope = digest("text", text)
         self._asked = self._said("user", message, text)
         self.events.append(UserMessage(text, self._asked))
-        self._thought = ""
 
     def _turn(self, message: AIMessage) -> None:
         if self._headless:
@@ -304,8 +301,6 @@ class _Reader:
         if _NOT_THE_MODEL.match(text) and not message.tool_calls:
             return
         chosen_by: Chooser = "shortcut" if isinstance(message.additional_kwargs.get("toolmem"), dict) else "model"
-        if text and chosen_by == "model":
-            self._thought = text
         key, origin = self._next_key(), self._origin(message)
         given = message.tool_calls
         calls = tuple(self._call(origin, chosen_by, each["name"], each["args"], each.get("id") or "") for each in given)
