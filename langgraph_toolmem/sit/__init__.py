@@ -11,7 +11,7 @@ Feedback counts when a state is read, so it may change at any time. Observed and
 
 ==================  ===============================================================
 ``SIT``             this method: what is learned and suggested
-``evidence``        transitions of runs and the edges they add up to; the report
+``evidence``        transitions of runs and the edges they add up to
 ``states``          the state at a model turn, and past states similar to it
 ``suggest``         the three kinds of evidence, weighed; ``policy``
 ``step``            suggestions at a model call; the summary tool
@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.threads import async_variant
-from langgraph_toolmem.core.method import LearnedTurn, Method, Section
+from langgraph_toolmem.core.method import LearnedTurn, Method, Section, shown_in_words
 from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.tools import side_effects
-from langgraph_toolmem.sit.evidence import SITEvidence, section
+from langgraph_toolmem.sit.evidence import SITEvidence
 from langgraph_toolmem.sit.policy import SITPolicy, checked
 from langgraph_toolmem.sit.states import Near, last_calls, near_states, transitions, written_states
 from langgraph_toolmem.sit.suggest import Suggestion, Vote
@@ -173,9 +173,14 @@ class SIT(Method):
         return list(transitions(learned))
 
     def report(self) -> Section | None:
-        core = self.core
-        with core.lock:
-            return section(self.evidence, core.ledger.figures(self.name))
+        with self.core.lock:
+            shown, kept = self.core.ledger.figures(self.name), self.evidence.figures()
+        lines = list(shown_in_words("Next tools", shown))
+        if lines and kept["runs_waiting"]:
+            lines.append(
+                f"Runs without feedback: {kept['runs_waiting']:,}; successful ones teach suggestions more than these."
+            )
+        return Section("Next tools", {**shown, **kept}, tuple(lines))
 
 
 def _may(allowed: Collection[str] | None, near: Near) -> bool:

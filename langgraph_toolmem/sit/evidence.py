@@ -14,18 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from langgraph_toolmem.base.intervals import percentage
-from langgraph_toolmem.core.method import Section, TextTable, shown_in_words
 from langgraph_toolmem.graph.events import GOOD, Event, Forgotten, Verdict
-from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.graph.tool_graph import CountTable, Handler, Table, ToolGraph
 
 MAX_RUNS: Final = 10_000
 """Runs whose transitions are kept. The oldest leave; what they added to the edges stays."""
 MAX_SOURCES: Final = 20_000
 MAX_TARGETS: Final = 64
-MAX_EDGES: Final = 50
-"""Edges in the report, those of most weight."""
 _GOOD, _BONUS, _BAD, _OPEN = range(4)
 _SCORE, _TRANSITIONS, _WEIGHT = range(3)
 
@@ -153,9 +148,12 @@ class SITEvidence(Table):
         """Return the transitions that served a request."""
         return list(self._by_request.get(request, {}).values())
 
-    def waiting(self) -> int:
-        """Return how many runs have no feedback."""
-        return sum(known[_SCORE] is None for known in self.runs.values())
+    def figures(self) -> dict[str, int]:
+        """Return how many states are kept, and how many runs have no feedback."""
+        return {
+            "states": sum(len(known[_TRANSITIONS]) for known in self.runs.values()),
+            "runs_waiting": sum(known[_SCORE] is None for known in self.runs.values()),
+        }
 
     def _run(self, run: str) -> list[Any]:
         known = self.runs.get(run)
@@ -205,32 +203,3 @@ class SITEvidence(Table):
             for step, each in transitions.items():
                 made = Transition(run, *each)
                 self._by_request.setdefault(made.request, {})[step] = made
-
-
-def section(evidence: SITEvidence, sums: Mapping[str, int]) -> Section:
-    """Return SIT's part of the report, from its table and the ledger's sums."""
-    unjudged, states = evidence.waiting(), sum(len(known[_TRANSITIONS]) for known in evidence.runs.values())
-    found = [
-        (source, target, edge) for source in evidence.edges.rows for target, edge in evidence.out_of(source).items()
-    ]
-    found.sort(key=lambda each: (-each[2].weight(), each[2].bad, *each[:2]))
-    del found[MAX_EDGES:]
-    edges = [{"source": one, "target": two, **edge._asdict(), "weight": edge.weight()} for one, two, edge in found]
-    figures = {**sums, "states": states, "runs_waiting": unjudged, "edges": edges}
-    lines = list(shown_in_words("Next tools", sums))
-    if lines and unjudged:
-        lines.append(f"Runs without feedback: {unjudged:,}; successful ones teach suggestions more than these.")
-    rows = tuple(
-        (
-            "(start of a run)" if source == START else source,
-            target,
-            f"{round(edge.good):,} of {round(edge.good + edge.bad):,}",
-            f"{edge.weight():,.2f}",
-            percentage(edge.good, edge.good + edge.bad),
-        )
-        for source, target, edge in found
-        if edge.good + edge.bad
-    )
-    title = "What came next in whole runs (weight: N + Σ 1/n over the successful ones)"
-    table = TextTable(title, ("after", "comes", "in good runs", "weight", "success"), rows)
-    return Section("Next tools", figures, tuple(lines), (table,))

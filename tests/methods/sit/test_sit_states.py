@@ -137,7 +137,7 @@ def test_runs_that_failed_or_have_no_feedback_until_it_changes(table: SITEvidenc
     table.judge("bad", 0.2)
     out = table.out_of("a")
     assert out["b"] == Edge(0, 0, 1, 0)
-    assert (out["c"].weight(), out["c"].weight(unlabelled=0.3), table.waiting()) == (0, 0.3, 1)
+    assert (out["c"].weight(), out["c"].weight(unlabelled=0.3), table.figures()["runs_waiting"]) == (0, 0.3, 1)
     table.judge("bad", 1)
     assert table.out_of("a")["b"] == Edge(1, 0.5, 0, 0)
 
