@@ -1,7 +1,7 @@
 """SIT's table in the evidence graph: which tool came after which, and in which state.
 
 Each run keeps its *transitions*: from the tool called before to the tool called next, with the state in between. Over
-all runs they add up to weighted edges; an edge gets N + c·Σ 1/n, with N the successful runs' uses of it and n the
+all runs they add up to weighted edges; an edge gets N + Σ 1/n, with N the successful runs' uses of it and n the
 number of transitions of each such run (SIT-Graph, arXiv 2512.07287). Feedback may come before or after them.
 
 A state is the request (known to `graph.cases`) and the words of its latest result, or of the summary that the agent
@@ -49,18 +49,6 @@ class TransitionSeen(Event):
     written: bool = False
 
 
-class Transition(NamedTuple):
-    """A transition of a run, with the run; see `TransitionSeen`."""
-
-    run: str
-    source: str
-    target: str
-    request: str
-    asked: bool
-    words: Sequence[int]
-    written: bool
-
-
 class Edge(NamedTuple):
     """Evidence for one edge: uses in good runs, Σ 1/n over these, uses in bad runs and in runs without feedback."""
 
@@ -69,9 +57,9 @@ class Edge(NamedTuple):
     bad: float
     open: float
 
-    def weight(self, c: float = 1.0, unlabelled: float = 0.0) -> float:
-        """Return N + c·Σ 1/n over the successful runs; uses without feedback count `unlabelled`·`trust` each."""
-        return self.good + c * self.bonus + unlabelled * self.trust * self.open
+    def weight(self, unlabelled: float = 0.0) -> float:
+        """Return N + Σ 1/n over the successful runs; uses without feedback count `unlabelled`·`trust` each."""
+        return self.good + self.bonus + unlabelled * self.trust * self.open
 
     @property
     def trust(self) -> float:
@@ -90,7 +78,7 @@ class SITEvidence(Table):
         self.edges = CountTable(MAX_SOURCES, width=4, max_items=MAX_TARGETS)
         #: run -> [score or None, {step: [source, target, request, asked, words, written]}, weight of the score]
         self.runs: dict[str, list[Any]] = {}
-        self._by_request: dict[str, dict[str, Transition]] = {}  # request -> step -> its transition
+        self._by_request: dict[str, dict[str, TransitionSeen]] = {}  # request -> step -> its transition
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         return {TransitionSeen: self.add, Verdict: lambda run, *_: self._judge(run)}
@@ -120,7 +108,7 @@ class SITEvidence(Table):
         known[_TRANSITIONS][step] = made
         if known[_SCORE] is not None:
             self._count(known, 1)
-        self._by_request.setdefault(request, {})[step] = Transition(run, *made)
+        self._by_request.setdefault(request, {})[step] = TransitionSeen(run, step, *made)
 
     def judge(self, run: str, score: float, weight: float = 1.0) -> None:
         """Apply the score of a run, from 0 (bad) to 1 (good), in place of an earlier one.
@@ -139,12 +127,12 @@ class SITEvidence(Table):
     def edge(self, source: str, target: str) -> Edge:
         return Edge(*self.edges.row(source).get(target, (0, 0, 0, 0)))
 
-    def transitions(self) -> Iterator[Transition]:
+    def transitions(self) -> Iterator[TransitionSeen]:
         for run, known in self.runs.items():
-            for each in known[_TRANSITIONS].values():
-                yield Transition(run, *each)
+            for step, each in known[_TRANSITIONS].items():
+                yield TransitionSeen(run, step, *each)
 
-    def transitions_of(self, request: str) -> list[Transition]:
+    def transitions_of(self, request: str) -> list[TransitionSeen]:
         """Return the transitions that served a request."""
         return list(self._by_request.get(request, {}).values())
 
@@ -201,5 +189,5 @@ class SITEvidence(Table):
         self._by_request = {}
         for run, (_, transitions, _) in self.runs.items():
             for step, each in transitions.items():
-                made = Transition(run, *each)
+                made = TransitionSeen(run, step, *each)
                 self._by_request.setdefault(made.request, {})[step] = made
