@@ -2,7 +2,7 @@
 
 - A call that was never executed (rejected, unanswered) is passed over. A failed call is no target, but the next edge
   begins at it.
-- Calls of one turn were chosen in the same state: they have the same source.
+- Calls of one turn were chosen in the same state: they have the same source. The next edge begins at the last of them.
 - The first call of an episode has the source START. In a history whose head is missing the source of the first call is
   unknown, so there is no transition to it.
 - Calls of the summary tool are no steps (`runs.trajectory`): their text comes with the turn after.
@@ -10,15 +10,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.cases import CaseIndex
 from langgraph_toolmem.graph.state import START, RunState
-from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn
-from langgraph_toolmem.sit.evidence import Transition, TransitionSeen
+from langgraph_toolmem.runs.run import ExecutedCall
+from langgraph_toolmem.sit.evidence import TransitionSeen
 from langgraph_toolmem.text.words import STOP_WORDS, stem, words
 
 MAX_WORDS: Final = 24
@@ -39,15 +39,15 @@ class Near(NamedTuple):
     """
 
     similarity: float
-    transition: Transition
+    transition: TransitionSeen
 
 
-Known = Callable[[str], Iterable[Transition]]
+Known = Callable[[str], Iterable[TransitionSeen]]
 """From a request to the transitions that served it."""
 
 
 def near_states(
-    state: RunState, sources: Collection[str], index: CaseIndex, known: Known, *, summary: str | None = None
+    state: RunState, source: str | None, index: CaseIndex, known: Known, *, summary: str | None = None
 ) -> list[Near]:
     """Return past states in which a run stood at the same place, the most similar first.
 
@@ -60,15 +60,15 @@ def near_states(
         for similarity, request in index.similar(state.user.raw, state.asked)
         if request != state.user_key
         for each in known(request)
-        if (each.asked if asked else each.source in sources and not each.asked)
+        if (each.asked if asked else each.source == source and not each.asked)
     ]
     return sorted(found, key=lambda near: -near.similarity)
 
 
-def written_states(sources: Collection[str], known: Iterable[Transition], summary: str) -> list[Near]:
-    """Return past states that an agent summarised, on the edges out of some tools, the most similar first."""
+def written_states(source: str | None, known: Iterable[TransitionSeen], summary: str) -> list[Near]:
+    """Return past states that an agent summarised, on the edges out of a tool, the most similar first."""
     here = frozenset(_hashes(summary))
-    found = [Near(_dice(here, each.words), each) for each in known if each.written and each.source in sources]
+    found = [Near(_dice(here, each.words), each) for each in known if each.written and each.source == source]
     return sorted(found, key=lambda near: -near.similarity)
 
 
@@ -90,18 +90,6 @@ def transitions(learned: LearnedTurn) -> Iterator[TransitionSeen]:
                 said,
                 bool(turn.summary and turn.summary.strip()),
             )
-
-
-def last_calls(run: Run) -> tuple[str, ...]:
-    """Return the tools executed in the latest turn that executed any: where the next call's edges begin.
-
-    START if the episode has called nothing yet; nothing if that is unknown.
-    """
-    episode = run.current
-    for event in reversed(episode.events):
-        if isinstance(event, Turn) and (steps := [step for step in event.steps if step.status in ("ok", "failed")]):
-            return tuple(dict.fromkeys(step.tool for step in reversed(steps)))
-    return () if episode.truncated else (START,)
 
 
 def source_of(state: RunState) -> str | None:
