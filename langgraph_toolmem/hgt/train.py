@@ -199,14 +199,13 @@ def tensors_of(
     def add(edges: dict[tuple[int, int], float], source: int, target: int, weight: float) -> None:
         edges[source, target] = max(edges.get((source, target), 0.0), min(1.0, weight))
 
-    for cluster in graph.clusters.values():
-        for name in cluster.producers:
-            add(gives, places[name], numbers[cluster.id], 0.0)
-        for name, ports in cluster.consumers.items():
-            for port in ports:
-                flowed = history.flows_into(name, port.parameter)
-                fed = sum(n for flow, n in flowed if (flow.source, name) not in hidden)
-                add(takes, numbers[cluster.id], places[name], fed / max(history.uses.get(name, 0.0), 1.0))
+    for name, node in graph.apis.items():
+        for port in node.outputs:
+            add(gives, places[name], numbers[graph.cluster_of(port).id], 0.0)
+        for port in node.inputs:
+            flowed = history.flows_into(name, port.parameter)
+            fed = sum(n for flow, n in flowed if (flow.source, name) not in hidden)
+            add(takes, numbers[graph.cluster_of(port).id], places[name], fed / max(history.uses.get(name, 0.0), 1.0))
     for a, b in links_of(history, graph):
         if (a, b) not in hidden:
             add(before, places[a], places[b], history.weight(a, b))

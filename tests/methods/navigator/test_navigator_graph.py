@@ -195,13 +195,14 @@ specs = st.lists(
 
 
 def shape(graph: ToolDependencyGraph) -> set[frozenset[tuple[str, str, str]]]:
-    """The partition of all ports."""
+    """The partition of all ports, by tool, direction and path."""
     found = set()
     for cluster in graph.clusters.values():
-        ports = [p for side in (cluster.producers, cluster.consumers) for row in side.values() for p in row]
-        assert all(graph.cluster_of(port) is cluster for port in ports)
-        found.add(frozenset(port.key for port in ports))
-    assert sum(map(len, found)) == sum(len(api.inputs) + len(api.outputs) for api in graph.apis.values())
+        sides = (("out", cluster.producers), ("in", cluster.consumers))
+        found.add(frozenset((tool, side, path) for side, row in sides for tool in row for path in row[tool]))
+    ports = [port for api in graph.apis.values() for port in (*api.inputs, *api.outputs)]
+    assert sum(map(len, found)) == len(ports)
+    assert {key for each in found for key in each} == {port.key for port in ports}
     return found
 
 
