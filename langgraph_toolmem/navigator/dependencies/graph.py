@@ -19,7 +19,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.dependencies.links import Link, likeness
+from langgraph_toolmem.navigator.dependencies.links import Link
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.meaning import (
@@ -168,7 +168,7 @@ class ToolDependencyGraph:
         self._linked: dict[tuple[str, str], dict[tuple[str, str], None]] = {}  # input -> outputs, as documents say
         self._by_word: dict[str, dict[str, None]] = {}
         self._keys: dict[str, set[Key]] = {}  # of a tool's ports, as they were when it was added
-        self._rarities: dict[str, float] = {}  # of all words of a tool together, as they are asked for
+        self._rarities: dict[frozenset[str], float] = {}  # of words together, as they are asked for
         self._left_out: frozenset[str] = frozenset()
         self.update(specs)
 
@@ -271,24 +271,6 @@ class ToolDependencyGraph:
                 links.setdefault((flow.source, flow.path), found)
         return list(links.values())
 
-    def predicted(self, port: Port, producers: Iterable[str]) -> list[Link]:
-        """Return links from tools that are said to feed an input, each from the output that looks most like it.
-
-        A tool that gives nothing of a type that the input can take has none.
-        """
-        found = []
-        for tool in producers:
-            if tool not in self.apis or tool == port.tool:
-                continue
-            links = [
-                Link(tool, output.path, port.tool, port.path, 0.0, "predicted")
-                for output in self.apis[tool].outputs
-                if _types_agree(output, port)
-            ]
-            if links:
-                found.append(max(links, key=likeness))
-        return found
-
     def nouns(self, tool: str) -> tuple[str, ...]:
         """Return the words of what a tool is about."""
         node = self.apis[tool]
@@ -297,18 +279,15 @@ class ToolDependencyGraph:
 
     def affinity(self, one: str, other: str) -> float:
         """Return how much of their names two tools share, rare words weighing more; 0 to 1."""
-        shared = self.apis[one].words & self.apis[other].words
-        if not shared:
-            return 0.0
-        return min(1.0, self._rare(shared) / min(self._rare_in(one), self._rare_in(other)))
+        words, others = self.apis[one].words, self.apis[other].words
+        shared = words & others
+        return min(1.0, self._rarity(shared) / min(self._rarity(words), self._rarity(others))) if shared else 0.0
 
-    def _rare(self, words: Iterable[str]) -> float:
-        return sum(rarity(len(self._by_word[word]), len(self.apis)) for word in words) + 1e-9
-
-    def _rare_in(self, tool: str) -> float:
-        found = self._rarities.get(tool)
+    def _rarity(self, words: frozenset[str]) -> float:
+        found = self._rarities.get(words)
         if found is None:
-            found = self._rarities[tool] = self._rare(self.apis[tool].words)
+            found = sum(rarity(len(self._by_word[word]), len(self.apis)) for word in words) + 1e-9
+            self._rarities[words] = found
         return found
 
     def _structural(self, port: Port, cluster: Cluster, most: int) -> Iterator[Link]:
