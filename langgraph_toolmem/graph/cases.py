@@ -237,12 +237,14 @@ class CaseIndex:
         A request that answered other words than `asked` counts less.
         """
         query = self._query(text, asked)
+        position = len(prefix)
         found: list[tuple[float, str]] = []
         for case_id in query.ranked:
             if case_id == exclude:
                 continue
             calls, answers = self.cases[case_id][2:4]
-            position = len(prefix)
+            if prefix and ((last := calls.get(position - 1)) is None or (last[0], last[2]) != prefix[-1]):
+                continue  # most requests: the others are looked at in full
             if any((at := calls.get(i)) is None or (at[0], at[2]) != p for i, p in enumerate(prefix)):
                 continue
             if position in calls:
@@ -254,7 +256,7 @@ class CaseIndex:
             if len(found) >= _SHORTLIST * k:
                 break
         found.sort(key=lambda item: -item[0])
-        return [self._neighbour(similarity, case_id, len(prefix), text) for similarity, case_id in found[:k]]
+        return [self._neighbour(similarity, case_id, position, text) for similarity, case_id in found[:k]]
 
     def similar(self, text: str, asked: str = "") -> list[tuple[float, str]]:
         """Return past requests that share words with one, each with its similarity, 0 to 1."""

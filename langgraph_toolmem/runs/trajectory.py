@@ -103,14 +103,16 @@ class Prefix:
     events: _Events
     keys: set[str]
 
-    def of(self, entries: Sequence[Any], known: Mapping[str, str]) -> Prefix | None:
+    def of(self, entries: list[Any], known: Mapping[str, str]) -> Prefix | None:
         """Return the prefix for a history that begins with these messages, or equal ones; None if it does not."""
-        asked, head = self.events.asked, list(entries[: len(self.parts.messages)])
-        told_apart = any(known.get(key, episode) != episode for key, episode in asked.items())
-        # Their fields are compared in C; a message's own `==` costs four times as much.
-        if list(map(vars, head)) != self.parts.fields or told_apart or not self.parts.are_there():
+        asked, messages = self.events.asked, self.parts.messages
+        if any(known.get(key, episode) != episode for key, episode in asked.items()):
             return None
-        loaded = not all(map(is_, head, self.parts.messages))  # from a checkpoint
+        head = entries[: len(messages)]
+        loaded = len(head) < len(messages) or not all(map(is_, head, messages))  # from a checkpoint, or edited
+        # Their fields are compared in C; a message's own `==` costs four times as much.
+        if (loaded and list(map(vars, head)) != self.parts.fields) or not self.parts.are_there():
+            return None
         return replace(self, parts=_Parts.of(head)) if loaded else self
 
 
@@ -145,7 +147,7 @@ def _calls_of(answers: Iterable[dict[str, Any]]) -> list[Any]:
 
 def read_on(
     prefix: Prefix | None,
-    entries: Sequence[Any],
+    entries: list[Any],
     thread_id: str | None,
     executions: Mapping[str, Execution],
     watched: Container[str],
@@ -537,13 +539,13 @@ class ExecutionLog:
         reading = self, self._changes, thread_id
         if history.reading == reading:
             return history.run
-        entries, known = list(history), self._known(thread_id)
+        known = self._known(thread_id)
         heads = self.heads if thread_id is None else {}
-        first = entries[0] if thread_id is None and entries else None
+        first = history[0] if thread_id is None and history else None
         key = thread_id if first is None else (getattr(first, "id", None), str(getattr(first, "content", "")))
         prefix = self.prefixes.get(key)
         how: dict[str, Any] = {"compared": history.prefix is prefix}
-        run, after = read_on(prefix, entries, thread_id, self.executions, self.turns, known, heads, **how)
+        run, after = read_on(prefix, history, thread_id, self.executions, self.turns, known, heads, **how)
         history.reading, history.run, history.prefix = reading, run, after
         if after is not None and after is not prefix:
             with self._lock:

@@ -17,6 +17,7 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core import jobs
 from langgraph_toolmem.core.jobs import Job, JobQueue
 from langgraph_toolmem.core.users import User
+from langgraph_toolmem.entries import JUDGE
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.graph.events import Forgotten
@@ -74,17 +75,18 @@ class Office:
 
     def __init__(self, folder: Path | None, now: Callable[[], float], critic: Any = None) -> None:
         self.memory = ToolMemory(folder, methods=[Entries(critic=critic)], namespace=ME, now=now)
-        self.jobs, self.keeping = self.memory.core.jobs, self.memory.entries.keeping
+        self.jobs, self.entries = self.memory.core.jobs, self.memory.entries
         self.queue, self.rows = self.jobs.queue, self.memory.entries.rows
 
     def kept(self, namespace: tuple[str, ...] = ME) -> list[Entry]:
         return list(self.rows.all(User(None, None, namespace), retired=True))
 
     def write(self, entry: Entry, namespace: tuple[str, ...] = ME) -> None:
-        self.keeping.put(entry, User(None, entry.user, namespace))
+        self.entries.put(entry, User(None, entry.user, namespace))
 
     def judge(self, run: str, score: float, comment: str = "", namespace: tuple[str, ...] = ME) -> None:
-        self.keeping.put_verdict(run, score, comment, "u", namespace)
+        said = {"score": score, "comment": comment}
+        self.jobs.put(JUDGE, said, run=run, user="u", namespace=namespace, ordering_key=digest(*namespace, run))
 
     def __enter__(self) -> Office:
         return self
@@ -167,16 +169,16 @@ def test_without_a_critic_nothing_is_asked_and_jobs_for_one_wait(opens: Opens, c
     without.write(entry("ben", score=0.0, comment="not him"))
     assert work(without.jobs) is None
     assert without.jobs.flush(timeout=1)
-    without.keeping.import_runs(HERE, [])
+    without.entries.import_runs(HERE, [])
     assert pending(without.queue) == 1  # ann's, for who has a critic
     later = opens(critic)
-    later.keeping.import_runs(HERE, [])  # takes those too that have no critique yet
+    later.entries.import_runs(HERE, [])  # takes those too that have no critique yet
     assert pending(later.queue) == 2  # ben's is new
     clock.seconds += 2
     work(later.jobs)
     assert sorted(critic.asked) == ["find ann", "find ann", "find ben"]
     assert all(each.critique for each in later.kept())
-    later.keeping.import_runs(HERE, [])
+    later.entries.import_runs(HERE, [])
     assert pending(later.queue) == 0
 
 
