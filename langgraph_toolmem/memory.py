@@ -85,7 +85,7 @@ class ToolMemory:
 
     Raises:
         ConfigurationError: an argument cannot work.
-        StorageError: the folder is another program's, of a newer release, or on a network file system.
+        StorageError: the folder is another program's, of another release, or on a network file system.
     """
 
     def __init__(

@@ -90,7 +90,7 @@ class EventStore:
         news: set by whoever inserted rows through `database`.
 
     Raises:
-        StorageError: the folder is another program's, of a newer release, on a network file system, or no folder.
+        StorageError: the folder is another program's, of another release, on a network file system, or no folder.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class EventStore:
             try:
                 rows = self.database.ask(_BEHIND, (self.upto,))
             except StorageError as error:
-                if error.__cause__ is None:  # another program's, or a newer release's
+                if error.__cause__ is None:  # another program's, or another release's
                     raise
                 self._degrade(error)
                 with suppress(StorageError):

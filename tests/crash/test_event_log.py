@@ -573,9 +573,10 @@ def test_a_value_in_itself_is_refused() -> None:
         snapshot.dumps(deep)
 
 
-def test_a_database_of_another_program_or_a_newer_release_is_left_alone(tmp_path: Path) -> None:
+def test_a_database_of_another_program_or_release_is_left_alone(tmp_path: Path) -> None:
     for change, said in (
-        ("PRAGMA user_version = 99", "newer version"),
+        ("PRAGMA user_version = 99", "a newer version"),
+        ("PRAGMA user_version = 1", "an older version"),
         ("PRAGMA application_id = 7", "another program"),
     ):
         folder = tmp_path / said
