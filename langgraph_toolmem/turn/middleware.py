@@ -19,7 +19,6 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 from typing_extensions import NotRequired, TypedDict, get_type_hints
 
-from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
@@ -42,20 +41,6 @@ _NO_TOOL: Final = (None, "auto", "any", "required", "none")
 """Values of ``tool_choice`` that name no tool."""
 _NOT_OVER: Final = (GraphBubbleUp, CancelledError)
 """An interrupt, a drain, a cancelled call: the run is not over, or nobody wants it any more."""
-
-
-class _Name(str):
-    """The name of a middleware. Two equal ones in a list raise a clear error, where an agent compares the names."""
-
-    __hash__ = str.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, _Name) and other is not self and str.__eq__(self, other):
-            raise ConfigurationError(
-                f"Two middleware of a memory are named {str(self)!r}. Give an agent the list of one memory once; for a "
-                'second memory pass a name, such as tool_memory_middleware(other, name="Other").'
-            )
-        return str.__eq__(self, other)
 
 
 class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -82,7 +67,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
         source: ResultSource | None = None,
     ) -> None:
         super().__init__()
-        self._core, self._steps, self._name = core, tuple(steps), _Name(name)
+        self._core, self._steps, self._name = core, tuple(steps), name
         self._inner, self._outermost = inner, outermost
         self._errors = ErrorLog(name, logger)
         self._runners = [StepRunner(step) for step in self._steps]
