@@ -80,7 +80,6 @@ class Job(NamedTuple):
     user: str = ""  # digest of the user it is about
     namespace: tuple[str, ...] = ()  # of the run's rows; kept for `JobQueue.namespace_of`
     ordering_key: str = ""  # jobs of one key are done one after the other, in the order they were put; "": no order
-    after: float = 0.0  # seconds before it is due
     answer: str | None = None  # kept by `JobQueue.save`
     takes: int = 0  # how often it was taken
     attempts: int = 0  # how often it failed
@@ -132,8 +131,7 @@ class JobQueue(Database):
                 ON CONFLICT (id) DO NOTHING""",
                 [
                     each._asdict()
-                    | {"payload": json.dumps(each.payload), "namespace": json.dumps(each.namespace)}
-                    | {"due": self._now() + each.after}
+                    | {"payload": json.dumps(each.payload), "namespace": json.dumps(each.namespace), "due": self._now()}
                     for each in jobs
                 ],
             ).rowcount
@@ -168,7 +166,7 @@ class JobQueue(Database):
         if lost:
             logger.error("%d jobs were given up: damaged, or taken %d times in vain", lost, MAX_LOST)
         return [
-            Job(key, kind, json.loads(payload), run, user, tuple(json.loads(namespace)), order, 0.0, *rest)
+            Job(key, kind, json.loads(payload), run, user, tuple(json.loads(namespace)), order, *rest)
             for _, key, kind, payload, run, user, namespace, order, *rest in sorted(rows)
         ]
 
@@ -354,7 +352,6 @@ class Jobs:
         namespace: Sequence[str] = (),
         ordering_key: str | None = None,
         key: str | None = None,
-        after: float = 0.0,
     ) -> None:
         """Put a `Job`, which is on disk when this returns; inside `together` at its end.
 
@@ -369,7 +366,7 @@ class Jobs:
             ordering_key = digest(kind, *namespace, run)
         with self.together():
             jobs = self._gathered.jobs
-            jobs.append(Job(key or uuid.uuid4().hex, kind, payload, run, user, tuple(namespace), ordering_key, after))
+            jobs.append(Job(key or uuid.uuid4().hex, kind, payload, run, user, tuple(namespace), ordering_key))
 
     @contextmanager
     def together(self) -> Iterator[None]:

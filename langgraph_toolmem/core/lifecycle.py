@@ -15,7 +15,7 @@ from langgraph_toolmem.core.episodes import contributor
 from langgraph_toolmem.core.jobs import Job
 from langgraph_toolmem.core.method import EndedRun, JudgedRun
 from langgraph_toolmem.core.users import User, user_digest
-from langgraph_toolmem.graph.events import Outcome, Record, Verdict, precedence
+from langgraph_toolmem.graph.events import Outcome, Record, Verdict
 from langgraph_toolmem.graph.learning import LearnedTurn, attempt_digest, learn_turn, turn_digest
 from langgraph_toolmem.graph.state import Folds, RunState, latest_turn
 from langgraph_toolmem.runs.messages import entries_of
@@ -332,18 +332,17 @@ class Lifecycle:
     def note(self, run: str, score: float, comment: str | None, user_id: str | None, *, weight: float = 1.0) -> None:
         """Record feedback in the graph, by the run's user if nobody is named, so that `forget` finds it.
 
-        Its time is later than that of any known feedback, whatever the clocks say; `precedence` decides if it stands.
+        Its time is later than that of any known feedback, whatever the clocks say; `Verdict.rank` decides if it stands.
         """
         core = self._core
         with core.lock:
             core.store.refresh()
             stands = core.graph.verdict(run)
-            when = core.now() if stands is None else max(core.now(), nextafter(stands[-1], inf))
+            when = core.now() if stands is None else max(core.now(), nextafter(stands.when, inf))
             author = user_digest(user_id) or core.graph.owner(run)
-            new = score, comment[:MAX_COMMENT] if comment else None, author, weight, when
-            if stands is not None and precedence(*new) < precedence(*stands):
-                return
-            core.apply(None, [Verdict(run, *new)], user=author, run=run)
+            new = Verdict(run, score, comment[:MAX_COMMENT] if comment else None, author, weight, when)
+            if stands is None or new.rank >= stands.rank:
+                core.apply(None, [new], user=author, run=run)
 
     def _take_verdicts(self, jobs: Sequence[Job]) -> None:
         for job in jobs:

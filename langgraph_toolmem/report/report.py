@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any, Final
 
-from langgraph_toolmem.base.checks import is_number
-from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.checks import expect, is_number
 from langgraph_toolmem.base.intervals import lower_limit
 from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.core.episodes import Episode
@@ -49,16 +48,10 @@ class TokenPrice:
     cached: float | None = None
 
     def __post_init__(self) -> None:
-        cached = self.input if self.cached is None else self.cached
-        prices: dict[str, Any] = {"input": self.input, "output": self.output, "cached": cached}
-        for name, value in prices.items():
-            if not is_number(value) or not 0 <= value <= _MAX_PRICE:
-                raise ConfigurationError(
-                    f"TokenPrice: {name} is money per million tokens, from 0 to {_MAX_PRICE:.0e}, not {value!r}."
-                )
-        currency: object = self.currency
-        if not isinstance(currency, str) or not currency.strip() or not currency.isprintable():
-            raise ConfigurationError(f"TokenPrice: currency is a name such as 'USD', not {currency!r}.")
+        for name in ("input", "output", *(() if self.cached is None else ("cached",))):
+            price = f"money per million tokens, from 0 to {_MAX_PRICE:.0e}"
+            expect(self, name, price, lambda value: is_number(value) and 0 <= value <= _MAX_PRICE)
+        expect(self, "currency", "a name such as 'USD'", lambda name: str.isprintable(name) and bool(name.strip()))
 
     def of(self, input_tokens: float, output_tokens: float, cached_tokens: float = 0) -> float:
         """Return the price of so many tokens; `cached_tokens` of the input come from the provider's cache."""

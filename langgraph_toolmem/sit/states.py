@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from reprlib import Repr
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from langgraph_toolmem.core.method import LearnedTurn
@@ -23,9 +24,8 @@ from langgraph_toolmem.text.words import STOP_WORDS, stem, words
 
 MAX_WORDS: Final = 24
 """Words of a state that are kept: those with the smallest hashes, so that similar states keep the same ones."""
-MAX_KEYS: Final = 12
-LONGEST_WORD: Final = 24
-"""Characters of a value that counts as a word; longer ones differ in every run."""
+_LOOK: Final = Repr()
+_LOOK.maxlevel, _LOOK.maxdict, _LOOK.maxlist, _LOOK.maxstring = 3, 12, 1, 100
 SHARE: Final = 0.8
 """Share of the similarity of two states that their words decide; the rest is the request's."""
 
@@ -112,40 +112,9 @@ def state_words(state: RunState, summary: str | None = None) -> list[int]:
 
 
 def result_in_words(step: ExecutedCall) -> str:
-    """Return the look of a result: keys, flags and short words of an object, length of a list, start of a text.
-
-    Ids and numbers are left out: they are different in every run.
-    """
-    if step.status != "ok":
-        return f"{step.status} {str(step.output or '')[:80]}"
-    return " ".join(_looks(step.output)) or "nothing"
-
-
-def _looks(output: Any) -> Iterator[str]:
-    if isinstance(output, Mapping):
-        for key, value in list(output.items())[:MAX_KEYS]:
-            yield f"{key} {_value(value)}"
-    elif isinstance(output, Sequence) and not isinstance(output, str):
-        yield _how_many(output)
-        if output and isinstance(output[0], Mapping):
-            yield from _looks(output[0])
-    elif isinstance(output, str):
-        yield output[:100]
-    elif output is not None:
-        yield str(output).lower() if isinstance(output, bool) else "number"
-
-
-def _value(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        plain = len(value) <= LONGEST_WORD and not any(c.isdigit() or c == "@" for c in value)
-        return value if plain else ""
-    return _how_many(value) if isinstance(value, Sequence) else ""
-
-
-def _how_many(values: Sequence[Any]) -> str:
-    return ("none", "one")[len(values)] if len(values) < 2 else "several"
+    """Return the beginning of a result, without what has a digit: ids and numbers are different in every run."""
+    text = "" if step.output is None else _LOOK.repr(step.output)
+    return " ".join([step.status, *(word for word in text.split() if not any(map(str.isdigit, word)))])
 
 
 def _hashes(text: str) -> list[int]:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.stores.snapshot import free_name
-from langgraph_toolmem.stores.vectors import DATABASE, PART, Label, VectorItem, VectorStore
+from langgraph_toolmem.stores.vectors import DATABASE, PART, Label, VectorItem, VectorStore, batches
 from langgraph_toolmem.text.embedders import BUILTIN, Embedder, resolve_embedder
 
 MINUTES: Final = 5.0
@@ -99,8 +99,8 @@ def rebuild(
         shutil.rmtree(made, ignore_errors=True)
         with VectorStore(made, embedder=embedder, namespace=()) as store:
             for label, rows in _collections(folder / DATABASE):
-                for start in range(0, len(rows), PAGE):
-                    items = [VectorItem(*row) for row in rows[start : start + PAGE]]
+                for some in batches(rows, PAGE):
+                    items = [VectorItem(*row) for row in some]
                     store.scoped(label.namespace).upsert(label.kind, items)
                     done += len(items)
                     progress(done)

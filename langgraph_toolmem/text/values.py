@@ -41,7 +41,7 @@ EMAIL, URL, DATE, TIME, AMOUNT, PERCENT, ID, NUMBER = (
     "EMAIL", "URL", "DATE", "TIME", "AMOUNT", "PERCENT", "ID", "NUMBER",
 )  # fmt: skip
 PHONE, FILE, TEXT, NAME, DAY, WHEN = "PHONE", "FILE", "TEXT", "NAME", "DAY", "WHEN"
-"""TEXT: in quotes, a secret, a tag. DAY: a weekday. WHEN: a date that counts from today."""
+"""TEXT: in quotes, or a secret. DAY: a weekday. WHEN: a date that counts from today."""
 _CODE: Final = "CODE"
 """A short code in capitals, as of a seat: an ID, but not to a ranker."""
 _QUOTE: Final = "QUOTE"
@@ -117,7 +117,6 @@ _LOOKS: Final = (
     (_CODE, r"(?-i:(?<![\w#.-])#?(?:[A-Z]{1,3}\d{1,4}[A-Z]?|\d{1,3}[A-Z])(?![\w-]))"),
     (NUMBER, r"(?<!\w)#?\d[\d,]*(?:\.\d+)?\b"),
     (NAME, r"(?<![\w@.])@(\w[\w.-]{1,38}\w)"),
-    (TEXT, r"(?<![\w#&/])#([^\W\d_]\w{2,})"),
 )
 """Kinds and their looks. Of two that begin at the same place the first counts; a group is the value within."""
 _SCRIPTS: Final = "".join(map(chr, range(0xC0, 0x590)))

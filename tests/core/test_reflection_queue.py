@@ -50,7 +50,8 @@ def test_kinds_are_taken_and_counted_apart(queue: JobQueue) -> None:
     assert queue.empty
     assert queue.next_due(["x"]) is None
     assert put(queue, "1", {"a": [1, "ü"]}, kind="x", user="u", run="r", namespace=("n", "u"))
-    put(queue, "2", kind="y", after=5)
+    put(queue, "2", kind="y")
+    queue.retry(taken(queue, "y"), 5)
     assert queue.last == 2
     assert not put(queue, "1", {"other": 1}, kind="x")
     assert take(queue, "y") == []

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import copy
-import logging
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from desk import EAGER, NAMES, Desk, assert_answered, build, call_id, expected, request, run, warm
+from desk import EAGER, Desk, build, call_id, request, run, warm
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.stores import snapshot
 from langgraph_toolmem.stores.events import SNAPSHOT
 
 ZOE = [HumanMessage(request("Zoe"), id=call_id("zoe"))]
@@ -60,67 +57,6 @@ def test_what_is_opened_and_closed_without_learning_is_not_rewritten(desk: Desk,
         memory.inertia.predict(ZOE)
     assert (tmp_path / SNAPSHOT).stat().st_mtime_ns == stamp.st_mtime_ns
     assert (tmp_path / SNAPSHOT).stat().st_ino == stamp.st_ino
-
-
-# --- damaged files ---
-
-
-def damaged_state(data: bytes, change: Callable[[dict[str, Any]], Any]) -> bytes:
-    """A snapshot with a right checksum whose content has been changed."""
-    whole: Any = snapshot.loads(data)
-    change(whole["state"])
-    return snapshot.dumps(whole)
-
-
-DAMAGE: dict[str, Callable[[bytes], bytes]] = {
-    "tools no dict": lambda data: damaged_state(data, lambda s: s.update(tools=7)),
-    "counters no dict": lambda data: damaged_state(data, lambda s: s.update(counters=[1])),
-    "odd keys": lambda data: damaged_state(data, lambda s: s.update(seen=b"123456789")),
-    "rows no dict": lambda data: damaged_state(data, lambda s: s.update(successors=5)),
-    "cases no dict": lambda data: damaged_state(data, lambda s: s.update(cases=[])),
-    "tables no dict": lambda data: damaged_state(data, lambda s: s.update(tables=[1])),
-    "open turns no dict": lambda data: damaged_state(data, lambda s: s["tables"]["inertia"].update(open_turns=[1])),
-    "no runs": lambda data: damaged_state(data, lambda s: s.pop("runs")),
-}
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("written") / "m"
-    with ToolMemory(folder, tools=Desk().tools) as memory:
-        warm(memory, 14)
-        memory.core.store.snapshot()
-    return folder
-
-
-def works(memory: ToolMemory, desk: Desk) -> None:
-    """The host's run goes on, and is the right one."""
-    graph, _ = build(memory, desk.tools, policy=EAGER)
-    for i in range(3):
-        assert_answered(run(graph, i)["messages"])
-    assert desk.done[-9:] == [call for i in range(3) for call in expected(NAMES[i])]
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_snapshot(
-    desk: Desk, written: Path, tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = tmp_path / "m"
-    shutil.copytree(written, folder)
-    bad = DAMAGE[damage]((folder / SNAPSHOT).read_bytes())
-    (folder / SNAPSHOT).write_bytes(bad)
-    with ToolMemory(folder, tools=desk.tools) as memory:
-        works(memory, desk)
-        report = memory.report()
-        assert report.turns == 56 + 12, "nothing is lost"
-        assert any(SNAPSHOT in problem for problem in report.problems)
-        assert SNAPSHOT in str(report)
-        warnings = [r for r in caplog.records if r.levelno >= logging.WARNING]
-        assert 1 <= len(warnings) <= 3
-    # It is kept, and a later start works too, with what was learned since or without.
-    assert bad in [file.read_bytes() for file in folder.iterdir() if file.is_file()]
-    with ToolMemory(folder, tools=desk.tools) as memory:
-        works(memory, desk)
 
 
 # --- two graphs in one folder ---
