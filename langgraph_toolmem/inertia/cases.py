@@ -342,7 +342,7 @@ class Cases(Table):
                 place = f"{step.tool} {path}"
                 _read_leaf(place, value, in_rows, today, found)
                 phrase = isinstance(value, str) and " " in value and len(value) <= MAX_PHRASE
-                if phrase and not path.endswith("{}"):
+                if phrase and not in_rows and not path.endswith("{}"):
                     self._read_text(place, value, today, found)
 
     def _read_text(self, where: str, text: str, today: int, found: Facts) -> None:
