@@ -35,7 +35,7 @@ INFLOW: Final = 0.9
 BLOCK: Final = 10
 """Model turns that are counted together."""
 MAX_BLOCKS: Final = 512
-SUREST: Final = 0.9
+SUREST: Final = 0.98
 """Confidence asked for when the bucket is nearly empty."""
 IN_FLIGHT: Final = 16
 """Model turns that may be under way at once without counting as unreported."""
