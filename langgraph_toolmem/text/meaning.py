@@ -38,22 +38,10 @@ ALIASES: Final = _pairs(
 )
 """Spellings of one word. ``title`` is what a name is called where things have titles."""
 
-COMPOUNDS: Final = _pairs(
-    "zip_code:zipcode postal_code:zipcode post_code:zipcode user_name:username file_name:filename "
-    "host_name:hostname domain_name:domain first_name:firstname last_name:lastname family_name:lastname "
-    "given_name:firstname full_name:fullname phone_number:phone mobile_number:phone email_address:email "
-    "e_mail:email time_zone:timezone time_stamp:timestamp date_time:time birth_date:birthdate ip_address:ip "
-    "web_site:website home_page:homepage access_token:accesstoken api_key:apikey"
-)
-"""Two words that are one."""
-
 FROM: Final = word_set(
     "from origin source start begin departure depart pickup outbound minimum base since after old previous"
 )
 TO: Final = word_set("to destination target end finish arrival dropoff inbound return maximum until before new upper")
-TAIL_ROLES: Final = word_set("from to start end minimum maximum since until")
-"""Roles that may stand behind their noun as well (``date_from``); the others are nouns there (``data_source``)."""
-
 NOISE: Final = word_set(
     "the a an of input param parameter arg argument field string str int integer value my your its our his her their "
     "any some one each that this which or and in by raw given specific certain particular single current selected "
@@ -71,14 +59,6 @@ GENERIC: Final = word_set(
     "attribute property unit percent percentage path timestamp cursor token"
 )
 """Words that say what sort of value it is, not of what: ``id`` alone means nothing before we know whose."""
-
-WRAPPERS: Final = word_set(
-    "data result response list body payload output object content hit edge meta metadata information detail embedded "
-    "attribute property page"
-)
-"""Levels of an output that hold things without naming them."""
-MEMBERS: Final = word_set("item record entry row value node element")
-"""Levels that do so in what a search or a list gives; elsewhere they are things of their own: the items of an order."""
 
 STRICT_VERBS: Final = word_set(
     "get create search find update delete add remove fetch read send put patch set calculate compute convert "
@@ -98,8 +78,6 @@ READING: Final = word_set(
     "extract calculate compute count predict estimate resolve"
 )
 """Verbs of tools that leave the world as it is."""
-FILTERING: Final = word_set("search find list query count lookup")
-"""Verbs of tools whose optional ids are filters."""
 PREPOSITIONS: Final = word_set("by for with from in of to on at via using per as and")
 
 IDENTIFIERS: Final = word_set(
@@ -211,11 +189,9 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
     owner = _entity(tool) if way is None else resource(way.path) or _entity(tool)
     own, role = _own_words(levels[-1] if levels else "", flag=shape == "flag")
     above = [_own_words(level)[0] for level in levels[:-1]]
-    lists = verb_of(tool) in FILTERING or not verb_of(tool) if way is None else way.reads
-    nameless = WRAPPERS | MEMBERS if lists else WRAPPERS
     if way is not None and path in way.slots:
         above, owner = [], resource(way.slots[path]) or owner
-    places = [words_of for words_of in above if words_of and words_of[-1] not in nameless]
+    places = [words_of for words_of in above if words_of]
     if way is not None:  # a path says more than a description, and its nouns have several words
         places, described = [owner, *places], ""
     else:
@@ -279,10 +255,9 @@ def _own_words(name: str, *, flag: bool = False) -> tuple[tuple[str, ...], Liter
         found = found[1:]  # a prefix that keeps a name from being a reserved word
     role: Literal["from", "to", ""] = ""
     left: list[str] = []
-    for index, word in enumerate(found):
-        last = index == len(found) - 1
+    for word in found:
         side: Literal["from", "to", ""] = "from" if word in FROM else "to" if word in TO else ""
-        if side and len(found) > 1 and (not last or word in TAIL_ROLES):
+        if side and word != found[-1]:
             role = role or side
         else:
             left.append(word)
@@ -295,20 +270,10 @@ def _own_words(name: str, *, flag: bool = False) -> tuple[tuple[str, ...], Liter
 def canonical(name: str) -> tuple[str, ...]:
     """Return the words of a name: singular, in lower case, one spelling each.
 
-    >>> canonical("customerIDs"), canonical("zip_code"), canonical("lat")
-    (('customer', 'id'), ('zipcode',), ('latitude',))
+    >>> canonical("customerIDs"), canonical("lat")
+    (('customer', 'id'), ('latitude',))
     """
-    plain = [singular(word) for word in words(name.replace("IDs", "Ids"))][:12]
-    found: list[str] = []
-    index = 0
-    while index < len(plain):
-        if both := COMPOUNDS.get("_".join(plain[index : index + 2])):
-            found.append(both)
-            index += 2
-        else:
-            found.append(ALIASES.get(plain[index], plain[index]))
-            index += 1
-    return tuple(found)
+    return tuple(canonical_words(words(name.replace("IDs", "Ids"))[:12]))
 
 
 @lru_cache(maxsize=65_536)
@@ -330,14 +295,6 @@ def entity_of(tool: str) -> str:
     """
     nouns = _nouns(tool)
     return next((word for word in reversed(nouns) if word not in GENERIC and len(word) > 1), "")
-
-
-@lru_cache(maxsize=65_536)
-def implied_words(tool: str) -> frozenset[str]:
-    """Return what a tool without a declared output seems to give, by its name: ``find_user_id_by_email`` a user id."""
-    nouns = _nouns(tool)
-    owner = entity_of(tool)
-    return frozenset({owner, "id"}) if owner and nouns and nouns[-1] == "id" else frozenset()
 
 
 @lru_cache(maxsize=65_536)
@@ -384,7 +341,7 @@ def _canonical_text(text: str) -> tuple[str, ...]:
 
 
 def canonical_words(plain: Iterable[str]) -> list[str]:
-    """Return the same as `canonical`, of words that are split already; two are never joined."""
+    """Return words that are split already: singular, one spelling each."""
     return [ALIASES.get(word, word) for word in map(singular, plain)]
 
 
@@ -461,9 +418,8 @@ def outputs_of(spec: Described, observed: Mapping[str, Iterable[str]] | None = N
         observed: path -> JSON types of results that were seen; see `schema.paths_of`.
 
     Returns:
-        One port per path. A tool that is named after an id (``find_user_id``) gives one, declared or not; if nothing
-        is declared or was seen, or no more than that something comes back, so does any other tool: an id of what
-        it is about; and so does a tool whose route lists a collection if no list was declared.
+        One port per path. If nothing is declared or was seen, or no more than that something comes back, a tool gives
+        an id of what it is about; and so does a tool whose route lists a collection if no list was declared.
     """
     ports: dict[str, Port] = {}
     declared = leaves_of(spec.returns, limit=MAX_OUTPUTS) if spec.returns is not None else []
@@ -473,11 +429,10 @@ def outputs_of(spec: Described, observed: Mapping[str, Iterable[str]] | None = N
     for path, types in (observed or {}).items():
         if path not in ports:
             ports[path] = _port(spec, Leaf(path, frozenset(types)), "out", "observed")
-    said = implied_words(spec.name)
-    way = route_of(spec.route)
+    way, said = route_of(spec.route), frozenset[str]()
     lists = way is not None and way.lists and not any("[]" in path for path in ports)
     if lists or all(_says_nothing(port) for port in ports.values()):
-        said = said or _implied_by(declared, spec)
+        said = _implied_by(declared, spec)
     # What takes an id does not find it; a list takes ids as filters.
     known = (port.meaning.words for each in (ports.values(), () if lists else inputs_of(spec)) for port in each)
     if said and "id" not in ports and said not in known:
