@@ -60,24 +60,36 @@ GENERIC: Final = word_set(
 )
 """Words that say what sort of value it is, not of what: ``id`` alone means nothing before we know whose."""
 
-STRICT_VERBS: Final = word_set(
-    "get create search find update delete add remove fetch read send put patch set calculate compute convert "
-    "generate make retrieve lookup look buy cancel translate analyze analyse encrypt decrypt insert upsert edit modify "
-    "change select submit upload download install enable disable start stop close open turn write append resolve "
-    "verify validate authenticate login logout subscribe unsubscribe follow unfollow count compare predict estimate "
-    "detect extract parse execute run query is"
-)
-VERBS: Final = STRICT_VERBS | word_set(
-    "post list book order schedule play show check view report reserve exchange return purchase copy move share "
-    "record plan track rate review like display describe transfer invite message mention comment assign place sort"
-)
-"""Words that begin the name of a tool; those beyond the strict ones may be its noun as well."""
-
 READING: Final = word_set(
-    "get search find fetch read lookup look retrieve list show view check describe query display detect compare "
-    "extract calculate compute count predict estimate resolve"
+    "get fetch read retrieve list search find lookup look query view show display describe count check browse inspect "
+    "preview calculate compute estimate predict compare summarize explain detect extract is has exists grep"
 )
 """Verbs of tools that leave the world as it is."""
+CHANGING: Final = word_set(
+    "create add insert append delete remove erase wipe purge destroy modify edit rename replace overwrite cancel "
+    "assign enable disable activate deactivate suspend register subscribe install uninstall publish approve reject "
+    "deny revoke submit send deliver notify pay buy sell withdraw redeem acknowledge accept decline dismiss attach "
+    "detach increment decrement consume allocate provision deploy restore revert undo terminate kill restart reboot "
+    "mute promote hide synchronize migrate initialize configure write apply extend renew expire discard convert "
+    "reschedule postpone toggle upsert put fix escalate execute reserve deduct reimburse capture retry make charge "
+    "refund claim ensure trigger run start stop set reset update change save lock mark book order ship sign post "
+    "archive move copy schedule launch release transfer deposit purchase upload import export invite drop clear empty "
+    "flush upvote vote process pop next"
+)
+"""Verbs of tools that change it."""
+VERBS: Final = (READING | CHANGING) | word_set(
+    "resolve patch generate translate analyze analyse encrypt decrypt select download close open turn verify validate "
+    "authenticate login logout unsubscribe follow unfollow parse play report exchange return share record plan track "
+    "rate review like message mention comment place sort"
+)
+"""Words that begin the name of a tool."""
+STRICT_VERBS: Final = VERBS - word_set(
+    "post list book order schedule play show check view report reserve exchange return purchase copy move share "
+    "record plan track rate review like display describe transfer invite message mention comment assign place sort "
+    "preview estimate trigger charge claim process vote lock mark ship sign archive launch release deposit import "
+    "export drop flush pop next empty clear hide fix set retry capture grep has exists browse inspect"
+)
+"""Those that are no nouns as well."""
 PREPOSITIONS: Final = word_set("by for with from in of to on at via using per as and")
 
 IDENTIFIERS: Final = word_set(
@@ -187,7 +199,7 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
     shape = _shape(leaf)
     way = route_of(route)
     owner = _entity(tool) if way is None else resource(way.path) or _entity(tool)
-    own, role = _own_words(levels[-1] if levels else "", flag=shape == "flag")
+    own, role = _own_words(levels[-1] if levels else "")
     above = [_own_words(level)[0] for level in levels[:-1]]
     if way is not None and path in way.slots:
         above, owner = [], resource(way.slots[path]) or owner
@@ -246,13 +258,9 @@ def _entity(tool: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=65_536)
-def _own_words(name: str, *, flag: bool = False) -> tuple[tuple[str, ...], Literal["from", "to", ""]]:
+def _own_words(name: str) -> tuple[tuple[str, ...], Literal["from", "to", ""]]:
     """Return the words of a name that carry its meaning, and its role."""
     found = canonical(name)
-    if "or" in found[1:]:  # one of several: the first is as good as the others
-        found = found[: found.index("or", 1)]
-    if len(found) > 1 and found[0] in ("is", "has") and not flag:
-        found = found[1:]  # a prefix that keeps a name from being a reserved word
     role: Literal["from", "to", ""] = ""
     left: list[str] = []
     for word in found:
@@ -262,7 +270,7 @@ def _own_words(name: str, *, flag: bool = False) -> tuple[tuple[str, ...], Liter
         else:
             left.append(word)
     if len(left) > 1:
-        left = [word for word in left if word not in NOISE and (len(word) > 1 or not word.isascii())] or left
+        left = [word for word in left if word not in NOISE] or left
     return tuple(dict.fromkeys(left)) or found, role
 
 

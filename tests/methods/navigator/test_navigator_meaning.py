@@ -27,8 +27,6 @@ def leaf(path: str, description: str = "", *types: str, **more: object) -> Leaf:
         ("id", "answer", "8-digit ID of the newly created event.", "event id"),
         ("customerIDs", "x", "", "customer id"),
         ("lng", "x", "", "longitude"),
-        ("is_city", "get_rate", "", "city"),
-        ("username_or_url", "x", "", "username"),
         ("title", "Media.FindMovies", "", "movie"),
     ],
     ids=lambda value: value.replace(" ", "_") if isinstance(value, str) else None,
