@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from langgraph_toolmem.base.checks import options_named
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.core import DEFAULT_NAMESPACE, Core
@@ -52,7 +51,6 @@ def default_methods(*own: Method) -> list[Method]:
     return [*installed(given.pop(each.name, each) for each in five), *given.values()]
 
 
-@options_named
 class ToolMemory:
     """Learns from an agent's tool calls: predicts the next one, suggests, recalls, plans.
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 BUDGET: Final = 300
 """Tokens of a prompt's recalled part, if nothing else is said; there is one budget for all hints (`turn.hints`)."""
 HEAD: Final = "Past runs with similar requests:"
-MAX_FULL: Final = 3
-"""Runs that are shown in full, the first ones; the others shorter."""
 MAX_BRIEF: Final = 2
 """Runs that are shown, shortly, at later model calls."""
 SAME_KIND: Final = 0.7
@@ -48,7 +46,7 @@ _SHORT: Final = _Detail(query=80, said=120, calls=4, args=0)
 
 
 def to_lines(recollection: Recollection, reads: Collection[str] = (), *, budget: int = BUDGET) -> list[str]:
-    """Return a line for each of the first runs: as many as there is room for, under HEAD.
+    """Return a line for each of the first runs: as many as there is room for under HEAD, the last ones shorter.
 
     Args:
         recollection: what was recalled.
@@ -57,10 +55,9 @@ def to_lines(recollection: Recollection, reads: Collection[str] = (), *, budget:
     """
     room = budget * BYTES_PER_TOKEN - _size(HEAD)
     lines: list[str] = []
-    for place, each in enumerate(recollection.entries):
-        details = (_FULL, _SHORT) if place < MAX_FULL else (_SHORT,)
+    for each in recollection.entries:
         shown = each.entry, 1 + len(each.others), each.score >= SAME_KIND
-        made = next((line for detail in details if _size(line := _line(*shown, reads, detail)) <= room), None)
+        made = next((line for how in (_FULL, _SHORT) if _size(line := _line(*shown, reads, how)) <= room), None)
         if made is None:
             break
         lines.append(made)
@@ -156,6 +153,3 @@ def _value(value: Any, room: int) -> str:
     if not room:
         return "…"
     return str(value) if isinstance(value, (bool, int, float)) else quoted(as_text(value), room)
-
-
-__all__ = ["BUDGET", "HEAD", "to_brief", "to_event", "to_line", "to_lines", "to_text"]

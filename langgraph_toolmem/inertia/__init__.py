@@ -156,8 +156,7 @@ class Inertia(Method):
         with core.lock:
             if not run.awaiting_model:
                 return Decision(None, _not_our_turn(run))
-            state = core.state_of(run)
-            return self.decide(state, thought=state.thought, policy=policy or self.policy, user=user.digest)[0]
+            return self.decide(core.state_of(run), policy=policy or self.policy, user=user.digest)[0]
 
     apredict, aexplain = async_variant(predict), async_variant(explain)
 
@@ -201,7 +200,7 @@ class Inertia(Method):
             if not run.awaiting_model or run.next_key is None:
                 return Decision(None, _not_our_turn(run))
             self._log_declarations(chosen, tools)
-            decision, _ = self.decide(state, thought=state.thought, policy=chosen, user=user.digest, specs=tools)
+            decision, _ = self.decide(state, policy=chosen, user=user.digest, specs=tools)
             if forbidden:
                 decision = decision.held(forbidden)
             if recorded:
@@ -221,7 +220,6 @@ class Inertia(Method):
         self,
         state: RunState,
         *,
-        thought: str,
         policy: InertiaPolicy,
         user: str | None,
         chosen_by: Sequence[str] | None = None,
@@ -231,7 +229,6 @@ class Inertia(Method):
 
         Args:
             state: the run before the turn.
-            thought: the agent's latest stated thought.
             policy: when to act.
             user: digest of the user, if known.
             chosen_by: who chose the run's calls so far. Defaults to what the run says.
@@ -248,7 +245,6 @@ class Inertia(Method):
                 budget=self.budget,
                 specs=specs,
                 policy=policy,
-                intuition=thought,
                 similarity=self._similarity,
                 chosen_by=chosen,
                 draw=self._draw(state) if policy.audit_rate else 1.0,
@@ -310,7 +306,7 @@ class Inertia(Method):
 
         def decide() -> Decision:
             decision, learned.neighbours = self.decide(
-                state, thought=state.thought, policy=policy, user=learned.user, chosen_by=chosen_by, specs=specs
+                state, policy=policy, user=learned.user, chosen_by=chosen_by, specs=specs
             )
             return decision
 

@@ -76,19 +76,28 @@ def decide(
     novelty = Novelty(state, neighbours, graph.cases)
     distances = [novelty.distance(c) for c in found]
     shares = [tables.novelty.share(c.tool, each) for c, each in zip(found, distances, strict=True)]
-    columns = columns_of(found, keys, shares, state, neighbours, records=tables.evidence.rules, cases=tables.cases)
+    columns = columns_of(found, keys, shares, neighbours, tables.evidence.rules)
     likely = map(float, tables.estimator.probabilities(columns))
     weighed = sorted(zip(likely, found, keys, pack(columns), distances, strict=True), key=lambda w: -w[0])
 
+    def refused(p: float, c: Candidate, distance: float | None, *, changes: bool) -> str:
+        if c.tool == WORDS:
+            return Reason("answer_in_words", "the model is likely to answer in words")
+        if no := refusal(c.tool, c.calls, specs=specs, policy=policy, graph=graph, state=state):
+            return no
+        if unlike := tables.novelty.refusal(c.tool, distance) or (novelty.strange(c) if changes else ""):
+            return unlike
+        if graph.by_tool.get(c.tool, {}).get("hits", 0) < PROVEN:
+            return Reason("unproven", f"too few predictions of {c.tool} were right so far")
+        least = policy.bound_of(changes).min_precision
+        return Reason("low_confidence", f"confidence {p:.2f} is below {least:.2f}") if p < least else ""
+
     def option(p: float, c: Candidate, records: tuple[str, ...], row: str, distance: float | None) -> Option:
         changes = c.tool in specs and may_write(c.tool, specs, policy)
-        refused = (
-            _refused(p, c, specs=specs, policy=policy, graph=graph, state=state)
-            or tables.novelty.refusal(c.tool, distance)
-            or (novelty.strange(c) if changes else "")
-        )
         stale = may_be_stale(c.tool, c.calls, specs=specs, policy=policy, state=state)
-        return Option(c.tool, c.calls, p, refused, changes, stale, records, row, distance)
+        return Option(
+            c.tool, c.calls, p, refused(p, c, distance, changes=changes), changes, stale, records, row, distance
+        )
 
     options = tuple(option(*each) for each in weighed)
     (p, best, *_), first = weighed[0], options[0]
@@ -110,27 +119,6 @@ def decide(
         sources={n: describe(f.source) for n, f in best.filled.items() if f.value is not ABSENT},
     )
     return Decision(proposal, hold or proposal.evidence, options, p)
-
-
-def _refused(
-    p: float,
-    candidate: Candidate,
-    *,
-    specs: Mapping[str, ToolSpec],
-    policy: InertiaPolicy,
-    graph: ToolGraph,
-    state: RunState,
-) -> str:
-    """Return why a candidate is not proposed; "" if it is."""
-    tool = candidate.tool
-    if tool == WORDS:
-        return Reason("answer_in_words", "the model is likely to answer in words")
-    if refused := refusal(tool, candidate.calls, specs=specs, policy=policy, graph=graph, state=state):
-        return refused
-    if graph.by_tool.get(tool, {}).get("hits", 0) < PROVEN:
-        return Reason("unproven", f"too few predictions of {tool} were right so far")
-    least = policy.bound_of(may_write(tool, specs, policy)).min_precision
-    return Reason("low_confidence", f"confidence {p:.2f} is below {least:.2f}") if p < least else ""
 
 
 def _evidence(graph: ToolGraph, candidate: Candidate, p: float) -> str:

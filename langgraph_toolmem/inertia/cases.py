@@ -299,10 +299,6 @@ class Cases(Table):
     def _counts(self, fact: str) -> bool:
         return fact[0] != "=" or self.categorical(fact[1:9])
 
-    def seen(self, state: RunState, tool: str) -> int:
-        """Return how many cases there are of a tool in this state."""
-        return len(self._pairs.get(pair_key(state, tool), _NOTHING).cases)
-
     def facts_of(self, state: RunState, today: int, *, changes: bool) -> Facts:
         """Return the facts of the latest outputs of a request.
 
@@ -342,7 +338,7 @@ class Cases(Table):
                 place = f"{step.tool} {path}"
                 _read_leaf(place, value, in_rows, today, found)
                 phrase = isinstance(value, str) and " " in value and len(value) <= MAX_PHRASE
-                if phrase and not path.endswith("{}"):
+                if phrase and not in_rows and not path.endswith("{}"):
                     self._read_text(place, value, today, found)
 
     def _read_text(self, where: str, text: str, today: int, found: Facts) -> None:
@@ -404,7 +400,8 @@ class Cases(Table):
             earn: ask the model where a write after a call of the memory has less than EARNING cases.
         """
         if changes and made_by_memory(state):
-            hits = [case[HIT] for case in self._pairs.get(pair_key(state, tool), _NOTHING).cases.values() if case[MADE]]
+            cases = self._pairs.get(pair_key(state, tool), _NOTHING).cases.values()
+            hits = [case[HIT] for case in cases if case[MADE] and (case[HIT] or case[CONFIDENCE] >= SURE)]
             if lower_limit(sum(hits), len(hits), LIMIT) < BAR_WRITE:
                 text = f"after a call of the memory {tool} was right {sum(hits)} of {len(hits)} times"
                 return Reason("cases", f"{text}: the model is asked")

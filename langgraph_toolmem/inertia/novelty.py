@@ -31,7 +31,7 @@ from langgraph_toolmem.inertia.decision import Reason
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.words import words
 
-LEVEL: Final = 0.2
+LEVEL: Final = 0.05
 """Significance level of the test: the share of the familiar requests that it may refuse."""
 KEPT: Final = 64
 """Latest right predictions of a tool whose requests are remembered."""

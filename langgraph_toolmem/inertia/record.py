@@ -203,20 +203,20 @@ def begin_shortcut(decision: Decision, turn: int) -> Record:
 def plain_judged(decision: Decision) -> list[list[Any]]:
     """Return the judged candidates in plain containers.
 
-    Per candidate: tool, digest of the call, keys of its records, confidence, columns, 1 if it may change something,
-    and the distance of the request from past ones. No argument's text is kept.
+    Per candidate: tool, digest of the call, keys of its records, confidence (0 for an unfamiliar request), columns, 1
+    if it may change something, and the distance of the request from past ones. No argument's text is kept.
     """
     return [
         [
             option.tool,
             digest("call", option.tool, calls_text(option.calls)),
             list(option.records),
-            option.probability if position else decision.confidence,
+            0.0 if getattr(option.refused, "code", "") == "unfamiliar" else option.probability,
             option.columns,
             int(option.changes),
             option.distance,
         ]
-        for position, option in enumerate(decision.options)
+        for option in decision.options
         if option.records
     ]
 

@@ -243,9 +243,8 @@ class SGAPlanner(StepNode):
     The steps are atoms (`memory.atoms.search`), shown as patterns with the known values of this run. The node stands
     between the shortcut and the model; the model's node reads the hint as with `MemoryRecall`.
 
-    Known values are in the private state, so they survive a trimmed history;
-    ``StateGraph(MemoryState, output_schema=MessagesState)`` keeps them out of the app's output. No hint names a tool
-    that a `PreferenceGuide` leaves out, or one of which a person rejected a call in this turn.
+    Known values are kept per thread in this process, so they survive a trimmed history. No hint names a tool that a
+    `PreferenceGuide` leaves out, or one of which a person rejected a call in this turn.
 
     Args:
         memory: the memory.
@@ -359,7 +358,6 @@ class InertiaShortcut(StepNode):
             `Recorder` on the same memory. Runs need a thread id, a user id and messages with ids. The node cannot see
             what stands between the model and the tools (``interrupt_before``, an approval): name the tools that may be
             run before it.
-        trust_context: if True, settings in the run's context may also loosen the policy (`InertiaSettings`).
         messages_key: key of the messages in the host's state.
     """
 
@@ -374,7 +372,6 @@ class InertiaShortcut(StepNode):
         model: Any = None,
         messages_key: str = "messages",
         prefetch: bool | Prefetch = False,
-        trust_context: bool = False,
     ) -> None:
         method = method_of(memory, Inertia, "InertiaShortcut")
         given = list(tools) if isinstance(tools, Iterator) else tools
@@ -383,7 +380,7 @@ class InertiaShortcut(StepNode):
         functions = (each if isinstance(each, BaseTool) or not isroutine(each) else tool(each) for each in given)
         self._executed = [each for each in functions if isinstance(each, BaseTool)]
         models = () if model is None else (model,)
-        step = Shortcut(method, policy=policy, models=models, trust_context=trust_context)
+        step = Shortcut(method, policy=policy, models=models)
         super().__init__(step, messages_key=messages_key)
         step.enable_prefetch(prefetch, messages_key=messages_key)
 

@@ -130,11 +130,12 @@ class SIT(Method):
         allowed = self._allowed(known.keys() if available is None and known else available, state)
         with self.core.lock:
             row = {} if source is None else self.evidence.out_of(source)
-            near = (each for each in self._near(state, source, summary, policy) if _may(allowed, each))
-            votes = list(islice(filter(_counts, (self._vote(each, policy) for each in near)), NEAREST))
+            near = self._near(state, source, summary, policy)
+            votes = (self._vote(each, policy) for each in near if allowed is None or each.transition.target in allowed)
+            nearest = list(islice((vote for vote in votes if vote.weight > 0), NEAREST))
         return weigh(
             row,
-            votes,
+            nearest,
             source=source or "",
             policy=policy,
             text=state.user.raw or summary,
@@ -180,14 +181,6 @@ class SIT(Method):
                 f"Runs without feedback: {kept['runs_waiting']:,}; successful ones teach suggestions more than these."
             )
         return Section("Next tools", {**shown, **kept}, tuple(lines))
-
-
-def _may(allowed: Collection[str] | None, near: Near) -> bool:
-    return allowed is None or near.transition.target in allowed
-
-
-def _counts(vote: Vote) -> bool:
-    return vote.weight > 0
 
 
 def _check(summary: Any, k: Any, available: Any, policy: Any) -> None:

@@ -142,14 +142,15 @@ def term_weight(term: str) -> float:
 
 _SMALL_TALK: Final = frozenset(
     words("""
-    again all alright appreciate back bit bye cheers continue correct day done else enough evening everything exactly
-    excellent fine go good goodbye great guys happy hello help helpful hey hi know like lot more morning much never no
-    nope nothing ok okay one perfect please proceed problem ready right same see so sorry sounds still sure talk thank
-    thanks that thing think today too understood very wait welcome well wonderful worries wow yeah yep yes you
+    again ahead all alright amazing appreciate back bit bye cheers continue correct done else enough evening
+    everything exactly excellent fine go good goodbye great guys happy hello help helpful hey hi just know like lot
+    mind moment more morning much never no nope nothing ok okay one perfect please problem proceed ready right same
+    see so sorry sounds still sure talk thank thanks that thing think today too understand understood very wait
+    welcome well wonderful worries worry wow yeah yep yes you
     """)
 )
-_JOINED: Final = re.compile(r"(?<=\w)(?:n't|'\w+)\b")
-"""A suffix after an apostrophe: "that's" is "that", "don't" is "do"."""
+_JOINED: Final = re.compile(r"(?<=\w)(?:n't|'\w+)\b|\b(?:good|great|nice) day\b")
+"""A wish, and a suffix after an apostrophe: "that's" is "that", "don't" is "do"."""
 _FEW: Final = 200
 """Characters from which a text is no small talk, whatever its words."""
 

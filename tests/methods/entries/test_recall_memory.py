@@ -10,7 +10,6 @@ from typing import Any
 import histories as h
 import pytest
 from kept import episode, ledger
-from openai_server import OpenAIStubServer, make_chat_model
 
 from langgraph_toolmem import (
     ConfigurationError,
@@ -83,21 +82,6 @@ def test_a_finished_run_is_recalled_with_its_verdict() -> None:
         assert [call.tool for call in found["Ann"].calls] == ["send_mail"]
         assert memory.entries.recall("what is the weather like") == []
         assert memory.report()["entries"]["kept"] == 3
-
-
-# --- critiques ---
-
-
-async def test_a_chat_model_writes_critiques() -> None:
-    said = '{"went_wrong": "Bob was meant.", "call": 1, "instead": "Ask which Bob."}'
-    with OpenAIStubServer(lambda request: said) as server:
-        model = make_chat_model(server)
-        async with ToolMemory.ephemeral(tools=[h.schema("send_mail", "to")], methods=[Entries(critic=model)]) as memory:
-            await memory.afinish(mail("Bob"), thread_id="1", success=False, comment="wrong Bob", wait=True)
-            (entry,) = await memory.entries.arecall("send a mail to Cid")
-        assert "Ask which Bob." in entry.critique
-        assert len(server.requests) == 1
-        assert "wrong Bob" in str(server.requests[0])
 
 
 # --- recalling ---
@@ -187,9 +171,6 @@ def test_a_read_only_memory_without_a_folder_refuses_a_verdict() -> None:
         memory.feedback("1", score=1.0)
 
 
-# --- verdicts from elsewhere ---
-
-
 # --- whose they are ---
 
 
@@ -223,21 +204,6 @@ def test_a_forgotten_user_is_in_no_file(tmp_path: Path, namespace: tuple[str, ..
             "send a mail to Kayla",
             "send a mail to Lara",
         }
-
-
-def test_a_preference_needs_two_ratings_in_the_same_direction() -> None:
-    with ToolMemory.ephemeral(methods=[Entries()]) as memory:
-        memory.finish(mail("Ann", "fax"), thread_id="1", success=False, user_id="u")
-        assert memory.entries.preferences("send a mail to Bob", user_id="u") == []
-        memory.finish(mail("Bob", "fax"), thread_id="2", success=False, user_id="u")
-        memory.finish(mail("Cid", "post"), thread_id="3", success=True, user_id="other")
-        (found,) = memory.entries.preferences(asking("Dora"), user_id="u")
-        assert (found.tool, found.liked, found.ratings) == ("fax", False, 2)
-        assert memory.entries.preferences("send a mail to Bob", user_id="other") == []
-        assert memory.entries.preferences("book a flight to Oslo", user_id="u") == []
-
-
-# --- preferences ---
 
 
 def test_an_entry_is_read_back_as_it_was_kept(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.recall import RecalledEntry, Recollection, grouped
-from langgraph_toolmem.entries.render import HEAD, MAX_FULL, NOTHING, to_brief, to_event, to_lines, to_text
+from langgraph_toolmem.entries.render import HEAD, NOTHING, to_brief, to_event, to_lines, to_text
 from langgraph_toolmem.turn.hints import tokens_in
 
 
@@ -98,16 +98,15 @@ def long(name: str) -> RecalledEntry:
     return made
 
 
-def test_the_first_runs_are_shown_in_full_the_others_shorter_and_the_last_ones_not() -> None:
+def test_the_last_runs_that_fit_are_shown_shorter_and_further_ones_not() -> None:
     found = Recollection(tuple(map(long, "abcdefgh")))
-    lines = to_lines(found, budget=10_000)
-    assert len(lines) == 8
-    assert ["Instead: look" in each for each in lines] == [True] * 8
-    assert min(map(len, lines[:MAX_FULL])) > 1.5 * max(map(len, lines[MAX_FULL:]))
-    tight = to_lines(found, budget=300)
+    whole, tight = to_lines(found, budget=10_000), to_lines(found, budget=350)
+    assert len(whole) == 8
     assert 1 <= len(tight) < 8
-    assert len(tight[0]) == len(lines[0])
-    assert to_brief(found) == to_lines(Recollection(tuple(map(long, "xyz")) + found.entries[:2]), budget=10_000)[3:]
+    assert tight[0] == whole[0]
+    assert len(tight[-1]) < len(whole[0]) / 1.5
+    assert all("Instead: look" in each for each in [*whole, *tight])
+    assert [len(each) for each in to_brief(found)] == [len(tight[-1])] * 2
 
 
 TEXTS = st.text(max_size=400)

@@ -129,7 +129,7 @@ def test_an_embedder_of_ones_own_merges_parameters_that_mean_the_same(tmp_path: 
     with ToolMemory(tmp_path, tools=MEANT, embeddings=first) as memory:
         assert chain(memory) == ("sign_in", "close_contract")
         memory.finish(
-            h.history(h.user("x"), h.call("sign_in", {"phone": "1"}, {"zip_code": "1"}), h.words()), thread_id="1"
+            h.history(h.user("x"), h.call("sign_in", {"phone": "1"}, {"postcode": "1"}), h.words()), thread_id="1"
         )
         assert chain(memory) == ("sign_in", "close_contract")
         assert "zipcode" in first.asked

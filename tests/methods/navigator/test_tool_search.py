@@ -75,15 +75,15 @@ def test_a_compound_request_finds_a_tool_for_each_of_its_clauses():
 SMALL_TALK = [
     "", "   ", "?!", "the of and", "\ud800",
     "thanks!", "good morning", "Hey there, how are you today?", "yes, please go ahead", "That's all for today, bye",
-    "Thank you so much for your help, have a great day!", "ok", "I don't understand", "👍 sounds good", "Guten Tag",
-    "merci beaucoup", "never mind", "Sorry, just a moment", "you’re amazing",
+    "Thank you so much for your help, have a great day!", "ok", "I don't understand", "👍 sounds good",
+    "never mind", "Sorry, just a moment", "you’re amazing",
 ]  # fmt: skip
 
 
 def test_small_talk_finds_nothing_and_requests_something():
     cards = [
         spec("thanks_card", "Good morning and thanks, a great day: yes"), spec("understand", "go ahead, bye, sorry"),
-        spec("guten_tag", "merci, amazing moment"), spec("sounds", "good sounds, never mind today"),
+        spec("amazing_moment", "amazing moment"), spec("sounds", "good sounds, never mind today"),
     ]  # fmt: skip
     for query in SMALL_TALK:
         assert ToolSearcher(cards).search(query, 5) == []

@@ -12,13 +12,10 @@ from langgraph_toolmem.text.requests import MAX_CLAUSES, MAX_SENTENCES, split_cl
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("Suche einen Flug und buche ein Hotel", ("Suche einen Flug", "buche ein Hotel")),
-        ("Trouve un vol puis réserve un hôtel", ("Trouve un vol", "réserve un hôtel")),
-        ("Busca un vuelo y reserva un hotel", ("Busca un vuelo", "reserva un hotel")),
         ("查找航班，预订酒店。发送邮件", ("查找航班", "预订酒店", "发送邮件")),
         ("Etsi lento ja varaa hotelli", ("Etsi lento ja varaa hotelli",)),
     ],
-    ids=["German", "French", "Spanish", "Chinese", "not known: one piece"],
+    ids=["Chinese", "not known: one piece"],
 )
 def test_other_languages(text, expected):
     assert split_clauses(text).clauses == expected

@@ -10,7 +10,7 @@ import histories as h
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kept import inertia, ledger, sit
+from kept import ledger, sit
 from langchain_core.messages import HumanMessage, ToolMessage
 from symptoms import CURES, FINDINGS, SCHEMAS, asked, before_cure, names, summarised, teach, tool_call, whole
 
@@ -112,28 +112,6 @@ def test_the_summary_tool_is_no_node() -> None:
         everywhere = [START, "read_logs", *CURES.values(), "close_ticket"]
         assert [SUMMARY_TOOL in sit(memory).out_of(place) for place in everywhere] == [False] * 5
         assert SUMMARY_TOOL not in names(memory.sit.suggest(before_cure("router"), available=[SUMMARY_TOOL], k=9))
-
-
-def test_a_run_with_the_summary_tool_counts_as_one_without() -> None:
-    def learned(text: str | None) -> tuple[Any, ...]:
-        with made(now=lambda: 1e9) as memory:
-            steps = [h.call("read_logs", {"name": "Zoe"}), h.call("restart_router", {"name": "Zoe"}), [h.words()]]
-            messages = [asked("Zoe")]
-            for number, step in enumerate(steps):
-                memory.inertia.begin_turn(messages, thread_id="r")
-                if text is not None and number == 1:
-                    asking, answer = summarised(text)
-                    memory.core.lifecycle.after_model(messages, [asking], thread_id="r")
-                    messages = [*messages, asking, answer]
-                    memory.inertia.begin_turn(messages, thread_id="r")
-                memory.core.lifecycle.after_model(messages, [step[0]], thread_id="r")
-                messages = [*messages, *step]
-            memory.finish(messages, thread_id="r", success=True, wait=True)
-            assert not inertia(memory).open_turns
-            return memory.report(), sit(memory).edges.rows, memory.core.graph.successors.rows, memory.view()
-
-    assert learned("where I stand") == learned(None)
-    assert learned(None)[0].turns == 3
 
 
 def test_a_call_beside_the_summary_tool_is_learned_when_it_is_executed(memory: ToolMemory) -> None:
