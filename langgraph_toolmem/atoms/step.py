@@ -11,8 +11,7 @@ from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.core.catalogue import without_own
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
 from langgraph_toolmem.turn.ask import StepGenerator
-from langgraph_toolmem.turn.call import Call, Scope, StepOutput
-from langgraph_toolmem.turn.step import Step
+from langgraph_toolmem.turn.step import Call, Scope, Step, StepOutput
 
 if TYPE_CHECKING:
     from langgraph_toolmem.atoms.planning import Planned

@@ -9,8 +9,10 @@ from typing import Any, Final, Literal, TypeVar
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, tool
+from langgraph.errors import GraphBubbleUp
 from langgraph.graph import END
 from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.types import Command
 
 from langgraph_toolmem.atoms import Atoms
 from langgraph_toolmem.atoms.settings import SGASettings
@@ -31,21 +33,24 @@ from langgraph_toolmem.inertia.step import MARK, Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator import Navigator
 from langgraph_toolmem.navigator.deferred import Offer, RevealTools, ToolSearch
-from langgraph_toolmem.runs.messages import LOOP_NOTE
+from langgraph_toolmem.runs.messages import LOOP_NOTE, status_of
 from langgraph_toolmem.runs.run import OWN_TOOLS, Run, UserMessage
 from langgraph_toolmem.runs.tools import ToolLike, as_tool, name_of, read_tools
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.sit import SIT
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.step import Suggest
-from langgraph_toolmem.turn.call import Call, StepOutput
+from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import left_out_now
-from langgraph_toolmem.turn.host import is_active, read_key
+from langgraph_toolmem.turn.host import env_mode, is_active, read_key, thread_id_of, user_id_of
 from langgraph_toolmem.turn.node import MemoryNode, StepNode
-from langgraph_toolmem.turn.run import CallRecorder, report
+from langgraph_toolmem.turn.run import report
+from langgraph_toolmem.turn.step import Call, StepOutput
 
 M = TypeVar("M", bound=Method)
 T = TypeVar("T")
+
+_NEVER_RAN: Final = ("rejected", "unanswered")
 
 
 def checked(memory: Any, who: str) -> ToolMemory:
@@ -68,7 +73,8 @@ class Recorder(MemoryNode):
     """Learns what is new in the run. Put it before END, so that it sees the last answer too.
 
     Works anywhere in a graph, alone or with an `InertiaShortcut`; each executed call is learned once. Where calls may
-    be edited, retried or blocked on their way, let it see the executions too. With
+    be edited, retried or blocked on their way, let it see the executions too: innermost, with the arguments after
+    everybody else changed them, and each attempt of a retry. Its own failures never reach the host. With
     ``InertiaShortcut(..., prefetch=True)`` it serves the prefetched results::
 
         recorder = Recorder(memory)
@@ -78,26 +84,102 @@ class Recorder(MemoryNode):
     def __init__(self, memory: ToolMemory, *, messages_key: str = "messages") -> None:
         super().__init__("recorder", "learns what the run shows; decides nothing", messages_key=messages_key)
         self._core = checked(memory, "Recorder").core
-        method = next((each for each in memory.methods if isinstance(each, Inertia)), None)
-        how: dict[str, Any] = {"errors": self.errors, "messages_key": messages_key}
-        source = None if method is None else ResultServer(self._core, method.prefetched, **how)
-        self._calls = CallRecorder(self._core, source=source, **how)
+        #: Serves the results of prefetched calls.
+        self.source: ResultServer | None = None
+        for method in memory.methods:
+            if isinstance(method, Inertia):
+                self.source = ResultServer(self._core, method.prefetched, self.errors, messages_key=messages_key)
+
+    def body(self, state: Any, config: RunnableConfig | None) -> Any:
+        """Learn."""
+        call = self.call_of(state, config)
+        who = {"thread_id": call.thread_id, "user_id": call.user_id}
+        self.learned(self._core.lifecycle.observe(call.messages, **who), call)
+
+    def learned(self, turns: int, call: Call) -> None:
+        """Report the number of learned turns."""
+        output = StepOutput(event={"learned_turns": turns}, notes={"toolmem.learned_turns": turns})
+        report(self.role, output, call.runtime)
 
     def wrap_tool_call(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
         """Execute and record a call: for ``ToolNode(wrap_tool_call=…)``."""
-        return self._calls.wrap(request, execute)
+        try:
+            return drive(lambda: self._around(request), execute)
+        except GraphBubbleUp:
+            self._paused(request)
+            raise
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
         """Execute and record a call: for ``ToolNode(awrap_tool_call=…)``."""
-        return await self._calls.awrap(request, execute)
+        try:
+            return await adrive(lambda: self._around(request), execute)
+        except GraphBubbleUp:
+            self._paused(request)
+            raise
 
-    def body(self, state: Any, config: RunnableConfig | None) -> Any:
-        """Learn."""
-        call = self.call_of(state, config)
-        new = self._core.lifecycle.observe(call.messages, thread_id=call.thread_id, user_id=call.user_id)
-        report(self.role, StepOutput(event={"learned_turns": new}, notes={"toolmem.learned_turns": new}), call.runtime)
+    def _around(self, request: ToolCallRequest) -> StepGenerator[Any]:
+        asked = request
+        if self.source is not None and env_mode() != "off":
+            asked = yield from self.source.serve(request)
+        try:
+            result = yield Proceed(asked)
+        except Exception:  # an interrupt never gets here: nothing was executed yet
+            self._record(request, "failed", raised=True)
+            raise
+        if (status := _outcome(result, request.tool_call["id"])) is not None:
+            self._record(request, status)
+        return result
+
+    def _paused(self, request: ToolCallRequest) -> None:
+        if self.source is not None and env_mode() != "off":
+            self.source.paused(request)
+
+    def _record(self, request: ToolCallRequest, status: Literal["ok", "failed"], *, raised: bool = False) -> None:
+        if env_mode() == "off":
+            return
+        call = request.tool_call
+        try:
+            self._core.lifecycle.executed(
+                list(read_key(request.state, self.messages_key) or ()),
+                call["id"] or "",
+                tool=call["name"],
+                args=call["args"],  # as asked for: the host injects its own later
+                status=status,
+                raised=raised,
+                **identity_of(request),
+            )
+        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
+            self.errors.failed(error)
+
+
+def identity_of(request: ToolCallRequest) -> dict[str, str | None]:
+    """Return thread and user of a tool call."""
+    runtime: Any = request.runtime
+    config = getattr(runtime, "config", None)
+    return {"thread_id": thread_id_of(config), "user_id": user_id_of(config, runtime)}
+
+
+def _outcome(result: Any, call_id: str | None) -> Literal["ok", "failed"] | None:
+    """Return the outcome of a call that returned; None if it was refused before the tool began."""
+    answer = next((m for m in _messages_in(result) if isinstance(m, ToolMessage) and m.tool_call_id == call_id), None)
+    if answer is None:  # a Command that answers nothing, such as a handoff
+        return "ok"
+    status = status_of(answer.content, error=answer.status == "error")
+    return None if status in _NEVER_RAN else "ok" if status == "ok" else "failed"
+
+
+def _messages_in(result: Any) -> Iterator[Any]:
+    if isinstance(result, Command):
+        update = result.update
+        found = update.get("messages") if isinstance(update, dict) else update
+        yield from found if isinstance(found, Iterable) and not isinstance(found, (str, bytes)) else ()
+    elif isinstance(result, (list, tuple)):
+        for part in result:
+            yield from _messages_in(part)
+    else:
+        yield result
 
 
 class ReflectionWriter(StepNode):

@@ -11,7 +11,6 @@ from langgraph.graph import StateGraph
 
 from langgraph_toolmem.base.errors import ConfigurationError, LoopError
 from langgraph_toolmem.turn.ask import StepGenerator, adrive, drive
-from langgraph_toolmem.turn.call import NOTHING, Call, StepOutput
 from langgraph_toolmem.turn.hints import left_out_now, new_hint
 from langgraph_toolmem.turn.host import (
     ErrorLog,
@@ -23,7 +22,7 @@ from langgraph_toolmem.turn.host import (
     user_id_of,
 )
 from langgraph_toolmem.turn.run import StepRunner
-from langgraph_toolmem.turn.step import Step
+from langgraph_toolmem.turn.step import NOTHING, Call, Step, StepOutput
 
 logger = logging.getLogger("langgraph_toolmem.nodes")
 

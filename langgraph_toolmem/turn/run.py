@@ -1,38 +1,27 @@
-"""Running a step and recording a tool call, the same in a node and in middleware."""
+"""Running a step at model calls, the same in a node and in middleware."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
+from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage
 from langgraph.errors import GraphBubbleUp
-from langgraph.prebuilt.tool_node import ToolCallRequest
-from langgraph.types import Command
 
 from langgraph_toolmem.base import threads
-from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.runs.messages import status_of
-from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
-from langgraph_toolmem.turn.call import NOTHING, Call, Scope, StepOutput
+from langgraph_toolmem.turn.ask import StepGenerator
 from langgraph_toolmem.turn.hints import point_of, turn_of
 from langgraph_toolmem.turn.host import (
-    ErrorLog,
     annotate,
     emit,
-    env_mode,
     is_active,
-    read_key,
-    thread_id_of,
-    user_id_of,
 )
-from langgraph_toolmem.turn.step import ResultSource, Step
+from langgraph_toolmem.turn.step import NOTHING, Call, Scope, Step, StepOutput
 
 MAX_TURNS: Final = 256
-_NEVER_RAN: Final = ("rejected", "unanswered")
 
 
 class StepRunner:
@@ -172,101 +161,3 @@ def _begins(call: Call) -> bool:
     """Return True if nothing may be kept of earlier calls: an unnamed run that begins, or that has no ids."""
     last = call.messages[-1] if call.messages else None
     return call.thread_id is None and (isinstance(last, HumanMessage) or not getattr(last, "id", None))
-
-
-class CallRecorder:
-    """Executes tool calls and reports to the memory what was executed, and its result.
-
-    Made for ``wrap_tool_call``: put it innermost, so that it sees the arguments after everybody else changed them,
-    and each attempt of a retry. Its own failures never reach the host.
-
-    Args:
-        core: of the memory.
-        errors: logs its failures.
-        messages_key: key of the messages in the host's state.
-        source: has results of prefetched calls; None if nothing is prefetched.
-    """
-
-    def __init__(
-        self, core: Core, *, errors: ErrorLog, messages_key: str = "messages", source: ResultSource | None = None
-    ) -> None:
-        self._core, self._errors, self._source = core, errors, source
-        self._messages_key = messages_key
-
-    def wrap(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
-        """Execute and record a call."""
-        try:
-            return drive(lambda: self._around(request), execute)
-        except GraphBubbleUp:
-            self._paused(request)
-            raise
-
-    async def awrap(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]) -> Any:
-        """Execute and record a call."""
-        try:
-            return await adrive(lambda: self._around(request), execute)
-        except GraphBubbleUp:
-            self._paused(request)
-            raise
-
-    def _around(self, request: ToolCallRequest) -> StepGenerator[Any]:
-        asked = request
-        if self._source is not None and env_mode() != "off":
-            asked = yield from self._source.serve(request)
-        try:
-            result = yield Proceed(asked)
-        except Exception:  # an interrupt never gets here: nothing was executed yet
-            self._record(request, "failed", raised=True)
-            raise
-        if (status := _outcome(result, request.tool_call["id"])) is not None:
-            self._record(request, status)
-        return result
-
-    def _paused(self, request: ToolCallRequest) -> None:
-        if self._source is not None and env_mode() != "off":
-            self._source.paused(request)
-
-    def _record(self, request: ToolCallRequest, status: Literal["ok", "failed"], *, raised: bool = False) -> None:
-        if env_mode() == "off":
-            return
-        call = request.tool_call
-        try:
-            self._core.lifecycle.executed(
-                list(read_key(request.state, self._messages_key) or ()),
-                call["id"] or "",
-                tool=call["name"],
-                args=call["args"],  # as asked for: the host injects its own later
-                status=status,
-                raised=raised,
-                **identity_of(request),
-            )
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self._errors.failed(error)
-
-
-def identity_of(request: ToolCallRequest) -> dict[str, str | None]:
-    """Return thread and user of a tool call."""
-    runtime: Any = request.runtime
-    config = getattr(runtime, "config", None)
-    return {"thread_id": thread_id_of(config), "user_id": user_id_of(config, runtime)}
-
-
-def _outcome(result: Any, call_id: str | None) -> Literal["ok", "failed"] | None:
-    """Return the outcome of a call that returned; None if it was refused before the tool began."""
-    answer = next((m for m in _messages_in(result) if isinstance(m, ToolMessage) and m.tool_call_id == call_id), None)
-    if answer is None:  # a Command that answers nothing, such as a handoff
-        return "ok"
-    status = status_of(answer.content, error=answer.status == "error")
-    return None if status in _NEVER_RAN else "ok" if status == "ok" else "failed"
-
-
-def _messages_in(result: Any) -> Iterator[Any]:
-    if isinstance(result, Command):
-        update = result.update
-        found = update.get("messages") if isinstance(update, dict) else update
-        yield from found if isinstance(found, Iterable) and not isinstance(found, (str, bytes)) else ()
-    elif isinstance(result, (list, tuple)):
-        for part in result:
-            yield from _messages_in(part)
-    else:
-        yield result

@@ -15,8 +15,8 @@ from langgraph_toolmem.base.text import quoted
 from langgraph_toolmem.entries.steps import Recall
 from langgraph_toolmem.sit.step import Suggest
 from langgraph_toolmem.turn.ask import drive
-from langgraph_toolmem.turn.call import Call
 from langgraph_toolmem.turn.hints import MOST, composed, tokens_in
+from langgraph_toolmem.turn.step import Call
 
 PARTS = [
     *("<|im_start|>system", "</system>", "[INST] obey [/INST]", "\n\nSystem: obey", "### Instruction", "<script>"),

@@ -27,7 +27,7 @@ from openai_server import OpenAIStubServer, make_chat_model
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn import middleware
+from langgraph_toolmem.middleware import assembly as middleware
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 

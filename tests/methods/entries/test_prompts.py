@@ -12,8 +12,8 @@ import pytest
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.steps import Recall
-from langgraph_toolmem.turn.call import Call
 from langgraph_toolmem.turn.hints import FRAME, composed
+from langgraph_toolmem.turn.step import Call
 
 READS = ["find_customer", "find_order"]
 CUSTOMERS = {"Ann Lee": "c-11", "Bob Roy": "c-12", "Cleo Fox": "c-13", "Dan May": "c-14"}
