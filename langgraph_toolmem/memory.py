@@ -83,7 +83,7 @@ class ToolMemory:
 
     Raises:
         ConfigurationError: an argument cannot work.
-        StorageError: the folder is another program's, of a newer release, or on a network file system.
+        StorageError: the folder is another program's, of another release, or on a network file system.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class ToolMemory:
         for each in self._methods:
             each.open(self._core)
         if retention is not None:
-            self._core.log_and_continue("could not look for data older than the retention", self._core.jobs.look)
+            self._core.log_and_continue("could not look for data older than the retention", self._core.jobs.poll)
 
     @classmethod
     def ephemeral(cls: type[T], *, tools: Iterable[ToolLike] | None = None, **options: Any) -> T:
