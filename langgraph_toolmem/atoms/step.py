@@ -42,7 +42,7 @@ class PlanHints(Step[Atoms]):
             settings = replace(settings, model=chat_model(settings.model, "model"))
         self.settings = settings
         self.specs = None if tools is None else without_own(read_tools(tools))
-        self._planner = HintPlanner(method, settings, failed=lambda error: self.failed(error))
+        self._planner = HintPlanner(method, settings, failed=lambda error: self.errors.failed(error))
 
     def compute(self, call: Call) -> StepGenerator[Planned]:
         """Return the hints for this model call."""

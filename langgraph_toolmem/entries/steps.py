@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
-from langgraph.errors import GraphBubbleUp
-
 from langgraph_toolmem.base.checks import is_count, is_share, names_given
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.method import EndedRun
@@ -134,12 +132,8 @@ class Reflection(Step[Entries]):
         """Learn the rest of the run and keep it, with the verdict if there is one."""
         score = None
         if self._verdict is not None:
-            try:
+            with self.errors:  # the run is kept all the same
                 score = _score(self._verdict(call.state))
-            except GraphBubbleUp:
-                raise
-            except Exception as error:  # noqa: BLE001 - the run is kept all the same
-                self.failed(error)
         core = self.core
         new = core.lifecycle.finish(call.messages, thread_id=call.thread_id, success=score, user_id=call.user_id)
         if self._wait:

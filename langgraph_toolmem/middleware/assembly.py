@@ -402,11 +402,9 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
                 runner.at_error(call, error, failed_call)
 
     def _or_log(self, do: Callable[[], T]) -> T | None:
-        try:
+        with self._errors:
             return do()
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self._errors.failed(error)
-            return None
+        return None
 
 
 class EndingMiddleware(StepsMiddleware):
@@ -515,15 +513,13 @@ class ToolSearchMiddleware(_Named):
     def _around(self, request: ModelRequest[Any]) -> StepGenerator[Any]:
         insisted = frozenset(insisted_on(request))
         offer = Offer([t for t in request.tools if name_of(t) not in (SEARCH_TOOL, CALL_TOOL)], request.messages)
-        try:
+        with self._errors:
             if is_active():
                 offer = self._deferred.offer(request.tools, request.messages, request.model, insisted=insisted)
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self._errors.failed(error)
         response = yield Proceed(request.override(tools=offer.tools, messages=offer.messages))
         if offer.way is None:
             return response
-        try:
+        with self._errors:
             messages = turn_of_response(response)
             read = [
                 self._deferred.take(m, request.tools, insisted=insisted) if isinstance(m, AIMessage) else m
@@ -534,6 +530,4 @@ class ToolSearchMiddleware(_Named):
             for message in read:
                 if isinstance(message, AIMessage):
                     self._deferred.note(offer, message, request.tools, request.messages)
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self._errors.failed(error)
         return response

@@ -140,7 +140,7 @@ class Recorder(MemoryNode):
         if env_mode() == "off":
             return
         call = request.tool_call
-        try:
+        with self.errors:
             self._core.lifecycle.executed(
                 list(read_key(request.state, self.messages_key) or ()),
                 call["id"] or "",
@@ -150,8 +150,6 @@ class Recorder(MemoryNode):
                 raised=raised,
                 **identity_of(request),
             )
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self.errors.failed(error)
 
 
 def identity_of(request: ToolCallRequest) -> dict[str, str | None]:

@@ -6,10 +6,9 @@ import logging
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
-from langgraph.errors import GraphBubbleUp
 from langgraph.graph import StateGraph
 
-from langgraph_toolmem.base.errors import ConfigurationError, LoopError
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.turn.ask import StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import left_out_now, new_hint
 from langgraph_toolmem.turn.host import (
@@ -59,25 +58,17 @@ class MemoryNode(Runnable[Any, Any]):
         """Run the node."""
         if env_mode() == "off":
             return None
-        try:
+        with self.errors:
             return drive(lambda: self.body(input, config))
-        except (GraphBubbleUp, LoopError):
-            raise
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self.errors.failed(error)
-            return None
+        return None
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
         """Run the node."""
         if env_mode() == "off":
             return None
-        try:
+        with self.errors:
             return await adrive(lambda: self.body(input, config))
-        except (GraphBubbleUp, LoopError):
-            raise
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self.errors.failed(error)
-            return None
+        return None
 
     def body(self, state: Any, config: RunnableConfig | None) -> Any | StepGenerator[Any]:
         """Return the update of the state. In an async graph it runs in a thread."""
@@ -107,7 +98,7 @@ class StepNode(MemoryNode):
     def __init__(self, step: Step[Any], *, messages_key: str = "messages") -> None:
         super().__init__(step.role, step.about, messages_key=messages_key)
         self.step = step
-        step.failed = self.errors.failed
+        step.errors = self.errors
         self.runner = StepRunner(step)
 
     def body(self, state: Any, config: RunnableConfig | None) -> StepGenerator[Any]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Generator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from langchain_core.messages import HumanMessage
-from langgraph.errors import GraphBubbleUp
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.turn.ask import StepGenerator
@@ -37,7 +35,7 @@ class StepRunner:
         if (call.held_out or not is_active()) and not step.learns:
             return NOTHING
         forgettings = step.core.forgettings
-        try:
+        with step.errors:
             kept = self._memo.get(call, forgettings)
             if kept is None:
                 found = step.compute(call)
@@ -50,35 +48,23 @@ class StepRunner:
             if output.event is not None and output.event != kept.event:
                 kept.event = output.event
                 report(step.role, output, call.runtime)
-        except GraphBubbleUp:
-            raise
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            step.failed(error)
-            with suppress(Exception):
-                self._memo.put(call, forgettings, None, broken=True)
-            return NOTHING
-        return output
+            return output
+        with step.errors:
+            self._memo.put(call, forgettings, None, broken=True)
+        return NOTHING
 
     def at_end(self, call: Call) -> StepGenerator[Any]:
         """Run the step at the end of a run."""
-        try:
+        with self.step.errors:
             output = self.step.on_end(call)
             if isinstance(output, Generator):
                 output = yield from output
             report(self.step.role, output, call.runtime)
-        except GraphBubbleUp:
-            raise
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self.step.failed(error)
 
     def at_error(self, call: Call, error: Exception, failed_call: str | None) -> None:
         """Run the step at an error that ends the run."""
-        try:
+        with self.step.errors:
             self.step.on_error(call, error, failed_call)
-        except GraphBubbleUp:
-            raise
-        except Exception as failure:  # noqa: BLE001 - the memory must never hurt the host
-            self.step.failed(failure)
 
 
 def report(role: str, output: StepOutput, runtime: Any) -> None:

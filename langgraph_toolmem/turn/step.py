@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
@@ -157,8 +157,8 @@ class Step(ABC, Generic[M]):
 
     def __init__(self, method: M) -> None:
         self.method = method
-        #: Logs an error that is passed over; a node or middleware puts its own log here.
-        self.failed: Callable[[Exception], None] = ErrorLog(type(self).__name__, logger).failed
+        #: Logs errors that are passed over; a node puts its own log here.
+        self.errors = ErrorLog(type(self).__name__, logger)
 
     @property
     def core(self) -> Core:

@@ -25,9 +25,9 @@ from langchain_core.messages import AIMessage, convert_to_messages
 from openai_server import OpenAIStubServer, make_chat_model
 
 from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.middleware import assembly as middleware
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.middleware import assembly as middleware
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 
