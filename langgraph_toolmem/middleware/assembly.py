@@ -56,8 +56,7 @@ from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import composed, placed
 from langgraph_toolmem.turn.host import ErrorLog, config_of, env_mode, is_active, thread_id_of, user_id_of
-from langgraph_toolmem.turn.node import StepNode
-from langgraph_toolmem.turn.run import StepRunner
+from langgraph_toolmem.turn.run import StepNode, StepRunner
 from langgraph_toolmem.turn.step import Call, Step, StepOutput
 
 logger = logging.getLogger("langgraph_toolmem.middleware")

@@ -1,4 +1,7 @@
-"""Nodes of a graph: what each does is in the step of its method."""
+"""Nodes of a graph: the work of each is in the step of its method.
+
+All take `messages_key`, the key of the messages in the host's state.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +46,7 @@ from langgraph_toolmem.sit.step import Suggest
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import left_out_now
 from langgraph_toolmem.turn.host import env_mode, is_active, read_key, thread_id_of, user_id_of
-from langgraph_toolmem.turn.node import MemoryNode, StepNode
-from langgraph_toolmem.turn.run import report
+from langgraph_toolmem.turn.run import MemoryNode, StepNode, report
 from langgraph_toolmem.turn.step import Call, StepOutput
 
 M = TypeVar("M", bound=Method)
@@ -192,7 +194,6 @@ class ReflectionWriter(StepNode):
         verdict: judges the run from the state; None: nobody judges. An error, or any other value, counts as None. In an
             async graph it is called in a thread.
         wait: if True, return when entry and critique are written: for scripts.
-        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
@@ -225,7 +226,6 @@ class MemoryRecall(StepNode):
         memory: the memory.
         policy: which runs are shown, and how many; the memory's own if None.
         budget: tokens at most (a quarter of the text's length in UTF-8).
-        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
@@ -253,7 +253,6 @@ class PreferenceGuide(StepNode):
         how: "leave_out": avoided tools are left out. "tell": a hint says what the user likes and avoids. "both".
         policy: which requests are alike; the memory's own if None.
         keep: names of tools that always stay.
-        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
@@ -281,7 +280,6 @@ def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "message
     Args:
         state: the state, with the key `toolmem_left_out` (see `MemoryState`). Without it all tools are left.
         tools: the tools of this step; those without a name are left.
-        messages_key: key of the messages.
     """
     given = list(tools)
     out = left_out_now(state, messages_key=messages_key)
@@ -300,7 +298,6 @@ class SITSummary(StepNode):
         memory: the memory.
         policy: how states are compared; the memory's own if None.
         summary_tool: if True, an agent gets the summary tool.
-        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
@@ -330,7 +327,6 @@ class SGAPlanner(StepNode):
         memory: the memory.
         settings: how many steps are shown, and the model that plans (none by default).
         tools: the agent's tools; those that the memory knows if None.
-        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
@@ -370,7 +366,6 @@ class ToolRetriever(StepNode):
         tools: the agent's tools, LangChain tools or functions; in an agent those of each model call if None.
         search: how tools are found (`ToolSearch`).
         always: more names of tools that are always offered.
-        messages_key: key of the messages in the host's state.
     """
 
     step: RevealTools
@@ -439,7 +434,6 @@ class InertiaShortcut(StepNode):
             what stands between the model and the tools (``interrupt_before``, an approval): name the tools that may be
             run before it.
         trust_context: if True, settings in the run's context may also loosen the policy (`InertiaSettings`).
-        messages_key: key of the messages in the host's state.
     """
 
     step: Shortcut

@@ -1,6 +1,6 @@
 """A model call as a step sees it, the output of a step at it, and the step itself: the work of a method.
 
-A step is written once; a graph sees it as a node (`turn.node`) and an agent as middleware, sync and async.
+A step is written once; a graph sees it as a node (`turn.run`) and an agent as middleware, sync and async.
 """
 
 from __future__ import annotations
