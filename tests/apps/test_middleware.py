@@ -133,6 +133,14 @@ async def test_a_shortcut_is_marked_as_the_memorys(desk: Desk, memory: ToolMemor
         assert message.id
 
 
+async def test_the_memorys_messages_carry_the_name_of_the_agent() -> None:
+    agent, without = both(name="clerk")
+    state, plain = await agent.run(1), await without.run(1)
+    assert shortcuts(state["messages"])
+    said = [{m.name for m in each["messages"] if isinstance(m, AIMessage)} for each in (state, plain)]
+    assert said == [{"clerk"}, {"clerk"}]
+
+
 # --- async ---
 
 METHODS = ("begin_turn", "after_model", "executed")
