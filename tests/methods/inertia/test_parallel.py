@@ -55,7 +55,7 @@ def test_two_calls_at_once_are_foreseen_after_sixty_equal_runs(learner: Learner)
     assert decision.acts, decision.reason
     assert decision.proposal.tool == "weather"
     assert [dict(args) for args in decision.proposal.calls] == [{"city": "Oslo"}, {"city": "Bergen"}]
-    assert "weather came next 60 of 60 times" in decision.reason
+    assert "weather came next 100% of the time" in decision.reason
 
 
 def test_what_changes_something_is_not_done_twice_in_one_turn():
