@@ -227,12 +227,7 @@ class Inertia(Method):
     ) -> tuple[Decision, Sequence[Neighbour]]:
         """Return the decision before one model turn, and the nearest past requests. The caller holds the lock.
 
-        Args:
-            state: the run before the turn.
-            policy: when to act.
-            user: digest of the user, if known.
-            chosen_by: who chose the run's calls so far. Defaults to what the run says.
-            specs: the tools available in this run. Defaults to the catalogue's.
+        `chosen_by` (who chose the calls so far) defaults to what the run says, `specs` to the catalogue's tools.
         """
         graph = self.core.graph
         specs = self.core.catalogue.marked(specs)

@@ -55,19 +55,7 @@ def decide(
     today: int,
     draw: float,
 ) -> Decision:
-    """Weigh the likeliest calls by their record.
-
-    Args:
-        graph: the evidence.
-        state: the run before the model's turn.
-        neighbours: the nearest past requests at this point.
-        tables: the tables of inertia in the evidence.
-        specs: the tools that may be called.
-        policy: thresholds and guards.
-        user: digest of the user, if known; decides which constants may be used.
-        today: days since 1970.
-        draw: a number from 0 to 1; below `audit_rate` the proposal is audited.
-    """
+    """Weigh the likeliest calls by their record. A `draw` (0 to 1) below `audit_rate` means an audit."""
     found = candidates(graph, tables.contexts, state, neighbours, specs=specs, user=user)
     if all(candidate.tool == WORDS and not candidate.p_tool for candidate in found):
         return Decision(None, Reason("nothing_seen", "nothing like this has been seen yet"))

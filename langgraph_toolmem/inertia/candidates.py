@@ -144,15 +144,7 @@ def candidates(
 ) -> list[Candidate]:
     """Return what may come next, likeliest tools first: calls, several calls of one tool at once, an answer in words.
 
-    Tools that are not among `specs` are left out.
-
-    Args:
-        graph: the evidence.
-        contexts: the calls that follow calls.
-        state: the run before the model's turn.
-        neighbours: the nearest past requests that went the same way so far, nearest first.
-        specs: the tools that may be called.
-        user: digest of the user, if known; decides which constants may be used.
+    Tools that are not among `specs` are left out. The digest of the user decides which constants may be used.
     """
     shares = next_tools(graph, state, neighbours[:NEAREST])
     following, of_calls = contexts.after(state)
@@ -301,13 +293,7 @@ def fill_each(
 ) -> tuple[str, Filled] | None:
     """Return the parameter in which several calls of one tool differ, and its values, one for each call.
 
-    The values come from the source with the best record.
-
-    Args:
-        graph: the evidence.
-        state: the run before the model's turn.
-        group: the tool, as `parallel` writes it.
-        properties: its parameters.
+    The values come from the source with the best record. `group` is the tool as `parallel` writes it.
     """
     tool = group.removeprefix(PARALLEL)
     best: tuple[str, Filled] | None = None

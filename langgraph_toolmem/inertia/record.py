@@ -13,7 +13,7 @@ from langgraph_toolmem.graph.state import WORDS, RunState, windows
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, TURNS_OPEN, CountTable, Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.budget import AUDITED, SHADOWED, Acted, Checked
 from langgraph_toolmem.inertia.decision import Decision, calls_text
-from langgraph_toolmem.inertia.estimator import Weighed
+from langgraph_toolmem.inertia.estimator import ExamplesSeen
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.novelty import RequestCompared
 from langgraph_toolmem.inertia.policy import InertiaPolicy
@@ -163,12 +163,7 @@ class InertiaEvidence(Table):
 def open_turn(state: RunState, turn: str, decision: Decision, user: str | None, *, audit: bool = False) -> Record:
     """Return the record of a model turn that begins now; one whose end is never reported counts too.
 
-    Args:
-        state: the run before the turn.
-        turn: its key.
-        decision: the decision about it.
-        user: digest of the user.
-        audit: True if the call would have been made, and the model is asked by chance.
+    With `audit` the call would have been made, and the model is asked by chance.
     """
     checked = 0 if not decision.would_act else AUDITED if audit else SHADOWED
     return [TurnOpened(turn, windows(state), plain_judged(decision), checked, user)]
@@ -210,20 +205,14 @@ def credit_judged(
 ) -> Record:
     """Return hit or miss for every candidate of model turn `number`.
 
-    A call that a person rejected is a miss, and the one put in its place is the truth.
-
-    Args:
-        turn: the model's turn.
-        judged: the candidates, likeliest first.
-        would_act: AUDITED or SHADOWED if the best candidate would have been made, else 0.
-        audit_rate: share of the calls that is audited.
-        number: of the model turn.
+    A call that a person rejected is a miss, and the one put in its place is the truth. `would_act` is AUDITED or
+    SHADOWED if the best candidate would have been made, otherwise 0.
     """
     record: Record = []
     truth = _truth(turn)
     examples = [[columns, int(call == truth)] for _, call, _, _, columns, *_ in judged if columns]
     if examples:
-        record.append(Weighed(number, examples))
+        record.append(ExamplesSeen(number, examples))
     for position, (tool, call, rules, _, _, changes, distance) in enumerate(judged):
         hit = int(call == truth)
         # Of the calls that are made, a share is audited: each audit stands for the others, which nobody checks.
