@@ -160,8 +160,7 @@ class SITEvidence(Table):
 
     def _judge(self, run: str) -> None:
         if (stands := self.graph.verdict(run)) is not None:
-            score, _, _, weight, _ = stands
-            self.judge(run, score, weight)
+            self.judge(run, stands.score, stands.weight)
 
     def _count(self, known: list[Any], sign: int) -> None:
         score, transitions, weight = known

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from langgraph_toolmem.text.schema import Described, Leaf, leaves_of
 from langgraph_toolmem.text.words import word_set, words
@@ -195,11 +195,14 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
         route: HTTP method and path of the tool, "" if it has none; its nouns count more than those of the name.
     """
     path, described = leaf.path, leaf.description
-    levels = [level for level in path.replace("[]", "").split(".") if level]
+    levels = path.replace("[]", "").split(".")
     shape = _shape(leaf)
+    if (named := _named(levels[-1], shape)) is not None:
+        return named
+    levels = [level for level in levels if level]
+    own, role = _own_words(levels[-1] if levels else "")
     way = route_of(route)
     owner = _entity(tool) if way is None else resource(way.path) or _entity(tool)
-    own, role = _own_words(levels[-1] if levels else "")
     above = [_own_words(level)[0] for level in levels[:-1]]
     if way is not None and path in way.slots:
         above, owner = [], resource(way.slots[path]) or owner
@@ -208,9 +211,6 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
         places, described = [owner, *places], ""
     else:
         places = [words_of[-1:] for words_of in places]
-    if own and not GENERIC.issuperset(own):
-        kept = own if len(own) == 1 else tuple(word for word in own if word != "name") or own
-        return _shared(frozenset(kept), role, shape)
     heads = own or ("result",)
     whose = _generic_owner(heads, places, described, owner)
     if whose is None:
@@ -218,6 +218,16 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
     nouns, source = whose
     kept = tuple(head for head in heads if head != "name")
     return _shared(frozenset((*nouns, *kept)), role, shape, False, source)
+
+
+@lru_cache(maxsize=65_536)
+def _named(name: str, shape: Shape) -> Meaning | None:
+    """Return the meaning of a value whose name says of what it is; None if the name is generic."""
+    own, role = _own_words(name)
+    if not own or GENERIC.issuperset(own):
+        return None
+    kept = own if len(own) == 1 else tuple(word for word in own if word != "name") or own
+    return _shared(frozenset(kept), role, shape)
 
 
 _shared = lru_cache(maxsize=65_536)(Meaning)  # thousands of values mean the same
@@ -376,8 +386,7 @@ MAX_INPUTS = 64
 MAX_OUTPUTS = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
+class Port(NamedTuple):
     """One input or one part of the output of a tool.
 
     Attributes:
@@ -418,12 +427,15 @@ def inputs_of(spec: Described) -> tuple[Port, ...]:
     return tuple(_port(spec, leaf, "in", "declared") for leaf in leaves if leaf.path)
 
 
-def outputs_of(spec: Described, observed: Mapping[str, Iterable[str]] | None = None) -> tuple[Port, ...]:
+def outputs_of(
+    spec: Described, observed: Mapping[str, Iterable[str]] | None = None, inputs: Iterable[Port] | None = None
+) -> tuple[Port, ...]:
     """Return the values that a call gives.
 
     Args:
         spec: the tool. Its declared output comes first.
         observed: path -> JSON types of results that were seen; see `schema.paths_of`.
+        inputs: its `inputs_of`, if they were read before.
 
     Returns:
         One port per path. If nothing is declared or was seen, or no more than that something comes back, a tool gives
@@ -442,8 +454,10 @@ def outputs_of(spec: Described, observed: Mapping[str, Iterable[str]] | None = N
     if lists or all(_says_nothing(port) for port in ports.values()):
         said = _implied_by(declared, spec)
     # What takes an id does not find it; a list takes ids as filters.
-    known = (port.meaning.words for each in (ports.values(), () if lists else inputs_of(spec)) for port in each)
-    if said and "id" not in ports and said not in known:
+    if said and "id" not in ports:
+        taken = () if lists else inputs_of(spec) if inputs is None else inputs
+        if any(port.meaning.words == said for port in (*ports.values(), *taken)):
+            return tuple(ports.values())
         ports["id"] = Port(spec.name, "id", "out", Leaf("id"), Meaning(said, source="tool"), "implied")
     return tuple(ports.values())
 

@@ -114,9 +114,6 @@ def opens(tmp_path: Path, clock: Clock) -> Iterator[Opens]:
         each.memory.close()
 
 
-# in the background
-
-
 # critiques
 
 
@@ -198,7 +195,7 @@ def test_a_verdict_waits_for_its_entry_and_is_dropped_without(opens: Opens, cloc
     while (wait := work(office.jobs)) is not None:
         clock.seconds += wait
     assert [each.score for each in office.kept()] == [0.0]
-    assert office.jobs.queue.report() == {"pending": 0, "failing": 0, "given_up": 0}
+    assert office.jobs.queue.report() == {"pending": 0, "failing": 0, "dead": 0}
 
 
 def test_a_thread_survives_whatever_the_critic_raises(opens: Opens) -> None:
@@ -285,7 +282,7 @@ def test_a_job_that_fails_holds_up_no_other(error: Exception) -> None:
         numbers.put(*range(4))
         work(numbers.jobs)
         assert numbers.batches == [[0, 1, 2, 3], [0], [1], [2], [3]]
-        assert numbers.jobs.queue.report() == {"pending": 1, "failing": 1, "given_up": 0}
+        assert numbers.jobs.queue.report() == {"pending": 1, "failing": 1, "dead": 0}
 
 
 def test_one_transaction_and_one_embedding_call_for_the_entries_of_many_runs(
