@@ -139,7 +139,7 @@ async def test_the_summary_tool_leads_to_the_cure() -> None:
         assert SUMMARY_TOOL not in {*memory.report().tools, *memory.view().tools}
 
 
-@pytest.mark.parametrize("text", ["", "  \n ", "x" * 300_000, "ページが開きません", "password expired", "\ud800 lone"])
+@pytest.mark.parametrize("text", ["  \n ", "x" * 300_000, "password expired", "\ud800 ページ"])
 def test_any_summary_is_answered(memory: ToolMemory, text: str) -> None:
     teach(memory, summaries=True)
     answer = answered(memory, [*before_cure("password"), calling(text)])[-1]
