@@ -241,17 +241,15 @@ class _Evidence:
         said: dict[Kind, str] = {}
         if found.similarity is not None:
             states = "state" if self._voters == 1 else "states"
-            said["episodic"] = (
-                f"{found.voters} of the {self._voters} most similar past {states} went on with it "
-                f"(nearest: {found.similarity:.2f}{'' if found.judged else ', runs not judged'})"
-            )
+            unjudged = "" if found.judged else ", in runs that nobody judged"
+            said["episodic"] = f"came next in {found.voters} of the {self._voters} most similar past {states}{unjudged}"
         if found.weight > 0:
-            after = "the start" if self._source == START else self._source
+            where = "at the start" if self._source == START else f"after {self._source}"
             good, uses, bad = (round(number) for number in (found.good, self._uses, found.bad))
             if good:
-                said["procedural"] = f"came next {good} of {max(good, uses)} times after {after} in successful runs"
+                said["procedural"] = f"came next {good} of {max(good, uses)} times {where} in successful runs"
             else:
-                said["procedural"] = f"came next after {after} in runs that nobody judged"
+                said["procedural"] = f"came next {where} in runs that nobody judged"
             if bad:
                 said["procedural"] += f", {bad} times in failed ones"
         if found.relevance > 0:

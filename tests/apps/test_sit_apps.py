@@ -139,7 +139,7 @@ async def test_the_summary_tool_leads_to_the_cure() -> None:
         assert SUMMARY_TOOL not in {*memory.report().tools, *memory.view().tools}
 
 
-@pytest.mark.parametrize("text", ["", "  \n ", "x" * 300_000, "ページが開きません", "password expired", "\ud800 lone"])
+@pytest.mark.parametrize("text", ["  \n ", "x" * 300_000, "password expired", "\ud800 ページ"])
 def test_any_summary_is_answered(memory: ToolMemory, text: str) -> None:
     teach(memory, summaries=True)
     answer = answered(memory, [*before_cure("password"), calling(text)])[-1]
@@ -149,7 +149,7 @@ def test_any_summary_is_answered(memory: ToolMemory, text: str) -> None:
     assert {best, other} == {*CURES.values()}
     if "password" in text or not text.strip():  # without a summary, the history is the state
         assert best == "reset_password"
-        assert re.search(r"- reset_password: .*nearest: 0\.\d\d", answer.text)
+        assert re.search(r"- reset_password: came next in \d", answer.text)
         assert "3 of 10 times" in answer.text
     assert len(answer.text) < 3_000
     assert ledger(memory).sums["sit"]["shown"] == 1

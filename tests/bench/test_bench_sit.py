@@ -67,20 +67,6 @@ def test_the_nearest_request_is_followed_step_by_step():
     assert yardsticks.nearest_request([])(last(task("greet", 1))) == []
 
 
-def test_hits_by_hand():
-    always: dict[str, yardsticks.Method] = {
-        "right": lambda p: [p.tool],
-        "second": lambda p: ["?", p.tool, p.tool],
-        "no": lambda p: [],
-    }
-    assert yardsticks.measure(always, all_kinds(1)) == {
-        "right": Hits(100.0, 100.0),
-        "second": Hits(0.0, 100.0),
-        "no": Hits(0.0, 0.0),
-    }
-    assert yardsticks.measure(always, [])["right"] == Hits(0.0, 0.0)
-
-
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """A set whose second call hangs on the request, not on the call before; a fifth of the runs fail."""

@@ -24,14 +24,11 @@ def test_other_languages(text, expected):
 @pytest.mark.parametrize(
     "text",
     [
-        "Search 'sun, sea and sand'",
-        'Search "sun, sea and sand"',
-        "Search (sun, sea and sand)",
         "Convert 3.5 miles at example.com/a.b",
         "Compare e.g. Oslo with Rome",
         "Find the android handbook",
     ],
-    ids=["single quotes", "double quotes", "brackets", "dots inside", "abbreviation", "join inside a word"],
+    ids=["dots inside", "abbreviation", "join inside a word"],
 )
 def test_what_stays_together(text):
     assert split_clauses(text).clauses == (text,)
