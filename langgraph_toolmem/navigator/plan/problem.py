@@ -75,7 +75,7 @@ class PlanSettings:
     ask_produced: float = 1e-9
     weak: float = 0.2
     max_options: int = 12
-    max_nodes: int = 1_500
+    max_nodes: int = 800
 
     def __post_init__(self) -> None:
         """Check types and ranges. Raises ConfigurationError that names the field and what is expected."""
