@@ -27,7 +27,7 @@ from langgraph_toolmem.base.threads import this_step
 from langgraph_toolmem.core.ledger import ALL, NO_TRACK, ItemStats
 from langgraph_toolmem.core.users import User, Users
 from langgraph_toolmem.stores.remote import NoAnswerError
-from langgraph_toolmem.stores.vectors import PART, REFRESH_SECONDS, Hit, SearchHit, VectorItem, VectorStore
+from langgraph_toolmem.stores.vectors import PART, REFRESH_SECONDS, Hit, SearchHit, VectorItem, VectorStore, batches
 from langgraph_toolmem.text.embedders import Embedder, clean
 
 if TYPE_CHECKING:
@@ -212,8 +212,8 @@ class Rows(Generic[T]):
                 space = self._space(user)
                 rows = self._items(space.store.each(name), None)
                 old = [key for key, item in rows if self.kind.since(item, before) is not item]
-                for start in range(0, len(old), BATCH):
-                    self.change(old[start : start + BATCH], lambda item: self.kind.since(item, before), user)
+                for some in batches(old, BATCH):
+                    self.change(some, lambda item: self.kind.since(item, before), user)
                 if old:
                     space.store.scrub(name)
                 removed += len(old)
@@ -353,8 +353,7 @@ class Rows(Generic[T]):
 
     def _items(self, hits: Iterable[Hit], user: User | None) -> Iterator[tuple[str, T]]:
         """Yield ids and items of rows, with their records if their user is named; damaged rows are left out."""
-        hits = iter(hits)
-        while batch := list(islice(hits, BATCH)):
+        for batch in batches(hits, BATCH):
             items = ((hit.id, self._read_row(hit)) for hit in batch)
             yield from self._tracked([(key, item) for key, item in items if item is not None], user)
 

@@ -398,11 +398,10 @@ class ToolGraph(_Parts):
         self, run: str, score: float, comment: str | None, user: str | None, weight: float, when: float
     ) -> None:
         self._add_run(run, 0, None)
-        entry, new = self.runs[run], (score, comment, user, weight, when)
-        stands = self.verdict(run)
-        if stands is not None and op.precedence(*new) <= op.precedence(*stands):
-            return
-        entry[SCORE], entry[COMMENT], entry[AUTHOR], entry[WEIGHT], entry[WHEN] = new
+        new, stands = op.Verdict(run, score, comment, user, weight, when), self.verdict(run)
+        if stands is None or new.rank > stands.rank:
+            entry = self.runs[run]
+            entry[SCORE], entry[COMMENT], entry[AUTHOR], entry[WEIGHT], entry[WHEN] = new.values()[1:]
 
     # --- whose it is ---
 
@@ -415,16 +414,16 @@ class ToolGraph(_Parts):
         """Model turns: those learned, and those that began and whose end has not been seen."""
         return int(self.counters.get("turns", 0) + self.counters.get(TURNS_OPEN, 0))
 
-    def verdict(self, run: str) -> tuple[float, str | None, str | None, float, float] | None:
-        """Return score, comment, author, weight and time of the verdict that stands; None if there is none."""
+    def verdict(self, run: str) -> op.Verdict | None:
+        """Return the verdict that stands, if any."""
         entry = self.runs.get(run)
         if entry is None or entry[SCORE] is None:
             return None
-        return entry[SCORE], entry[COMMENT], entry[AUTHOR], entry[WEIGHT], entry[WHEN]
+        return op.Verdict(run, entry[SCORE], entry[COMMENT], entry[AUTHOR], entry[WEIGHT], entry[WHEN])
 
     def score(self, run: str) -> float | None:
-        entry = self.runs.get(run)
-        return None if entry is None else entry[SCORE]
+        stands = self.verdict(run)
+        return None if stands is None else stands.score
 
     def belongings(self, user: str) -> set[str]:
         return self.cases.of_user(user) | {run for run, entry in self.runs.items() if entry[OWNER] == user}

@@ -144,7 +144,8 @@ class EventStore:
         assert self.database is not None
         rows: list[Any] = []
         for left in range(LOADS, 0, -1):
-            self._load_snapshot()
+            with snapshot.no_collections():
+                self._load_snapshot()
             try:
                 rows = self.database.ask(_BEHIND, (self.upto,))
             except StorageError as error:

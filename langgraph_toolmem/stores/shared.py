@@ -33,8 +33,8 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import count, islice
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from itertools import count
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from langgraph.store.base import BaseStore, GetOp, Op, PutOp, SearchOp
 
@@ -45,6 +45,7 @@ from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.stores import snapshot
 from langgraph_toolmem.stores.events import INSERT, RETRY_SECONDS, EventStore
 from langgraph_toolmem.stores.remote import DEADLINE, PATIENCE
+from langgraph_toolmem.stores.vectors import batches
 
 Values: TypeAlias = dict[str, Any]
 
@@ -440,7 +441,7 @@ class SharedLog:
         rows: list[tuple[Any, ...]] = []
         missing: dict[str, int] = {}
         wanted = [(worker, number) for worker, end in ends.items() for number in range(cursors.get(worker, 0), end)]
-        for some in _pages(wanted, PAGE):
+        for some in batches(wanted, PAGE):
             ops = [GetOp((*self._root, "log", worker), _key(number), refresh_ttl=False) for worker, number in some]
             for (worker, number), item in zip(some, self._batch(ops), strict=True):
                 if item is None:
@@ -514,7 +515,7 @@ class SharedLog:
                 continue
             text = []
             try:
-                for some in _pages(range(each.parts), 4):
+                for some in batches(range(each.parts), 4):
                     ops = [GetOp((*self._root, "snapshot", each.id), _key(part)) for part in some]
                     text += [item.value["p"] for item in self._batch(ops)]
                 return snapshot.loads(zlib.decompress(base64.b64decode("".join(text)))), each
@@ -576,7 +577,7 @@ class SharedLog:
             note = {"user": gone.user, "runs": sorted(gone.runs), "at": now, "cursors": cursors}
             ops.append(self._put("forgotten", name, note))
         self._batch(ops)
-        for some in _pages(enumerate(parts), 4):
+        for some in batches(enumerate(parts), 4):
             if not self._is_over(mine):
                 mine = mine._replace(at=self._now())
                 items = (self._put("snapshot", _key(number), {"p": part}, name) for number, part in some)
@@ -601,7 +602,7 @@ class SharedLog:
                 self._batch(self._deleted(each))
         ends = {**(before.begins if before is not None else {}), **mine.begins}
         old = [(worker, n) for worker, end in ends.items() for n in range(mine.left.get(worker, 0), end)]
-        for page in _pages(old, PAGE):
+        for page in batches(old, PAGE):
             self._batch(self._put("log", _key(n), None, worker) for worker, n in page)
         latest = self._now() - FORGOTTEN_SECONDS
         lists = [("forgotten", key) for key, each in self._notes() if each.get("at", 0.0) < latest]
@@ -670,15 +671,6 @@ class SharedLog:
             logger.warning("%s: %s", ".".join(self._root), text)
             if error is not None:  # a driver's error may quote the event that it refused
                 logger.debug("%s: %s", ".".join(self._root), text, exc_info=error)
-
-
-T = TypeVar("T")
-
-
-def _pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    rest = iter(items)
-    while page := list(islice(rest, size)):
-        yield page
 
 
 def _key(number: int) -> str:

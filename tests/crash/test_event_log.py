@@ -25,8 +25,9 @@ from langgraph_toolmem.base.errors import GraphFileError, StorageError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import rlock
 from langgraph_toolmem.graph.events import Count, Forgotten, Record, RunSeen, Verdict
-from langgraph_toolmem.stores import database, events, snapshot
-from langgraph_toolmem.stores.database import NAME, refuse_remote
+from langgraph_toolmem.graph.tool_graph import ToolGraph
+from langgraph_toolmem.stores import events, snapshot
+from langgraph_toolmem.stores.database import NAME, query_readonly, refuse_remote
 from langgraph_toolmem.stores.events import BEFORE, SNAPSHOT, EventStore, inspect_folder
 
 ONE: Record = [Count("n")]
@@ -499,13 +500,22 @@ def test_a_hostile_snapshot_runs_nothing_and_costs_nothing(
     assert not (tmp_path / "pwned").exists()
 
 
-@pytest.mark.parametrize(
-    "value", [3, [], {}, {"upto": 1}, {"upto": 1, "state": {}}, {"upto": "x", "state": {"tools": 3}}], ids=repr
-)
+STATE = ToolGraph().to_state()
+NO_STATES = [
+    {},
+    {name: part for name, part in STATE.items() if name != "runs"},
+    *(STATE | part for part in ({"tools": 7}, {"counters": [1]}, {"successors": 5}, {"cases": []}, {"tables": [1]})),
+    STATE | {"seen": b"123456789"},
+]
+
+
+@pytest.mark.parametrize("value", [3, [], {}, {"upto": 1}, *({"upto": 1, "state": state} for state in NO_STATES)])
 def test_a_plain_value_that_is_no_snapshot_is_renamed(tmp_path: Path, value: Any) -> None:
     filled(tmp_path)
     (tmp_path / SNAPSHOT).write_bytes(snapshot.dumps(value))
-    assert reopened(tmp_path)[0] == 40
+    found, problems = reopened(tmp_path)
+    assert found == 40
+    assert any(f"renamed to {SNAPSHOT}.corrupt-1" in problem for problem in problems)
 
 
 plain = st.recursive(
@@ -558,5 +568,6 @@ def test_a_database_of_another_program_or_a_newer_release_is_left_alone(tmp_path
         content = (folder / NAME).read_bytes()
         with pytest.raises(StorageError, match=said):
             opened(folder)
+        with pytest.raises(StorageError, match=said):
+            query_readonly(folder / NAME, "SELECT * FROM events")
         assert (folder / NAME).read_bytes() == content
-    assert database.FORMAT < 99

@@ -33,24 +33,6 @@ def test_a_table_never_outgrows_its_bounds(bound: int, keys: list[int]):
     assert all(len(row) <= 3 for row in table.rows.values())
 
 
-increments = st.lists(
-    st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"), st.integers(0, 1), st.integers(1, 4)), max_size=20
-)
-
-
-@given(increments, st.randoms(use_true_random=False))
-@settings(max_examples=50)
-def test_counts_commute(adds, random):
-    first, second = CountTable(100, width=2), CountTable(100, width=2)
-    for add in adds:
-        first.add(*add)
-    random.shuffle(adds)
-    for add in adds:
-        second.add(*add)
-
-    assert first.rows == second.rows
-
-
 @given(st.lists(st.tuples(st.sampled_from("rstuv"), st.none() | st.sampled_from("ABCDE")), max_size=20), st.randoms())
 @settings(max_examples=50)
 def test_witnesses_commute_and_are_bounded(seen, random):
