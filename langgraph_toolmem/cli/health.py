@@ -118,7 +118,7 @@ def _files(folder: Path, memory: dict[str, Any]) -> Iterator[Found]:
         )
     if _empty(folder / "memory.db"):
         yield "problem", f"memory.db is empty: jobs and what was learned after the last snapshot are lost. {RESTORE}"
-    for aside in memory["set_aside"]:
+    for aside in memory["quarantined"]:
         yield (
             "problem",
             f"{aside['file']} ({_words(aside['bytes'])}) could not be read and is quarantined; the memory "

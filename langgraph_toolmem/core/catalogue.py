@@ -103,7 +103,7 @@ class Catalogue:
         lock: threading.RLock,
     ) -> None:
         self._graph, self._describe, self._lock = graph, describe, lock
-        self.declarations, self._looks = declarations, describe is None
+        self.declarations, self._read_only = declarations, describe is None
         self._given = None if given is None else {name: self._declared(spec) for name, spec in given.items()}
         self._of_hosts: dict[str, ToolSpec] = {}
         self._adopted: list[Mapping[str, ToolSpec]] = [] if given is None else [given]
@@ -184,7 +184,7 @@ class Catalogue:
         marks = [entry.get(field) for field in ("description", *EFFECTS)]
         if before is None or before[0] != (id(parameters), *marks):
             noted = spec_of(name, entry)
-            before = self._described[name] = (id(parameters), *marks), noted if self._looks else grave_marks(noted)
+            before = self._described[name] = (id(parameters), *marks), noted if self._read_only else grave_marks(noted)
         return before[1]
 
     @property

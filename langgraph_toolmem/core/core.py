@@ -79,7 +79,7 @@ class Evidence:
     def refresh(self, *, at_once: bool = False) -> None:
         """Apply what other processes and workers learned; `at_once` waits for a shared store. Not under the lock."""
         if self.shared_log is not None:
-            self.shared_log.look(at_once=at_once)
+            self.shared_log.poll(at_once=at_once)
         with self.lock:
             self.store.refresh()
 

@@ -45,8 +45,8 @@ SLOW_LEASE: Final = 600.0
 POLL_SECONDS: Final = 0.25
 IDLE_SECONDS: Final = 2.0
 """The thread looks for jobs at least so often while any wait; then it ends."""
-LOOK_SECONDS: Final = 30.0
-"""`Jobs.look` looks for jobs of other processes so often."""
+SHARED_POLL_SECONDS: Final = 30.0
+"""Interval at which `Jobs.poll` reads the queue for jobs of other processes."""
 CLOSE_SECONDS, FLUSH_SECONDS, BEFORE_FORGETTING = 5.0, 60.0, 1.0
 """Seconds to wait for what is due; what is left after closing is done at the next opening."""
 LEASE_SECONDS: Final = 30.0
@@ -303,7 +303,7 @@ class Jobs:
         remote: Remote | None = None,
     ) -> None:
         self.queue = JobQueue(folder, now=now, read_only=read_only)
-        self.at_look: Callable[[], object] = lambda: None
+        self.at_poll: Callable[[], object] = lambda: None
         self._may_work, self._alone, self._remote = may_work, alone, remote
         self._handlers: dict[str, tuple[Do, Callable[[Job], str] | None, Callable[[Job], object]]] = {}
         self._gathered = threading.local()  # jobs of `together`
@@ -317,7 +317,7 @@ class Jobs:
             self._over.set()
         self._stopped = False  # by the end of the interpreter
         self._failing: set[str] = set()  # kinds of jobs of which the last one failed
-        self._look_again = 0.0
+        self._next_poll = 0.0
 
     # --- putting ---
 
@@ -386,12 +386,12 @@ class Jobs:
 
     # --- waiting ---
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Take up what is on disk, once in a while; cheap enough for every model call."""
-        self.at_look()
+        self.at_poll()
         now = time.monotonic()
-        if self.queue.folder is not None and now >= self._look_again:
-            self._look_again = now + LOOK_SECONDS
+        if self.queue.folder is not None and now >= self._next_poll:
+            self._next_poll = now + SHARED_POLL_SECONDS
             if not self.queue.empty:
                 self.begin()
 

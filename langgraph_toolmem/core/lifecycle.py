@@ -229,7 +229,7 @@ class Lifecycle:
             record += each.turn(learned)
         record += self._core.ledger.followed(learned.turn) + self._core.holdout.spent(learned.run, learned.turn)
         if self._core.ages is not None:
-            record += self._core.ages.heard(learned)
+            record += self._core.ages.seen(learned)
         return record + learn_turn(self._core.graph, learned)
 
     def _again(self, learned: LearnedTurn) -> Record:
@@ -258,7 +258,7 @@ class Lifecycle:
                 core.apply(None, self._core.episodes.over(run), user=user.digest, run=run.digest)
         if core.store.closed:
             return
-        core.log_and_continue("what waits to be written cannot be looked for", self._core.jobs.look)
+        core.log_and_continue("could not look for waiting jobs", self._core.jobs.poll)
         core.acknowledge()
 
     def _notify(self, hook: Literal["ended", "judged"], what: EndedRun | JudgedRun) -> None:

@@ -14,7 +14,6 @@ import logging
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
@@ -26,7 +25,6 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import this_step
 from langgraph_toolmem.core.ledger import ALL, NO_TRACK, ItemStats
 from langgraph_toolmem.core.users import User, Users
-from langgraph_toolmem.stores.remote import NoAnswerError
 from langgraph_toolmem.stores.vectors import PART, REFRESH_SECONDS, Hit, SearchHit, VectorItem, VectorStore, batches
 from langgraph_toolmem.text.embedders import Embedder, clean
 
@@ -443,7 +441,7 @@ class Learned(Generic[T, V]):
 
     def __init__(self, rows: Rows[T], learn: Callable[[Sequence[T]], V]) -> None:
         self._rows, self._learn = rows, learn
-        self._lock, self._aside = threads.lock(), threads.lock()
+        self._lock = threads.lock()
         self._forgettings = 0
         self._known: OrderedDict[tuple[str, ...], tuple[V, int, int]] = OrderedDict()
 
@@ -451,30 +449,12 @@ class Learned(Generic[T, V]):
         """Return what was learned for a user; raise StorageError if Chroma fails, or a step cannot wait."""
         size, written = self._rows.size(user), self._rows.written(user)
         with self._lock:
-            known = self._known.get(user.namespace)
+            forgettings, known = self._forgettings, self._known.get(user.namespace)
             if known is not None:
                 self._known.move_to_end(user.namespace)
                 value, had, before = known
                 if max(abs(size - had), written - before) <= GROWTH * had:
                     return value
-        if not self._rows.waits_little:
-            return self._again(user, size, written)
-        if self._aside.acquire(blocking=False):  # a step does not wait for so many rows: the next one has it
-
-            def aside() -> None:
-                try:
-                    with suppress(StorageError):
-                        self._again(user, size, written)
-                finally:
-                    self._aside.release()
-
-            threads.start("toolmem-learn", aside)
-        if known is None:
-            raise NoAnswerError("What words weigh is being learned from the store; this time there is no hint.")
-        return known[0]
-
-    def _again(self, user: User, size: int, written: int) -> V:
-        forgettings = self._forgettings
         made = self._learn(self._rows.latest(user, SAMPLE))
         with self._lock:
             if forgettings == self._forgettings:

@@ -188,7 +188,7 @@ class Entries(Method):
         from langgraph_toolmem.entries.render import to_lines
 
         run, user = self.core.read(messages, thread_id), self.core.users.of(user_id)
-        self.core.jobs.look()
+        self.core.jobs.poll()
         if budget:
             self.core.know(run)
         query = request_of(run)

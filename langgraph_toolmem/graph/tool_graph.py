@@ -144,11 +144,11 @@ class ContributorTable:
         return lost
 
     def forget_items(
-        self, gone: Forgotten, table: CountTable, *, witnessed: Callable[[str], bool] = lambda _: True
+        self, gone: Forgotten, table: CountTable, *, counted: Callable[[str], bool] = lambda _: True
     ) -> int:
         """Delete contributors as `forget` does, and the items of `table` that have none left.
 
-        `witnessed`: True for items that have contributors. In a full row, where some had to leave, such an item without
+        `counted`: True for items that have contributors. In a full row, where some had to leave, such an item without
         one may be anybody's: it is deleted as well and counts as removed.
         """
         full = {key for key, row in self.rows.items() if len(row) >= self.max_items}
@@ -159,7 +159,7 @@ class ContributorTable:
             key = narrow.partition("\x1e")[0]
             known = self.rows.get(key, {})
             for item in list(row):
-                lost = key in full and item not in known and witnessed(item)
+                lost = key in full and item not in known and counted(item)
                 if lost or (key, item) in out:
                     del row[item]
                     removed += lost
@@ -438,8 +438,8 @@ class ToolGraph(_Parts):
         """
         removed = self.cases.forget(gone)
         removed += self.value_contributors.forget_items(gone, self.values)
-        # Sources without a place (constants, the nearest request) have no witnesses: they are nobody's.
-        removed += self.descriptor_contributors.forget_items(gone, self.sources, witnessed=lambda source: "|" in source)
+        # Sources without a place (constants, the nearest request) have no contributors.
+        removed += self.descriptor_contributors.forget_items(gone, self.sources, counted=lambda source: "|" in source)
         removed += self.pattern_contributors.forget(gone)
         if gone.user:
             removed += self._forget_parameters(gone.user)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from langgraph_toolmem.base.checks import expect, is_count, is_share, options_named
+from langgraph_toolmem.base.checks import expect, is_count, is_share
 from langgraph_toolmem.base.errors import ConfigurationError
 
 
-@options_named
 @dataclass(frozen=True)
 class SITPolicy:
     """Settings of suggestions.

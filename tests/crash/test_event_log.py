@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import pickle
@@ -210,6 +211,22 @@ def test_what_is_forgotten_leaves_every_file_and_every_process(tmp_path: Path) -
         assert count(again) == 1
 
 
+def test_loading_leaves_garbage_collection_as_the_host_set_it(tmp_path: Path) -> None:
+    filled(tmp_path)
+    for on, frozen in ((True, False), (False, False), (True, True)):
+        before = gc.get_freeze_count()
+        try:
+            (gc.enable if on else gc.disable)()
+            if frozen and not before:
+                gc.freeze()
+            count_ = gc.get_freeze_count()
+            assert (reopened(tmp_path)[0], gc.isenabled(), gc.get_freeze_count()) == (40, on, count_)
+        finally:
+            gc.enable()
+            if not before:
+                gc.unfreeze()
+
+
 # --- damage ---
 
 
@@ -257,7 +274,7 @@ def test_a_damaged_snapshot_loses_nothing(tmp_path: Path, damage: Callable[[Path
         assert found == events_
     assert not problems, "it was said once"
     if damage is not Path.unlink:
-        assert [each["file"] for each in inspect_folder(tmp_path)["set_aside"]] == [f"{SNAPSHOT}.corrupt-1"]
+        assert [each["file"] for each in inspect_folder(tmp_path)["quarantined"]] == [f"{SNAPSHOT}.corrupt-1"]
 
 
 @pytest.mark.parametrize("damage", [cut, rubbish, Path.unlink])
@@ -556,9 +573,10 @@ def test_a_value_in_itself_is_refused() -> None:
         snapshot.dumps(deep)
 
 
-def test_a_database_of_another_program_or_a_newer_release_is_left_alone(tmp_path: Path) -> None:
+def test_a_database_of_another_program_or_release_is_left_alone(tmp_path: Path) -> None:
     for change, said in (
-        ("PRAGMA user_version = 99", "newer version"),
+        ("PRAGMA user_version = 99", "a newer version"),
+        ("PRAGMA user_version = 1", "an older version"),
         ("PRAGMA application_id = 7", "another program"),
     ):
         folder = tmp_path / said

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.graph.tool_graph import ContributorTable, CountTable
 
 
@@ -45,34 +43,6 @@ def test_witnesses_commute_and_are_bounded(seen, random):
 
     assert first.rows == second.rows
     assert all(len(who) <= 3 for row in first.rows.values() for cell in row.values() for who in cell)
-
-
-@pytest.mark.parametrize(
-    ("seen", "public"),
-    [
-        ([("1", "A"), ("2", "B")], ""),
-        ([("1", "A"), ("2", "B"), ("3", "C")], "AZ?"),
-        ([("1", "A"), ("2", "A"), ("3", "A")], "A"),
-        ([("1", None), ("1", None), ("2", None)], ""),
-        ([("1", None), ("2", None), ("3", None)], "AZ?"),
-    ],
-)
-def test_an_item_is_public_after_three_runs_of_three_users(seen: list[tuple[str, str | None]], public: str):
-    table = ContributorTable(10)
-    for run, user in seen:
-        table.add("k", "v", run, user)
-    assert "".join(user for user in "AZ?" if table.is_public("k", "v", None if user == "?" else user)) == public
-
-
-def test_a_forgotten_user_is_no_witness():
-    table = ContributorTable(10)
-    table.add("k", "mine", "run1", "A")
-    for i, who in enumerate("ABC"):
-        table.add("k", "ours", f"run{i}", who)
-
-    assert table.forget(Forgotten("A")) == 2
-    assert "mine" not in table.rows["k"]
-    assert not table.is_public("k", "ours", "Z")
 
 
 def test_witness_rows_and_items_are_bounded():
