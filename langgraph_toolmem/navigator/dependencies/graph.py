@@ -306,7 +306,8 @@ class ToolDependencyGraph:
         """Yield links by the hierarchy of paths, or of a document: to pick an element one lists its collection."""
         for tool, path in self._linked.get((port.tool, port.path), ()):
             if tool in self.apis and tool not in self._left_out:
-                yield Link(tool, path, port.tool, port.path, 1.0, "route")
+                output = None if path else self._element(tool, port, ())
+                yield Link(tool, output.path if output else path, port.tool, port.path, 1.0, "route")
         node = self.apis.get(port.tool)
         if node is None or node.route is None:
             return
