@@ -136,7 +136,7 @@ class Navigator(Method):
         """Take its table."""
         super().open(core)
         self.evidence = NavigatorSources(core)
-        self._graph = CurrentGraph(self.evidence, core.vectors, self._aliases)
+        self._graph = CurrentGraph(self.evidence, self._aliases)
         self.links = TrainedLinks(core)
         #: of ``create_navi_subgraph(..., keep_decisions=True)``
         self.decisions = DecisionLog(core)
@@ -197,9 +197,6 @@ class Navigator(Method):
     ) -> Plan:
         """Return chains of tools from what is known to what is wanted, best first.
 
-        With an embedder of one's own, parameters that mean the same in other words are one, too. If it fails, they are
-        one by their words, and the log says so once.
-
         Args:
             query: what is to be done; the three tools that fit best are the targets, unless `target` is given. A tool
                 that is declared to change something is a step before the target only if these words ask for it.
@@ -221,7 +218,6 @@ class Navigator(Method):
             EmbedderChangedError: stored vectors were made by another embedder.
         """
         from langgraph_toolmem.navigator.plan.planner import Plan, plan
-        from langgraph_toolmem.navigator.plan.problem import known_ports
 
         _check_plan(known, done, k, strategy, seed, budget)
         if query is None and target is None:
@@ -239,8 +235,6 @@ class Navigator(Method):
             if any(name in out for name in target):
                 raise ConfigurationError("A target is among the tools that must not be used.")
         history = self.history()
-        known = known if isinstance(known, Mapping) else list(known)
-        self._graph.prepare(known_ports(known))
         with self.dependencies() as graph:
             return plan(
                 graph,
@@ -284,15 +278,12 @@ class Navigator(Method):
             EmbedderChangedError: stored vectors were made by another embedder.
         """
         from langgraph_toolmem.navigator.plan.planner import Chain, recombine
-        from langgraph_toolmem.navigator.plan.problem import known_ports
 
         if not isinstance(chain, Chain):
             raise ConfigurationError(f"chain is a Chain of a plan, not {type(chain).__name__}.")
         _check_names("failed", failed)
         _check_plan(known, done, 1, "alpha_beta", 0, budget)
         out, history = self._out(failed, available), self.history()
-        known = known if isinstance(known, Mapping) else list(known)
-        self._graph.prepare(known_ports(known))
         with self.dependencies() as graph:
             return recombine(
                 graph,
