@@ -348,7 +348,10 @@ def known_ports(known: Mapping[str, Any] | Iterable[str]) -> list[Port]:
 
 def step_depths(draft: Assignment, target: str, depth: int) -> dict[str, int] | None:
     """Return step -> most calls between it and the target; None if a step lies too deep or there is no order."""
-    producers = producers_of(draft)
+    producers: dict[str, set[str]] = {}
+    for (tool, _, _), choice in draft.items():
+        if choice.kind == "step":
+            producers.setdefault(tool, set()).add(choice.origin)
     levels: dict[str, int] = {}
     waiting = [(target, 0)]
     while waiting:
@@ -364,14 +367,6 @@ def step_depths(draft: Assignment, target: str, depth: int) -> dict[str, int] | 
 def asks_for_system_value(draft: Assignment) -> bool:
     """Return True if the user is asked for something that only a system knows."""
     return any(choice.kind == "user" and choice.sort == "produced" for choice in draft.values())
-
-
-def producers_of(draft: Assignment) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for (tool, _, _), choice in draft.items():
-        if choice.kind == "step":
-            found.setdefault(tool, set()).add(choice.origin)
-    return found
 
 
 def _share(weight: float) -> float:
