@@ -48,24 +48,6 @@ def memory() -> Iterator[ToolMemory]:
 # --- the hint ---
 
 
-async def test_the_hosts_error_is_the_hosts_and_the_resumed_turn_is_offered_once(memory: ToolMemory) -> None:
-    teach(memory)
-    tries: list[int] = []
-
-    def broken(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
-        tries.append(1)
-        raise TimeoutError("no answer")
-
-    app = agent_of(memory, HelpDesk({"Zoe": "router"}), broken, suggest=True)
-    with pytest.raises(TimeoutError):
-        await app.ask(ZOE)
-    assert len(tries) == 1
-    app.model.script = follower()
-    await app.ask(None)
-    assert ledger(memory).sums["sit"]["shown"] == 3
-    assert ledger(memory).turns == {}
-
-
 @pytest.mark.parametrize(
     ("decision", "done", "booked"),
     [("approve", "reset_password", [1, 1, 1]), ("edit", "restart_router", [1, 1, 0]), ("reject", None, [1, 1, 0])],
