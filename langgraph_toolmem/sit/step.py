@@ -22,9 +22,8 @@ from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.sit import SIT
 from langgraph_toolmem.sit.policy import SITPolicy, checked
 from langgraph_toolmem.sit.suggest import Suggestion
-from langgraph_toolmem.turn.call import Call, Line, StepOutput
 from langgraph_toolmem.turn.host import ErrorLog, read_key, thread_id_of, user_id_of
-from langgraph_toolmem.turn.step import Step
+from langgraph_toolmem.turn.step import Call, Line, Step, StepOutput
 
 HEAD: Final = "Likely next tools, from past runs:"
 

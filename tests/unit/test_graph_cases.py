@@ -22,11 +22,11 @@ def add(
     args: str = "{}",
     status: str = "ok",
     sources: dict[str, list[str]] | Any | None = ...,
-    beside: int = 0,
+    further: int = 0,
 ) -> None:
     """One call of a case; with nothing said, an ordinary one of the model."""
     found = {} if sources is ... else sources
-    index.add_call(case, position, tool, args, status, found, beside)
+    index.add_call(case, position, tool, args, status, found, further)
 
 
 def index_with(*texts: str, user: str | None = None) -> CaseIndex:
@@ -178,7 +178,7 @@ def test_a_number_that_turns_into_words_is_text():
 def test_a_turn_of_several_calls_is_near_as_such():
     index = CaseIndex()
     index.open("c", "Cancel the order", None)
-    add(index, "c", 0, "search", beside=1)
+    add(index, "c", 0, "search", further=1)
     add(index, "c", 1, "read")
 
     assert index.nearest("Cancel the order", [])[0].tool == PARALLEL

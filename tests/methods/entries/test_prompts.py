@@ -12,8 +12,9 @@ import pytest
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.steps import Recall
-from langgraph_toolmem.turn.call import Call
-from langgraph_toolmem.turn.hints import FRAME, composed
+from langgraph_toolmem.turn import hints
+from langgraph_toolmem.turn.hints import FRAME
+from langgraph_toolmem.turn.step import Call
 
 READS = ["find_customer", "find_order"]
 CUSTOMERS = {"Ann Lee": "c-11", "Bob Roy": "c-12", "Cleo Fox": "c-13", "Dan May": "c-14"}
@@ -69,7 +70,9 @@ def prompt(memory: ToolMemory, request: str, *, budget: int | None = None, later
     if later:
         messages = h.history(messages, h.call("find_customer", {"name": "Dan May"}, "c-14"))
     call = Call(messages, "now", None, {})
-    text = composed([step.render(call, step.compute(call))], messages, budget=budget)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hints, "AT_FIRST", budget or hints.AT_FIRST)
+        text = hints.composed([step.render(call, step.compute(call))], messages)
     assert text.startswith(FRAME) or not text
     return text.removeprefix(FRAME).strip()
 
