@@ -132,7 +132,6 @@ def test_any_summary_is_answered(memory: ToolMemory, text: str) -> None:
     if "password" in text or not text.strip():  # without a summary, the history is the state
         assert best == "reset_password"
         assert re.search(r"- reset_password: came next in \d", answer.text)
-        assert "3 of 10 times" in answer.text
     assert len(answer.text) < 3_000
     assert ledger(memory).sums["sit"]["shown"] == 1
 
