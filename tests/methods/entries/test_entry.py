@@ -243,3 +243,12 @@ def test_the_least_useful_go_when_there_is_no_room(
     assert {each.id for each in rows.all(ME, retired=True)} == ids("judged", "old", "useful", "new")
     rows.put([entry("newer", time=6)], ME)
     assert {each.id for each in rows.all(ME)} == ids("judged", "useful", "new", "newer")
+
+
+def test_a_request_is_embedded_once_for_all_parts() -> None:
+    embeddings = Axes()
+    with ToolMemory.ephemeral(methods=[Entries()], embeddings=embeddings) as memory:
+        memory.entries.rows.put([entry("1", "ab", score=1.0), entry("2", "cd")], ME)
+        embeddings.asked.clear()
+        memory.entries.recall("abcd")
+        assert embeddings.asked == ["abcd"]

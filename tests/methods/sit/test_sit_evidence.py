@@ -265,7 +265,7 @@ def test_votes_and_odds_by_hand() -> None:
     )
     assert [(each.tool, each.kind) for each in found] == [("c", "episodic"), ("b", "episodic"), ("d", "search")]
     assert found[0].evidence == "came next in 2 of the 3 most similar past states"
-    assert found[1].evidence.startswith("came next in 1 of the 3 most similar past states; came next")
+    assert found[1].evidence == "came next in 1 of the 3 most similar past states"
     assert found[2].evidence == "its description fits the request"
 
 
