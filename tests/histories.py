@@ -144,7 +144,7 @@ class Learner:
         run = run_of(*parts, thread_id="now")
         assert run.awaiting_model
         state = RunState.of(run)
-        thought = thought or run.thought
+        thought = thought or state.thought
         return self.inertia.decide(state, thought=thought, policy=self.policy, user=user, specs=specs)[0]
 
 

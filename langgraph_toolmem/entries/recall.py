@@ -10,8 +10,7 @@ from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.core.method import PastRun, PastRunChanges
 from langgraph_toolmem.core.rows import MOST_NEAR, Learned
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.entries.entry import Entry
-from langgraph_toolmem.entries.keeping import PARTS, EntryRows
+from langgraph_toolmem.entries.entry import PARTS, Entry, EntryRows
 from langgraph_toolmem.entries.policy import RecallPolicy, dynamic_n
 from langgraph_toolmem.entries.ranking import PastRequest, Weights, rank
 from langgraph_toolmem.stores.vectors import SearchHit

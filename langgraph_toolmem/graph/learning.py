@@ -52,11 +52,11 @@ def pattern_of(value: Any, state: RunState) -> str:
     if value is ABSENT:
         return ""
     text = canon(value)
-    said = (state.user.raw, *(source.raw for source in state.past_users))
-    for raw in said:
+    texts = (state.user.raw, *(source.raw for source in state.past_users))
+    for raw in texts:
         for date in dates_in(raw):
             text = text.replace(date, "%")
-    return masked(text, said)
+    return masked(text, texts)
 
 
 def attempt_digest(step: ExecutedCall, attempt: int | str) -> str:

@@ -181,10 +181,9 @@ def tensors_of(
     tools = {name: number for number, name in enumerate(sorted(graph.apis))}
     parameters = {name: number for number, name in enumerate(sorted(each.id for each in graph.clusters.values()))}
     found: dict[Relation, Links] = {relation: {} for relation in (TAKES, GIVES, BEFORE, FLOWS)}
-    for cluster in graph.clusters.values():
-        number = parameters[cluster.id]
-        found[TAKES] |= dict.fromkeys(((number, tools[name]) for name in cluster.consumers), 0.0)
-        found[GIVES] |= dict.fromkeys(((tools[name], number) for name in cluster.producers), 0.0)
+    for name, node in graph.apis.items():
+        found[TAKES].update(((parameters[graph.cluster_of(port).id], tools[name]), 0.0) for port in node.inputs)
+        found[GIVES].update(((tools[name], parameters[graph.cluster_of(port).id]), 0.0) for port in node.outputs)
     for (a, b), weight in links_of(history, graph).items():
         if (a, b) not in hidden:
             found[BEFORE][tools[a], tools[b]] = weight

@@ -156,8 +156,8 @@ class Inertia(Method):
         with core.lock:
             if not run.awaiting_model:
                 return Decision(None, _not_our_turn(run))
-            state, thought = core.state_of(run), run.thought
-            return self.decide(state, thought=thought, policy=policy or self.policy, user=user.digest)[0]
+            state = core.state_of(run)
+            return self.decide(state, thought=state.thought, policy=policy or self.policy, user=user.digest)[0]
 
     apredict, aexplain = async_variant(predict), async_variant(explain)
 
@@ -201,7 +201,7 @@ class Inertia(Method):
             if not run.awaiting_model or run.next_key is None:
                 return Decision(None, _not_our_turn(run))
             self._log_declarations(chosen, tools)
-            decision, _ = self.decide(state, thought=run.thought, policy=chosen, user=user.digest, specs=tools)
+            decision, _ = self.decide(state, thought=state.thought, policy=chosen, user=user.digest, specs=tools)
             if forbidden:
                 decision = decision.held(forbidden)
             if recorded:
@@ -214,7 +214,7 @@ class Inertia(Method):
                 audit = decision.would_act and not forbidden and not chosen.shadow
                 begun = open_turn(state, run.next_key, decision, user.digest, audit=audit)
                 core.apply(None, begun, **whose)
-        core.jobs.look()
+        core.jobs.poll()
         return decision
 
     def decide(

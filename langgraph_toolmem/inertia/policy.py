@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from langgraph_toolmem.base.checks import check_fields, expect, is_count, is_number, is_share, options_named
+from langgraph_toolmem.base.checks import check_fields, expect, is_count, is_number, is_share
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.runs.run import ExecutedCall
 
@@ -29,7 +29,6 @@ class EnvironmentAdapter(Protocol):
 Environment: TypeAlias = EnvironmentAdapter | Callable[[str, Sequence[ExecutedCall]], Mapping[str, Any]]
 
 
-@options_named
 @dataclass(frozen=True)
 class Bound:
     """The required certainty of a call, and the allowed share of wrong ones.
@@ -66,7 +65,6 @@ NAMES_OF_TOOLS: Final = (
 _OF_BOUNDS: Final = tuple(f.name for f in fields(Bound))
 
 
-@options_named
 @dataclass(frozen=True)
 class InertiaPolicy:
     """When to act on a predicted call.
@@ -170,7 +168,6 @@ class InertiaPolicy:
         return policy.with_(**given)
 
 
-@options_named
 @dataclass(frozen=True)
 class PaperPolicy(InertiaPolicy):
     """AutoTool as published: θ 0.1, α 0.5, κ 1.1, k 2, at most 30 % of a run's calls, never two in a row.

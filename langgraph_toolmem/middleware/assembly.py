@@ -17,7 +17,6 @@ from langchain.agents.middleware import (
 from langchain_core.messages import AIMessage
 
 from langgraph_toolmem.atoms.settings import SGASettings
-from langgraph_toolmem.base.checks import options_named
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.inertia import Inertia
@@ -52,7 +51,6 @@ from langgraph_toolmem.turn.middleware import (
     turn_of_response,
 )
 from langgraph_toolmem.turn.node import StepNode
-from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule
 from langgraph_toolmem.turn.step import Step
 
 logger = logging.getLogger("langgraph_toolmem.middleware")
@@ -66,7 +64,6 @@ _AFTER: Final = ("after_model", "aafter_model")
 _OF_LANGCHAIN: Final = "langchain.agents.middleware."
 
 
-@options_named
 def tool_memory_middleware(
     memory: ToolMemory,
     *,
@@ -81,7 +78,6 @@ def tool_memory_middleware(
     tool_search: bool | ToolSearch | ToolRetriever = False,
     loop_guard: bool = False,
     steps: Iterable[Step[Any]] = (),
-    rules: Iterable[ProviderRule] = PROVIDER_RULES,
     name: str = "ToolMemory",
 ) -> list[Middleware]:
     """Return the whole list for ``create_agent(..., middleware=...)``: one middleware around yours, one inside.
@@ -124,7 +120,6 @@ def tool_memory_middleware(
         loop_guard: answer a call that repeats with the same result with a note, in place of executing it, and end
             the run with a `LoopError` after three notes (`LoopGuard`).
         steps: of methods of your own; each says whether it stands around or inside.
-        rules: models whose API refuses turns that they did not make; they get no shortcut. Empty: all models may.
         name: of the middleware, where several memories work in one agent.
 
     Raises:
@@ -148,7 +143,7 @@ def tool_memory_middleware(
         _node("tool_search", tool_search, ToolRetriever, memory, search=ToolSearch, always=[*always, *theirs]),
     ]
     if acts is not None:
-        acts.step.guard_providers([model for m in yours for model in _models_of(m)], rules)
+        acts.step.models = (*acts.step.models, *(model for m in yours for model in _models_of(m)))
         acts.step.enable_prefetch(prefetch, interceptors=interceptors_of(yours))
     found: list[Step[Any]] = [node.step for node in nodes if node is not None]
     for step in steps:
@@ -168,7 +163,7 @@ def tool_memory_middleware(
         all_of_them.append(LoopGuardMiddleware(memory, f"{name}LoopGuard"))
     reveals = [step.deferred for step in found if isinstance(step, RevealTools)]
     all_of_them += [ToolSearchMiddleware(deferred, f"{name}ToolSearch") for deferred in reveals]
-    return MiddlewareList(all_of_them)
+    return all_of_them
 
 
 def _yours(inside: Any) -> list[Middleware]:
@@ -177,12 +172,8 @@ def _yours(inside: Any) -> list[Middleware]:
     except TypeError:
         raise ConfigurationError(f"`inside` must be a list of middleware, got {type(inside).__name__}.") from None
     for index, middleware in enumerate(yours):
-        if isinstance(middleware, StepsMiddleware):
-            raise ConfigurationError(f"inside[{index}] is the memory's own; tool_memory_middleware adds it.")
-        if isinstance(middleware, (list, tuple)):
-            raise ConfigurationError(f"inside[{index}] is a list; write a star before it: inside=[*…].")
-        if not isinstance(middleware, AgentMiddleware):
-            raise ConfigurationError(f"inside[{index}] is a {type(middleware).__name__}, not an AgentMiddleware.")
+        if not isinstance(middleware, AgentMiddleware) or isinstance(middleware, StepsMiddleware):
+            raise ConfigurationError(f"inside[{index}] must be a middleware of yours, got {type(middleware).__name__}.")
     return yours
 
 
@@ -236,22 +227,6 @@ def _gated(inside: Sequence[Middleware]) -> Iterator[str]:
             yield from each.interrupt_on
         elif isinstance(each, ToolCallLimitMiddleware) and each.tool_name is not None:
             yield each.tool_name
-
-
-class _Unpacked:
-    """Attributes that an agent asks of each middleware, and a list of them does not have."""
-
-    def __get__(self, _instance: object, _owner: object) -> Any:
-        raise ConfigurationError(
-            "middleware=[…] holds the list of tool_memory_middleware: write a star before it, "
-            "middleware=[*tool_memory_middleware(memory)]."
-        )
-
-
-class MiddlewareList(list[Middleware]):
-    """A list that says what to do where it is taken for one middleware."""
-
-    wrap_tool_call = name = _Unpacked()
 
 
 class _Named(AgentMiddleware[Any, Any, Any]):

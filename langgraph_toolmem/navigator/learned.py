@@ -43,10 +43,10 @@ class LinkTable(EdgeScorer):
             same = {tool for tool, said in table["digests"].items() if tool in specs and digest_of(specs[tool]) == said}
             self.figures = {name: table[name] for name in ("links", "learned", "structural")}
             self.better = self.figures["learned"] > self.figures["structural"]
-            rows = [(str(a), str(o), str(b), str(i), float(p)) for a, o, b, i, p in table["rows"]]
+            rows = [((str(a), str(o), str(b), str(i)), float(p)) for a, o, b, i, p in table["rows"]]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StorageError(f"{TABLE} cannot be read: {error!r}. Train again, or delete it.") from error
-        self._scores = {(a, o, b, i): p for a, o, b, i, p in rows if a in same and b in same}
+        self._scores = {link: score for link, score in rows if link[0] in same and link[2] in same}
 
     def weigh(self, links: Sequence[Link], known: Sequence[LinkEvidence]) -> list[float | None]:
         """See `EdgeScorer` and `dependencies.links`."""

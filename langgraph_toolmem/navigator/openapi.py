@@ -268,7 +268,7 @@ def _answer(document: _Document, operation: Mapping[str, Any]) -> dict[str, Any]
         schema = _mapping(response.get("schema")) or _content(response.get("content"))[1]
         links = list(_links(document, response))
         if schema or links:
-            return document.alone({**schema, "x-links": links} if links else schema)
+            return compact({**schema, "x-links": links} if links else schema, document.root)
     return None
 
 
@@ -487,7 +487,7 @@ def _tool(operation: Operation, http: _Http) -> BaseTool:
         func=call,
         coroutine=acall,
         tags=list(spec.tags),
-        metadata={**{name: getattr(spec, name) for name in fields}, "returns": spec.returns and compact(spec.returns)},
+        metadata={**{name: getattr(spec, name) for name in fields}, "returns": spec.returns},
         handle_tool_error=True,
     )
 

@@ -243,9 +243,8 @@ class SGAPlanner(StepNode):
     The steps are atoms (`memory.atoms.search`), shown as patterns with the known values of this run. The node stands
     between the shortcut and the model; the model's node reads the hint as with `MemoryRecall`.
 
-    Known values are in the private state, so they survive a trimmed history;
-    ``StateGraph(MemoryState, output_schema=MessagesState)`` keeps them out of the app's output. No hint names a tool
-    that a `PreferenceGuide` leaves out, or one of which a person rejected a call in this turn.
+    Known values are kept per thread in this process, so they survive a trimmed history. No hint names a tool that a
+    `PreferenceGuide` leaves out, or one of which a person rejected a call in this turn.
 
     Args:
         memory: the memory.

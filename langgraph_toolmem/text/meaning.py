@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from langgraph_toolmem.text.schema import Described, Leaf, leaves_of
 from langgraph_toolmem.text.words import word_set, words
@@ -79,6 +79,7 @@ WRAPPERS: Final = word_set(
 """Levels of an output that hold things without naming them."""
 MEMBERS: Final = word_set("item record entry row value node element")
 """Levels that do so in what a search or a list gives; elsewhere they are things of their own: the items of an order."""
+_NAMELESS: Final = WRAPPERS | MEMBERS
 
 STRICT_VERBS: Final = word_set(
     "get create search find update delete add remove fetch read send put patch set calculate compute convert "
@@ -205,14 +206,17 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
         route: HTTP method and path of the tool, "" if it has none; its nouns count more than those of the name.
     """
     path, described = leaf.path, leaf.description
-    levels = [level for level in path.replace("[]", "").split(".") if level]
+    levels = path.replace("[]", "").split(".")
     shape = _shape(leaf)
+    if (named := _named(levels[-1], shape)) is not None:
+        return named
+    levels = [level for level in levels if level]
+    own, role = _own_words(levels[-1] if levels else "", flag=shape == "flag")
     way = route_of(route)
     owner = _entity(tool) if way is None else resource(way.path) or _entity(tool)
-    own, role = _own_words(levels[-1] if levels else "", flag=shape == "flag")
     above = [_own_words(level)[0] for level in levels[:-1]]
     lists = verb_of(tool) in FILTERING or not verb_of(tool) if way is None else way.reads
-    nameless = WRAPPERS | MEMBERS if lists else WRAPPERS
+    nameless = _NAMELESS if lists else WRAPPERS
     if way is not None and path in way.slots:
         above, owner = [], resource(way.slots[path]) or owner
     places = [words_of for words_of in above if words_of and words_of[-1] not in nameless]
@@ -220,9 +224,6 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
         places, described = [owner, *places], ""
     else:
         places = [words_of[-1:] for words_of in places]
-    if own and not GENERIC.issuperset(own):
-        kept = own if len(own) == 1 else tuple(word for word in own if word != "name") or own
-        return _shared(frozenset(kept), role, shape)
     heads = own or ("result",)
     whose = _generic_owner(heads, places, described, owner)
     if whose is None:
@@ -230,6 +231,16 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
     nouns, source = whose
     kept = tuple(head for head in heads if head != "name")
     return _shared(frozenset((*nouns, *kept)), role, shape, False, source)
+
+
+@lru_cache(maxsize=65_536)
+def _named(name: str, shape: Shape) -> Meaning | None:
+    """Return the meaning of a value whose name says of what it is; None if the name is generic."""
+    own, role = _own_words(name, flag=shape == "flag")
+    if not own or GENERIC.issuperset(own):
+        return None
+    kept = own if len(own) == 1 else tuple(word for word in own if word != "name") or own
+    return _shared(frozenset(kept), role, shape)
 
 
 _shared = lru_cache(maxsize=65_536)(Meaning)  # thousands of values mean the same
@@ -411,8 +422,7 @@ MAX_INPUTS = 64
 MAX_OUTPUTS = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
+class Port(NamedTuple):
     """One input or one part of the output of a tool.
 
     Attributes:
@@ -453,12 +463,15 @@ def inputs_of(spec: Described) -> tuple[Port, ...]:
     return tuple(_port(spec, leaf, "in", "declared") for leaf in leaves if leaf.path)
 
 
-def outputs_of(spec: Described, observed: Mapping[str, Iterable[str]] | None = None) -> tuple[Port, ...]:
+def outputs_of(
+    spec: Described, observed: Mapping[str, Iterable[str]] | None = None, inputs: Iterable[Port] | None = None
+) -> tuple[Port, ...]:
     """Return the values that a call gives.
 
     Args:
         spec: the tool. Its declared output comes first.
         observed: path -> JSON types of results that were seen; see `schema.paths_of`.
+        inputs: its `inputs_of`, if they were read before.
 
     Returns:
         One port per path. A tool that is named after an id (``find_user_id``) gives one, declared or not; if nothing
@@ -479,8 +492,10 @@ def outputs_of(spec: Described, observed: Mapping[str, Iterable[str]] | None = N
     if lists or all(_says_nothing(port) for port in ports.values()):
         said = said or _implied_by(declared, spec)
     # What takes an id does not find it; a list takes ids as filters.
-    known = (port.meaning.words for each in (ports.values(), () if lists else inputs_of(spec)) for port in each)
-    if said and "id" not in ports and said not in known:
+    if said and "id" not in ports:
+        taken = () if lists else inputs_of(spec) if inputs is None else inputs
+        if any(port.meaning.words == said for port in (*ports.values(), *taken)):
+            return tuple(ports.values())
         ports["id"] = Port(spec.name, "id", "out", Leaf("id"), Meaning(said, source="tool"), "implied")
     return tuple(ports.values())
 

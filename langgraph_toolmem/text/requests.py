@@ -21,15 +21,9 @@ MAX_REQUEST_CHARS: Final = 4000
 MAX_SENTENCES: Final = 8
 MAX_CLAUSES: Final = 16
 
-_JOINING: Final = (
-    # English; longer ones first, since the first that fits is taken
+_JOINING: Final = (  # longer ones first, since the first that fits is taken
     "and then", "and also", "as well as", "along with", "together with", "followed by", "such as", "and", "or",
-    "then", "also", "additionally", "furthermore", "moreover", "besides", "plus", "including", "finally",
-    "afterwards", "lastly",
-    # German, French, Spanish, Italian, Portuguese, Dutch
-    "und", "sowie", "oder", "dann", "danach", "außerdem", "anschließend",
-    "et", "puis", "ensuite", "ainsi que", "ou", "y", "luego", "después", "además", "también", "o",
-    "e", "poi", "inoltre", "anche", "depois", "também", "en", "daarna", "ook",
+    "then", "also", "additionally", "plus", "including", "finally",
 )  # fmt: skip
 SENTENCE_END: Final = (
     # not after e.g., i.e., Mr., vs., No., or a single initial
@@ -146,33 +140,12 @@ def term_weight(term: str) -> float:
     return (PAIR if " " in term else 1.0) * (STOP if is_usual(term) else 1.0)
 
 
-_PHRASES: Final = re.compile(
-    r"\b(?:(?:good|nice|great|happy|lovely|wonderful|enjoy|rest of)(?: (?:your|the))? (?:day|week|time|rest)"
-    r"|(?:one|just a|a|wait a) (?:second|minute|min|sec)|go ahead|go on|go for it|carry on|keep going"
-    r"|hold on|hang on|hear from you|meet you|talk to you|take care|change[d]? my mind|all set"
-    r"|(?:all|that's it|enough) for (?:now|today)|for your (?:time|support|patience)|quick (?:answer|reply)"
-    r"|you (?:doing )?today|good job|great news|good news|like a plan|no way|in advance|by the way|of course"
-    r"|buenos d[ií]as|buon giorno|guten tag|auf wiedersehen|au revoir|bonne (?:journ[ée]e|nuit)|d'accord|de nada)\b",
-    re.IGNORECASE,
-)
-"""Together they say nothing, though each word may by itself."""
-_WORDS: Final = frozenset(
+_SMALL_TALK: Final = frozenset(
     words("""
-    absolutely afternoon again agree agreed ah aha alright amazing answer anyone anything anyway apologies
-    appreciate appreciated assistant away awesome back bit brilliant bye certainly cheers continue cool correct
-    definitely doing done else enjoy enough even evening everyone everything exactly excellent excuse fantastic
-    feel fine friend friends funny glad goes going good goodbye got great greetings guess guys haha hahaha happy
-    hello help helped helpful helping helps here hey hi hiya hm hmm hope hoping howdy huh idea indeed job k keep
-    kind kindly knew know lol look looked looks lot lots love lovely make makes many matter maybe mean means
-    meant mhm mind moment more morning much nah never nevermind nice night no nobody nope nothing oh ok okay one
-    oops or other ouch pardon patience perfect perhaps please point problem problems proceed question questions
-    quite ready really right said same say saying see seem seemed seems sense sir so something sorry sound
-    sounds splendid still stupid sucks super sure talk team thank thanks there thing things think thinking
-    thought thx tomorrow too trouble trust try ty ugh understand understood very wait weekend welcome well
-    wonderful word work worked working works worries worry wow wrong yay yea yeah yep yes yet yo yup
-    abend adiós alles beaucoup bitte bonjour bonsoir ciao dank danke doei för gracias grazie gute guten hallo
-    hoi hola ja klar merci mille molte morgen muchas nacht nein non não obrigada obrigado olá oui prego salut
-    schön si sim sì sí tack tak tschüss vale viele vielen
+    again all alright appreciate back bit bye cheers continue correct day done else enough evening everything exactly
+    excellent fine go good goodbye great guys happy hello help helpful hey hi know like lot more morning much never no
+    nope nothing ok okay one perfect please proceed problem ready right same see so sorry sounds still sure talk thank
+    thanks that thing think today too understood very wait welcome well wonderful worries wow yeah yep yes you
     """)
 )
 _JOINED: Final = re.compile(r"(?<=\w)(?:n't|'\w+)\b")
@@ -194,5 +167,5 @@ def is_small_talk(text: str, usual: frozenset[str]) -> bool:
     """
     if len(text) > _FEW:
         return False
-    left = words(_JOINED.sub("", _PHRASES.sub(" ", text.replace("’", "'"))))
-    return all(word in _WORDS or word in usual for word in left)
+    left = words(_JOINED.sub("", text.replace("’", "'")))
+    return all(word in _SMALL_TALK or word in usual for word in left)

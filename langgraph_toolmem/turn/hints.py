@@ -41,7 +41,6 @@ LATEST: Final = 40
 CACHE: Final = "cache_control"
 HINTS: Final = "toolmem_hints"
 LEFT_OUT: Final = "toolmem_left_out"
-PLANNING: Final = "toolmem_planning"
 _USER: Final = ("human", "user", "HumanMessageChunk")
 
 
@@ -191,34 +190,10 @@ class LeftOutState(TypedDict):
     toolmem_left_out: NotRequired[Annotated[LeftOut, merge_left_out]]
 
 
-class Planning(TypedDict, total=False):
-    """A planner's record of a thread: values in plain JSON, bounded.
-
-    Attributes:
-        slots: known values, by type.
-        read: the event of the run that was read last.
-        goals: open goals at the last call, without values.
-        turn: the user turn.
-        missed: unusable answers of that model in this turn, one after the other.
-    """
-
-    slots: dict[str, list[Any]]
-    read: str
-    goals: list[str]
-    turn: str
-    missed: int
-
-
-def merge_planning(old: Planning | None, new: Planning | None) -> Planning:
-    """Return the new parts, and the old ones that have no new value."""
-    return {**(old or {}), **(new or {})}
-
-
 class MemoryState(MessagesState, LeftOutState):
     """`MessagesState` with room for the memory's values: ``StateGraph(MemoryState)``."""
 
     toolmem_hints: NotRequired[Annotated[dict[str, Hint], merge_hints]]
-    toolmem_planning: NotRequired[Annotated[Planning, merge_planning]]
 
 
 def new_hint(role: str, output: StepOutput, messages: Sequence[Any], scope: Scope = "call") -> dict[str, Any]:
@@ -274,12 +249,6 @@ def left_out_now(state: Any, *, messages_key: str = "messages") -> Mapping[str, 
         return {}
     tools: Mapping[str, str] = found["tools"]
     return tools
-
-
-def planning_now(state: Any) -> Planning | None:
-    """Return a planner's record of this thread; None if the state has no room for it."""
-    found: Planning | None = _kept(state, PLANNING)
-    return found if isinstance(found, dict) else None
 
 
 def _kept(state: Any, key: str) -> Any:

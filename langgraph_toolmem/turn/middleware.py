@@ -7,19 +7,15 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import replace
-from typing import Annotated, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from langchain.agents import AgentState
 from langchain.agents.middleware import AgentMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
-from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_core.messages import AIMessage
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
-from typing_extensions import NotRequired, TypedDict, get_type_hints
 
-from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
@@ -42,20 +38,6 @@ _NO_TOOL: Final = (None, "auto", "any", "required", "none")
 """Values of ``tool_choice`` that name no tool."""
 _NOT_OVER: Final = (GraphBubbleUp, CancelledError)
 """An interrupt, a drain, a cancelled call: the run is not over, or nobody wants it any more."""
-
-
-class _Name(str):
-    """The name of a middleware. Two equal ones in a list raise a clear error, where an agent compares the names."""
-
-    __hash__ = str.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, _Name) and other is not self and str.__eq__(self, other):
-            raise ConfigurationError(
-                f"Two middleware of a memory are named {str(self)!r}. Give an agent the list of one memory once; for a "
-                'second memory pass a name, such as tool_memory_middleware(other, name="Other").'
-            )
-        return str.__eq__(self, other)
 
 
 class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -82,16 +64,13 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
         source: ResultSource | None = None,
     ) -> None:
         super().__init__()
-        self._core, self._steps, self._name = core, tuple(steps), _Name(name)
+        self._core, self._steps, self._name = core, tuple(steps), name
         self._inner, self._outermost = inner, outermost
         self._errors = ErrorLog(name, logger)
         self._runners = [StepRunner(step) for step in self._steps]
         self._prefetcher = next((step.prefetcher for step in self._steps if step.prefetcher is not None), None)
         self._recorder = CallRecorder(core, errors=self._errors, source=source) if inner else None
         self.tools = [tool for step in self._steps for tool in step.tools]
-        if keeps := {key: _private(*kept) for step in self._steps for key, kept in step.keeps.items()}:
-            make: Any = TypedDict  # the keys are known when the agent is made, not when types are checked
-            self.state_schema = make("MemoryAgentState", {**get_type_hints(AgentState, include_extras=True), **keeps})
 
     @property
     def name(self) -> str:
@@ -130,13 +109,12 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
         call = None if env_mode() == "off" else self._or_log(lambda: self._call_of(request))
         if call is None:
             return (yield Proceed(request))
-        asked, update = request, dict[str, Any]()
+        asked = request
         outputs: list[StepOutput] = list(_state(request).get(OUTPUTS, ()))
         for runner in self._runners:
             output = yield from runner.output(call)
             if output.answer is not None:
                 return _in_its_place(output.answer, request)
-            update |= {key: value for key, value in output.state.items() if key in runner.step.keeps}
             asked = self._without(asked, call, output)
             outputs.append(output)
         if self._inner:
@@ -157,7 +135,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             self._or_log(lambda: self._learn(call, response))
         if self._prefetcher is not None and batch is not None:
             response = answered(response, self._prefetcher.answered(batch, turn_of_response(response)))
-        return _extended(response, update, request.state)
+        return response
 
     def _call_of(self, request: ModelRequest[Any]) -> Call:
         config = config_of()
@@ -250,10 +228,6 @@ def steps_middleware(core: Core, steps: Sequence[Step[Any]], **how: Any) -> Step
     return (EndingMiddleware if any(step.ends for step in steps) else StepsMiddleware)(core, steps, **how)
 
 
-def _private(kind: Any, merge: Callable[..., Any]) -> Any:
-    return NotRequired[Annotated[kind, PrivateStateAttr, merge]]
-
-
 def _state(request: ModelRequest[Any]) -> Mapping[str, Any]:
     return request.state
 
@@ -288,13 +262,3 @@ def answered(response: Any, messages: list[Any]) -> Any:
     if isinstance(response, ExtendedModelResponse):
         return replace(response, model_response=replace(response.model_response, result=messages))
     return messages[0] if isinstance(response, AIMessage) else replace(response, result=messages)
-
-
-def _extended(response: Any, update: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
-    """Return the response with the steps' private state."""
-    new = {key: value for key, value in update.items() if key not in state or state[key] != value}
-    if not new or isinstance(response, ExtendedModelResponse):
-        return response  # the latter has a command of its own; the messages tell again what is known
-    if isinstance(response, AIMessage):
-        response = ModelResponse(result=[response])
-    return ExtendedModelResponse(response, Command(update=new))

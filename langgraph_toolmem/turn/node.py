@@ -9,7 +9,6 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph import StateGraph
 
-from langgraph_toolmem.base.checks import options_named
 from langgraph_toolmem.base.errors import ConfigurationError, LoopError
 from langgraph_toolmem.turn.ask import StepGenerator, adrive, drive
 from langgraph_toolmem.turn.call import NOTHING, Call, StepOutput
@@ -39,12 +38,6 @@ class MemoryNode(Runnable[Any, Any]):
         about: its purpose, for Studio.
         messages_key: key of the messages in the host's state.
     """
-
-    def __init_subclass__(cls, **more: Any) -> None:
-        """Have unknown options of the node named."""
-        super().__init_subclass__(**more)
-        if "__init__" in vars(cls):
-            options_named(cls)
 
     def __init__(self, role: str, about: str, *, messages_key: str = "messages") -> None:
         self.role, self.about = role, about

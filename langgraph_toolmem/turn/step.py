@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from langchain_core.tools import BaseTool
@@ -24,8 +24,6 @@ logger = logging.getLogger("langgraph_toolmem.steps")
 M = TypeVar("M", bound=Method)
 
 Place = Literal["around", "inside"]
-Keeps = Mapping[str, tuple[Any, Callable[..., Any]]]
-"""Keys of a private state: the type of each, and a function that joins an old and a new value."""
 
 
 class CallPrefetcher(Protocol):
@@ -62,7 +60,6 @@ class Step(ABC, Generic[M]):
             skipped model call skips what is inside.
         ends: True if the step acts at the end of a run (`on_end`, `on_error`).
         learns: True if it also runs, silently, in episodes that are held out and in ``TOOLMEM=shadow``.
-        keeps: keys of the private state that an agent keeps for it.
         tools: tools that it gives the agent.
         prefetcher: prefetches by its predictions.
         method: the method that the step belongs to.
@@ -74,7 +71,6 @@ class Step(ABC, Generic[M]):
     place: ClassVar[Place] = "inside"
     ends: ClassVar[bool] = False
     learns: ClassVar[bool] = False
-    keeps: ClassVar[Keeps] = {}
     tools: Sequence[BaseTool] = ()
     prefetcher: CallPrefetcher | None = None
 

@@ -104,7 +104,7 @@ def test_what_was_asked_tells_more_than_the_tool_before(data: Path):
     hits = bench.work(Job(str(data), "shop", 0, good=True))
     assert set(hits) == set(bench.METHODS)
     assert hits["order 1"].first < 80  # two kinds go on from find_order
-    for method in ("episodic", "combined", "nearest request"):
+    for method in ("combined", "nearest request"):
         assert hits[method] == Hits(100.0, 100.0)
     assert hits["combined"].two >= max(hits[method].two for method in bench.SINGLE)
 

@@ -92,16 +92,18 @@ def test_calls_that_arrive_before_their_request_are_kept():
     assert late.nearest("Cancel the order", [])[0].tool == "search"
 
 
-def test_of_a_fork_one_call_stays_whatever_the_order():
+@pytest.mark.parametrize("calls", [[("aaa", {}), ("zzz", {})], [("aaa", None), ("zzz", {})]], ids=["model", "shortcut"])
+def test_of_a_fork_one_call_stays_whatever_the_order_the_models_before_the_shortcuts(calls: list[Any]):
     states = []
-    for tools in (("b", "a"), ("a", "b")):
+    for order in (calls, calls[::-1]):
         index = CaseIndex()
-        index.open("c", "Cancel", None)
-        for tool in tools:
-            add(index, "c", 0, tool)
+        index.open("c", "Cancel the order", None)
+        for tool, sources in order:
+            add(index, "c", 0, tool, sources=sources)
         states.append(index.cases)
 
     assert states[0] == states[1]
+    assert index.nearest("Cancel the order", [])[0].tool == ("aaa" if calls[0][1] == {} else "zzz")
 
 
 def test_a_shortcut_is_part_of_the_way_but_not_followed():
@@ -146,15 +148,6 @@ def test_a_forgotten_user_leaves_nothing():
     assert list(index.cases) == ["other"]
 
 
-def test_the_index_survives_storage():
-    index = index_with("Cancel the order of Ann", "Mail Bo")
-    again = CaseIndex()
-    again.load(loads(dumps(index.cases)))
-
-    assert again.cases == index.cases
-    assert again.nearest("Cancel the order", []) == index.nearest("Cancel the order", [])
-
-
 @pytest.mark.parametrize(
     ("value", "old", "new", "carried"),
     [
@@ -189,15 +182,6 @@ def test_a_turn_of_several_calls_is_near_as_such():
     add(index, "c", 1, "read")
 
     assert index.nearest("Cancel the order", [])[0].tool == PARALLEL
-
-
-def test_of_a_fork_the_models_call_stays_rather_than_the_shortcuts():
-    index = CaseIndex()
-    index.open("c", "Cancel the order", None)
-    add(index, "c", 0, "aaa", sources=None)
-    add(index, "c", 0, "zzz")
-
-    assert index.nearest("Cancel the order", [])[0].tool == "zzz"
 
 
 def test_an_index_is_what_its_requests_make_it():

@@ -14,10 +14,12 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.dependencies.links import Link, likeness
+from langgraph_toolmem.navigator.dependencies.links import Link
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.meaning import (
@@ -62,48 +64,72 @@ Key = tuple[frozenset[str], str]
 
 
 class Cluster:
-    """A parameter node: the ports that mean the same.
+    """A parameter node: the inputs and outputs that mean the same.
 
     Attributes:
-        id: its words; unlike those of every other one.
-        vague: nothing says of what its members are the id, name, count ...
-        producers: tool -> its outputs here.
-        consumers: tool -> its inputs here.
+        key: its words and shape.
+        producers: tool -> paths of its outputs here.
+        consumers: tool -> paths of its inputs here.
     """
 
-    __slots__ = ("consumers", "id", "producers", "vague")
+    __slots__ = ("consumers", "key", "producers")
 
     def __init__(self, key: Key) -> None:
-        words, shape = key
-        named = shape == "alias"
+        self.key = key
+        self.producers: dict[str, tuple[str, ...]] = {}
+        self.consumers: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def id(self) -> str:
+        """Return its words and shape as a text; unlike that of every other one."""
+        words, shape = self.key
         label = " ".join(sorted(words, key=lambda word: (word in GENERIC, word)))
-        self.id = label if shape == "scalar" else f"{label} ({shape})"
-        self.vague = not named and words <= GENERIC
-        self.producers: dict[str, list[Port]] = {}
-        self.consumers: dict[str, list[Port]] = {}
+        return label if shape == "scalar" else f"{label} ({shape})"
+
+    @property
+    def vague(self) -> bool:
+        """Return True if nothing says of what its members are the id, name, count ..."""
+        return self.key[1] != "alias" and self.key[0] <= GENERIC
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ApiNode:
-    """A tool with its ports.
+    """A tool. Its ports are read where a plan comes near: a thousand tools have tens of thousands of them.
 
     Attributes:
         spec: the tool.
-        inputs, outputs: its ports.
+        seen: path -> JSON types of results that runs showed; None if it gives nothing to others (`exclude`).
         words: what its name says, as stems, and its tags.
-        needs: the inputs a call must have.
-        route: its HTTP route, if it has one.
         producer_prior: factor for what it gives, 0 to 1: to read is better than to write something in order to get an
             id, and to destroy is worst [O].
+        route: its HTTP route, if it has one.
     """
 
     spec: ToolSpec
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    seen: Mapping[str, Iterable[str]] | None
     words: frozenset[str]
-    needs: tuple[Port, ...]
     producer_prior: float
     route: Route | None = None
+
+    @cached_property
+    def inputs(self) -> tuple[Port, ...]:
+        """The values that a call takes."""
+        return self.read()[0]
+
+    @cached_property
+    def outputs(self) -> tuple[Port, ...]:
+        """The values that a call gives."""
+        return self.read()[1]
+
+    @cached_property
+    def needs(self) -> tuple[Port, ...]:
+        """The inputs that a call must have."""
+        return tuple(port for port in self.inputs if port.required)
+
+    def read(self) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+        """Return its inputs and outputs, and keep none."""
+        inputs = tuple({port.path: port for port in inputs_of(self.spec)}.values())
+        return inputs, () if self.seen is None else outputs_of(self.spec, self.seen, inputs)
 
     @property
     def nouns(self) -> frozenset[str]:
@@ -142,7 +168,7 @@ class ToolDependencyGraph:
         self._linked: dict[tuple[str, str], dict[tuple[str, str], None]] = {}  # input -> outputs, as documents say
         self._by_word: dict[str, dict[str, None]] = {}
         self._keys: dict[str, set[Key]] = {}  # of a tool's ports, as they were when it was added
-        self._rarities: dict[str, float] = {}  # of all words of a tool together, as they are asked for
+        self._rarities: dict[frozenset[str], float] = {}  # of words together, as they are asked for
         self._left_out: frozenset[str] = frozenset()
         self.update(specs)
 
@@ -159,7 +185,8 @@ class ToolDependencyGraph:
         if twice:
             logger.warning("%d tools have the name of another one (%s); the later counts", len(twice), twice[0])
         nodes = [self._node(spec) for spec in given]
-        self.merge(port for node in nodes for port in (*node.inputs, *node.outputs))
+        if self._vectors is not None:
+            self.merge(port for node in nodes for ports in node.read() for port in ports)
         for node in nodes:
             self._add(node)
 
@@ -244,24 +271,6 @@ class ToolDependencyGraph:
                 links.setdefault((flow.source, flow.path), found)
         return list(links.values())
 
-    def predicted(self, port: Port, producers: Iterable[str]) -> list[Link]:
-        """Return links from tools that are said to feed an input, each from the output that looks most like it.
-
-        A tool that gives nothing of a type that the input can take has none.
-        """
-        found = []
-        for tool in producers:
-            if tool not in self.apis or tool == port.tool:
-                continue
-            links = [
-                Link(tool, output.path, port.tool, port.path, 0.0, "predicted")
-                for output in self.apis[tool].outputs
-                if _types_agree(output, port)
-            ]
-            if links:
-                found.append(max(links, key=likeness))
-        return found
-
     def nouns(self, tool: str) -> tuple[str, ...]:
         """Return the words of what a tool is about."""
         node = self.apis[tool]
@@ -270,18 +279,15 @@ class ToolDependencyGraph:
 
     def affinity(self, one: str, other: str) -> float:
         """Return how much of their names two tools share, rare words weighing more; 0 to 1."""
-        shared = self.apis[one].words & self.apis[other].words
-        if not shared:
-            return 0.0
-        return min(1.0, self._rare(shared) / min(self._rare_in(one), self._rare_in(other)))
+        words, others = self.apis[one].words, self.apis[other].words
+        shared = words & others
+        return min(1.0, self._rarity(shared) / min(self._rarity(words), self._rarity(others))) if shared else 0.0
 
-    def _rare(self, words: Iterable[str]) -> float:
-        return sum(rarity(len(self._by_word[word]), len(self.apis)) for word in words) + 1e-9
-
-    def _rare_in(self, tool: str) -> float:
-        found = self._rarities.get(tool)
+    def _rarity(self, words: frozenset[str]) -> float:
+        found = self._rarities.get(words)
         if found is None:
-            found = self._rarities[tool] = self._rare(self.apis[tool].words)
+            found = sum(rarity(len(self._by_word[word]), len(self.apis)) for word in words) + 1e-9
+            self._rarities[words] = found
         return found
 
     def _structural(self, port: Port, cluster: Cluster, most: int) -> Iterator[Link]:
@@ -293,8 +299,8 @@ class ToolDependencyGraph:
         for tool in self._chosen(port.tool, cluster.producers, most):
             node = self.apis[tool]
             fit = node.producer_prior * share * (_APART + (1 - _APART) * self.affinity(tool, port.tool))
-            for output in cluster.producers[tool]:
-                yield Link(tool, output.path, port.tool, port.path, fit)
+            for path in cluster.producers[tool]:
+                yield Link(tool, path, port.tool, port.path, fit)
 
     def _by_route(self, port: Port) -> Iterator[Link]:
         """Yield links by the hierarchy of paths, or of a document: to pick an element one lists its collection."""
@@ -347,7 +353,7 @@ class ToolDependencyGraph:
         ]
         return max(ranked, key=lambda found: found[:4])[4] if ranked else None
 
-    def _chosen(self, consumer: str, producers: Mapping[str, list[Port]], most: int) -> list[str]:
+    def _chosen(self, consumer: str, producers: Collection[str], most: int) -> list[str]:
         if len(producers) <= most + 1:
             return [tool for tool in producers if tool != consumer]
         chosen: dict[str, None] = {}
@@ -367,23 +373,21 @@ class ToolDependencyGraph:
         words = {stem(word) for word in canonical(spec.name) if word not in GENERIC | PREPOSITIONS | STRICT_VERBS} | {
             f"#{tag}" for tag in spec.tags
         }
-        inputs = tuple({port.key: port for port in inputs_of(spec)}.values())
-        outputs = () if spec.name in self._left_out else outputs_of(spec, self._observed.get(spec.name))
-        route, needs = route_of(spec.route), tuple(port for port in inputs if port.required)
-        return ApiNode(spec, inputs, outputs, frozenset(words), needs, _producer_prior(spec), route)
+        seen = None if spec.name in self._left_out else self._observed.get(spec.name, {})
+        return ApiNode(spec, seen, frozenset(words), _producer_prior(spec), route_of(spec.route))
 
     def _add(self, node: ApiNode) -> None:
         name = node.spec.name
         self._take_out(name)
         keys = self._keys[name] = set()
-        for port in (*node.inputs, *node.outputs):
+        for port in chain(*node.read()):
             key = self.key_of(port)
-            keys.add(key)
             cluster = self.clusters.get(key)
             if cluster is None:
                 cluster = self.clusters[key] = Cluster(key)
+            keys.add(cluster.key)
             side = cluster.producers if port.direction == "out" else cluster.consumers
-            side.setdefault(name, []).append(port)
+            side[name] = (*side.get(name, ()), port.path)
         self.apis[name] = node
         for table, key in self._entries(node):
             table.setdefault(key, {})[name] = None

@@ -15,8 +15,7 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
-from langgraph_toolmem.entries.keeping import JUDGED, UNJUDGED, EntryKind, hurts
+from langgraph_toolmem.entries.entry import JUDGED, UNJUDGED, Entry, EntryCall, EntryKind, entry_id, hurts
 
 ME = User(None, None, ("toolmem",))
 
