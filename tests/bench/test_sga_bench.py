@@ -89,12 +89,6 @@ def test_all_methods_answer_and_atoms_do_not_need_the_names(data: Path, names: s
     assert hits["trajectory"] > 50.0
 
 
-def test_compression_counts_successful_actions(data: Path):
-    actions, calls, wordings = bench.compression([data / "shop", data / "absent"])
-    assert (actions, calls) == (42, 5)
-    assert wordings >= calls
-
-
 def test_the_command(data: Path, capsys: pytest.CaptureFixture[str]):
     file = data / "figures.json"
     arguments = ["--data", str(data), "--sets", "shop", "absent", "--seeds", "1"]

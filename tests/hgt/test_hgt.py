@@ -16,10 +16,10 @@ torch = pytest.importorskip("torch", reason='torch is not installed; type: pip i
 from langgraph_toolmem import Navigator, ToolMemory  # noqa: E402
 from langgraph_toolmem.base.errors import ConfigurationError  # noqa: E402
 from langgraph_toolmem.hgt import Training, train_links  # noqa: E402
-from langgraph_toolmem.hgt.model import API, PARAMETER, RelationalAttention, segment_softmax  # noqa: E402
+from langgraph_toolmem.hgt.model import API, RelationalAttention, segment_softmax  # noqa: E402
 from langgraph_toolmem.hgt.train import BEFORE, Trainer, adaptive_margin, device_of, share_of_first  # noqa: E402
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph  # noqa: E402
-from langgraph_toolmem.navigator.history import Flow, History  # noqa: E402
+from langgraph_toolmem.navigator.history import History  # noqa: E402
 from langgraph_toolmem.navigator.learned import TABLE  # noqa: E402
 from langgraph_toolmem.runs.tools import ToolSpec  # noqa: E402
 from langgraph_toolmem.text.embedders import resolve_embedder  # noqa: E402
@@ -171,13 +171,6 @@ def test_the_separable_head_ranks_producers_alike_for_all_consumers():
         assert logits[2, 5] == pytest.approx(made.model.logits(tools[2], tools[5]).item(), abs=1e-4)
     orders = logits.argsort(axis=0, kind="stable").T.tolist()
     assert orders == [orders[0]] * len(orders)
-
-
-def test_flows_weigh_edges_between_parameters():
-    made = trainer(flows={Flow("search_carmaps", "hits", "read_carmap", "reference"): 3})
-    weights = made.tensors.weights[PARAMETER, "flows into", PARAMETER]
-    hidden = [(made.names[a], made.names[b]) for a, b in made.test]
-    assert weights.tolist() == ([] if ("search_carmaps", "read_carmap") in hidden else [pytest.approx(3 / 4)])
 
 
 def test_a_device_that_is_not_there_is_told():

@@ -22,17 +22,14 @@ from langgraph_toolmem.offline.coldstart import (
     BOOTSTRAP,
     Bootstrap,
     Budget,
-    InventedQueries,
     InventedQuery,
     Sandbox,
     drop,
-    invent,
     least_used,
     usable,
 )
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.structured import StructuredModel
 
 TASKS = {task.request: task for task in make_tasks(300)}
 BROKEN = "cancel_meeting"
@@ -147,23 +144,6 @@ async def test_requests_are_invented_run_in_the_sandbox_and_become_entries(tmp_p
     assert done.tokens == server.usage["total_tokens"]  # the office's own model tells no usage
     assert [step.run for step in steps] == sorted(step.run for step in steps)
     assert turns == 0  # nothing is learned from invented runs but entries
-
-
-def test_a_second_session_finds_nothing_to_do_and_costs_nothing(tmp_path, inventor):
-    reply, model, server = inventor
-    toy = Toy()
-    for calls in (3, 0):
-        with ToolMemory(tmp_path) as memory:
-            done = bootstrap(memory, toy, model).run()
-            assert (done.run, done.model_calls) == (8, calls)
-    assert len(server.requests) == 3
-    assert toy.seen == REQUESTS
-    assert len(set(toy.threads)) == 8
-    with ToolMemory(tmp_path) as memory:
-        made = bootstrap(memory, toy, model, budget=Budget(queries=9))
-        reply.requests = ["Something altogether new, please."]
-        assert made.run().run == 9
-    assert toy.seen == [*REQUESTS, "Something altogether new, please."]
 
 
 def test_the_judge_is_asked_where_the_sandbox_has_no_verdict(inventor):
@@ -310,36 +290,6 @@ async def test_a_run_that_takes_too_long_is_broken_off(inventor):
     assert ended == ["cancelled"]
 
 
-def test_an_interrupted_run_is_done_another_time(tmp_path, inventor):
-    _, model, _ = inventor
-
-    async def stopped() -> None:
-        with ToolMemory(tmp_path) as memory:
-            made = bootstrap(memory, Hanging(), model)
-            going = asyncio.ensure_future(made.arun())
-            await asyncio.wait_for(begun.wait(), 60)
-            going.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await going
-            assert entries(memory) == []
-
-    seen: list[str] = []
-    begun = asyncio.Event()
-
-    class Hanging(Toy):
-        async def ainvoke(self, state: dict[str, Any], config: Any) -> Any:
-            seen.append(config["configurable"]["thread_id"])
-            begun.set()
-            await asyncio.sleep(60)
-
-    asyncio.run(stopped())
-    toy = Toy()
-    with ToolMemory(tmp_path) as memory:
-        made = bootstrap(memory, toy, model)
-        assert made.run().run == 5  # three requests were lost
-    assert toy.seen == REQUESTS[3:]
-
-
 def test_tokens_are_bounded_as_models_report_them(inventor):
     _, model, server = inventor
     with ToolMemory.ephemeral() as memory:
@@ -474,24 +424,6 @@ def test_requests_that_nobody_would_write_are_rejected(text: str, kept: bool) ->
     assert [each.text for each in found] == ([text] if kept else [])
 
 
-def test_unknown_tools_are_removed_and_near_duplicates_of_one_answer_are_rejected() -> None:
-    who = "Who is Ann Lee's manager?"
-    given = [invented(who, "find_person", "fly", "find_person"), invented("Fly me to Rome", "fly"), invented(who)]
-    assert usable(given, SPECS, []) == [InventedQuery(text=who, tools=["find_person"])]
-
-
 def test_the_tools_that_came_up_least_are_next() -> None:
     known = [invented("1", "find_person", "search"), invented("2", "book_room")]
     assert least_used(SPECS, known, random.Random(0))[0] == "sendEmail"
-
-
-def test_a_model_invents_through_structured_output_and_is_asked_once_more() -> None:
-    good = json.dumps({"queries": [{"text": "Where does Ann Lee sit?", "tools": ["find_person"]}]})
-    answers = ["I would rather not.", good, json.dumps({"requests": []}), "[]"]
-    with OpenAIStubServer(lambda _: answers.pop(0)) as server:
-        model = StructuredModel(make_chat_model(server), InventedQueries)
-        found = [invent(model, 1, ["find_person"], SPECS, []) for _ in range(2)]
-        request = server.requests[0]
-    assert [[each.text for each in queries] for queries in found] == [["Where does Ann Lee sit?"], []]
-    assert request["response_format"]["json_schema"]["name"] == "InventedQueries"
-    assert "find_person" in request["messages"][1]["content"]
