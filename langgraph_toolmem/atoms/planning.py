@@ -24,8 +24,8 @@ from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.requests import is_small_talk
 from langgraph_toolmem.text.words import STOP_WORDS
-from langgraph_toolmem.turn.call import Line
 from langgraph_toolmem.turn.hints import turn_of
+from langgraph_toolmem.turn.step import Line
 
 if TYPE_CHECKING:
     from langgraph_toolmem.atoms import Atoms
@@ -62,7 +62,7 @@ DOUBT: Final = 0.15
 
 @dataclass
 class Planning:
-    """Known values of a thread. They outlive the messages that it was read from.
+    """Knowledge of a thread; it outlives the messages that it was read from.
 
     Attributes:
         known: K after the last step.

@@ -300,7 +300,8 @@ class Entries(Method):
             return ""
         if entry.verdict != job.payload["verdict"]:
             return ""
-        near = [each for part in PARTS for each in self.rows.near(entry.query, user, k=SIMILAR + 1, part=part)]
+        vector = self.rows.embedder.embed_query(entry.query)
+        near = [each for part in PARTS for each in self.rows.near(vector, user, k=SIMILAR + 1, part=part)]
         near.sort(key=lambda each: -each.similarity)
         similar = [each.item for each in near if each.id != entry.id]
         return self._critic(entry, similar[:SIMILAR]).model_dump_json()

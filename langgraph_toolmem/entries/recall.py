@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -89,7 +89,8 @@ class EntrySearch:
         """
         if not terms_of(query):
             return []
-        near = [each for part in parts for each in self._near(query, user, part, policy, exclude, own)]
+        vector = self._rows.embedder.embed_query(query)
+        near = [each for part in parts for each in self._near(vector, user, part, policy, exclude, own)]
         if policy.kind == "paper":
             near.sort(key=lambda each: -each.similarity)
             near = near[: dynamic_n([each.similarity for each in near], policy.max_n)]
@@ -116,13 +117,13 @@ class EntrySearch:
         forget_texts()
 
     def _near(
-        self, query: str, user: User, part: str, policy: RecallPolicy, exclude: Collection[str], own: bool
+        self, vector: Sequence[float], user: User, part: str, policy: RecallPolicy, exclude: Collection[str], own: bool
     ) -> Collection[_Candidate]:
-        """Return the different requests nearest to one, each with its runs, the newest first."""
+        """Return the different requests nearest to a vector, each with its runs, the newest first."""
         once = self._rows.waits_little  # a server is asked once, for more
         k: int | None = None if policy.kind == "paper" else LONGLIST * (4 if once else 1)
         while True:
-            found = self._rows.near(query, user, k=k, part=part)
+            found = self._rows.near(vector, user, k=k, part=part)
             groups: dict[object, _Candidate] = {}
             for near in sorted(found, key=lambda near: -near.item.time):
                 entry = near.item

@@ -227,12 +227,7 @@ class Inertia(Method):
     ) -> tuple[Decision, Sequence[Neighbour]]:
         """Return the decision before one model turn, and the nearest past requests. The caller holds the lock.
 
-        Args:
-            state: the run before the turn.
-            policy: when to act.
-            user: digest of the user, if known.
-            chosen_by: who chose the run's calls so far. Defaults to what the run says.
-            specs: the tools available in this run. Defaults to the catalogue's.
+        `chosen_by` (who chose the calls so far) defaults to what the run says, `specs` to the catalogue's tools.
         """
         graph = self.core.graph
         specs = self.core.catalogue.marked(specs)
@@ -323,20 +318,20 @@ class Inertia(Method):
                 if made.options:
                     asked = [made.options[0].tool]  # the step has the tool that took its place
                 stopped = asked[0]
-                record += credit_judged(turn, plain_judged(made), state.symbols[-1], would_act=0, **credited)
+                record += credit_judged(turn, plain_judged(made), would_act=0, **credited)
                 record += [Count("wrong"), ToolCount(stopped, "wrong")]
                 record.append(Checked(number, changing, 1, SHADOWED))
             record += credit_shortcut(turn, asked, changes=changing, number=number)
         elif opened is not None:
             judged = opened.judged
-            record += credit_judged(turn, judged, state.symbols[-1], would_act=opened.would_act, **credited)
+            record += credit_judged(turn, judged, would_act=opened.would_act, **credited)
             if not isinstance(policy, PaperPolicy):
                 learned.neighbours = self.core.graph.cases.near(state, k=NEIGHBOURS)
         else:
             decision = decide()
             judged = plain_judged(decision)
             would_act = int(decision.would_act)
-            record += credit_judged(turn, judged, state.symbols[-1], would_act=would_act, **credited)
+            record += credit_judged(turn, judged, would_act=would_act, **credited)
             acts = decision.acts
             if (on_turn := options.get("on_turn")) is not None:
                 on_turn(turn, decision)
@@ -368,7 +363,7 @@ class Inertia(Method):
         """Return how often proposals were right, kind by kind, and whether the budget of misses has room."""
         with self.core.lock:
             specs = self.core.catalogue.marked()
-            found = section_of(self.core.graph, self.evidence, self.budget, self.policy, specs)
+            found = section_of(self.core.graph, self.budget, self.policy, specs)
             return replace(found, figures={**found.figures, "changes": self.changes.figures()})
 
 

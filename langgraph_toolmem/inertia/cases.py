@@ -300,13 +300,9 @@ class Cases(Table):
         return fact[0] != "=" or self.categorical(fact[1:9])
 
     def facts_of(self, state: RunState, today: int, *, changes: bool) -> Facts:
-        """Return the facts of the latest outputs of a request.
+        """Return the facts of the latest outputs of a request; `today` is in days since 1970.
 
-        Args:
-            state: the run before the model's turn.
-            today: days since 1970.
-            changes: for a call that may change something: outputs from before a question back, and what the user said
-                before the latest message, count too.
+        For a call that may change something, outputs from before a question back and earlier user messages count too.
         """
         found = Facts()
         if changes:
@@ -359,14 +355,7 @@ class Cases(Table):
             before = (before[1], word)
 
     def doubt(self, state: RunState, tool: str, facts: Facts, *, changes: bool) -> str:
-        """Return why past cases speak against a call; "" if they do not.
-
-        Args:
-            state: the run before the model's turn.
-            tool: of the call.
-            facts: of the outputs.
-            changes: the call may change something.
-        """
+        """Return why past cases speak against a call with these facts; "" if they do not."""
         pair = self._pairs.get(pair_key(state, tool), _NOTHING)
         found = pair.summary
         if found is None:
@@ -392,12 +381,7 @@ class Cases(Table):
     def refusal(self, state: RunState, tool: str, *, changes: bool, today: int, earn: bool) -> str:
         """Return why past cases forbid a call here; "" if they do not.
 
-        Args:
-            state: the run before the model's turn.
-            tool: of the call.
-            changes: the call may change something.
-            today: days since 1970.
-            earn: ask the model where a write after a call of the memory has less than EARNING cases.
+        With `earn` the model is asked where a write after a call of the memory has less than EARNING cases.
         """
         if changes and made_by_memory(state):
             cases = self._pairs.get(pair_key(state, tool), _NOTHING).cases.values()
@@ -515,16 +499,9 @@ def learn_case(
     changes: bool,
     stopped: bool = False,
 ) -> Record:
-    """Return the events by which a turn teaches the cases.
+    """Return the events by which a turn teaches the cases, given the tool that was the best guess.
 
-    Args:
-        cases: the table.
-        learned: the turn.
-        best: the tool that was the best guess, if there was one.
-        confidence: in the guess.
-        number: of the model turn.
-        changes: True if that tool may change something.
-        stopped: True if a person stopped the memory's call: that is a miss.
+    A call of the memory that a person `stopped` is a miss.
     """
     turn, state, today = learned.turn, learned.state, learned.hour // 24
     record: Record = []

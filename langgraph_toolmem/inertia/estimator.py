@@ -58,7 +58,7 @@ Floats: TypeAlias = "npt.NDArray[np.float64]"
 
 
 @dataclass(slots=True)
-class Weighed(Event):
+class ExamplesSeen(Event):
     """Candidates were weighed, and what the model did is known.
 
     Attributes:
@@ -66,7 +66,7 @@ class Weighed(Event):
         examples: per candidate its columns as `pack` writes them, and 1 if it was what the model did, else 0.
     """
 
-    kind = "weighed"
+    kind = "examples_seen"
     turn: int
     examples: list[list[Any]]
 
@@ -91,7 +91,7 @@ class Estimator(Table):
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
-        return {Weighed: self._add}
+        return {ExamplesSeen: self._add}
 
     def _add(self, turn: int, examples: list[list[Any]]) -> None:
         for example in examples:
@@ -186,15 +186,9 @@ def columns_of(
     neighbours: Sequence[Neighbour],
     records: CountTable,
 ) -> Floats:
-    """Return the (candidates, columns) of `COLUMNS`.
+    """Return the (candidates, columns) of `COLUMNS`, given per candidate the `keys` of its records.
 
-    Args:
-        found: the candidates.
-        keys: of their records, as `record_keys` makes them.
-        shares: per candidate the share of its tool's requests that were as far from the others (`novelty`).
-        neighbours: the nearest past requests, which vote for a candidate if their own call is the same in this run's
-            terms.
-        records: hits and misses by key.
+    The neighbours vote for a candidate if their own call is the same in this run's terms.
     """
     import numpy as np
 

@@ -104,13 +104,7 @@ class NoveltyRecord(Table):
 
 
 class Novelty:
-    """The wording of a request, next to that of past requests.
-
-    Args:
-        state: the run before the model's turn.
-        neighbours: past requests that went the same way so far.
-        cases: all past requests.
-    """
+    """The wording of a request, next to that of past requests: `neighbours` went the same way so far."""
 
     def __init__(self, state: RunState, neighbours: Sequence[Neighbour], cases: CaseIndex) -> None:
         self._cases, self._near = cases, neighbours

@@ -18,9 +18,8 @@ from langgraph_toolmem.inertia.prefetch import Prefetch
 from langgraph_toolmem.inertia.prefetch.qualify import Interceptors
 from langgraph_toolmem.inertia.prefetch.serve import Prefetcher
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
-from langgraph_toolmem.turn.call import Call, StepOutput
 from langgraph_toolmem.turn.providers import refusal_of
-from langgraph_toolmem.turn.step import Place, Step
+from langgraph_toolmem.turn.step import Call, Place, Step, StepOutput
 
 MARK: Final = "toolmem"
 """Key in ``additional_kwargs`` of a message that no model made."""

@@ -24,6 +24,7 @@ from collections.abc import Collection, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from langgraph_toolmem.base.checks import is_count
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section, shown_in_words
@@ -186,7 +187,7 @@ class SIT(Method):
 def _check(summary: Any, k: Any, available: Any, policy: Any) -> None:
     if summary is not None and not isinstance(summary, str):
         raise ConfigurationError(f"`summary` must be a text, got {type(summary).__name__}.")
-    if k is not None and not (type(k) is int and k >= 1):
+    if k is not None and not is_count(k, 1):
         raise ConfigurationError(f"`k` must be a whole number from 1, got {k!r}.")
     checked(policy)
     fine = isinstance(available, Collection) and not isinstance(available, str)

@@ -22,22 +22,20 @@ from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.sit import SIT
 from langgraph_toolmem.sit.policy import SITPolicy, checked
 from langgraph_toolmem.sit.suggest import Suggestion
-from langgraph_toolmem.turn.call import Call, Line, StepOutput
 from langgraph_toolmem.turn.host import ErrorLog, read_key, thread_id_of, user_id_of
-from langgraph_toolmem.turn.step import Step
+from langgraph_toolmem.turn.step import Call, Line, Step, StepOutput
 
 HEAD: Final = "Likely next tools, from past runs:"
 
 
 def to_lines(suggestions: Sequence[Suggestion]) -> list[Line]:
-    """Return a line for each suggestion, with its strongest reason."""
-    return [Line(f"- {printable(each.tool)}: {each.evidence.partition('; ')[0]}.", each.tool) for each in suggestions]
+    """Return a line for each suggestion."""
+    return [Line(f"- {printable(each.tool)}: {printable(each.evidence)}.", each.tool) for each in suggestions]
 
 
 def to_prompt(suggestions: Sequence[Suggestion]) -> str:
-    """Return advice in a few lines with all reasons, as the summary tool answers; "" if there is none."""
-    lines = [f"- {printable(each.tool)}: {each.evidence}." for each in suggestions]
-    return "\n".join([HEAD, *lines]) if lines else ""
+    """Return advice in a few lines, as the summary tool answers; "" if there is none."""
+    return "\n".join([HEAD, *(line.text for line in to_lines(suggestions))]) if suggestions else ""
 
 
 def to_event(suggestions: Sequence[Suggestion]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.text.similarity import STOP_WEIGHT, features
-from langgraph_toolmem.text.values import RANKED, forget_values, quotes_in, values_in
+from langgraph_toolmem.text.values import RANKED, forget_values, values_in
 from langgraph_toolmem.text.words import forget_words, words
 
 MAX_REQUEST_CHARS: Final = 4000
@@ -39,8 +39,6 @@ _CLAUSE = re.compile(
     r",?\s+(?:" + "|".join(_JOINING) + r")\s+|,\s+|;\s*|:\s+|[，、；]\s*",
     re.IGNORECASE,
 )
-_BRACKETS = re.compile(r"\([^()\n]{1,200}\)")
-_LONGEST_QUOTE: Final = 200
 _WORD = re.compile(r"\w")
 
 
@@ -59,26 +57,13 @@ class Pieces(NamedTuple):
 def split_clauses(text: str) -> Pieces:
     """Return the sentences and clauses of a request. Of long texts the beginning is read.
 
-    >>> split_clauses("Find a flight to Oslo and book a hotel. Mail me 'sun, sea and sand'.").clauses
-    ('Find a flight to Oslo', 'book a hotel', "Mail me 'sun, sea and sand'")
+    >>> split_clauses("Find a flight to Oslo and book a hotel. Mail me.").clauses
+    ('Find a flight to Oslo', 'book a hotel', 'Mail me')
     """
     text = text[:MAX_REQUEST_CHARS]
     sentences = _different(_SENTENCE.split(text))[:MAX_SENTENCES]
-    clauses = _different(clause for sentence in sentences for clause in _clauses(sentence))
-    return Pieces(sentences, clauses[:MAX_CLAUSES])
-
-
-def _clauses(sentence: str) -> list[str]:
-    closed = [*quotes_in(sentence, _LONGEST_QUOTE), *(match.span() for match in _BRACKETS.finditer(sentence))]
-    found: list[str] = []
-    start = 0
-    for match in _CLAUSE.finditer(sentence):
-        if any(begin <= match.start() < end for begin, end in closed):
-            continue
-        found.append(sentence[start : match.start()])
-        start = match.end()
-    found.append(sentence[start:])
-    return [part.rstrip(".?!…。！？ ") for part in found]
+    parts = _different(part.rstrip(".?!…。！？ ") for sentence in sentences for part in _CLAUSE.split(sentence))
+    return Pieces(sentences, parts[:MAX_CLAUSES])
 
 
 def _different(parts: Iterable[str]) -> tuple[str, ...]:

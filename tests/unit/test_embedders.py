@@ -218,19 +218,14 @@ def test_an_answer_that_cannot_be_used_is_refused(answer: Any, complaint: str) -
         embedder.embed_documents(["x"])
 
 
-def test_a_changing_dimension_is_refused() -> None:
+def test_answers_are_made_unit_vectors_of_one_dimension_of_clean_texts() -> None:
     answers = Answers([[3.0, 4.0]])
     embedder = resolve_embedder(answers)
-    assert embedder.embed_documents(["x"]) == [[0.6, 0.8]]
+    assert embedder.embed_documents(["a\ud83d"]) == [[0.6, 0.8]]
+    assert answers.seen == ["a?"]
     answers.documents = [[1.0, 2.0, 3.0]]
     with pytest.raises(StorageError, match="3 numbers; it gave 2 before"):
         embedder.embed_query("x")
-
-
-def test_lone_surrogates_do_not_reach_the_embedder() -> None:
-    embedder = resolve_embedder(given := Answers([[1.0]]))
-    embedder.embed_documents(["a\ud83d"])
-    assert given.seen == ["a?"]
 
 
 def test_the_embedder_is_loaded_once_by_many_threads() -> None:

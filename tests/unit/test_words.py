@@ -23,7 +23,6 @@ from langgraph_toolmem.text.values import (
     WHOLE,
     date_of,
     dates_in,
-    figures_of,
     kind_of,
     masked,
     month_day,
@@ -125,17 +124,14 @@ def test_what_is_looked_for_is_what_is_found():
 
 
 @pytest.mark.parametrize(
-    ("text", "number", "figures"),
+    ("text", "number"),
     [
-        ("$1,200", 1200, "1,200"), ("1.234,56 €", 1234.56, "1.234,56"), ("1,234.56", 1234.56, "1,234.56"),
-        ("12,5 %", 12.5, "12,5"), ("1.234.567", 1234567, "1.234.567"), ("1,234,567", 1234567, "1,234,567"),
-        ("1.5", 1.5, "1.5"), ("0.5", 0.5, "0.5"), ("7", 7, "7"), ("50k dollars", None, ""), ("3 or 4", None, ""),
-        ("twenty dollars", None, ""), ("1,234,567.8", 1234567.8, "1,234,567.8"),
+        ("$1,200", 1200), ("1.234,56 €", 1234.56), ("1,234.56", 1234.56), ("12,5 %", 12.5), ("1.234.567", 1234567),
+        ("1.5", 1.5), ("7", 7), ("50k dollars", None), ("3 or 4", None), ("twenty dollars", None),
     ],
 )  # fmt: skip
-def test_numbers_have_points_and_commas(text: str, number: float | None, figures: str):
+def test_numbers_have_points_and_commas(text: str, number: float | None):
     assert number_of(text) == number
-    assert figures_of(text) == figures
 
 
 @pytest.mark.parametrize(

@@ -42,13 +42,6 @@ def test_cips_by_hand():
     assert list(found) == ["d", "c"]
 
 
-def test_kappa_and_alpha():
-    learner = chains(Learner(PLAIN, PAPER), {"abc": 2})
-
-    assert scores(learner, "ab", policy=PAPER.with_(alpha=0.0, kappa=2.0)) == {"c": pytest.approx(1 - 2.0**-2)}
-    assert scores(learner, "ab", policy=PAPER.with_(alpha=1.0), ctx=0.3) == {"c": pytest.approx(0.3)}
-
-
 def test_the_window_is_the_last_two_tools():
     learner = chains(Learner(PLAIN, PAPER), {"abc": 2, "cbd": 1})
 
@@ -145,18 +138,6 @@ def test_a_list_gives_the_element_not_used_yet():
     assert (decision.proposal.tool, dict(decision.proposal.args)) == ("open", {"id": "n2"})
 
 
-def test_words_of_the_user_are_no_dataflow():
-    learner = Learner([reading("a"), reading("b"), reading("tag", "names:array")], PAPER)
-    for i in range(5):
-        learner.learn(
-            user("Tag it as blue."), call("a"), call("b"), call("tag", {"names": ["blue"]}), words(), thread_id=str(i)
-        )
-    decision = learner.decide(user("Tag it as red."), call("a"), call("b"), thought="t")
-
-    assert decision.proposal is None
-    assert "nothing in this run fills names of tag" in decision.reason
-
-
 def rooms(tool: str, steps: Sequence[ExecutedCall]) -> Mapping[str, Any]:
     return {"room": "kitchen"}
 
@@ -187,18 +168,6 @@ def test_the_goal_names_the_argument(goal: str, args: Any):
     decision = lookers(PAPER).decide(user(goal), call("a"), call("b"), thought="t")
 
     assert (decision.proposal and dict(decision.proposal.args)) == args
-
-
-def test_the_goal_names_an_allowed_value():
-    tools = [*ROOMS[:2], reading("look", "room")]
-    tools[2]["parameters"]["properties"]["room"]["enum"] = ["hall", "kitchen"]
-    learner = Learner(tools, PAPER)
-    for i in range(4):
-        learner.learn(user("Go."), call("a"), call("b"), call("look", {"room": "hall"}), words(), thread_id=str(i))
-    decision = learner.decide(user("See what the kitchen holds"), call("a"), call("b"), thought="t")
-
-    assert dict(decision.proposal.args) == {"room": "kitchen"}
-    assert decision.proposal.sources == {"room": "the user's goal"}
 
 
 def test_pace():

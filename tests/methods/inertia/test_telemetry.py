@@ -25,13 +25,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import INVALID_SPAN, NonRecordingSpan, use_span
 
 from langgraph_toolmem import Decision, Inertia, InertiaPolicy, Proposal, ToolMemory
-from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
+from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.inertia import calibrated
 from langgraph_toolmem.inertia.decision import REASONS, Option, Reason, attributes, note_decision, reason_code
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores.events import EventLog
-from langgraph_toolmem.turn.node import MemoryNode
+from langgraph_toolmem.turn.run import MemoryNode
 
 Heard = pytest.LogCaptureFixture
 SECRET = "Rumpelstiltskin"
@@ -200,23 +200,6 @@ def test_a_span_around_the_run_keeps_each_decision(desk: Desk, memory: ToolMemor
     assert SECRET not in span.to_json()
 
 
-async def test_the_nodes_runs_in_langsmith_carry_the_decision(
-    desk: Desk, memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
-):
-    noted: list[tuple[str, dict[str, Any]]] = []
-    monkeypatch.setattr(RunTree, "add_metadata", lambda run, metadata: noted.append((run.name, metadata)))
-    graph = eager_graph(desk, memory)
-    with tracing_context(enabled=True, client=Mock(spec=Client)):
-        await graph.ainvoke({"messages": [HumanMessage(request(SECRET))]})
-
-    inertia = [metadata for name, metadata in noted if name == "inertia"]
-    assert [each["toolmem.decision"] for each in inertia] == DECISIONS
-    assert [each.get("gen_ai.tool.name") for each in inertia] == TOOL_NAMES
-    assert ("recorder", {"toolmem.node": "recorder", "toolmem.learned_turns": 1}) in noted
-    assert {name for name, _ in noted} == {"inertia", "recorder"}, "only the nodes' own runs"
-    assert SECRET not in repr(noted)
-
-
 class BrokenSpan(NonRecordingSpan):
     def is_recording(self) -> bool:
         return True
@@ -350,13 +333,3 @@ def test_what_fails_beside_the_run_is_told_of_without_the_users_words(
     place(desk, tmp_path, monkeypatch)
 
     assert_discreet(heard, warned=error)
-
-
-def test_an_error_in_short():
-    with pytest.raises(KeyError) as raised:
-        quoting(KeyError)()
-
-    line = raised.traceback[-1].lineno + 1
-    assert describe_error(raised.value) == f"KeyError at test_telemetry:{line}, caused by ValueError"
-    assert describe_error(ValueError(SECRET)) == "ValueError"
-    assert describe_error(ConfigurationError("k is a number")) == "ConfigurationError: k is a number"
