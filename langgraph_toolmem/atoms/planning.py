@@ -146,7 +146,7 @@ class HintPlanner:
             MessageError: `messages` cannot be read.
             NamespaceError: the namespace needs a user id.
         """
-        thread = (thread_id, user_id, self._method.core.forgettings)
+        thread = (thread_id, user_id, self._method.core.purge_count)
         look = self._look(messages, specs, self._records.get(thread) or Planning(), thread_id)
         planned = yield from self._planned(look, user_id)
         if thread_id is not None:

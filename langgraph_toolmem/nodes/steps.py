@@ -433,7 +433,6 @@ class InertiaShortcut(StepNode):
             `Recorder` on the same memory. Runs need a thread id, a user id and messages with ids. The node cannot see
             what stands between the model and the tools (``interrupt_before``, an approval): name the tools that may be
             run before it.
-        trust_context: if True, settings in the run's context may also loosen the policy (`InertiaSettings`).
     """
 
     step: Shortcut
@@ -447,7 +446,6 @@ class InertiaShortcut(StepNode):
         model: Any = None,
         messages_key: str = "messages",
         prefetch: bool | Prefetch = False,
-        trust_context: bool = False,
     ) -> None:
         method = method_of(memory, Inertia, "InertiaShortcut")
         given = list(tools) if isinstance(tools, Iterator) else tools
@@ -456,7 +454,7 @@ class InertiaShortcut(StepNode):
         functions = (each if isinstance(each, BaseTool) or not isroutine(each) else tool(each) for each in given)
         self._executed = [each for each in functions if isinstance(each, BaseTool)]
         models = () if model is None else (model,)
-        step = Shortcut(method, policy=policy, models=models, trust_context=trust_context)
+        step = Shortcut(method, policy=policy, models=models)
         super().__init__(step, messages_key=messages_key)
         step.enable_prefetch(prefetch, messages_key=messages_key)
 

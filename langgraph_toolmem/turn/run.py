@@ -46,7 +46,7 @@ class StepRunner:
         step = self.step
         if (call.held_out or not is_active()) and not step.learns:
             return NOTHING
-        forgettings = step.core.forgettings
+        forgettings = step.core.purge_count
         with step.errors:
             kept = self._memo.get(call, forgettings)
             if kept is None:

@@ -107,8 +107,8 @@ Past runs with similar requests:
         {},
         """\
 Past runs with similar requests:
-- "Close the account of Bob Roy" (went wrong; critique: "What went wrong: The account was closed too early. Where: call 2, close_account. Instead: Ask for the date first."). Calls: find_customer(name="Bob Roy"); [1 more, not shown]
-- "Close the account of Cleo Fox" (not judged). Calls: find_customer(name="Cleo Fox"); [1 more, not shown]""",
+- "Close the account of Bob Roy" (went wrong; critique: "What went wrong: The account was closed too early. Where: call 2, close_account. Instead: Ask for the date first."). Calls: find_customer(name="Bob Roy"); 1 that may change something
+- "Close the account of Cleo Fox" (not judged). Calls: find_customer(name="Cleo Fox"); 1 that may change something""",
     ),
     "a later model call of the request": (
         "Please refund order A-99 of Eve Kim, it arrived broken",
