@@ -318,7 +318,7 @@ def calibrated(parts: Split, embedder: Embedder | None = None) -> list[list[int]
 def in_threads(folder: Path, seeds: int) -> dict[int, float]:
     """F1 of what is shown at the k-th request of a thread; memory and questions are threads of LENGTHS requests."""
     recorded: dict[str, list[dict[str, Any]]] = {}
-    for row in _rows(folder):
+    for row in lines_of(source(folder)):
         recorded.setdefault(row["task"], [each for each in row["messages"] if each["role"] != "system"])
     found: dict[int, list[float]] = {}
     for seed in range(seeds):
