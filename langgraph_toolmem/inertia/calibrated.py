@@ -17,7 +17,7 @@ from langgraph_toolmem.graph.state import WORDS, RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.candidates import Candidate, candidates
-from langgraph_toolmem.inertia.cases import ASKED, Cases
+from langgraph_toolmem.inertia.cases import Cases
 from langgraph_toolmem.inertia.contexts import CallContexts
 from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Reason
 from langgraph_toolmem.inertia.estimator import Estimator, columns_of, pack, record_keys
@@ -60,7 +60,7 @@ def decide(
     if all(candidate.tool == WORDS and not candidate.p_tool for candidate in found):
         return Decision(None, Reason("nothing_seen", "nothing like this has been seen yet"))
     keys = [record_keys(c, state) for c in found]
-    novelty = Novelty(state, neighbours, graph.cases)
+    novelty = Novelty(state, neighbours, graph.cases, {c.tool for c in found})
     distances = [novelty.distance(c) for c in found]
     shares = [tables.novelty.share(c.tool, each) for c, each in zip(found, distances, strict=True)]
     columns = columns_of(found, keys, shares, neighbours, tables.evidence.rules)
@@ -90,8 +90,7 @@ def decide(
     (p, best, *_), first = weighed[0], options[0]
     if first.refused:
         return Decision(None, first.refused, options, p)
-    asked_by_chance = policy.audit_rate <= draw < policy.audit_rate + ASKED
-    if doubt := tables.cases.refusal(state, best.tool, changes=first.changes, today=today, earn=asked_by_chance):
+    if doubt := tables.cases.refusal(state, best.tool, changes=first.changes, today=today):
         return Decision(None, doubt, (replace(first, refused=doubt), *options[1:]), p)
     hold, audit = tables.budget.held_back(policy, p, draw, changes=first.changes)
     proposal = Proposal(
