@@ -21,7 +21,7 @@ from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.openapi import read_openapi
 from langgraph_toolmem.navigator.plan.planner import plan
-from langgraph_toolmem.navigator.plan.problem import PlanSearch, PlanSettings
+from langgraph_toolmem.navigator.plan.problem import Producers
 
 
 def measure(file: Path) -> tuple[Counter[str], list[float]]:
@@ -40,13 +40,13 @@ def measure(file: Path) -> tuple[Counter[str], list[float]]:
         found["writes"] += sum(not graph.apis[tool].spec.read_only for tool in chain.tools[:-1])
         feeds = [feed for step in chain.steps for feed in step.feeds]
         found["optional"] += sum(feed.source in ("step", "done") and not feed.required for feed in feeds)
-        problem = PlanSearch(graph, name, (), history=History(), settings=PlanSettings())
+        producers = Producers(graph, History())
         for port in node.inputs:
             collection = node.route.slots.get(port.path) if node.route is not None else None
             natural = routes.get(collection) if collection else None
             if natural is None or natural == name:
                 continue
-            givers = problem.givers(port)
+            givers = [each for each in producers.of(port) if each.origin != name]
             found["ids"] += 1
             found["first"] += bool(givers) and givers[0].origin == natural
             found["in_chain"] += natural in chain.tools

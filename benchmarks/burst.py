@@ -65,7 +65,7 @@ def measured(folder: Path, runs: int, *, alone: bool) -> dict[str, Any]:
         report = memory.report()
         wanted = sum(len(memory.core.read(each["messages"], each["id"]).episodes()) for each in given)
         kept = sum(1 for _ in memory.entries.rows.all(memory.core.users.of(None), retired=True))
-        return {**found, "kept": kept, "episodes": wanted, "waiting": report.jobs.pending + report.jobs.given_up}
+        return {**found, "kept": kept, "episodes": wanted, "waiting": report.jobs.pending + report.jobs.dead}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -30,7 +30,7 @@ from benchmarks.yardsticks import (
     runs_of,
     successors,
 )
-from langgraph_toolmem import SIT, SITPolicy, ToolMemory
+from langgraph_toolmem import SIT, ToolMemory
 from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
@@ -40,10 +40,8 @@ SETS: Final = (
     "bfcl_v3_multi_turn", "workbench_gpt4", "tau_retail_gold", "workbench_gold", "tau_airline_gold", "nestful",
 )  # fmt: skip
 TARGETS: Final = {"bfcl_v3_multi_turn": 79.0, "workbench_gpt4": 91.0, "tau_retail_gold": 81.0}
-SINGLE: Final = ("order 1", "order 2", "description", "nearest request", "procedural", "episodic")
+SINGLE: Final = ("order 1", "order 2", "description", "nearest request")
 METHODS: Final = (*SINGLE, "combined")
-HABITS: Final = SITPolicy(weight_states=0.0, weight_words=0.0)
-STATES: Final = SITPolicy(weight_habit=0.0, weight_words=0.0)
 
 
 @dataclass(frozen=True)
@@ -77,16 +75,14 @@ def methods_of(
     history = [run for run, score in zip(history, said, strict=True) if score != 0]
     search = description_search(specs)
 
-    def asked(point: Point, policy: SITPolicy | None = None) -> list[str]:
-        return [each.tool for each in memory.sit.suggest_for(point.run, point.state, policy=policy, available=specs)]
+    def asked(point: Point) -> list[str]:
+        return [each.tool for each in memory.sit.suggest_for(point.state, available=specs)]
 
     return {
         "order 1": successors(history, 1),
         "order 2": successors(history, 2),
         "description": lambda point: [tool for tool, _ in search(point.state.user.raw)],
         "nearest request": nearest_request(history),
-        "procedural": lambda point: asked(point, HABITS),
-        "episodic": lambda point: asked(point, STATES),
         "combined": asked,
     }
 

@@ -30,8 +30,8 @@ from langgraph_toolmem.navigator.tool_search.search import ToolSearcher
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.text.embedders import Embedder
 from langgraph_toolmem.text.requests import split_clauses
-from langgraph_toolmem.text.tools import kit_name, kit_of, stems
-from langgraph_toolmem.text.words import words
+from langgraph_toolmem.text.tools import kit_name, kit_of
+from langgraph_toolmem.text.words import telling_stems, words
 
 CATALOGUE: Final = "toolbench_catalog"
 BUILT_IN: Final = "ours, built-in"
@@ -151,7 +151,7 @@ class BM25:
     """Okapi BM25 (k1 1.5, b 0.75) over stems without stop words."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        found = [Counter(stems(text)) for text in texts]
+        found = [Counter(telling_stems(text)) for text in texts]
         lengths = np.array([each.total() for each in found], dtype=np.float64)
         rest = 1.5 * (0.25 + 0.75 * lengths / lengths.mean())
         lists: dict[str, list[tuple[int, float]]] = {}
@@ -170,7 +170,7 @@ class BM25:
     def scores(self, text: str) -> npt.NDArray[np.float64]:
         """One per text."""
         found = np.zeros(self._size)
-        for word in stems(text):
+        for word in telling_stems(text):
             if word in self._lists:
                 places, parts = self._lists[word]
                 found[places] += parts

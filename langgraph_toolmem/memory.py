@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from langgraph_toolmem.base.checks import options_named
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.core import DEFAULT_NAMESPACE, Core
@@ -52,7 +51,6 @@ def default_methods(*own: Method) -> list[Method]:
     return [*installed(given.pop(each.name, each) for each in five), *given.values()]
 
 
-@options_named
 class ToolMemory:
     """Learns from an agent's tool calls: predicts the next one, suggests, recalls, plans.
 
@@ -85,7 +83,7 @@ class ToolMemory:
 
     Raises:
         ConfigurationError: an argument cannot work.
-        StorageError: the folder is another program's, of a newer release, or on a network file system.
+        StorageError: the folder is another program's, of another release, or on a network file system.
     """
 
     def __init__(
@@ -128,7 +126,7 @@ class ToolMemory:
         for each in self._methods:
             each.open(self._core)
         if retention is not None:
-            self._core.log_and_continue("could not look for data older than the retention", self._core.jobs.look)
+            self._core.log_and_continue("could not look for data older than the retention", self._core.jobs.poll)
 
     @classmethod
     def ephemeral(cls: type[T], *, tools: Iterable[ToolLike] | None = None, **options: Any) -> T:

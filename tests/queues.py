@@ -23,6 +23,6 @@ def pending(queue: JobQueue) -> int:
     return queue.report()["pending"]
 
 
-def given_up(queue: JobQueue) -> list[tuple[str, int, str]]:
+def dead(queue: JobQueue) -> list[tuple[str, int, str]]:
     """Return id, failures and last error of the jobs that were given up."""
-    return queue.ask("SELECT id, attempts, error FROM jobs WHERE given_up = 1 ORDER BY seq")  # type: ignore[return-value]
+    return queue.ask("SELECT id, attempts, error FROM jobs WHERE dead = 1 ORDER BY seq")  # type: ignore[return-value]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
@@ -24,8 +24,8 @@ from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.requests import is_small_talk
 from langgraph_toolmem.text.words import STOP_WORDS
-from langgraph_toolmem.turn.call import Line
-from langgraph_toolmem.turn.hints import Planning, turn_of
+from langgraph_toolmem.turn.hints import turn_of
+from langgraph_toolmem.turn.step import Line
 
 if TYPE_CHECKING:
     from langgraph_toolmem.atoms import Atoms
@@ -44,6 +44,8 @@ MISSES: Final = 2
 """Useless answers in a row after which a planner's model is not asked until the user speaks."""
 CHARS_PER_TOKEN: Final = 4
 MAX_TOOL_SETS: Final = 16
+MAX_THREADS: Final = 256
+"""Threads whose record is kept; the least recently planned leave."""
 MAX_CALL: Final = 400
 MAX_GOAL: Final = 100
 MAX_VALUE: Final = 210
@@ -58,11 +60,32 @@ DOUBT: Final = 0.15
 """Similarity added to the others: few and faint examples say little."""
 
 
+@dataclass
+class Planning:
+    """Knowledge of a thread; it outlives the messages that it was read from.
+
+    Attributes:
+        known: K after the last step.
+        begins: key of the first event of the messages that were read.
+        read: identity of their last event.
+        goals: open goals at the last call, without values.
+        turn: the user turn.
+        missed: unusable answers of the planner's model in this turn, one after the other.
+    """
+
+    known: Known = field(default_factory=Known)
+    begins: str = ""
+    read: str = ""
+    goals: tuple[str, ...] = ()
+    turn: str = ""
+    missed: int = 0
+
+
 class Planned(NamedTuple):
     """A step's hints.
 
     Attributes:
-        record: for the private state.
+        record: what is known of the thread from now on.
         event: for the stream.
         shown: the atoms in the hints.
         lines: for the prompt: one for each atom, or that the work is done.
@@ -104,6 +127,7 @@ class HintPlanner:
         self._method, self._settings, self._failed = method, settings, failed
         self._model = planner_of(settings.model) if isinstance(settings.model, BaseChatModel) else None
         self._known_tools: dict[tuple[int, ...], _Tools] = {}
+        self._records: dict[tuple[str | None, str | None, int], Planning] = {}
         self._lock = threads.lock()
         self._warned = False
         method.begin()
@@ -112,23 +136,34 @@ class HintPlanner:
         self,
         messages: Sequence[Any],
         specs: Mapping[str, ToolSpec] | None,
-        kept: Planning | None,
         *,
         thread_id: str | None = None,
         user_id: str | None = None,
     ) -> StepGenerator[Planned]:
-        """Return the hints for the model call that comes now; `kept` is the record of an earlier step.
+        """Return the hints for the model call that comes now.
 
         Raises:
             MessageError: `messages` cannot be read.
             NamespaceError: the namespace needs a user id.
         """
-        look = self._look(messages, specs, kept or {}, thread_id)
+        thread = (thread_id, user_id, self._method.core.purge_count)
+        look = self._look(messages, specs, self._records.get(thread) or Planning(), thread_id)
+        planned = yield from self._planned(look, user_id)
+        if thread_id is not None:
+            with self._lock:
+                self._records.pop(thread, None)
+                self._records[thread] = planned.record
+                if len(self._records) > MAX_THREADS:
+                    del self._records[next(iter(self._records))]
+        return planned
+
+    def _planned(self, look: _Look, user_id: str | None) -> StepGenerator[Planned]:
+        specs = look.specs
         question, told = look.question, {"planned_by": "messages", "model_calls": 0}
         if look.why:
             return Planned(look.record, _event(question, [], look.why, told))
         if self._model is not None and specs != {} and not self._method.core.vectors.empty:
-            if look.record["missed"] < MISSES:
+            if look.record.missed < MISSES:
                 question, told = yield from self._asked(look, told)
             else:
                 told["planner"] = "not asked: it gave no usable answer before in this turn"
@@ -147,11 +182,11 @@ class HintPlanner:
         where = tools.read.situation(state, known)
         # "Yes, please" goes on with what was asked before.
         asked = bool(where.raw) and not is_small_talk(state.user.raw, STOP_WORDS)
-        goals = where.goals if asked else tuple(kept.get("goals", ()))
+        goals = where.goals if asked else kept.goals
         why = "it is not the model's turn" if not run.awaiting_model else "" if goals else "nothing is asked for"
-        turn = turn_of(messages) or kept.get("turn", "")
-        missed = kept.get("missed", 0) if turn == kept.get("turn", "") else 0
-        record = Planning(slots=known.to_plain(), read=mark_of(run), goals=list(goals), turn=turn, missed=missed)
+        turn = turn_of(messages) or kept.turn
+        missed = kept.missed if turn == kept.turn else 0
+        record = Planning(known, run.scope, mark_of(run), goals, turn, missed)
         return _Look(run, state, where, Question(where.state, goals, known), record, specs, tools, why)
 
     def _asked(self, look: _Look, told: dict[str, Any]) -> StepGenerator[tuple[Question, dict[str, Any]]]:
@@ -163,7 +198,7 @@ class HintPlanner:
             answer = yield from self._model.asking(prompt)
         except Exception as error:  # noqa: BLE001 - whatever a provider raises: there is a question without it
             self._failed(error)
-            look.record["missed"] += 1
+            look.record.missed += 1
             return look.question, {**told, "model_calls": 1, "planner": type(error).__name__}
         usage = answer.usage or {"input_tokens": 0, "output_tokens": 0}
         told = {**told, "model_calls": answer.calls, "tokens": [usage["input_tokens"], usage["output_tokens"]]}
@@ -173,10 +208,10 @@ class HintPlanner:
                 logger.warning(
                     "planning without its model, whose answer cannot be used: %s (logged once)", answer.reason
                 )
-            look.record["missed"] += 1
+            look.record.missed += 1
             return look.question, {**told, "planner": answer.reason or "it refused"}
         question, more = planned(answer.value, look.question, look.run)
-        look.record["missed"], look.record["slots"] = 0, question.known.to_plain()
+        look.record.missed, look.record.known = 0, question.known
         return question, {**told, "planned_by": "model", **more}
 
     def _hints(self, look: _Look, question: Question, told: dict[str, Any], user_id: str | None) -> Planned:
@@ -270,12 +305,12 @@ class HintPlanner:
 def tracked(run: Run, tools: Extractor, kept: Planning) -> Known:
     """Return K of a run: what an earlier step knew, and what is new in the messages.
 
-    If the last event that was read is gone (trimmed, edited, another branch), all messages are read again, which adds
-    nothing twice.
+    If the last event that was read is gone, all messages are read again: they were trimmed, and what was known stays;
+    or the thread went back to an earlier point, and only what they say is known.
     """
-    known, events = Known(kept.get("slots")), run.events
-    read = kept.get("read", "")
-    new = next((index + 1 for index in range(len(events) - 1, -1, -1) if _mark(events[index]) == read), 0)
+    events = run.events
+    new = next((index + 1 for index in range(len(events) - 1, -1, -1) if _mark(events[index]) == kept.read), 0)
+    known = kept.known.copy() if new or run.scope != kept.begins else Known()
     for event in events[new:]:
         known.push(event, tools.slots)
     return known

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from langgraph_toolmem.base.checks import expect, is_count, is_share, options_named
+from langgraph_toolmem.base.checks import expect, is_count, is_share
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -14,7 +14,6 @@ BUDGET: Final = 400
 """Tokens of the patterns by default."""
 
 
-@options_named
 @dataclass(frozen=True)
 class SGASettings:
     """Settings of planning, for ``tool_memory_middleware(memory, planning=SGASettings(…))``.

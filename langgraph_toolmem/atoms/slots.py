@@ -60,7 +60,7 @@ MAX_ROWS: Final = 8
 """Elements read of a list."""
 MAX_DEPTH: Final = 6
 MAX_CHARS: Final = 16_000
-"""Characters of all types and values that a thread's private state keeps."""
+"""Characters of all types and values that are written down."""
 
 COMMON: Final = frozenset({TEXT, NUMBER, NAME, FILE, ID})
 """Types that a value has by its looks and that say little about it."""
@@ -258,8 +258,8 @@ class Known:
             del self._slots[label]
 
     def name(self, types: Iterable[str]) -> None:
-        """Add types to Λ whose values only somebody else knows."""
-        self._named |= frozenset(types)
+        """Let Λ have these types too, whose values only somebody else knows."""
+        self._named = frozenset(types)
 
     def push(self, event: UserMessage | Turn, slots: Slots) -> None:
         """Add what the user said, or what the calls of a turn took and gave."""

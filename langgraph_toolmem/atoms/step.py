@@ -11,9 +11,7 @@ from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.core.catalogue import without_own
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
 from langgraph_toolmem.turn.ask import StepGenerator
-from langgraph_toolmem.turn.call import Call, Scope, StepOutput
-from langgraph_toolmem.turn.hints import PLANNING, Planning, merge_planning, planning_now
-from langgraph_toolmem.turn.step import Keeps, Step
+from langgraph_toolmem.turn.step import Call, Scope, Step, StepOutput
 
 if TYPE_CHECKING:
     from langgraph_toolmem.atoms.planning import Planned
@@ -31,7 +29,6 @@ class PlanHints(Step[Atoms]):
     role: ClassVar[str] = "sga"
     about: ClassVar[str] = "shows steps that worked at such a point of other runs; calls no model by default"
     scope: Scope = "point"
-    keeps: ClassVar[Keeps] = {PLANNING: (Planning, merge_planning)}
 
     def __init__(
         self, method: Atoms, settings: SGASettings | None = None, *, tools: Iterable[ToolLike] | None = None
@@ -45,15 +42,14 @@ class PlanHints(Step[Atoms]):
             settings = replace(settings, model=chat_model(settings.model, "model"))
         self.settings = settings
         self.specs = None if tools is None else without_own(read_tools(tools))
-        self._planner = HintPlanner(method, settings, failed=lambda error: self.failed(error))
+        self._planner = HintPlanner(method, settings, failed=lambda error: self.errors.failed(error))
 
     def compute(self, call: Call) -> StepGenerator[Planned]:
         """Return the hints for this model call."""
         specs = call.tools if call.tools is not None else self._available(call)
         specs = None if specs is None else without_own(specs)
-        kept = planning_now(call.state)
         who = {"thread_id": call.thread_id, "user_id": call.user_id}
-        return (yield from self._planner.planning(call.messages, specs, kept, **who))
+        return (yield from self._planner.planning(call.messages, specs, **who))
 
     def render(self, call: Call, found: Planned) -> StepOutput:
         """Return them as patterns."""
@@ -64,7 +60,6 @@ class PlanHints(Step[Atoms]):
             lines=found.lines,
             head=HEAD if found.shown else "",
             sure=found.sure,
-            state={PLANNING: found.record},
             event=found.event,
             notes={"toolmem.hints": len(found.shown), "toolmem.planner_calls": calls},
         )

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from functools import wraps
-from inspect import signature
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from langgraph_toolmem.base.errors import ConfigurationError
-
-T = TypeVar("T", bound=Callable[..., Any])
 
 
 def expect(policy: object, name: str, what: str, fits: Callable[[Any], bool]) -> None:
@@ -24,12 +20,12 @@ def expect(policy: object, name: str, what: str, fits: Callable[[Any], bool]) ->
         raise ConfigurationError(f"{type(policy).__name__}.{name} is {what}, not {value!r}.")
 
 
-def check_fields(name: str, given: set[str], known: set[str], what: str = "field") -> None:
+def check_fields(name: str, given: set[str], known: set[str]) -> None:
     """Raise ConfigurationError with the first unknown field and the most similar known one."""
     if unknown := sorted(given - known):
         meant = nearest(unknown[0], known)
         instead = f"did you mean {meant!r}? Its" if meant else "its"
-        raise ConfigurationError(f"{name} has no {what} {unknown[0]!r}; {instead} {what}s: {', '.join(sorted(known))}.")
+        raise ConfigurationError(f"{name} has no field {unknown[0]!r}; {instead} fields: {', '.join(sorted(known))}.")
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -37,27 +33,6 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(name, sorted(known), n=1, cutoff=0.7)), None)
-
-
-def options_named(what: T) -> T:
-    """Decorate a class or function so that unknown options raise the error of `check_fields`."""
-    made = vars(what)["__init__"] if isinstance(what, type) else what
-    kinds = signature(made).parameters.values()
-    if any(each.kind is each.VAR_KEYWORD for each in kinds):
-        return what
-    known = {each.name for each in kinds} - {"self"}
-
-    @wraps(made)
-    def checked(*args: Any, **options: Any) -> Any:
-        if not options.keys() <= known:
-            name = type(args[0]).__name__ if isinstance(what, type) else made.__name__
-            check_fields(name, set(options), known, "option")
-        return made(*args, **options)
-
-    if not isinstance(what, type):
-        return cast("T", checked)
-    what.__init__ = checked  # type: ignore[misc]
-    return what
 
 
 def is_number(value: Any) -> bool:

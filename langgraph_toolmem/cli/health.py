@@ -118,7 +118,7 @@ def _files(folder: Path, memory: dict[str, Any]) -> Iterator[Found]:
         )
     if _empty(folder / "memory.db"):
         yield "problem", f"memory.db is empty: jobs and what was learned after the last snapshot are lost. {RESTORE}"
-    for aside in memory["set_aside"]:
+    for aside in memory["quarantined"]:
         yield (
             "problem",
             f"{aside['file']} ({_words(aside['bytes'])}) could not be read and is quarantined; the memory "
@@ -135,7 +135,7 @@ def _files(folder: Path, memory: dict[str, Any]) -> Iterator[Found]:
 def _jobs(folder: Path, queue: dict[str, Any]) -> Iterator[Found]:
     if queue["why"]:
         yield "problem", queue["why"]
-    if lost := queue["given_up"]:
+    if lost := queue["dead"]:
         yield (
             "problem",
             f"jobs that failed too often: {_counted(lost)}. When the cause is gone, type: toolmem doctor --memory "
@@ -172,15 +172,15 @@ def _queue(folder: Path) -> dict[str, Any]:
 
     why, rows = "", None
     try:
-        rows = query_readonly(folder / NAME, "SELECT kind, given_up, attempts, error FROM jobs")
+        rows = query_readonly(folder / NAME, "SELECT kind, dead, attempts, error FROM jobs")
     except StorageError as error:
         why = str(error)
-    waits, lost = ([row for row in rows or () if bool(row[1]) is given_up] for given_up in (False, True))
+    waits, lost = ([row for row in rows or () if bool(row[1]) is dead] for dead in (False, True))
     return {
         "why": why,
         "pending": _grouped((kind, "") for kind, *_ in waits),
         "failing": _grouped((kind, error) for kind, _, attempts, error in waits if attempts),
-        "given_up": _grouped((kind, error) for kind, _, _, error in lost),
+        "dead": _grouped((kind, error) for kind, _, _, error in lost),
     }
 
 

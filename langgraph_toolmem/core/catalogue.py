@@ -32,6 +32,7 @@ from langgraph_toolmem.runs.tools import (
     spec_of,
     without_choices,
 )
+from langgraph_toolmem.text.meaning import CHANGING, READING
 from langgraph_toolmem.text.words import stem, word_set, words
 
 MAX_ADOPTED: Final = 64
@@ -103,7 +104,7 @@ class Catalogue:
         lock: threading.RLock,
     ) -> None:
         self._graph, self._describe, self._lock = graph, describe, lock
-        self.declarations, self._looks = declarations, describe is None
+        self.declarations, self._read_only = declarations, describe is None
         self._given = None if given is None else {name: self._declared(spec) for name, spec in given.items()}
         self._of_hosts: dict[str, ToolSpec] = {}
         self._adopted: list[Mapping[str, ToolSpec]] = [] if given is None else [given]
@@ -160,15 +161,15 @@ class Catalogue:
     def _with_marks(self, spec: ToolSpec) -> ToolSpec:
         with self._lock:
             name = spec.name
-            told = self._told_of(name)
+            noted = self._noted(name)
             now = (spec, (self._given or {}).get(name), self._of_hosts.get(name))
-            said = (*now, told)
+            origins = (*now, noted)
             known = self._marked.get(name)
-            if known is None or any(old is not new for old, new in zip(known[0], said, strict=True)):
+            if known is None or any(old is not new for old, new in zip(known[0], origins, strict=True)):
                 # Choices may be private: the schema of a tool made for one user may hold their addresses.
-                first = spec if spec.seen or told is None else without_choices(told)
-                others = [each for each in (*now[1:], told) if each is not None]
-                known = self._marked[name] = said, self._declared(gravest(first, others))
+                first = spec if spec.seen or noted is None else without_choices(noted)
+                others = [each for each in (*now[1:], noted) if each is not None]
+                known = self._marked[name] = origins, self._declared(gravest(first, others))
             return known[1]
 
     def _declared(self, spec: ToolSpec) -> ToolSpec:
@@ -176,15 +177,15 @@ class Catalogue:
             return spec
         return replace(spec, read_only=True)
 
-    def _told_of(self, name: str) -> ToolSpec | None:
+    def _noted(self, name: str) -> ToolSpec | None:
         entry = self._graph.tools.get(name, {})
         if (parameters := entry.get("parameters")) is None:
             return None
         before = self._described.get(name)
         marks = [entry.get(field) for field in ("description", *EFFECTS)]
         if before is None or before[0] != (id(parameters), *marks):
-            told = spec_of(name, entry)
-            before = self._described[name] = (id(parameters), *marks), told if self._looks else grave_marks(told)
+            noted = spec_of(name, entry)
+            before = self._described[name] = (id(parameters), *marks), noted if self._read_only else grave_marks(noted)
         return before[1]
 
     @property
@@ -194,8 +195,8 @@ class Catalogue:
             if self._adopted:
                 return self.specs
             specs = dict(self.specs)
-            told = {name: self._told_of(name) for name in self._graph.tools}
-            return specs | {name: spec for name, spec in told.items() if spec is not None}
+            noted = {name: self._noted(name) for name in self._graph.tools}
+            return specs | {name: spec for name, spec in noted.items() if spec is not None}
 
     def adopt(self, tools: Mapping[str, ToolSpec]) -> None:
         """Take in the tools of a host. Of two with one name the given one stays, otherwise the latest."""
@@ -225,9 +226,9 @@ class Catalogue:
         known = self._graph.tools
         record: Record = []
         for name, spec in specs.items():
-            told = self._told_of(name)  # restrictions stay, though other programs do not know them
+            noted = self._noted(name)  # restrictions stay, though other programs do not know them
             as_given = (self._given or {}).get(name, spec)  # a host may know less of it than the developer
-            marked = self._declared(gravest(as_given, [each for each in (spec, told) if each is not None]))
+            marked = self._declared(gravest(as_given, [each for each in (spec, noted) if each is not None]))
             if new := changes_of(marked, known.get(name, {})):
                 record.append(ToolDescribed(name, new))
         if record:
@@ -281,22 +282,8 @@ def infer_spec(name: str, entry: Mapping[str, Any]) -> ToolSpec:
 
 # --- suggestions ---
 
-_HEADS: Final = word_set("""
-get fetch read retrieve list search find lookup look query view show describe count check browse inspect preview
-calculate compute estimate compare summarize explain detect is has exists grep
-""")
 _ENDS: Final = frozenset({"search", "lookup", "query", "find"})
-_CHANGES: Final = word_set("""
-create add insert append delete remove erase wipe purge destroy modify edit rename replace overwrite cancel assign
-enable disable activate deactivate suspend register subscribe install uninstall publish approve reject deny revoke
-submit send deliver notify pay buy sell withdraw redeem acknowledge accept decline dismiss attach detach increment
-decrement consume allocate provision deploy restore revert undo terminate kill restart reboot mute promote hide
-synchronize migrate initialize configure write apply extend renew expire discard convert reschedule postpone toggle
-upsert put fix escalate execute reserve deduct reimburse capture retry make charge refund claim ensure trigger run
-start stop set reset update change save lock mark book order ship sign post archive move copy schedule launch
-release transfer deposit purchase upload import export invite drop clear empty flush upvote vote process pop next
-""")
-_STEMS: Final = frozenset(map(stem, _CHANGES)) | word_set("sent written paid bought sold withdrawn made kept")
+_STEMS: Final = frozenset(map(stem, CHANGING)) | word_set("sent written paid bought sold withdrawn made kept")
 _THINGS: Final = word_set("order orders post posts book books change changes update updates schedule schedules process")
 """Verbs that are nouns as well: ``get_order``."""
 
@@ -309,7 +296,7 @@ def suggested(specs: Iterable[ToolSpec]) -> list[str]:
 def _seems_to_read(spec: ToolSpec) -> bool:
     # Its name says that it reads, and neither name nor description mentions a change.
     last = words(re.split(r"[./:]|__", spec.name)[-1]) or [""]
-    reads = spec.read_only is not False and (last[0] in _HEADS or last[-1] in _ENDS)
+    reads = spec.read_only is not False and (last[0] in READING or last[-1] in _ENDS)
     return reads and not (_tells_of_change(spec.name) or _tells_of_change(spec.description))
 
 

@@ -26,7 +26,7 @@ from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User, Users, check_namespace, keep_namespace
 from langgraph_toolmem.graph.events import HOUR, Count, Forgotten, Record
 from langgraph_toolmem.graph.state import Folds, RunState
-from langgraph_toolmem.graph.tool_graph import AUTHOR, COMMENT, SCORE, WEIGHT, Table
+from langgraph_toolmem.graph.tool_graph import AUTHOR, Table
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
 from langgraph_toolmem.runs.trajectory import ExecutionLog
@@ -52,7 +52,7 @@ class Evidence:
 
     Attributes:
         graph: to be read under `lock`.
-        forgettings: number of `forget` calls in this process.
+        purge_count: number of `forget` calls in this process.
         closed: True if nothing may be opened any more.
     """
 
@@ -61,7 +61,7 @@ class Evidence:
         self.store, self.users, self.now, self.read_only = store, users, now, read_only
         self.graph = store.graph
         self.shared_log: SharedLog | None = None
-        self.forgettings = 0
+        self.purge_count = 0
         self.closed = False
         self._warned: set[str] = set()
 
@@ -79,7 +79,7 @@ class Evidence:
     def refresh(self, *, at_once: bool = False) -> None:
         """Apply what other processes and workers learned; `at_once` waits for a shared store. Not under the lock."""
         if self.shared_log is not None:
-            self.shared_log.look(at_once=at_once)
+            self.shared_log.poll(at_once=at_once)
         with self.lock:
             self.store.refresh()
 
@@ -136,16 +136,14 @@ class Evidence:
 
     def weight_of(self, run: str) -> float:
         with self.lock:
-            entry = self.graph.runs.get(run)
-            return 0.0 if entry is None or entry[SCORE] is None else float(entry[WEIGHT])
+            stands = self.graph.verdict(run)
+        return 0.0 if stands is None else stands.weight
 
     def verdict_of(self, run: str, user: str | None) -> tuple[float | None, str | None]:
         """Return score and comment of a run, unless another user's run with the same id was scored."""
         with self.lock:
-            entry = self.graph.runs.get(run)
-        if entry is None or entry[SCORE] is None or entry[AUTHOR] not in (None, user):
-            return None, None
-        return entry[SCORE], entry[COMMENT]
+            stands = self.graph.verdict(run)
+        return (None, None) if stands is None or stands.user not in (None, user) else (stands.score, stands.comment)
 
     def known_owner(self, run: str) -> str:
         """Return the digest of a run's user, or of the author of its feedback; "" if both are unknown."""
@@ -163,7 +161,7 @@ class Evidence:
         """Remove a user, or runs, from graph and disk; return how many pieces. Raise StorageError if some are left."""
         self.refresh(at_once=True)
         with self.lock:
-            self.forgettings += 1
+            self.purge_count += 1
             removed = self.store.forget(gone)
             if self.shared_log is not None:
                 self.shared_log.withdraw(gone)

@@ -33,7 +33,7 @@ ANYBODY: Final = User(None, None, ())
 class LastSeen(Event):
     """Runs, requests and threads (digests) that were active in that hour since 1970; none to start keeping ages."""
 
-    kind = "heard"
+    kind = "last_seen"
     names: list[str]
     hour: int
 
@@ -50,9 +50,9 @@ class Ages(Table):
         self.began: int | None = None
 
     def handlers(self) -> Mapping[type[Event], Handler]:
-        return {LastSeen: self._hear}
+        return {LastSeen: self._see}
 
-    def _hear(self, names: list[str], hour: int) -> None:
+    def _see(self, names: list[str], hour: int) -> None:
         if self.began is None:
             self.began = hour
         for name in names:
@@ -65,7 +65,7 @@ class Ages(Table):
             self.hours.pop(name, None)
         return 0
 
-    def heard(self, learned: LearnedTurn) -> Record:
+    def seen(self, learned: LearnedTurn) -> Record:
         hour = learned.hour
         names = [learned.run, learned.thread, learned.state.user_key]
         new = [name for name in names if name and hour - self.hours.get(name, hour - RENEWED) >= RENEWED]
@@ -84,16 +84,16 @@ class Forgetting:
 
     def __init__(self, core: Core, retention: float | None) -> None:
         self._core, self._retention = core, retention
-        self._looked = -math.inf
+        self._polled = -math.inf
         if retention is not None and not core.read_only:
             core.jobs.handle(RETENTION, lambda _: None, find=self.old)
-            core.jobs.at_look = self.look
+            core.jobs.at_poll = self.poll
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Enqueue the deletion of old data, once a day by the memory's clock."""
         core = self._core
-        if not (core.closed or core.read_only) and not 0 <= (now := core.now()) - self._looked < DAY:
-            self._looked = now
+        if not (core.closed or core.read_only) and not 0 <= (now := core.now()) - self._polled < DAY:
+            self._polled = now
             core.jobs.put(RETENTION, {}, key=RETENTION, ordering_key="")
 
     def user(self, user_id: str) -> int:
@@ -151,8 +151,8 @@ class Forgetting:
             if ages.began is None:
                 core.apply(None, [LastSeen([], core.hour())])
             graph, began = core.graph, ages.began or 0
-            witnesses = (graph.value_contributors, graph.pattern_contributors)
-            threads = (cell[0] for each in witnesses for row in each.rows.values() for cell in row.values())
+            tables = (graph.value_contributors, graph.pattern_contributors)
+            threads = (cell[0] for each in tables for row in each.rows.values() for cell in row.values())
             names = {*graph.cases.cases, *graph.runs, *core.episodes.names(), *ages.hours}.union(*threads)
             return {name for name in names if ages.hours.get(name, began) < first}
 

@@ -45,8 +45,8 @@ SLOW_LEASE: Final = 600.0
 POLL_SECONDS: Final = 0.25
 IDLE_SECONDS: Final = 2.0
 """The thread looks for jobs at least so often while any wait; then it ends."""
-LOOK_SECONDS: Final = 30.0
-"""`Jobs.look` looks for jobs of other processes so often."""
+SHARED_POLL_SECONDS: Final = 30.0
+"""Interval at which `Jobs.poll` reads the queue for jobs of other processes."""
 CLOSE_SECONDS, FLUSH_SECONDS, BEFORE_FORGETTING = 5.0, 60.0, 1.0
 """Seconds to wait for what is due; what is left after closing is done at the next opening."""
 LEASE_SECONDS: Final = 30.0
@@ -55,10 +55,10 @@ MAX_LOST: Final = 20
 MAX_WAITING: Final = 100_000
 """More jobs, those that were given up among them, are refused."""
 MAX_NAMESPACES: Final = 200_000
-_WANTED: Final = "given_up = 0 AND kind IN (SELECT value FROM json_each(:kinds)) AND seq <= :upto"
+_WANTED: Final = "dead = 0 AND kind IN (SELECT value FROM json_each(:kinds)) AND seq <= :upto"
 _FIRST: Final = """(ordering_key = '' OR NOT EXISTS (
     SELECT 1 FROM jobs AS older
-    WHERE older.ordering_key = jobs.ordering_key AND older.given_up = 0 AND older.seq < jobs.seq
+    WHERE older.ordering_key = jobs.ordering_key AND older.dead = 0 AND older.seq < jobs.seq
 ))"""
 # No job is put off or leased for an hour: if it seems so, the clock was set back.
 _DUE: Final = "(due <= :now OR due > :now + 3600)"
@@ -80,7 +80,6 @@ class Job(NamedTuple):
     user: str = ""  # digest of the user it is about
     namespace: tuple[str, ...] = ()  # of the run's rows; kept for `JobQueue.namespace_of`
     ordering_key: str = ""  # jobs of one key are done one after the other, in the order they were put; "": no order
-    after: float = 0.0  # seconds before it is due
     answer: str | None = None  # kept by `JobQueue.save`
     takes: int = 0  # how often it was taken
     attempts: int = 0  # how often it failed
@@ -104,10 +103,10 @@ class JobQueue(Database):
             takes INTEGER NOT NULL DEFAULT 0,
             attempts INTEGER NOT NULL DEFAULT 0,
             error TEXT NOT NULL DEFAULT '',
-            given_up INTEGER NOT NULL DEFAULT 0,
+            dead INTEGER NOT NULL DEFAULT 0,
             answer TEXT,
-            UNIQUE (given_up, kind, seq),
-            UNIQUE (ordering_key, given_up, seq)
+            UNIQUE (dead, kind, seq),
+            UNIQUE (ordering_key, dead, seq)
         """,
         "namespaces": "run TEXT PRIMARY KEY, namespace TEXT NOT NULL, user TEXT NOT NULL",
     }
@@ -125,15 +124,14 @@ class JobQueue(Database):
                 raise StorageError(
                     f"{waiting:,} jobs wait to be done, and no more are taken: `toolmem doctor` says which, and why."
                 )
-            database.executemany("DELETE FROM jobs WHERE id = ? AND given_up = 1", [(each.id,) for each in jobs])
+            database.executemany("DELETE FROM jobs WHERE id = ? AND dead = 1", [(each.id,) for each in jobs])
             return database.executemany(
                 """INSERT INTO jobs (id, kind, payload, run, user, namespace, ordering_key, due)
                 VALUES (:id, :kind, :payload, :run, :user, :namespace, :ordering_key, :due)
                 ON CONFLICT (id) DO NOTHING""",
                 [
                     each._asdict()
-                    | {"payload": json.dumps(each.payload), "namespace": json.dumps(each.namespace)}
-                    | {"due": self._now() + each.after}
+                    | {"payload": json.dumps(each.payload), "namespace": json.dumps(each.namespace), "due": self._now()}
                     for each in jobs
                 ],
             ).rowcount
@@ -156,19 +154,19 @@ class JobQueue(Database):
                 return []
             how = {"chosen": json.dumps([seq for seq, *_ in found]), "lost": MAX_LOST, "lease": self._now() + lease}
             lost = database.execute(
-                f"""UPDATE jobs SET given_up = 1, error = 'damaged, or taken too often without an end'
+                f"""UPDATE jobs SET dead = 1, error = 'damaged, or taken too often without an end'
                 WHERE {_CHOSEN} AND (takes - attempts >= :lost OR NOT json_valid(payload))""",
                 how,
             ).rowcount
             rows = database.execute(
-                f"""UPDATE jobs SET takes = takes + 1, lease = :lease WHERE {_CHOSEN} AND given_up = 0
+                f"""UPDATE jobs SET takes = takes + 1, lease = :lease WHERE {_CHOSEN} AND dead = 0
                 RETURNING seq, id, kind, payload, run, user, namespace, ordering_key, answer, takes, attempts""",
                 how,
             ).fetchall()
         if lost:
             logger.error("%d jobs were given up: damaged, or taken %d times in vain", lost, MAX_LOST)
         return [
-            Job(key, kind, json.loads(payload), run, user, tuple(json.loads(namespace)), order, 0.0, *rest)
+            Job(key, kind, json.loads(payload), run, user, tuple(json.loads(namespace)), order, *rest)
             for _, key, kind, payload, run, user, namespace, order, *rest in sorted(rows)
         ]
 
@@ -189,15 +187,15 @@ class JobQueue(Database):
             sql = f"DELETE FROM jobs WHERE {_HELD}"
             return [job for job in jobs if database.execute(sql, (job.id, job.takes)).rowcount == 0]
 
-    def retry(self, job: Job, after: float, error: str = "", *, give_up: bool = False) -> None:
+    def retry(self, job: Job, after: float, error: str = "", *, dead: bool = False) -> None:
         """Put back a job that failed; `error` is no text of a user. A job that is given up is only kept."""
-        sql = f"UPDATE jobs SET lease = 0, attempts = attempts + 1, due = ?, error = ?, given_up = ? WHERE {_HELD}"
+        sql = f"UPDATE jobs SET lease = 0, attempts = attempts + 1, due = ?, error = ?, dead = ? WHERE {_HELD}"
         with self.writing() as database:
-            database.execute(sql, (self._now() + after, error, give_up, job.id, job.takes))
+            database.execute(sql, (self._now() + after, error, dead, job.id, job.takes))
 
     def requeue(self) -> int:
         """Have everything that was given up tried again, as if new; return how many."""
-        sql = "UPDATE jobs SET given_up = 0, attempts = 0, takes = 0, lease = 0, due = ? WHERE given_up = 1"
+        sql = "UPDATE jobs SET dead = 0, attempts = 0, takes = 0, lease = 0, due = ? WHERE dead = 1"
         with self.writing() as database:
             return database.execute(sql, (self._now(),)).rowcount
 
@@ -220,19 +218,20 @@ class JobQueue(Database):
         return max(0.0, found[0][0] - asked["now"]) if found and found[0][0] is not None else None
 
     def report(self) -> dict[str, int]:
-        """Return ``{"pending": n, "failing": pending ones that failed before, "given_up": n}``."""
-        sql = "SELECT sum(given_up = 0), sum(given_up = 0 AND attempts > 0), sum(given_up) FROM jobs"
+        """Return ``{"pending": n, "failing": pending ones that failed before, "dead": n}``."""
+        sql = "SELECT sum(dead = 0), sum(dead = 0 AND attempts > 0), sum(dead) FROM jobs"
         [counts] = self.ask(sql) or [(0, 0, 0)]
-        return {name: count or 0 for name, count in zip(("pending", "failing", "given_up"), counts, strict=True)}
+        return {name: count or 0 for name, count in zip(("pending", "failing", "dead"), counts, strict=True)}
 
     def troubles(self) -> list[str]:
         sql = """
-            SELECT kind, given_up, error, count(*) AS number FROM jobs WHERE given_up = 1 OR attempts > 0
-            GROUP BY kind, given_up, error ORDER BY number DESC LIMIT 5
+            SELECT kind, dead, error, count(*) AS number FROM jobs WHERE dead = 1 OR attempts > 0
+            GROUP BY kind, dead, error ORDER BY number DESC LIMIT 5
         """
-        said = {0: "wait and were tried without success", 1: "were given up"}
+        states = {0: "wait and were tried without success", 1: "were given up"}
         return [
-            f"{number:,} {kind} jobs {said[up]} ({why or 'no reason known'})" for kind, up, why, number in self.ask(sql)
+            f"{number:,} {kind} jobs {states[up]} ({why or 'no reason known'})"
+            for kind, up, why, number in self.ask(sql)
         ]
 
     # --- runs and users ---
@@ -261,7 +260,7 @@ class JobQueue(Database):
         """Delete jobs about a user or runs, or given up and due `before`, from the disk too; return how many."""
         asked = {"user": user, "runs": json.dumps(list(runs)), "before": before}
         with self.writing() as database:
-            deleted = database.execute(f"DELETE FROM jobs WHERE {_ABOUT} OR given_up = 1 AND due < :before", asked)
+            deleted = database.execute(f"DELETE FROM jobs WHERE {_ABOUT} OR dead = 1 AND due < :before", asked)
             database.execute(f"DELETE FROM namespaces WHERE {_ABOUT}", asked)
         self.scrub()
         return deleted.rowcount
@@ -304,7 +303,7 @@ class Jobs:
         remote: Remote | None = None,
     ) -> None:
         self.queue = JobQueue(folder, now=now, read_only=read_only)
-        self.at_look: Callable[[], object] = lambda: None
+        self.at_poll: Callable[[], object] = lambda: None
         self._may_work, self._alone, self._remote = may_work, alone, remote
         self._handlers: dict[str, tuple[Do, Callable[[Job], str] | None, Callable[[Job], object]]] = {}
         self._gathered = threading.local()  # jobs of `together`
@@ -318,7 +317,7 @@ class Jobs:
             self._over.set()
         self._stopped = False  # by the end of the interpreter
         self._failing: set[str] = set()  # kinds of jobs of which the last one failed
-        self._look_again = 0.0
+        self._next_poll = 0.0
 
     # --- putting ---
 
@@ -353,7 +352,6 @@ class Jobs:
         namespace: Sequence[str] = (),
         ordering_key: str | None = None,
         key: str | None = None,
-        after: float = 0.0,
     ) -> None:
         """Put a `Job`, which is on disk when this returns; inside `together` at its end.
 
@@ -368,7 +366,7 @@ class Jobs:
             ordering_key = digest(kind, *namespace, run)
         with self.together():
             jobs = self._gathered.jobs
-            jobs.append(Job(key or uuid.uuid4().hex, kind, payload, run, user, tuple(namespace), ordering_key, after))
+            jobs.append(Job(key or uuid.uuid4().hex, kind, payload, run, user, tuple(namespace), ordering_key))
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -388,12 +386,12 @@ class Jobs:
 
     # --- waiting ---
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Take up what is on disk, once in a while; cheap enough for every model call."""
-        self.at_look()
+        self.at_poll()
         now = time.monotonic()
-        if self.queue.folder is not None and now >= self._look_again:
-            self._look_again = now + LOOK_SECONDS
+        if self.queue.folder is not None and now >= self._next_poll:
+            self._next_poll = now + SHARED_POLL_SECONDS
             if not self.queue.empty:
                 self.begin()
 
@@ -498,11 +496,11 @@ class Jobs:
         self._do_quick()
         slow = self._kinds(slow=True)
         while slow and not self._over.is_set() and (jobs := self.queue.take(slow, lease=SLOW_LEASE)):
-            beside = threads.start("toolmem-slow", partial(self._try, jobs))
-            while beside.is_alive() and not self._stopped:
+            slow_thread = threads.start("toolmem-slow", partial(self._try, jobs))
+            while slow_thread.is_alive() and not self._stopped:
                 self._do_quick()
                 with self._changed:
-                    self._changed.wait(POLL_SECONDS if beside.is_alive() else 0)
+                    self._changed.wait(POLL_SECONDS if slow_thread.is_alive() else 0)
         return None if self._over.is_set() else self.queue.next_due(self._handlers)
 
     def _do_quick(self) -> None:
@@ -567,9 +565,9 @@ class Jobs:
             log_failure(logger, self._level(job.kind, logging.WARNING), "a %s job failed", job.kind, error=error)
             # A model's answer that cannot be read may be chance; a job on disk stays as it is.
             slow = self._handlers[job.kind][1] is not None
-            give_up = job.attempts + 1 >= SLOW_TRIES if slow else isinstance(error, InputError)
-            self.queue.retry(job, wait, describe_error(error), give_up=give_up)
-            if give_up:
+            dead = job.attempts + 1 >= SLOW_TRIES if slow else isinstance(error, InputError)
+            self.queue.retry(job, wait, describe_error(error), dead=dead)
+            if dead:
                 logger.error("a %s job was given up after %d failures", job.kind, job.attempts + 1)
         except Exception as broken:  # noqa: BLE001 - the lease ends by itself
             level = logging.DEBUG if self._over.is_set() else logging.ERROR

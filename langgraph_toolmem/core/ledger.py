@@ -177,8 +177,7 @@ class Ledger(Table):
         stands = self.graph.verdict(run)
         if stands is None:
             return
-        score, _, _, weight, _ = stands
-        new = weight if score >= GOOD else -weight
+        new = stands.weight if stands.score >= GOOD else -stands.weight
         for method, items in self.runs[run][1].items() if run in self.runs else ():
             before = {counted > 0 for counted in items.values() if counted is not None}
             if before != {new > 0}:

@@ -15,7 +15,7 @@ from langgraph_toolmem.core.episodes import contributor
 from langgraph_toolmem.core.jobs import Job
 from langgraph_toolmem.core.method import EndedRun, JudgedRun
 from langgraph_toolmem.core.users import User, user_digest
-from langgraph_toolmem.graph.events import Outcome, Record, Verdict, precedence
+from langgraph_toolmem.graph.events import Outcome, Record, Verdict
 from langgraph_toolmem.graph.learning import LearnedTurn, attempt_digest, learn_turn, turn_digest
 from langgraph_toolmem.graph.state import Folds, RunState, latest_turn
 from langgraph_toolmem.runs.messages import entries_of
@@ -96,10 +96,10 @@ class Lifecycle:
     def end(self, episode: Run, user: User) -> None:
         core, name = self._core, episode.digest
         owner = core.owner_of(name, user.digest)
-        score, said = core.verdict_of(name, owner)
-        self._tell("ended", EndedRun(episode, user, score, said))
+        score, comment = core.verdict_of(name, owner)
+        self._notify("ended", EndedRun(episode, user, score, comment))
         if score is None and (stands := core.verdict_of(name, owner))[0] is not None:  # it came in between
-            self._tell("judged", JudgedRun(name, stands[0], stands[1], user.id))
+            self._notify("judged", JudgedRun(name, stands[0], stands[1], user.id))
 
     def _ending(self, run: Run) -> list[Run]:
         """Return the latest episode, and those before it back to one that ended earlier, in their order."""
@@ -229,7 +229,7 @@ class Lifecycle:
             record += each.turn(learned)
         record += self._core.ledger.followed(learned.turn) + self._core.holdout.spent(learned.run, learned.turn)
         if self._core.ages is not None:
-            record += self._core.ages.heard(learned)
+            record += self._core.ages.seen(learned)
         return record + learn_turn(self._core.graph, learned)
 
     def _again(self, learned: LearnedTurn) -> Record:
@@ -258,10 +258,10 @@ class Lifecycle:
                 core.apply(None, self._core.episodes.over(run), user=user.digest, run=run.digest)
         if core.store.closed:
             return
-        core.log_and_continue("what waits to be written cannot be looked for", self._core.jobs.look)
+        core.log_and_continue("could not look for waiting jobs", self._core.jobs.poll)
         core.acknowledge()
 
-    def _tell(self, hook: Literal["ended", "judged"], what: EndedRun | JudgedRun) -> None:
+    def _notify(self, hook: Literal["ended", "judged"], what: EndedRun | JudgedRun) -> None:
         core = self._core
         if core.store.closed:
             return
@@ -307,9 +307,9 @@ class Lifecycle:
                 "kept in this folder. Pass user_id=…"
             )
         if core.read_only:
-            said = {"score": float(score), "comment": comment or "", "user_id": user_id or ""}
+            feedback = {"score": float(score), "comment": comment or "", "user_id": user_id or ""}
             user = core.owner_of(run, user_digest(user_id or None))
-            core.jobs.put(VERDICT, said, run=run, user=user, ordering_key=digest(run))
+            core.jobs.put(VERDICT, feedback, run=run, user=user, ordering_key=digest(run))
         else:
             self.judge(run, float(score), comment, user_id)
         core.acknowledge()
@@ -327,25 +327,24 @@ class Lifecycle:
     def judge(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
         """Record feedback on a run (its digest) and tell the methods."""
         self.note(run, score, comment, user_id or None)
-        self._tell("judged", JudgedRun(run, score, comment, user_id or None))
+        self._notify("judged", JudgedRun(run, score, comment, user_id or None))
 
     def note(self, run: str, score: float, comment: str | None, user_id: str | None, *, weight: float = 1.0) -> None:
         """Record feedback in the graph, by the run's user if nobody is named, so that `forget` finds it.
 
-        Its time is later than that of any known feedback, whatever the clocks say; `precedence` decides if it stands.
+        Its time is later than that of any known feedback, whatever the clocks say; `Verdict.rank` decides if it stands.
         """
         core = self._core
         with core.lock:
             core.store.refresh()
             stands = core.graph.verdict(run)
-            when = core.now() if stands is None else max(core.now(), nextafter(stands[-1], inf))
+            when = core.now() if stands is None else max(core.now(), nextafter(stands.when, inf))
             author = user_digest(user_id) or core.graph.owner(run)
-            said = score, comment[:MAX_COMMENT] if comment else None, author, weight, when
-            if stands is not None and precedence(*said) < precedence(*stands):
-                return
-            core.apply(None, [Verdict(run, *said)], user=author, run=run)
+            new = Verdict(run, score, comment[:MAX_COMMENT] if comment else None, author, weight, when)
+            if stands is None or new.rank >= stands.rank:
+                core.apply(None, [new], user=author, run=run)
 
     def _take_verdicts(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
-            said = job.payload
-            self.judge(job.run, said["score"], said["comment"], said["user_id"])
+            feedback = job.payload
+            self.judge(job.run, feedback["score"], feedback["comment"], feedback["user_id"])

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
-from langgraph_toolmem.base.checks import options_named
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, has_package, install_extra
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.learning import LearnedTurn as LearnedTurn
@@ -204,12 +203,6 @@ class Method(Hooks):
     package: ClassVar[tuple[str, str] | None] = None
 
     core: Core
-
-    def __init_subclass__(cls, **more: Any) -> None:
-        """Make the constructor name unknown options."""
-        super().__init_subclass__(**more)
-        if "__init__" in vars(cls):
-            options_named(cls)
 
     def open(self, core: Core) -> None:
         """Register tables and kinds of jobs with the core. Nothing is read from disk here."""

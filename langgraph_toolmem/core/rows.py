@@ -14,7 +14,6 @@ import logging
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
@@ -26,8 +25,7 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import this_step
 from langgraph_toolmem.core.ledger import ALL, NO_TRACK, ItemStats
 from langgraph_toolmem.core.users import User, Users
-from langgraph_toolmem.stores.remote import NoAnswerError
-from langgraph_toolmem.stores.vectors import PART, REFRESH_SECONDS, Hit, SearchHit, VectorItem, VectorStore
+from langgraph_toolmem.stores.vectors import PART, REFRESH_SECONDS, Hit, SearchHit, VectorItem, VectorStore, batches
 from langgraph_toolmem.text.embedders import Embedder, clean
 
 if TYPE_CHECKING:
@@ -212,8 +210,8 @@ class Rows(Generic[T]):
                 space = self._space(user)
                 rows = self._items(space.store.each(name), None)
                 old = [key for key, item in rows if self.kind.since(item, before) is not item]
-                for start in range(0, len(old), BATCH):
-                    self.change(old[start : start + BATCH], lambda item: self.kind.since(item, before), user)
+                for some in batches(old, BATCH):
+                    self.change(some, lambda item: self.kind.since(item, before), user)
                 if old:
                     space.store.scrub(name)
                 removed += len(old)
@@ -353,8 +351,7 @@ class Rows(Generic[T]):
 
     def _items(self, hits: Iterable[Hit], user: User | None) -> Iterator[tuple[str, T]]:
         """Yield ids and items of rows, with their records if their user is named; damaged rows are left out."""
-        hits = iter(hits)
-        while batch := list(islice(hits, BATCH)):
+        for batch in batches(hits, BATCH):
             items = ((hit.id, self._read_row(hit)) for hit in batch)
             yield from self._tracked([(key, item) for key, item in items if item is not None], user)
 
@@ -444,41 +441,23 @@ class Learned(Generic[T, V]):
 
     def __init__(self, rows: Rows[T], learn: Callable[[Sequence[T]], V]) -> None:
         self._rows, self._learn = rows, learn
-        self._lock, self._aside = threads.lock(), threads.lock()
-        self._forgettings = 0
+        self._lock = threads.lock()
+        self._purges = 0
         self._known: OrderedDict[tuple[str, ...], tuple[V, int, int]] = OrderedDict()
 
     def of(self, user: User) -> V:
         """Return what was learned for a user; raise StorageError if Chroma fails, or a step cannot wait."""
         size, written = self._rows.size(user), self._rows.written(user)
         with self._lock:
-            known = self._known.get(user.namespace)
+            purges, known = self._purges, self._known.get(user.namespace)
             if known is not None:
                 self._known.move_to_end(user.namespace)
                 value, had, before = known
                 if max(abs(size - had), written - before) <= GROWTH * had:
                     return value
-        if not self._rows.waits_little:
-            return self._again(user, size, written)
-        if self._aside.acquire(blocking=False):  # a step does not wait for so many rows: the next one has it
-
-            def aside() -> None:
-                try:
-                    with suppress(StorageError):
-                        self._again(user, size, written)
-                finally:
-                    self._aside.release()
-
-            threads.start("toolmem-learn", aside)
-        if known is None:
-            raise NoAnswerError("What words weigh is being learned from the store; this time there is no hint.")
-        return known[0]
-
-    def _again(self, user: User, size: int, written: int) -> V:
-        forgettings = self._forgettings
         made = self._learn(self._rows.latest(user, SAMPLE))
         with self._lock:
-            if forgettings == self._forgettings:
+            if purges == self._purges:
                 self._known[user.namespace] = made, size, written
             if len(self._known) > MAX_LEARNED:
                 self._known.popitem(last=False)
@@ -486,5 +465,5 @@ class Learned(Generic[T, V]):
 
     def forget(self, user: User) -> None:
         with self._lock:
-            self._forgettings += 1
+            self._purges += 1
             self._known.pop(user.namespace, None)

@@ -5,9 +5,9 @@ request **as many entries as are worth it** are recalled, often none. What a use
 similar requests is a *preference* against a tool, which may be taken out of what the model is offered.
 
 ==================  ==========================================================
-``Entries``         this method: what is kept, when, and how it is asked for
-``entry``           an entry, made of a run
-``keeping``         entries in Chroma: written, judged and criticised in the background
+``Entries``         this method: what is kept, when, and how it is asked for; written, judged and criticised in the
+                    background
+``entry``           an entry, made of a run, and as a row of Chroma
 ``recall``          past runs for a request: Chroma's nearest, weighed by ``ranking``, as many as ``policy`` says
 ``critique``        what was wrong, by a chat model
 ``preferences``     what a user likes and avoids, and which tools are left out for it
@@ -20,15 +20,32 @@ similar requests is a *preference* against a tool, which may be taken out of wha
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
+from langgraph_toolmem.base.text import digest, shortened
 from langgraph_toolmem.base.threads import async_variant
-from langgraph_toolmem.core.ledger import ALL
+from langgraph_toolmem.core.jobs import Job, NotYetError, by_namespace
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words
 from langgraph_toolmem.core.users import User, user_digest
+from langgraph_toolmem.entries.entry import (
+    JUDGED,
+    MAX_CRITIQUE,
+    PARTS,
+    Entry,
+    EntryKind,
+    EntryRows,
+    entry_id,
+    entry_of,
+    request_of,
+)
 from langgraph_toolmem.entries.policy import RecallPolicy, checked
+from langgraph_toolmem.entries.preferences import Preference, preferences
 from langgraph_toolmem.runs.tools import side_effects
+from langgraph_toolmem.text.embedders import clean
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -36,9 +53,6 @@ if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
     from langgraph_toolmem.core.method import PastRuns
     from langgraph_toolmem.entries.critique import Critic
-    from langgraph_toolmem.entries.entry import Entry
-    from langgraph_toolmem.entries.keeping import EntryKeeping, EntryRows
-    from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.entries.recall import EntrySearch, RecalledEntry, Recollection
     from langgraph_toolmem.graph.events import Forgotten
 
@@ -46,6 +60,12 @@ logger = logging.getLogger("langgraph_toolmem.entries")
 
 SETTLE: Final = 10.0  # seconds that `recall` waits for what is being written
 RATED: Final = 50  # requests at most whose ratings are preferences
+WRITE, JUDGE, CRITIQUE = "write", "judge", "critique"
+"""Kinds of jobs: an entry, feedback on it, a critique."""
+JUDGE_TRIES: Final = 8
+"""Feedback on a run that has no entry waits for it so often: about two minutes."""
+SIMILAR: Final = 3
+"""Entries with similar requests that a critic reads with one."""
 
 
 class Entries(Method):
@@ -71,20 +91,17 @@ class Entries(Method):
             from langgraph_toolmem.entries.critique import resolve_critic
 
             self._critic = resolve_critic(critic, lambda: self.core.catalogue.specs)
-        self._keeping: EntryKeeping | None = None
         self._search: EntrySearch | None = None
 
     def open(self, core: Core) -> None:
         """Register the kinds of jobs."""
         super().open(core)
-        core.jobs.handle("write", lambda jobs: self.keeping.write(jobs), undo=lambda job: self.keeping.unwrite(job))
-        core.jobs.handle("judge", lambda jobs: self.keeping.judge(jobs))
+        self.rows: EntryRows = core.rows(EntryKind())
+        core.jobs.handle(WRITE, self._write, undo=self._unwrite)
+        core.jobs.handle(JUDGE, self._judge)
         if self._critic is not None:
             core.jobs.handle(
-                "critique",
-                lambda jobs: self.keeping.take_critique(jobs[0]),
-                find=lambda job: self.keeping.criticise(job),
-                undo=lambda job: self.keeping.unwrite(job),
+                CRITIQUE, lambda jobs: self._take_critique(jobs[0]), find=self._criticise, undo=self._unwrite
             )
         core.past_runs = self.past_runs
 
@@ -139,16 +156,13 @@ class Entries(Method):
             NamespaceError: the namespace needs a user id.
             StorageError: the entries cannot be read.
         """
-        from langgraph_toolmem.entries.entry import request_of
-        from langgraph_toolmem.entries.preferences import preferences
-
         text = query if isinstance(query, str) else request_of(self.core.read(query))
         user = self.core.users.of(user_id)
         if settle:
             self.core.jobs.settle(timeout=SETTLE)
         if self.core.vectors.empty:
             return []
-        found = self.search(text, user, checked(policy) or self.policy.with_(max_n=RATED), parts=("judged",))
+        found = self.search(text, user, checked(policy) or self.policy.with_(max_n=RATED), parts=(JUDGED,))
         rated = [entry for each in found for entry in (each.entry, *each.others)]
         return preferences(rated, user=user.digest)
 
@@ -169,12 +183,11 @@ class Entries(Method):
             thread_id: the thread; its own episodes are not recalled.
             budget: tokens of the prompt: the runs that fit in it are recorded as shown. 0: nobody sees them.
         """
-        from langgraph_toolmem.entries.entry import request_of
         from langgraph_toolmem.entries.recall import Recollection, grouped
         from langgraph_toolmem.entries.render import to_lines
 
         run, user = self.core.read(messages, thread_id), self.core.users.of(user_id)
-        self.core.jobs.look()
+        self.core.jobs.poll()
         if budget:
             self.core.know(run)
         query = request_of(run)
@@ -205,13 +218,16 @@ class Entries(Method):
 
     def ended(self, ended: EndedRun) -> None:
         """Put a run as it is now into the queue; it is on disk when this returns."""
-        if not self.core.read_only and (entry := self.keeping.entry_of(ended)) is not None:
-            self.keeping.put(entry, ended.user)
+        if not self.core.read_only and (entry := self._entry_of(ended)) is not None:
+            self.put(entry, ended.user)
+
+    def put(self, entry: Entry, user: User) -> None:
+        """Put an entry into the queue; it is on disk when this returns."""
+        self._queue(WRITE, {"entry": entry.to_dict()}, entry.run, entry.user, user.namespace)
+        self.core.count_once(entry.id, "entries")
 
     def judged(self, judged: JudgedRun) -> None:
-        """Add feedback to a run that has its entry already."""
-        from langgraph_toolmem.entries.entry import entry_id
-
+        """Put feedback on a run that has its entry already into the queue."""
         core, run = self.core, judged.run
         if core.read_only or not core.has_seen(entry_id(run)):
             return
@@ -219,24 +235,99 @@ class Entries(Method):
             logger.debug("a verdict is on a run of a user who is not named, and was finished elsewhere")
         else:
             user = core.owner_of(run, user_digest(judged.user_id or None))
-            self.keeping.put_verdict(run, judged.score, judged.comment, user, namespace)
+            said = {"score": judged.score, "comment": judged.comment or ""}
+            self._queue(JUDGE, said, run, user, namespace)
 
     def imported(self, given: Import) -> int:
         """Store entries of recorded runs; again changes nothing. Those that asked nothing have none."""
-        return sum(self.keeping.import_runs(runs[0].user, runs) for _, runs in given.by_namespace())
+        return sum(self.import_runs(runs[0].user, runs) for _, runs in given.by_namespace())
+
+    def import_runs(self, user: User, runs: Iterable[EndedRun]) -> int:
+        """Store entries of runs of a namespace that were learned already; return how many of the runs have one."""
+        entries = self._keep([entry for entry in map(self._entry_of, runs) if entry is not None], user)
+        if entries:
+            self.core.jobs.queue.note_namespaces([(entry.run, entry.user, user.namespace) for entry in entries])
+        if self._critic is not None:  # those too that have no critique from before there was a critic
+            for entry in self.rows.all(user):
+                self._ask_for_critique(entry, user.namespace)
+        return len(entries)
 
     # --- keeping ---
 
-    @property
-    def keeping(self) -> EntryKeeping:
-        """The entries, and the work of keeping them; made when it is first used."""
-        with self.core.lock:
-            if self._keeping is None:
-                self.core.refuse_if_closed()
-                from langgraph_toolmem.entries.keeping import EntryKeeping
+    def _entry_of(self, ended: EndedRun) -> Entry | None:
+        core, run = self.core, ended.run
+        # Where nobody is named now, `forget` must find it by who was named before.
+        owner = core.owner_of(run.digest, ended.user.digest) or None
+        said: dict[str, Any] = {"user": owner, "score": ended.score, "comment": ended.comment}
+        return entry_of(run, run_digest=run.digest, now=core.now(), **said)
 
-                self._keeping = EntryKeeping(self.core, self._critic)
-            return self._keeping
+    def _queue(self, kind: str, payload: dict[str, Any], run: str, user: str, namespace: tuple[str, ...]) -> None:
+        order = digest(*namespace, run)
+        self.core.jobs.put(kind, payload, run=run, user=user, namespace=namespace, ordering_key=order)
+
+    def _keep(self, entries: Iterable[Entry], user: User) -> list[Entry]:
+        """Store entries; return what stands now, without those that another user reported."""
+        kept = [entry for entry in self.rows.put(entries, user) if entry is not None]
+        for entry in kept:
+            self.core.count_once(entry.id, "entries")
+        return kept
+
+    def _write(self, jobs: Sequence[Job]) -> None:
+        """Store the entries of jobs, all of a namespace at once."""
+        for user, some in by_namespace(jobs):
+            for entry in self._keep([Entry.from_dict(job.payload["entry"]) for job in some], user):
+                self._ask_for_critique(entry, user.namespace)
+
+    def _unwrite(self, job: Job) -> None:
+        """Remove the entry of a job whose user was forgotten meanwhile."""
+        self.rows.forget_of(job.run, _user(job))
+
+    def _judge(self, jobs: Sequence[Job]) -> None:
+        """Add feedback to entries."""
+        for job in jobs:
+            said, user = job.payload, _user(job)
+            how = partial(Entry.with_verdict, score=said["score"], comment=said["comment"], user=user.digest or "")
+            kept = self.rows.change([entry_id(job.run)], how, user)
+            if not kept:
+                raise NotYetError("no entry of that run", tries=JUDGE_TRIES)
+            self._ask_for_critique(kept[0], user.namespace)
+
+    def _criticise(self, job: Job) -> str:
+        """Return the critic's answer as JSON; "" if there is nothing to criticise any more."""
+        user = _user(job)
+        entry = next(iter(self.rows.get([job.payload["entry"]], user)), None)
+        if self._critic is None or entry is None or not entry.wants_critique:
+            return ""
+        if entry.verdict != job.payload["verdict"]:
+            return ""
+        vector = self.rows.embedder.embed_query(entry.query)
+        near = [each for part in PARTS for each in self.rows.near(vector, user, k=SIMILAR + 1, part=part)]
+        near.sort(key=lambda each: -each.similarity)
+        similar = [each.item for each in near if each.id != entry.id]
+        return self._critic(entry, similar[:SIMILAR]).model_dump_json()
+
+    def _take_critique(self, job: Job) -> None:
+        """Store a critique in its entry, unless the entry is gone or has another verdict now."""
+        from langgraph_toolmem.entries.critique import Critique
+
+        if not job.answer:
+            return
+        found, of = Critique.model_validate_json(job.answer), job.payload["verdict"]
+
+        def with_critique(entry: Entry) -> Entry:
+            if not entry.failed or entry.verdict != of:
+                return entry
+            text = shortened(clean(found.text(entry)), MAX_CRITIQUE)
+            return replace(entry, critique=text, critique_of=of, blamed=clean(found.blamed(entry)))
+
+        self.rows.change([job.payload["entry"]], with_critique, _user(job))
+
+    def _ask_for_critique(self, entry: Entry, namespace: tuple[str, ...]) -> None:
+        if self._critic is not None and entry.wants_critique:
+            payload = {"entry": entry.id, "verdict": entry.verdict}
+            key = digest(CRITIQUE, *namespace, entry.id, entry.verdict)
+            where: dict[str, Any] = {"run": entry.run, "user": entry.user, "namespace": namespace}
+            self.core.jobs.put(CRITIQUE, payload, **where, key=key, ordering_key="")
 
     @property
     def search(self) -> EntrySearch:
@@ -245,13 +336,8 @@ class Entries(Method):
             if self._search is None:
                 from langgraph_toolmem.entries.recall import EntrySearch  # numpy: only when entries are used
 
-                self._search = EntrySearch(self.rows, lambda: self.core.ledger.track(self.name, ALL))
+                self._search = EntrySearch(self.rows)
             return self._search
-
-    @property
-    def rows(self) -> EntryRows:
-        """The entries of all users."""
-        return self.keeping.rows
 
     def past_runs(self, user: User) -> PastRuns | None:
         """Return the finished runs of a user, for other methods."""
@@ -274,3 +360,7 @@ class Entries(Method):
         figures = {"kept": kept, **{name: shown[name] for name in ("runs", "helped", "hurt")}}
         words = f"Past runs kept for recall: {kept:,}; shown in {shown['runs']:,} runs{outcome_in_words(shown)}."
         return Section("Past runs", figures, (words,))
+
+
+def _user(job: Job) -> User:
+    return User(None, job.user or None, job.namespace)

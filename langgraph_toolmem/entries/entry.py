@@ -1,4 +1,4 @@
-"""An entry: what is kept of one finished run, and how it is made from the run.
+"""An entry: what is kept of one finished run, how it is made from the run, and how it is stored.
 
 Everything in it is bounded. What is cut says so: ``head [… cut from 5812 characters …] tail``.
 """
@@ -6,26 +6,38 @@ Everything in it is bounded. What is cut says so: ``head [… cut from 5812 char
 from __future__ import annotations
 
 import json
+import logging
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import as_text, digest, shortened
+from langgraph_toolmem.core.ledger import ItemStats
+from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.runs.messages import Status
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn
+from langgraph_toolmem.stores.vectors import Hit, VectorItem
 from langgraph_toolmem.text.embedders import clean
 
+logger = logging.getLogger("langgraph_toolmem.entries")
+
+PARTS = JUDGED, UNJUDGED = "judged", "unjudged"
+"""Parts of the collection."""
 MAX_QUERY: Final = 2_000
 MAX_ANSWER: Final = 300
 MAX_ARGS: Final = 1_500
 """Characters of one call's arguments as JSON."""
-MAX_TEXT: Final = 200
-"""Characters of one text among the arguments, where they have to be cut."""
+MAX_TEXT: Final = 150
+"""Characters of one argument, where they have to be cut; then so many are kept that all fit."""
 MAX_CALLS: Final = 40
 MAX_COMMENT: Final = 500
 MAX_CRITIQUE: Final = 1_500
+SURE: Final = 2.3
+"""Standard deviations by which failures have to be more than usual for their entry to be retired."""
+_ASIDE: Final = ("id", "query", "recalled", "helped", "hurt", "retired")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,23 +236,73 @@ def _call(step: ExecutedCall) -> EntryCall:
 
 
 def _bounded_args(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments as JSON values of at most about `MAX_ARGS` characters."""
+    """Return the arguments as JSON values of at most about `MAX_ARGS` characters; long ones are cut to texts."""
     text = clean(as_text(dict(args)))
     try:
-        read = json.loads(text)
-    except (ValueError, RecursionError):
-        read = None
-    # Otherwise they are no JSON values at all.
-    plain: dict[str, Any] = read if isinstance(read, dict) else {str(key): str(args[key]) for key in args}
+        plain = dict(json.loads(text))
+    except (ValueError, RecursionError):  # they are no JSON values at all
+        plain = {clean(str(key)): clean(str(value)) for key, value in args.items()}
     if len(text) <= MAX_ARGS:
         return plain
-    each = max(MAX_ARGS // max(1, len(plain)) - 40, 40)
-    cut = {key: _bounded_value(value, min(MAX_TEXT, each)) for key, value in list(plain.items())[: MAX_ARGS // 80]}
-    if len(plain) > len(cut):
-        cut["…"] = f"{len(plain) - len(cut)} more arguments left out"
-    return cut
+    some = list(plain.items())[: MAX_ARGS // MAX_TEXT]
+    return {key: value if len(said := as_text(value)) <= MAX_TEXT else shortened(said, MAX_TEXT) for key, value in some}
 
 
-def _bounded_value(value: Any, limit: int) -> Any:
-    text = as_text(value)
-    return value if len(text) <= limit else shortened(text, limit)
+# --- rows ---
+
+
+class EntryKind(RowKind[Entry]):
+    """Entries as rows: the user's words are compared, and entries with feedback are found apart from those without.
+
+    - The same run put again changes nothing; with more calls, feedback or a critique the new replaces the old
+      (`Entry.joined`). A run of one user never replaces that of another.
+    - An entry is retired, that is no longer shown, when runs that were shown it failed significantly more often than
+      half the time and than runs that were shown others (`hurts`).
+    - Where there are too many, those nobody judged go first, then the least useful, then the oldest.
+    """
+
+    name: ClassVar[str] = "entries"
+
+    def row(self, item: Entry) -> VectorItem:
+        plain = {name: value for name, value in item.to_dict().items() if name not in _ASIDE}
+        owners = tuple(digest for digest in (item.user, item.run) if digest)
+        return VectorItem(item.id, item.query, plain, UNJUDGED if item.score is None else JUDGED, owners)
+
+    def item(self, row: Hit) -> Entry:
+        return Entry.from_dict({**row.metadata, "id": row.id, "query": row.text})
+
+    def joined(self, old: Entry, new: Entry) -> Entry | None:
+        if old.user and new.user and old.user != new.user:
+            logger.warning("a run was reported by two users; the entry of the first stays")
+            return None
+        return old.joined(new)
+
+    def tracked(self, item: Entry, track: ItemStats, others: ItemStats) -> Entry:
+        usual = (others.hurt + 1) / (others.helped + others.hurt + 2)
+        bad = hurts(track.helped, track.hurt, usual)
+        return replace(item, recalled=track.shown, helped=track.helped, hurt=track.hurt, retired=bad)
+
+    def retired(self, item: Entry) -> bool:
+        return item.retired
+
+    def worth(self, item: Entry) -> tuple[bool, float, float]:
+        tried = max(item.recalled, item.helped + item.hurt)
+        return item.score is not None, (item.helped + 1) / (tried + 2), item.time
+
+
+EntryRows: TypeAlias = Rows[Entry]
+
+
+def hurts(helped: int, hurt: int, usual: float) -> bool:
+    """Return True if a record retires an entry: more failures than a share p = max(½, usual) of its runs.
+
+    They are more by at least SURE standard deviations of the binomial. Half the runs at least, since an entry that is
+    shown for hard requests sees more failures than others. So six failures and no success retire it, or eight of nine.
+
+    Args:
+        helped: runs that were shown it and went well.
+        hurt: runs that were shown it and failed.
+        usual: share of failures of the other entries, each run counted once for each that it was shown.
+    """
+    runs, p = helped + hurt, max(0.5, usual)
+    return hurt > runs * p and hurt - runs * p >= SURE * math.sqrt(runs * p * (1 - p))

@@ -9,7 +9,7 @@ from itertools import groupby, takewhile
 from operator import ge
 from typing import Any, Final, Literal
 
-from langgraph_toolmem.base.checks import expect, is_count, is_share, options_named
+from langgraph_toolmem.base.checks import expect, is_count, is_share
 from langgraph_toolmem.base.errors import ConfigurationError
 
 RADIUS: Final = 10
@@ -22,7 +22,6 @@ NO_PEAK: Final = 5
 """The paper's n where there is no peak; it does not say."""
 
 
-@options_named
 @dataclass(frozen=True)
 class RecallPolicy:
     """Settings of the number of recalled runs.

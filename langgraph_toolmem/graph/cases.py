@@ -116,8 +116,8 @@ class CaseIndex:
     def __init__(self, max_cases: int = MAX_CASES) -> None:
         self.max_cases = max_cases
         #: case id -> [text, user, calls, answers, asked], calls: {position: [tool, args JSON, status, sources,
-        #: beside]}, answers in words: {position: None}
-        #: sources are None for a call that the shortcut made; text is "" until the request itself is known
+        #: further]}, answers in words: {position: None}
+        #: sources are JSON, None for a call that the shortcut made; text is "" until the request itself is known
         self.cases: dict[str, list[Any]] = {}
         self._postings: dict[str, list[str]] = {}
         self._seen: dict[str, int] = {}
@@ -155,16 +155,19 @@ class CaseIndex:
         args: str,
         status: str,
         sources: dict[str, list[str]] | None,
-        beside: int,
+        further: int,
     ) -> None:
-        """Add the call at `position` after the request; `beside` further calls were made in the same turn.
+        """Add the call at `position` after the request; `further` other calls were made in the same turn.
 
         Of two calls at one position (a fork), the same one stays in any order.
         """
         if position < MAX_CALLS:
             calls = self._case(case_id)[2]
-            call = [tool, args, status, sources, beside]
-            calls[position] = min(calls.get(position, call), call, key=lambda c: (c[3] is None, *c[:3], str(c[3])))
+            known = None if sources is None else json.dumps(sources, separators=(",", ":"))
+            call = [tool, args, status, known, further]
+            calls[position] = min(
+                calls.get(position, call), call, key=lambda c: (c[3] is None, *c[:3], c[3] or "", c[4])
+            )
 
     def end(self, case_id: str, position: int) -> None:
         self._case(case_id)[3][position] = None
@@ -236,12 +239,14 @@ class CaseIndex:
         A request that answered other words than `asked` counts less.
         """
         query = self._query(text, asked)
+        position = len(prefix)
         found: list[tuple[float, str]] = []
         for case_id in query.ranked:
             if case_id == exclude:
                 continue
             calls, answers = self.cases[case_id][2:4]
-            position = len(prefix)
+            if prefix and ((last := calls.get(position - 1)) is None or (last[0], last[2]) != prefix[-1]):
+                continue  # most requests: the others are looked at in full
             if any((at := calls.get(i)) is None or (at[0], at[2]) != p for i, p in enumerate(prefix)):
                 continue
             if position in calls:
@@ -253,7 +258,7 @@ class CaseIndex:
             if len(found) >= _SHORTLIST * k:
                 break
         found.sort(key=lambda item: -item[0])
-        return [self._neighbour(similarity, case_id, len(prefix), text) for similarity, case_id in found[:k]]
+        return [self._neighbour(similarity, case_id, position, text) for similarity, case_id in found[:k]]
 
     def similar(self, text: str, asked: str = "") -> list[tuple[float, str]]:
         """Return past requests that share words with one, each with its similarity, 0 to 1."""
@@ -309,12 +314,12 @@ class CaseIndex:
         text, _, calls, _, asked = self.cases[case_id]
         if position not in calls:
             return Neighbour(similarity, case_id, text, None, "{}", {}, request, self.arguments(case_id), asked)
-        tool, args, _, sources, beside = calls[position]
-        if beside:
+        tool, args, _, sources, further = calls[position]
+        if further:
             # One that is not known (further than MAX_CALLS) is taken for another tool.
-            tool = parallel(calls.get(i, ("",))[0] for i in range(position, position + beside + 1))
-        made = self.arguments(case_id, position + beside)
-        return Neighbour(similarity, case_id, text, tool, args, sources, request, made, asked)
+            tool = parallel(calls.get(i, ("",))[0] for i in range(position, position + further + 1))
+        made = self.arguments(case_id, position + further)
+        return Neighbour(similarity, case_id, text, tool, args, json.loads(sources), request, made, asked)
 
     def arguments(self, case_id: str, last: int = MAX_CALLS) -> tuple[str, ...]:
         """Return the arguments of a request's calls, up to position `last`, as JSON."""

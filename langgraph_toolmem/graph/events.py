@@ -206,7 +206,7 @@ class RequestCall(Event):
     args: str
     status: str
     sources: dict[str, list[str]] | None
-    beside: int
+    further: int
 
 
 @dataclass(slots=True)
@@ -252,8 +252,7 @@ class RunSeen(Event):
 
 @dataclass(slots=True)
 class Verdict(Event):
-    """A verdict on a run, from 0 (bad) to 1 (good), the user who gave it, its weight up to 1, and its time. Of several
-    on one run the same one stands in whatever order they arrive (`precedence`)."""
+    """A verdict on a run, from 0 (bad) to 1 (good), the user who gave it, its weight up to 1, and its time."""
 
     kind = "verdict"
     run: str
@@ -263,12 +262,10 @@ class Verdict(Event):
     weight: float = 1.0
     when: float = 0.0
 
-
-def precedence(
-    score: float, comment: str | None, user: str | None, weight: float, when: float
-) -> tuple[float, float, str, float, str]:
-    """Return the rank of a verdict, of which the highest on a run stands: by weight, then by time."""
-    return weight, when, user or "", score, comment or ""
+    @property
+    def rank(self) -> tuple[float, float, str, float, str]:
+        """The highest one on a run stands, in whatever order they arrive: by weight, then by time."""
+        return self.weight, self.when, self.user or "", self.score, self.comment or ""
 
 
 @dataclass(slots=True)

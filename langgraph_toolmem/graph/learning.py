@@ -52,11 +52,11 @@ def pattern_of(value: Any, state: RunState) -> str:
     if value is ABSENT:
         return ""
     text = canon(value)
-    said = (state.user.raw, *(source.raw for source in state.past_users))
-    for raw in said:
+    texts = (state.user.raw, *(source.raw for source in state.past_users))
+    for raw in texts:
         for date in dates_in(raw):
             text = text.replace(date, "%")
-    return masked(text, said)
+    return masked(text, texts)
 
 
 def attempt_digest(step: ExecutedCall, attempt: int | str) -> str:
@@ -150,8 +150,8 @@ def learn_turn(graph: ToolGraph, learned: LearnedTurn) -> Record:
             )
         if request and state.user.raw and position + offset < MAX_CALLS:
             args = canon_args(step.args)
-            beside = len(turn.steps) - 1 if offset == 0 else 0
-            call = op.RequestCall(request, position + offset, step.tool, args, step.status, sources, beside)
+            further = len(turn.steps) - 1 if offset == 0 else 0
+            call = op.RequestCall(request, position + offset, step.tool, args, step.status, sources, further)
             record.append(call)
         tools.append(step.tool)
     return record

@@ -46,7 +46,6 @@ class RunState:
         symbols: the run as a sequence: START (CUT if the head of the history is missing), tools (``name`` or
             ``name!`` when the call failed), USER for a later user message, WORDS for an answer in words.
         tools: the tools alone, in order.
-        statuses: "ok", "failed" … of each call.
         user: the latest user message; `past_users` holds the ones before, latest first.
         asked: the words that the latest user message answers: the assistant's, and user messages that nobody has
             answered in between; "" if it answers none.
@@ -59,13 +58,12 @@ class RunState:
     def __init__(self, *, cut: bool = False) -> None:
         self.symbols: list[str] = [CUT if cut else START]
         self.tools: list[str] = []
-        self.statuses: list[str] = []
         self.steps: list[ExecutedCall] = []
         self.user: Text = NO_TEXT
         self.user_key = ""
         self.past_users: list[Text] = []
         self.asked = ""
-        self._said = ""
+        self._words = ""
         self.thought = ""
         self.since_user: list[ExecutedCall] = []
         self.latest: tuple[ExecutedCall, ...] = ()
@@ -74,14 +72,16 @@ class RunState:
         self.stopped = False
         self.inputs: dict[tuple[str, str], Any] = {}
         self.outputs: dict[str, int] = {}
-        self._observations: dict[int, Observation] = {}
+        self._observations: dict[int, tuple[ExecutedCall, Observation]] = {}
         self.used: dict[tuple[str, str], frozenset[str]] = {}
         self.called: set[tuple[str, str]] = set()
 
     def copy(self) -> RunState:
+        """Return a state that may go on by itself. Outputs are read once for all copies."""
         other = RunState.__new__(RunState)
         for name, value in vars(self).items():
             setattr(other, name, value.copy() if isinstance(value, (list, dict, set)) else value)
+        other._observations = self._observations
         return other
 
     @classmethod
@@ -101,9 +101,9 @@ class RunState:
             self.thought = event.text
         if not event.steps:
             self.symbols.append(WORDS)
-            self._said = event.text[-MAX_ASKED:]
+            self._words = event.text[-MAX_ASKED:]
         else:
-            self._said = ""
+            self._words = ""
             for step in event.steps:
                 self._push_step(step)
 
@@ -118,8 +118,8 @@ class RunState:
                 self.since_episode = []
         self.user = read_text(message.text)
         self.user_key = message.key
-        self.asked = self._said
-        self._said = f"{self._said}\n{message.text}".strip()[-MAX_ASKED:]
+        self.asked = self._words
+        self._words = f"{self._words}\n{message.text}".strip()[-MAX_ASKED:]
         self.thought = ""
         self.since_user = []
 
@@ -128,7 +128,6 @@ class RunState:
         index = len(self.steps)
         self.symbols.append(step.tool if ok else step.tool + "!")
         self.tools.append(step.tool)
-        self.statuses.append(step.status)
         self.steps.append(step)
         self.since_user.append(step)
         self.since_episode.append(step)
@@ -143,14 +142,15 @@ class RunState:
 
     def observation(self, index: int) -> Observation:
         """Return the addressed output of call `index`, read at the first use."""
-        found = self._observations.get(index)
-        if found is None:
-            output = self.steps[index].output
-            if isinstance(output, str):
-                found = Observation({"$": output} if len(output) <= MAX_VALUE_CHARS else {}, {}, output)
+        step = self.steps[index]
+        read, found = self._observations.get(index, (None, None))
+        if found is None or read is not step:  # of a copy that went another way
+            if isinstance(step.output, str):
+                short = len(step.output) <= MAX_VALUE_CHARS
+                found = Observation({"$": step.output} if short else {}, {}, step.output)
             else:
-                found = Observation(*flatten(output))
-            self._observations[index] = found
+                found = Observation(*flatten(step.output))
+            self._observations[index] = step, found
         return found
 
     def latest_output(self, tool: str) -> Observation | None:

@@ -144,11 +144,11 @@ class ContributorTable:
         return lost
 
     def forget_items(
-        self, gone: Forgotten, table: CountTable, *, witnessed: Callable[[str], bool] = lambda _: True
+        self, gone: Forgotten, table: CountTable, *, counted: Callable[[str], bool] = lambda _: True
     ) -> int:
         """Delete contributors as `forget` does, and the items of `table` that have none left.
 
-        `witnessed`: True for items that have contributors. In a full row, where some had to leave, such an item without
+        `counted`: True for items that have contributors. In a full row, where some had to leave, such an item without
         one may be anybody's: it is deleted as well and counts as removed.
         """
         full = {key for key, row in self.rows.items() if len(row) >= self.max_items}
@@ -159,7 +159,7 @@ class ContributorTable:
             key = narrow.partition("\x1e")[0]
             known = self.rows.get(key, {})
             for item in list(row):
-                lost = key in full and item not in known and witnessed(item)
+                lost = key in full and item not in known and counted(item)
                 if lost or (key, item) in out:
                     del row[item]
                     removed += lost
@@ -398,11 +398,10 @@ class ToolGraph(_Parts):
         self, run: str, score: float, comment: str | None, user: str | None, weight: float, when: float
     ) -> None:
         self._add_run(run, 0, None)
-        entry, new = self.runs[run], (score, comment, user, weight, when)
-        stands = self.verdict(run)
-        if stands is not None and op.precedence(*new) <= op.precedence(*stands):
-            return
-        entry[SCORE], entry[COMMENT], entry[AUTHOR], entry[WEIGHT], entry[WHEN] = new
+        new, stands = op.Verdict(run, score, comment, user, weight, when), self.verdict(run)
+        if stands is None or new.rank > stands.rank:
+            entry = self.runs[run]
+            entry[SCORE], entry[COMMENT], entry[AUTHOR], entry[WEIGHT], entry[WHEN] = new.values()[1:]
 
     # --- whose it is ---
 
@@ -415,16 +414,16 @@ class ToolGraph(_Parts):
         """Model turns: those learned, and those that began and whose end has not been seen."""
         return int(self.counters.get("turns", 0) + self.counters.get(TURNS_OPEN, 0))
 
-    def verdict(self, run: str) -> tuple[float, str | None, str | None, float, float] | None:
-        """Return score, comment, author, weight and time of the verdict that stands; None if there is none."""
+    def verdict(self, run: str) -> op.Verdict | None:
+        """Return the verdict that stands, if any."""
         entry = self.runs.get(run)
         if entry is None or entry[SCORE] is None:
             return None
-        return entry[SCORE], entry[COMMENT], entry[AUTHOR], entry[WEIGHT], entry[WHEN]
+        return op.Verdict(run, entry[SCORE], entry[COMMENT], entry[AUTHOR], entry[WEIGHT], entry[WHEN])
 
     def score(self, run: str) -> float | None:
-        entry = self.runs.get(run)
-        return None if entry is None else entry[SCORE]
+        stands = self.verdict(run)
+        return None if stands is None else stands.score
 
     def belongings(self, user: str) -> set[str]:
         return self.cases.of_user(user) | {run for run, entry in self.runs.items() if entry[OWNER] == user}
@@ -439,8 +438,8 @@ class ToolGraph(_Parts):
         """
         removed = self.cases.forget(gone)
         removed += self.value_contributors.forget_items(gone, self.values)
-        # Sources without a place (constants, the nearest request) have no witnesses: they are nobody's.
-        removed += self.descriptor_contributors.forget_items(gone, self.sources, witnessed=lambda source: "|" in source)
+        # Sources without a place (constants, the nearest request) have no contributors.
+        removed += self.descriptor_contributors.forget_items(gone, self.sources, counted=lambda source: "|" in source)
         removed += self.pattern_contributors.forget(gone)
         if gone.user:
             removed += self._forget_parameters(gone.user)

@@ -21,9 +21,10 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.graph.view import START
 from langgraph_toolmem.hgt.model import API, PARAMETER, RELATIONS, LinkModel, Relation
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import Link, likeness
+from langgraph_toolmem.navigator.dependencies.links import Link
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.learned import digest_of
+from langgraph_toolmem.text.meaning import canonical
 from langgraph_toolmem.text.tools import Wording, embedded_text
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ LOOK_EVERY: Final = 5
 """Epochs from one validation to the next."""
 RIVALS: Final = 128
 """Other producers that a held-out link's own is ranked among."""
-PROPOSED: Final = 8
-"""Producers of each consumer, the likeliest by the model, that the table adds to those that structure finds."""
 BEFORE: Final = (API, "before", API)
 GIVES: Final = (API, "gives", PARAMETER)
 _BACK: Final = dict(zip(RELATIONS[::2], RELATIONS[1::2], strict=True))
@@ -199,14 +198,13 @@ def tensors_of(
     def add(edges: dict[tuple[int, int], float], source: int, target: int, weight: float) -> None:
         edges[source, target] = max(edges.get((source, target), 0.0), min(1.0, weight))
 
-    for cluster in graph.clusters.values():
-        for name in cluster.producers:
-            add(gives, places[name], numbers[cluster.id], 0.0)
-        for name, ports in cluster.consumers.items():
-            for port in ports:
-                flowed = history.flows_into(name, port.parameter)
-                fed = sum(n for flow, n in flowed if (flow.source, name) not in hidden)
-                add(takes, numbers[cluster.id], places[name], fed / max(history.uses.get(name, 0.0), 1.0))
+    for name, node in graph.apis.items():
+        for port in node.outputs:
+            add(gives, places[name], numbers[graph.cluster_of(port).id], 0.0)
+        for port in node.inputs:
+            flowed = history.flows_into(name, port.parameter)
+            fed = sum(n for flow, n in flowed if (flow.source, name) not in hidden)
+            add(takes, numbers[graph.cluster_of(port).id], places[name], fed / max(history.uses.get(name, 0.0), 1.0))
     for a, b in links_of(history, graph):
         if (a, b) not in hidden:
             add(before, places[a], places[b], history.weight(a, b))
@@ -390,21 +388,25 @@ class Trainer:
         places = {name: place for place, name in enumerate(self.names)}
         found = []
         for consumer, column in zip(self.names, between.T, strict=True):
-            likeliest = [self.names[place] for place in np.argsort(-column, kind="stable")[:PROPOSED]]
             for port in self.graph.apis[consumer].inputs:
                 parameter = numbers[self.graph.cluster_of(port).id]
-                links = self.graph.links_into(port, self.history)
-                there = {link.producer for link in links}
-                links += self.graph.predicted(port, (tool for tool in likeliest if tool not in there))
-                for link in links:
+                for link in self.graph.links_into(port, self.history):
                     a = places[link.producer]
                     found.append(_row(link, column[a], towards[a, parameter]))
         return found
 
 
+def _likeness(link: Link) -> float:
+    """Return how much an output and an input are called the same, 0 to 1; 1 if they are of one cluster."""
+    if link.kind in ("cluster", "route") and link.fit > 0:
+        return 1.0
+    one, other = (set(canonical(path.replace("[]", "").rsplit(".", 1)[-1])) for path in (link.output, link.input))
+    return 2 * len(one & other) / (len(one) + len(other)) if one and other else 0.0
+
+
 def _row(link: Link, between: float, towards: float) -> tuple[str, str, str, str, float]:
     likely = math.sqrt(1 / (1 + math.exp(-between)) / (1 + math.exp(-towards)))
-    score = round(likely * (0.5 + 0.5 * likeness(link)), 4)
+    score = round(likely * (0.5 + 0.5 * _likeness(link)), 4)
     return link.producer, link.output, link.consumer, link.input, score
 
 

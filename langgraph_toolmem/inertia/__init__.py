@@ -213,7 +213,7 @@ class Inertia(Method):
                 audit = decision.would_act and not forbidden and not chosen.shadow
                 begun = open_turn(state, run.next_key, decision, user.digest, audit=audit)
                 core.apply(None, begun, **whose)
-        core.jobs.look()
+        core.jobs.poll()
         return decision
 
     def decide(

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import compress
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.graph.cases import Neighbour
@@ -243,28 +242,20 @@ def _offers(
     previous = state.symbols[-1]
     overall = graph.sources.row(slot)
     here = graph.sources.row(f"{slot}\x1e{previous}")
-    witnesses = [n for n in same_tool if parameter in n.sources]
     carried = [n.carried.get(parameter, ABSENT) for n in same_tool]
     texts = list(map(canon, carried))
     forms = _Forms(graph.values.row(slot))
-    offers: dict[str, tuple[Any, list[tuple[float, str]]]] = {}
+    by_text, by_source = _Support(), _Support()
+    for near, text in zip(same_tool, texts, strict=True):
+        by_text.add(near.similarity, [text])
+        if parameter in near.sources:
+            by_source.add(near.similarity, near.sources[parameter])
+    sourced: dict[tuple[type, str], tuple[Any, list[str]]] = {}
 
     def offer(descriptor: str, value: Any) -> None:
-        if value is not ABSENT:
-            value = fit(value, schema)
-            if value is ABSENT:
-                return
-        elif is_required:
-            return
-        weight = _precision(overall.get(descriptor), here.get(descriptor))
-        text = canon(value)
-        if "|" in descriptor:
-            weight = _near_by(weight, witnesses, [descriptor in n.sources[parameter] for n in witnesses])
-        else:
-            weight = _near_by(weight, same_tool, [text == each for each in texts])
-        offers.setdefault(text, (value, []))[1].append((weight * forms.likelihood(value), descriptor))
+        sourced.setdefault((type(value), canon(value)), (value, []))[1].append(descriptor)
 
-    for descriptor in dict.fromkeys([*overall, *(d for n in witnesses for d in n.sources[parameter])]):
+    for descriptor in dict.fromkeys([*overall, *by_source]):
         if "|" in descriptor:
             value = evaluate(descriptor, state, (tool, parameter))
             if value is ABSENT:
@@ -275,6 +266,17 @@ def _offers(
     for descriptor, value in [*constants(graph, slot, previous).items(), *(("n", each) for each in carried)]:
         if _may_use(graph, state, slot, value, schema, user):
             offer(descriptor, value)
+    offers: dict[str, tuple[Any, list[tuple[float, str]]]] = {}
+    for given, descriptors in sourced.values():
+        value = fit(given, schema)
+        if value is ABSENT and (is_required or given is not ABSENT):
+            continue
+        text, likelihood = canon(value), forms.likelihood(value)
+        backing = offers.setdefault(text, (value, []))[1]
+        for descriptor in descriptors:
+            weight = _precision(overall.get(descriptor), here.get(descriptor))
+            moved = by_source.moved(weight, descriptor) if "|" in descriptor else by_text.moved(weight, text)
+            backing.append((moved * likelihood, descriptor))
     ranked = sorted(offers.items(), key=lambda o: (max(o[1][1])[0], len(o[1][1]), max(o[1][1])[1]), reverse=True)
     found = []
     for text, (value, backing) in ranked[:FILLINGS]:
@@ -344,13 +346,19 @@ def _form_of_string(value: str) -> str:
     return " ".join(shape_of(word) or ("Aa" if word.istitle() else "A" if word.isupper() else "a") for word in words)
 
 
-def _near_by(weight: float, neighbours: list[Neighbour], agree: list[bool]) -> float:
-    """Return a source's record, moved towards what held after the nearest past requests."""
-    if not neighbours:
-        return weight
-    near = sum([n.similarity for n in neighbours])
-    agreeing = sum([n.similarity for n in compress(neighbours, agree)])
-    return (agreeing + weight) / (near + 1)
+class _Support(dict[str, float]):
+    """Similarities of the nearest past requests, summed by the sources (or values) that they had; `total` of all."""
+
+    total = 0.0
+
+    def add(self, similarity: float, items: Iterable[str]) -> None:
+        self.total += similarity
+        for item in items:
+            self[item] = self.get(item, 0.0) + similarity
+
+    def moved(self, weight: float, item: str) -> float:
+        """Return a source's record, moved towards what held after the nearest past requests."""
+        return (self.get(item, 0.0) + weight) / (self.total + 1)
 
 
 def _precision(overall: list[float] | None, here: list[float] | None) -> float:

@@ -183,7 +183,8 @@ def _values(candidate: Candidate) -> list[str]:
 
 
 def _distance(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one ^ other) / max(1, len(one) + len(other))
+    both = len(one) + len(other)
+    return (both - 2 * len(one & other)) / max(1, both)
 
 
 def wording(text: str, values: Iterable[str]) -> frozenset[str]:

@@ -190,7 +190,7 @@ def decide(
         return Decision(proposal, hold or evidence, options, confidence)
 
     way_out = policy.recovery_tool
-    failed = state.statuses[-policy.recovery_after :] == ["failed"] * policy.recovery_after
+    failed = [step.status for step in state.steps[-policy.recovery_after :]] == ["failed"] * policy.recovery_after
     if (
         way_out
         and way_out in specs

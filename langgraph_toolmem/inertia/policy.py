@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
-from langgraph_toolmem.base.checks import check_fields, expect, is_count, is_number, is_share, options_named
+from langgraph_toolmem.base.checks import check_fields, expect, is_count, is_number, is_share
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.runs.run import ExecutedCall
 
@@ -14,7 +14,6 @@ Environment: TypeAlias = Callable[[str, Sequence[ExecutedCall]], Mapping[str, An
 P = TypeVar("P", bound="InertiaPolicy")
 
 
-@options_named
 @dataclass(frozen=True)
 class Bound:
     """The required certainty of a call, and the allowed share of wrong ones.
@@ -51,7 +50,6 @@ NAMES_OF_TOOLS: Final = (
 _OF_BOUNDS: Final = tuple(f.name for f in fields(Bound))
 
 
-@options_named
 @dataclass(frozen=True)
 class InertiaPolicy:
     """When to act on a predicted call.
@@ -155,7 +153,6 @@ class InertiaPolicy:
         return policy.with_(**given)
 
 
-@options_named
 @dataclass(frozen=True)
 class PaperPolicy(InertiaPolicy):
     """AutoTool as published: θ 0.1, α 0.5, κ 1.1, k 2, at most 30 % of a run's calls, never two in a row.

@@ -18,9 +18,8 @@ from langgraph_toolmem.inertia.prefetch import Prefetch
 from langgraph_toolmem.inertia.prefetch.qualify import Interceptors
 from langgraph_toolmem.inertia.prefetch.serve import Prefetcher
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
-from langgraph_toolmem.turn.call import Call, StepOutput
-from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule, checked_rules, refusal_of, refusal_text
-from langgraph_toolmem.turn.step import Place, Step
+from langgraph_toolmem.turn.providers import refusal_of
+from langgraph_toolmem.turn.step import Call, Place, Step, StepOutput
 
 MARK: Final = "toolmem"
 """Key in ``additional_kwargs`` of a message that no model made."""
@@ -42,7 +41,6 @@ class Shortcut(Step[Inertia]):
         policy: when to act; the method's own if None.
         models: models that may get the history, besides the one of the call. If the API of one of them refuses turns
             that it did not make, no shortcut is taken.
-        rules: such models.
     """
 
     role: ClassVar[str] = "inertia"
@@ -56,21 +54,13 @@ class Shortcut(Step[Inertia]):
         *,
         policy: InertiaPolicy | None = None,
         models: Iterable[Any] = (),
-        rules: Iterable[ProviderRule] = PROVIDER_RULES,
     ) -> None:
         super().__init__(method)
         if policy is not None and not isinstance(policy, InertiaPolicy):
             raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
         self.policy = policy
         self.prefetcher: Prefetcher | None = None
-        self._models: tuple[Any, ...] = ()
-        self._rules: tuple[ProviderRule, ...] = ()
-        self.guard_providers(models, rules)
-
-    def guard_providers(self, models: Iterable[Any], rules: Iterable[ProviderRule]) -> None:
-        """Adds models that may get the history, and says which rules hold for all of them."""
-        self._rules = checked_rules(rules)
-        self._models = (*self._models, *models)
+        self.models = tuple(models)
 
     def enable_prefetch(
         self, prefetch: Any, *, interceptors: Interceptors | None = None, messages_key: str = "messages"
@@ -127,9 +117,10 @@ class Shortcut(Step[Inertia]):
             return Reason("held_out", HELD_OUT)
         if call.tool_choice not in _FREE_CHOICE:
             return Reason("tool_choice", "the request settles which tools may be called: the model is asked")
-        for model in (call.model, *self._models):
-            if model is not None and (rule := refusal_of(model, call.settings, self._rules)):
-                return Reason("provider", refusal_text(rule))
+        for model in (call.model, *self.models):
+            if model is not None and (rule := refusal_of(model, call.settings)):
+                text = f"{rule.name}: its API refuses turns that the model did not make ({rule.why})"
+                return Reason("provider", text)
         return ""
 
 

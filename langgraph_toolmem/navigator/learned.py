@@ -20,13 +20,10 @@ from langgraph_toolmem.core.method import Section
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, LinkEvidence
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.snapshot import replace_file
-from langgraph_toolmem.text.meaning import Port
 
 logger = logging.getLogger("langgraph_toolmem.navigator")
 
 TABLE: Final = "links.json"
-LEAST: Final = 0.4
-"""Score from which a link is proposed to plans."""
 
 
 class LinkTable(EdgeScorer):
@@ -42,29 +39,19 @@ class LinkTable(EdgeScorer):
     """
 
     def __init__(self, table: Mapping[str, Any], specs: Mapping[str, ToolSpec]) -> None:
-        self._scores: dict[tuple[str, str, str, str], float] = {}
-        self._into: dict[tuple[str, str], dict[str, float]] = {}
         try:
             same = {tool for tool, said in table["digests"].items() if tool in specs and digest_of(specs[tool]) == said}
             self.figures = {name: table[name] for name in ("links", "learned", "structural")}
             self.better = self.figures["learned"] > self.figures["structural"]
-            rows = [(str(a), str(o), str(b), str(i), float(p)) for a, o, b, i, p in table["rows"]]
+            rows = [((str(a), str(o), str(b), str(i)), float(p)) for a, o, b, i, p in table["rows"]]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StorageError(f"{TABLE} cannot be read: {error!r}. Train again, or delete it.") from error
-        for a, o, b, i, p in sorted(rows, key=lambda row: (-row[4], row)):
-            if a in same and b in same:
-                self._scores[a, o, b, i] = p
-                self._into.setdefault((b, i), {}).setdefault(a, p)
+        self._scores = {link: score for link, score in rows if link[0] in same and link[2] in same}
 
     def weigh(self, links: Sequence[Link], known: Sequence[LinkEvidence]) -> list[float | None]:
         """See `EdgeScorer` and `dependencies.links`."""
         scores = [self._scores.get((each.producer, each.output, each.consumer, each.input)) for each in links]
         return [None if p is None else max(of.weight, of.joined(p)) for p, of in zip(scores, known, strict=True)]
-
-    def propose(self, port: Port, k: int) -> list[str]:
-        """See `EdgeScorer`."""
-        found = self._into.get((port.tool, port.path), {})
-        return [tool for tool, score in list(found.items())[:k] if score >= LEAST]
 
 
 class TrainedLinks:

@@ -684,7 +684,7 @@ class Bootstrap:
         if self._forgotten.is_set():
             self._stopped = "a user was forgotten meanwhile"
             return ""
-        await in_thread(lambda: self._memory.entries.keeping.put(entry, self._user))
+        await in_thread(lambda: self._memory.entries.put(entry, self._user))
         return _outcome(entry)
 
     def _failed(self, what: str, error: str) -> None:

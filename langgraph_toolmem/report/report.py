@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from statistics import fmean, variance
+from statistics import fmean
 from typing import Any, Final
 
-from langgraph_toolmem.base.checks import is_number
-from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.intervals import lower_limit
+from langgraph_toolmem.base.checks import expect, is_number
+from langgraph_toolmem.base.intervals import lower_limit, percentage
 from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.core.episodes import Episode
 from langgraph_toolmem.core.method import Section
@@ -49,16 +48,10 @@ class TokenPrice:
     cached: float | None = None
 
     def __post_init__(self) -> None:
-        cached = self.input if self.cached is None else self.cached
-        prices: dict[str, Any] = {"input": self.input, "output": self.output, "cached": cached}
-        for name, value in prices.items():
-            if not is_number(value) or not 0 <= value <= _MAX_PRICE:
-                raise ConfigurationError(
-                    f"TokenPrice: {name} is money per million tokens, from 0 to {_MAX_PRICE:.0e}, not {value!r}."
-                )
-        currency: object = self.currency
-        if not isinstance(currency, str) or not currency.strip() or not currency.isprintable():
-            raise ConfigurationError(f"TokenPrice: currency is a name such as 'USD', not {currency!r}.")
+        for name in ("input", "output", *(() if self.cached is None else ("cached",))):
+            price = f"money per million tokens, from 0 to {_MAX_PRICE:.0e}"
+            expect(self, name, price, lambda value: is_number(value) and 0 <= value <= _MAX_PRICE)
+        expect(self, "currency", "a name such as 'USD'", lambda name: str.isprintable(name) and bool(name.strip()))
 
     def of(self, input_tokens: float, output_tokens: float, cached_tokens: float = 0) -> float:
         """Return the price of so many tokens; `cached_tokens` of the input come from the provider's cache."""
@@ -96,25 +89,12 @@ class JobsReport:
     Attributes:
         pending: jobs waiting or running.
         failing: of these, those that failed before.
-        given_up: jobs that failed too often; see ``toolmem doctor``.
+        dead: jobs that failed too often; see ``toolmem doctor``.
     """
 
     pending: int = 0
     failing: int = 0
-    given_up: int = 0
-
-
-Z: Final = 1.959963984540054
-"""97.5 % quantile of the normal distribution, for 95 % intervals."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The difference of two shares or means, with the memory minus without, and its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
+    dead: int = 0
 
 
 @dataclass(frozen=True)
@@ -137,34 +117,30 @@ class Arm:
 
 @dataclass(frozen=True)
 class HoldoutReport:
-    """Episodes with the memory and without. A difference is None if a side lacks feedback or has under two episodes."""
+    """Episodes with the memory and without."""
 
     memory: Arm = field(default_factory=Arm)
     held_out: Arm = field(default_factory=Arm)
-    success: Difference | None = None
-    model_calls: Difference | None = None
-    tokens: Difference | None = None
 
     def sentences(self) -> list[str]:
-        """Return the comparison in sentences."""
+        """Return the comparison in sentences; a figure that one side lacks is left out."""
         ours, without = self.memory, self.held_out
         lines = [
             f"Held out, without hints and without calls in the model's place: {without.episodes:,} of "
             f"{ours.episodes + without.episodes:,} episodes."
         ]
-        if self.success is not None:
+        if ours.judged and without.judged:
             lines.append(
-                f"Success with the memory in {ours.good:,} of {ours.judged:,} judged episodes, without in "
-                f"{without.good:,} of {without.judged:,}: {_in_words(self.success, 100, 1)} points."
+                f"Success with the memory in {ours.good:,} of {ours.judged:,} judged episodes "
+                f"({percentage(ours.good, ours.judged)}), without in {without.good:,} of {without.judged:,} "
+                f"({percentage(without.good, without.judged)})."
             )
-        for name, digits in (("model_calls", 2), ("tokens", 0)):
-            found: Difference | None = getattr(self, name)
-            if found is not None:
-                mine, other = getattr(ours, name), getattr(without, name)
-                lines.append(
-                    f"{name.replace('_', ' ').capitalize()} per episode with the memory {mine:,.{digits}f}, without "
-                    f"{other:,.{digits}f}: {_in_words(found, 1, digits)}."
-                )
+        for name, mine, other, digits in (
+            ("Model calls", ours.model_calls, without.model_calls, 2),
+            ("Tokens", ours.tokens, without.tokens, 0),
+        ):
+            if mine is not None and other is not None:
+                lines.append(f"{name} per episode with the memory {mine:,.{digits}f}, without {other:,.{digits}f}.")
         return lines
 
 
@@ -183,11 +159,9 @@ class Report:
         precision: right / (right + wrong); None before any check.
         tokens_saved: tokens of the skipped LLM calls, estimated by the mean of the calls made; None if the
             messages carry no usage.
-        input_tokens_saved, output_tokens_saved: the same, apart.
         money_saved: their price; None without a price or without usage.
         currency: of `money_saved`; None without a price.
-        runs_with_shortcut, runs_judged, runs_good: runs in which the shortcut acted; runs with feedback; of these,
-            the good ones.
+        runs_judged, runs_good: runs with feedback; of these, the good ones.
         judged_with_shortcut, good_with_shortcut: the same among runs in which the shortcut acted.
         tools: per tool.
         sections: each method's part, by its name; ``report["sit"]`` has its figures.
@@ -206,11 +180,8 @@ class Report:
     wrong: int = 0
     precision: float | None = None
     tokens_saved: int | None = None
-    input_tokens_saved: int | None = None
-    output_tokens_saved: int | None = None
     money_saved: float | None = None
     currency: str | None = None
-    runs_with_shortcut: int = 0
     runs_judged: int = 0
     runs_good: int = 0
     judged_with_shortcut: int = 0
@@ -319,8 +290,8 @@ class Report:
         if self.jobs.pending:
             failing = f", {self.jobs.failing:,} of them failed before" if self.jobs.failing else ""
             lines.append(f"Entries and critiques still to be written: {self.jobs.pending:,}{failing}.")
-        if self.jobs.given_up:
-            lines.append(f"Given up after many failures: {self.jobs.given_up:,}; see `toolmem doctor`.")
+        if self.jobs.dead:
+            lines.append(f"Given up after many failures: {self.jobs.dead:,}; see `toolmem doctor`.")
         return lines
 
 
@@ -354,11 +325,10 @@ def make_report(
     skipped = sum(map(number, _SKIPPED))
     with_usage = number("turns_with_tokens")
     tokens_in, tokens_out = number("tokens_in"), number("tokens_out")
-    money, saved = None, dict[str, int]()
+    money = saved = None
     if with_usage:
         each_in, each_out = skipped * tokens_in / with_usage, skipped * tokens_out / with_usage
-        saved = {"tokens_saved": round(each_in + each_out)}
-        saved |= {"input_tokens_saved": round(each_in), "output_tokens_saved": round(each_out)}
+        saved = round(each_in + each_out)
         money = price.of(each_in, each_out, skipped * number("tokens_cached") / with_usage) if price else None
     verdicts = [(entry[0] > 0, float(entry[1]) >= GOOD) for entry in graph.runs.values() if entry[1] is not None]
     return Report(
@@ -371,10 +341,9 @@ def make_report(
         right=right,
         wrong=wrong,
         precision=right / (right + wrong) if right + wrong else None,
-        **saved,
+        tokens_saved=saved,
         money_saved=money,
         currency=price.currency if price else None,
-        runs_with_shortcut=sum(entry[0] > 0 for entry in graph.runs.values()),
         runs_judged=len(verdicts),
         runs_good=sum(good for _, good in verdicts),
         judged_with_shortcut=sum(acted for acted, _ in verdicts),
@@ -407,68 +376,21 @@ def _tool(graph: ToolGraph, name: str) -> ToolReport:
 
 
 def compare(episodes: Iterable[Episode]) -> HoldoutReport:
+    """Sum up the episodes of each side."""
     sides: tuple[list[Episode], list[Episode]] = ([], [])
     for each in episodes:
         sides[each.held].append(each)
-    calls = [[float(each.calls) for each in side if each.calls] for side in sides]
-    tokens = [[float(each.tokens) for each in side if each.tokens] for side in sides]
-    ours, without = (
-        Arm(
-            episodes=len(side),
-            judged=len(judged := [each for each in side if each.good is not None]),
-            good=sum(each.good is not None and each.good >= GOOD for each in judged),
-            model_calls=fmean(spent) if spent else None,
-            tokens=fmean(used) if used else None,
-        )
-        for side, spent, used in zip(sides, calls, tokens, strict=True)
+    return HoldoutReport(*map(_arm, sides))
+
+
+def _arm(episodes: Sequence[Episode]) -> Arm:
+    judged = [each.good for each in episodes if each.good is not None]
+    calls = [each.calls for each in episodes if each.calls]
+    tokens = [each.tokens for each in episodes if each.tokens]
+    return Arm(
+        episodes=len(episodes),
+        judged=len(judged),
+        good=sum(good >= GOOD for good in judged),
+        model_calls=fmean(calls) if calls else None,
+        tokens=fmean(tokens) if tokens else None,
     )
-    success = shares(ours.good, ours.judged, without.good, without.judged)
-    return HoldoutReport(ours, without, success, means(*calls), means(*tokens))
-
-
-def shares(good: int, of: int, good_too: int, of_too: int) -> Difference | None:
-    """Return the difference of two shares with Newcombe's interval (1998, method 10); None if one is of nothing."""
-    if not of or not of_too:
-        return None
-    one, two = good / of, good_too / of_too
-    (low, high), (low_too, high_too) = wilson(good, of), wilson(good_too, of_too)
-    value = one - two
-    return Difference(
-        value, value - math.hypot(one - low, high_too - two), value + math.hypot(high - one, two - low_too)
-    )
-
-
-def wilson(good: int, of: int) -> tuple[float, float]:
-    share, z = good / of, Z * Z / of
-    middle, half = share + z / 2, Z * math.sqrt(share * (1 - share) / of + z / (4 * of))
-    return max(0.0, (middle - half) / (1 + z)), min(1.0, (middle + half) / (1 + z))
-
-
-def means(one: Sequence[float], two: Sequence[float]) -> Difference | None:
-    """Return the difference of two means with Welch's interval; None if one is of fewer than two numbers."""
-    if min(len(one), len(two)) < 2:
-        return None
-    a, b = variance(one) / len(one), variance(two) / len(two)
-    value = fmean(one) - fmean(two)
-    if not a + b:
-        return Difference(value, value, value)
-    half = student((a + b) ** 2 / (a * a / (len(one) - 1) + b * b / (len(two) - 1))) * math.sqrt(a + b)
-    return Difference(value, value - half, value + half)
-
-
-def student(freedom: float) -> float:
-    """Return the 97.5 % quantile of Student's distribution, by expansion in 1/freedom; within 1 % from two degrees."""
-    z = [Z**power for power in range(10)]
-    parts = (
-        z[1],
-        (z[3] + z[1]) / 4,
-        (5 * z[5] + 16 * z[3] + 3 * z[1]) / 96,
-        (3 * z[7] + 19 * z[5] + 17 * z[3] - 15 * z[1]) / 384,
-        (79 * z[9] + 776 * z[7] + 1482 * z[5] - 1920 * z[3] - 945 * z[1]) / 92160,
-    )
-    return sum(part / freedom**power for power, part in enumerate(parts))
-
-
-def _in_words(found: Difference, times: float, digits: int) -> str:
-    value, low, high = (number * times for number in (found.value, found.low, found.high))
-    return f"{value:+,.{digits}f} (95 % interval {low:+,.{digits}f} to {high:+,.{digits}f})"

@@ -332,12 +332,12 @@ def _langsmith(values: list[Value]) -> Iterator[tuple[int, Fields]]:
         metadata: dict[str, Any] = {}
         for run in [*runs, *whole]:
             metadata |= (run.get("extra") or {}).get("metadata") or run.get("metadata") or {}
-        told = [history for run in whole if (history := _root_history(run))]
-        asked = [] if told else [_asked(run) for run in runs if run.get("run_type") == "llm"]
+        histories = [history for run in whole if (history := _root_history(run))]
+        asked = [] if histories else [_model_call(run) for run in runs if run.get("run_type") == "llm"]
         common: Fields = {"thread_id": next((str(metadata[key]) for key in _THREADS if metadata.get(key)), trace)}
         common["user_id"] = metadata.get("user_id")
         common["success"] = next((verdict for run in whole if (verdict := _judged(run)) is not None), None)
-        yield from _grown(records[0][0], told or asked, common)
+        yield from _grown(records[0][0], histories or asked, common)
 
 
 def _began(run: Fields) -> str:
@@ -353,11 +353,11 @@ def _root_history(run: Fields) -> list[Any]:
         gave = _listed(outputs["output"].get("messages") or outputs["output"])
     if not gave or run.get("run_type") == "llm":
         return []
-    said = {_said(message) for message in gave}
-    return _plain_messages(gave if given and _said(given[0]) in said else [*given, *gave])
+    contents = {_content_of(message) for message in gave}
+    return _plain_messages(gave if given and _content_of(given[0]) in contents else [*given, *gave])
 
 
-def _asked(run: Fields) -> list[Any]:
+def _model_call(run: Fields) -> list[Any]:
     # the prompt of a model's call and its answer
     given = _listed((run.get("inputs") or {}).get("messages"))
     outputs = run.get("outputs") or {}
@@ -377,7 +377,7 @@ def _listed(messages: Any) -> list[Any]:
     return messages if isinstance(messages, list) else []
 
 
-def _said(message: Any) -> str:
+def _content_of(message: Any) -> str:
     if isinstance(message, dict):
         for key in ("kwargs", "data"):
             message = message[key] if isinstance(message.get(key), dict) else message
@@ -407,7 +407,7 @@ def _spans(values: list[Value]) -> Iterator[tuple[int, Fields]]:
         chats = [each for each in spans if each[2].get("gen_ai.operation.name", "chat") in ("chat", "generate_content")]
         users = [facts.get("user.id") or facts.get("enduser.id") for _, _, facts in spans]
         common = {"thread_id": thread, "user_id": next(filter(None, users), None)}
-        yield from _grown(spans[0][1], [_told(facts) for _, _, facts in chats or spans], common)
+        yield from _grown(spans[0][1], [_chat(facts) for _, _, facts in chats or spans], common)
 
 
 def _each_span(value: Fields) -> Iterator[Fields]:
@@ -434,12 +434,12 @@ def _any_value(value: Any) -> Any:
     return _attributes((held or {}).get("values")) if kind == "kvlistValue" else held
 
 
-def _told(facts: Fields) -> list[Any]:
-    told: list[Any] = []  # prompt and answer by the GenAI conventions
+def _chat(facts: Fields) -> list[Any]:
+    messages: list[Any] = []  # prompt and answer by the GenAI conventions
     for name in ("gen_ai.input.messages", "gen_ai.output.messages"):
         held = facts.get(name) or []
-        told += json.loads(held) if isinstance(held, str) else held
-    return _plain_messages(told)
+        messages += json.loads(held) if isinstance(held, str) else held
+    return _plain_messages(messages)
 
 
 def _of_parts(message: Fields) -> list[Fields]:

@@ -128,7 +128,6 @@ class Run:
         thread_id: As given to `parse_run`.
         truncated: True if the head is missing (trimmed) or replaced by a summary.
         next_key: Key of the model turn that would come next; None while calls of the last turn are pending.
-        thought: Latest text of the model since the last user message, "" if none.
         earlier: Events of the thread before this episode.
     """
 
@@ -136,7 +135,6 @@ class Run:
     thread_id: str | None
     truncated: bool
     next_key: str | None
-    thought: str
     earlier: tuple[UserMessage | Turn, ...] = ()
 
     @property
@@ -158,14 +156,8 @@ class Run:
         run = self
         while (episode := run.current) is not run:
             yield episode
-            run = Run(episode.earlier, self.thread_id, self.truncated, None, "")
+            run = Run(episode.earlier, self.thread_id, self.truncated, None)
         yield run
-
-    def answered(self) -> list[str]:
-        """Return the episodes (digests) that end with words of the model."""
-        nexts = (*(event.episode for event in self.events[1:]), None)
-        ends = (event for event, after in zip(self.events, nexts, strict=True) if event.episode != after)
-        return [event.episode or self.digest for event in ends if isinstance(event, Turn) and not event.steps]
 
     @property
     def current(self) -> Run:
@@ -174,16 +166,16 @@ class Run:
             start -= 1
         if not start:
             return self
-        return Run(events[start:], self.thread_id, False, self.next_key, self.thought, events[:start])
+        return Run(events[start:], self.thread_id, False, self.next_key, events[:start])
 
     @property
     def request(self) -> str:
         """The user's messages of the current episode, one a line, without thanks and the like; "" if there are none."""
-        said = self.current.said
-        return "\n".join([text for text in said if not asks_nothing(text)] or said)
+        texts = self.current.user_texts
+        return "\n".join([text for text in texts if not asks_nothing(text)] or texts)
 
     @property
-    def said(self) -> tuple[str, ...]:
+    def user_texts(self) -> tuple[str, ...]:
         texts = (event.text.strip() for event in self.events if isinstance(event, UserMessage))
         return tuple(text for text in texts if text)
 
@@ -198,13 +190,13 @@ class Run:
 
 def opens(text: str, before: Sequence[UserMessage | Turn]) -> bool:
     """Return True if a user message opens an episode, given the events of the current one (see the module)."""
-    said = [event.text for event in before if isinstance(event, UserMessage)]
-    if asks_nothing(text) or (said and all(map(asks_nothing, said))):
+    texts = [event.text for event in before if isinstance(event, UserMessage)]
+    if asks_nothing(text) or (texts and all(map(asks_nothing, texts))):
         return False
     last = before[-1] if before else None
     if not isinstance(last, Turn):
         return last is None
-    return bool(last.steps) or not replies(text, last.text, said)
+    return bool(last.steps) or not replies(text, last.text, texts)
 
 
 # --- kinds of user messages; English, and a few words of other languages ---
@@ -254,14 +246,14 @@ def asks_nothing(text: str) -> bool:
     return bool(_THANKS.match(left)) and not _is_request(left)
 
 
-def replies(text: str, answer: str, said: Sequence[str]) -> bool:
+def replies(text: str, answer: str, texts: Sequence[str]) -> bool:
     """Return True if a message replies to the model's last words, given the user's messages of the request so far."""
     if not asks_back(answer):
         return False
     if _REPLIES.match(text) or not _is_request(text):
         return True
     telling = _telling(text)
-    talk = set().union(*map(_telling, (*said, answer)))
+    talk = set().union(*map(_telling, (*texts, answer)))
     return not telling or len(telling & talk) / len(telling) >= ABOUT_THE_SAME
 
 

@@ -249,8 +249,8 @@ def _returns_command(tool: BaseTool) -> bool:
     A tuple (content and artifact) does not count: MCP adapters annotate one with a ``Command`` on any tool.
     """
     ways = (getattr(tool, name, None) for name in ("func", "coroutine", "_run", "_arun"))
-    told = [str((getattr(way, "__annotations__", None) or {}).get("return", "")) for way in ways]
-    return any(re.search(r"\bCommand\b", text) and not re.match(r"(?i)(typing\.)?tuple\b", text) for text in told)
+    returned = [str((getattr(way, "__annotations__", None) or {}).get("return", "")) for way in ways]
+    return any(re.search(r"\bCommand\b", text) and not re.match(r"(?i)(typing\.)?tuple\b", text) for text in returned)
 
 
 def _own_model(tool: BaseTool, offered: type[BaseModel]) -> type[BaseModel]:
@@ -298,7 +298,7 @@ def _spec(
         raise TypeError("it has no name; provider-side tools such as web search are not tools the agent executes")
     returns = _first(declared, "returns", "outputSchema", "output_schema")
     tag_names = tuple(str(tag) for tag in tags or ())
-    texts: dict[str, Any] = {key: said for key in _TEXTS if isinstance(said := declared.get(key), str)}
+    texts: dict[str, Any] = {key: text for key in _TEXTS if isinstance(text := declared.get(key), str)}
     return ToolSpec(
         name=name,
         description=description if isinstance(description, str) else "",
@@ -311,12 +311,12 @@ def _spec(
     )
 
 
-def _effects(said: Mapping[str, Any], tags: tuple[str, ...]) -> dict[str, bool | None]:
-    nested = said.get("annotations")
+def _effects(declared: Mapping[str, Any], tags: tuple[str, ...]) -> dict[str, bool | None]:
+    nested = declared.get("annotations")
     if isinstance(nested, BaseModel):
         nested = nested.model_dump()
     # langchain-mcp-adapters puts the annotations flat into the metadata, MCP itself below "annotations".
-    places = (nested, said) if isinstance(nested, Mapping) else (said,)
+    places = (nested, declared) if isinstance(nested, Mapping) else (declared,)
     tagged = {_plain(tag) for tag in tags}
     own = {effect: True if _plain(effect) in tagged else _flag(places, effect) for effect in _HINTS}
     hints = {effect: _flag(places, f"{effect}_hint") for effect in _HINTS}
@@ -337,7 +337,7 @@ def _plain(name: str) -> str:
 def _flag(places: Iterable[Mapping[str, Any]], name: str) -> bool | None:
     """Return the first True or False under a key of this name; MCP's adapter puts None where nothing is declared."""
     wanted, pairs = _plain(name), (pair for place in places for pair in place.items())
-    return next((said for key, said in pairs if isinstance(said, bool) and _plain(str(key)) == wanted), None)
+    return next((value for key, value in pairs if isinstance(value, bool) and _plain(str(key)) == wanted), None)
 
 
 def _object_schema(schema: Any) -> dict[str, Any]:
@@ -401,17 +401,17 @@ def changes_of(spec: ToolSpec, known: Mapping[str, Any]) -> dict[str, Any]:
     A note has description and parameters always; result schema, effects, tags, toolkit and category if declared. A
     field that was declared before and is no longer is noted as empty.
     """
-    said: dict[str, Any] = {field: getattr(spec, field) for field in (*_TEXTS, *EFFECTS)}
-    said |= {"tags": list(spec.tags), "returns": spec.returns}
+    fields: dict[str, Any] = {name: getattr(spec, name) for name in (*_TEXTS, *EFFECTS)}
+    fields |= {"tags": list(spec.tags), "returns": spec.returns}
     if spec.returns is not None and known.get("returns") != spec.returns:
         try:
             short = len(json.dumps(spec.returns)) <= MAX_RETURNS
         except (TypeError, ValueError, RecursionError):  # no JSON: it cannot be kept as it is
             short = False
-        said["returns"] = spec.returns if short else compact(spec.returns) or None
+        fields["returns"] = spec.returns if short else compact(spec.returns) or None
     note = {"description": spec.description, "parameters": spec.parameters}
-    note |= {field: value for field, value in said.items() if value not in _NOTHING or known.get(field) not in _NOTHING}
-    return note if any(field not in known or known[field] != value for field, value in note.items()) else {}
+    note |= {name: value for name, value in fields.items() if value not in _NOTHING or known.get(name) not in _NOTHING}
+    return note if any(name not in known or known[name] != value for name, value in note.items()) else {}
 
 
 def spec_of(name: str, note: Mapping[str, Any]) -> ToolSpec:
@@ -430,10 +430,10 @@ def spec_of(name: str, note: Mapping[str, Any]) -> ToolSpec:
 
 def gravest(spec: ToolSpec, others: Iterable[ToolSpec]) -> ToolSpec:
     """Return a tool with the most restrictive value of each effect that anybody declared."""
-    said = [spec, *others]
+    specs = [spec, *others]
     marks: dict[str, Any] = {}
     for effect, grave in _GRAVE.items():
-        words = {getattr(each, effect) for each in said} - {None}
+        words = {getattr(each, effect) for each in specs} - {None}
         marks[effect] = None if not words else grave if grave in words else not grave
     same = all(getattr(spec, effect) is mark for effect, mark in marks.items())
     return spec if same else replace(spec, **marks)

@@ -95,23 +95,27 @@ def parse_run(
 class Prefix:
     """A thread's messages before its latest model turn, read: later readings of the thread begin with it.
 
-    `reader` and `events` are never changed; `keys` are identities of the turns and steps in it.
+    `reader` and `events` are never changed; `keys` are identities of the turns and steps in it. `known` is the number
+    of user messages of the thread whose episodes were known: they are never changed, so more of them are looked at.
     """
 
     parts: _Parts
     reader: _Reader
     events: _Events
     keys: set[str]
+    known: int
 
-    def of(self, entries: Sequence[Any], known: Mapping[str, str]) -> Prefix | None:
+    def of(self, entries: list[Any], known: Mapping[str, str]) -> Prefix | None:
         """Return the prefix for a history that begins with these messages, or equal ones; None if it does not."""
-        asked, head = self.events.asked, list(entries[: len(self.parts.messages)])
-        told_apart = any(known.get(key, episode) != episode for key, episode in asked.items())
-        # Their fields are compared in C; a message's own `==` costs four times as much.
-        if list(map(vars, head)) != self.parts.fields or told_apart or not self.parts.are_there():
+        messages = self.parts.messages
+        if len(known) != self.known and any(known.get(key, it) != it for key, it in self.events.asked.items()):
             return None
-        loaded = not all(map(is_, head, self.parts.messages))  # from a checkpoint
-        return replace(self, parts=_Parts.of(head)) if loaded else self
+        head = entries[: len(messages)]
+        loaded = len(head) < len(messages) or not all(map(is_, head, messages))  # from a checkpoint, or edited
+        # Their fields are compared in C; a message's own `==` costs four times as much.
+        if (loaded and list(map(vars, head)) != self.parts.fields) or not self.parts.are_there():
+            return None
+        return replace(self, parts=_Parts.of(head), known=len(known)) if loaded else self
 
 
 class _Parts(NamedTuple):
@@ -145,7 +149,7 @@ def _calls_of(answers: Iterable[dict[str, Any]]) -> list[Any]:
 
 def read_on(
     prefix: Prefix | None,
-    entries: Sequence[Any],
+    entries: list[Any],
     thread_id: str | None,
     executions: Mapping[str, Execution],
     watched: Container[str],
@@ -174,9 +178,9 @@ def read_on(
             changed, before = reader.changed, reader.copy()
             reader.changed = len(entries)
         _read(reader, entries, index)
-    found, head = dict(known), None
+    found, head = known, None
     if prefix is None and (known or heads) and (head := reader.head(known, heads)):
-        found.setdefault(*head)
+        found = {head[0]: head[1], **known}
         reader, before = _Reader(thread_id, head[0]), None
         for index in range(len(entries)):
             _read(reader, entries, index)
@@ -195,7 +199,7 @@ def read_on(
         for turn in events.new:
             if isinstance(turn, Turn):
                 keys.update((turn.key, *(step.key for step in turn.steps)))
-        after = Prefix(kept.parts.and_of(list(new)), before, events.copy({}), keys)
+        after = Prefix(kept.parts.and_of(list(new)), before, events.copy({}), keys, len(known))
     events.take(reader, len(reader.events), executions, watched)
     return reader.run(events), after
 
@@ -220,11 +224,11 @@ class _Draft:
     chosen_by: Chooser
     key: str
     tokens: tuple[int, int, int] = (0, 0, 0)
-    said: str = ""  # identity of the message itself, if it makes no calls
+    identity: str = ""  # identity of the message itself, if it makes no calls
     calls: tuple[_Call, ...] = ()
 
     def position(self) -> str:
-        return digest("calls", *(call.step.key for call in self.calls)) if self.calls else self.said
+        return digest("calls", *(call.step.key for call in self.calls)) if self.calls else self.identity
 
     @property
     def stays(self) -> bool:
@@ -248,7 +252,6 @@ class _Reader:
         self._seen: dict[tuple[str, ...], int] = {}
         self.truncated = False
         self._headless = True  # no user message, model turn or summary so far
-        self._thought = ""
 
     def copy(self) -> _Reader:
         other = _Reader.__new__(_Reader)
@@ -274,7 +277,6 @@ class _Reader:
             thread_id=self._thread_id,
             truncated=self.truncated,
             next_key=None if pending else self._next_key(),
-            thought=self._thought,
         )
 
     def _user(self, message: BaseMessage) -> None:
@@ -290,9 +292,8 @@ class _Reader:
         self._headless = False
         if not self._scope:
             self._scope = digest("text", text)
-        self._asked = self._said("user", message, text)
+        self._asked = self._identity("user", message, text)
         self.events.append(UserMessage(text, self._asked))
-        self._thought = ""
 
     def _turn(self, message: AIMessage) -> None:
         if self._headless:
@@ -302,13 +303,11 @@ class _Reader:
         if _NOT_THE_MODEL.match(text) and not message.tool_calls:
             return
         chosen_by: Chooser = "shortcut" if isinstance(message.additional_kwargs.get("toolmem"), dict) else "model"
-        if text and chosen_by == "model":
-            self._thought = text
         key, origin = self._next_key(), self._origin(message)
         given = message.tool_calls
         calls = tuple(self._call(origin, chosen_by, each["name"], each["args"], each.get("id") or "") for each in given)
-        said = "" if calls else self._said("words", message, text)
-        self.events.append(_Draft(text, chosen_by, key, _tokens(message), said, calls))
+        identity = "" if calls else self._identity("words", message, text)
+        self.events.append(_Draft(text, chosen_by, key, _tokens(message), identity, calls))
         at = len(self.events) - 1
         for call_id in {call.step.call_id for call in calls}:
             self._pending[call_id] = tuple((at, i) for i, call in enumerate(calls) if call.step.call_id == call_id)
@@ -354,7 +353,7 @@ class _Reader:
             return self._asked or self._scope
         return digest("message", message.id, "" if looks_unique(message.id) else self._scope)
 
-    def _said(self, kind: str, message: BaseMessage, text: str) -> str:
+    def _identity(self, kind: str, message: BaseMessage, text: str) -> str:
         """Return the identity of a message: its id, or else its text and the number of equal ones before."""
         thread = self._thread_id or ""
         if message.id and looks_unique(message.id):
@@ -368,12 +367,12 @@ class _Reader:
         before = list(takewhile(lambda event: isinstance(event, _Draft), self.events))
         if not before:
             return None
-        said, first = list(known.items()), self.events[len(before)] if len(before) < len(self.events) else None
+        asked, first = list(known.items()), self.events[len(before)] if len(before) < len(self.events) else None
         if isinstance(first, UserMessage) and first.key in known:
             place = list(known).index(first.key)
-            return said[place - 1] if place else None
-        if said:
-            return said[-1]
+            return asked[place - 1] if place else None
+        if asked:
+            return asked[-1]
         calls = (call.step.call_id for event in before if isinstance(event, _Draft) for call in event.calls)
         return next((heads[call] for call in calls if call in heads), None)
 
@@ -440,11 +439,11 @@ class _Events:
             self._add(turn)
             return
         summaries = [step.args.get("summary") for step in turn.steps if step.tool == SUMMARY_TOOL]
-        read, said, cached = self._spent
-        self._spent = (read + turn.input_tokens, said + turn.output_tokens, cached + turn.cached_tokens)
+        tokens_in, tokens_out, cached = self._spent
+        self._spent = (tokens_in + turn.input_tokens, tokens_out + turn.output_tokens, cached + turn.cached_tokens)
         if steps or not own:
-            read, said, cached = self._spent
-            used = replace(turn, input_tokens=read, output_tokens=said, cached_tokens=cached)
+            tokens_in, tokens_out, cached = self._spent
+            used = replace(turn, input_tokens=tokens_in, output_tokens=tokens_out, cached_tokens=cached)
             self._add(replace(used, steps=steps, summary=self._written))
             self._written, self._spent = None, (0, 0, 0)
         texts = [text for text in summaries if isinstance(text, str) and text.strip()]
@@ -466,7 +465,7 @@ class _Events:
         self.new.append(made)
 
 
-_NOTHING: Final = Prefix(_Parts([], [], [], [], []), _Reader(None, ""), _Events({}), set())
+_NOTHING: Final = Prefix(_Parts([], [], [], [], []), _Reader(None, ""), _Events({}), set(), 0)
 
 
 def _finish(draft: _Draft, executions: Mapping[str, Execution], watched: Container[str], *, gone_on: bool) -> Turn:
@@ -512,7 +511,8 @@ class History(list[Any]):
     prefix: Prefix | None = None
 
     def plus(self, messages: Iterable[Any]) -> History:
-        longer = History([*self, *messages])
+        longer = History(self)
+        longer.extend(messages)
         longer.prefix = self.prefix
         return longer
 
@@ -542,13 +542,13 @@ class ExecutionLog:
         reading = self, self._changes, thread_id
         if history.reading == reading:
             return history.run
-        entries, known = list(history), self._known(thread_id)
+        known = self._known(thread_id)
         heads = self.heads if thread_id is None else {}
-        first = entries[0] if thread_id is None and entries else None
+        first = history[0] if thread_id is None and history else None
         key = thread_id if first is None else (getattr(first, "id", None), str(getattr(first, "content", "")))
         prefix = self.prefixes.get(key)
         how: dict[str, Any] = {"compared": history.prefix is prefix}
-        run, after = read_on(prefix, entries, thread_id, self.executions, self.turns, known, heads, **how)
+        run, after = read_on(prefix, history, thread_id, self.executions, self.turns, known, heads, **how)
         history.reading, history.run, history.prefix = reading, run, after
         if after is not None and after is not prefix:
             with self._lock:

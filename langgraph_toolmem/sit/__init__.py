@@ -11,7 +11,7 @@ Feedback counts when a state is read, so it may change at any time. Observed and
 
 ==================  ===============================================================
 ``SIT``             this method: what is learned and suggested
-``evidence``        transitions of runs and the edges they add up to; the report
+``evidence``        transitions of runs and the edges they add up to
 ``states``          the state at a model turn, and past states similar to it
 ``suggest``         the three kinds of evidence, weighed; ``policy``
 ``step``            suggestions at a model call; the summary tool
@@ -24,16 +24,17 @@ from collections.abc import Collection, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from langgraph_toolmem.base.checks import is_count
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.threads import async_variant
-from langgraph_toolmem.core.method import LearnedTurn, Method, Section
+from langgraph_toolmem.core.method import LearnedTurn, Method, Section, shown_in_words
 from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.tools import side_effects
-from langgraph_toolmem.sit.evidence import SITEvidence, section
+from langgraph_toolmem.sit.evidence import SITEvidence
 from langgraph_toolmem.sit.policy import SITPolicy, checked
-from langgraph_toolmem.sit.states import Near, last_calls, near_states, transitions, written_states
-from langgraph_toolmem.sit.suggest import Suggestion, Vote
+from langgraph_toolmem.sit.states import Near, near_states, source_of, transitions, written_states
+from langgraph_toolmem.sit.suggest import NEAREST, Suggestion, Vote
 from langgraph_toolmem.sit.suggest import suggest as weigh
 from langgraph_toolmem.text.similarity import LexicalIndex
 from langgraph_toolmem.text.tools import tool_text
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
     from langgraph_toolmem.graph.events import Record
     from langgraph_toolmem.graph.tool_graph import Table
-    from langgraph_toolmem.runs.run import Run
     from langgraph_toolmem.runs.tools import ToolSpec
 
 SEARCHED: Final = 50
@@ -107,7 +107,7 @@ class SIT(Method):
         if tools is not None:
             core.catalogue.adopt(tools)
         core.refresh()
-        found = self.suggest_for(run, core.state_of(run), summary=summary, k=k, available=available, policy=policy)
+        found = self.suggest_for(core.state_of(run), summary=summary, k=k, available=available, policy=policy)
         if shown and run.next_key is not None and not core.read_only:
             core.know(run)
             items: dict[str, str | None] = {each.tool: each.tool for each in found}
@@ -118,7 +118,6 @@ class SIT(Method):
 
     def suggest_for(
         self,
-        run: Run,
         state: RunState,
         *,
         summary: str | None = None,
@@ -126,17 +125,19 @@ class SIT(Method):
         available: Collection[str] | None = None,
         policy: SITPolicy | None = None,
     ) -> list[Suggestion]:
-        """Return the same for a run that was read, and its state."""
-        policy, known, sources = policy or self.policy, self.core.catalogue.specs, last_calls(run)
+        """Return the same for the state of a run."""
+        policy, known, source = policy or self.policy, self.core.catalogue.specs, source_of(state)
         summary = (summary or "").strip()
         allowed = self._allowed(known.keys() if available is None and known else available, state)
         with self.core.lock:
-            rows = {source: self.evidence.out_of(source) for source in sources}
-            near = (each for each in self._near(state, sources, summary, policy) if _may(allowed, each))
-            votes = list(islice(filter(_counts, (self._vote(each, policy) for each in near)), policy.nearest))
+            row = {} if source is None else self.evidence.out_of(source)
+            near = self._near(state, source, summary, policy)
+            votes = (self._vote(each, policy) for each in near if allowed is None or each.transition.target in allowed)
+            nearest = list(islice((vote for vote in votes if vote.weight > 0), NEAREST))
         return weigh(
-            rows,
-            votes,
+            row,
+            nearest,
+            source=source or "",
             policy=policy,
             text=state.user.raw or summary,
             search=(lambda text: self._tool_index(known).search(text, k=SEARCHED)) if known else None,
@@ -144,10 +145,10 @@ class SIT(Method):
             k=k,
         )
 
-    def _near(self, state: RunState, sources: Collection[str], summary: str, policy: SITPolicy) -> list[Near]:
+    def _near(self, state: RunState, source: str | None, summary: str, policy: SITPolicy) -> list[Near]:
         if policy.kind == "paper":
-            return written_states(sources, self.evidence.transitions(), summary) if summary else []
-        return near_states(state, sources, self.core.graph.cases, self.evidence.transitions_of, summary=summary)
+            return written_states(source, self.evidence.transitions(), summary) if summary else []
+        return near_states(state, source, self.core.graph.cases, self.evidence.transitions_of, summary=summary)
 
     def _vote(self, near: Near, policy: SITPolicy) -> Vote:
         """Weigh a state by the feedback on its run."""
@@ -173,23 +174,20 @@ class SIT(Method):
         return list(transitions(learned))
 
     def report(self) -> Section | None:
-        core = self.core
-        with core.lock:
-            return section(self.evidence, core.ledger.figures(self.name))
-
-
-def _may(allowed: Collection[str] | None, near: Near) -> bool:
-    return allowed is None or near.transition.target in allowed
-
-
-def _counts(vote: Vote) -> bool:
-    return vote.weight > 0
+        with self.core.lock:
+            shown, kept = self.core.ledger.figures(self.name), self.evidence.figures()
+        lines = list(shown_in_words("Next tools", shown))
+        if lines and kept["runs_waiting"]:
+            lines.append(
+                f"Runs without feedback: {kept['runs_waiting']:,}; successful ones teach suggestions more than these."
+            )
+        return Section("Next tools", {**shown, **kept}, tuple(lines))
 
 
 def _check(summary: Any, k: Any, available: Any, policy: Any) -> None:
     if summary is not None and not isinstance(summary, str):
         raise ConfigurationError(f"`summary` must be a text, got {type(summary).__name__}.")
-    if k is not None and not (type(k) is int and k >= 1):
+    if k is not None and not is_count(k, 1):
         raise ConfigurationError(f"`k` must be a whole number from 1, got {k!r}.")
     checked(policy)
     fine = isinstance(available, Collection) and not isinstance(available, str)

@@ -1,7 +1,7 @@
 """SIT's table in the evidence graph: which tool came after which, and in which state.
 
 Each run keeps its *transitions*: from the tool called before to the tool called next, with the state in between. Over
-all runs they add up to weighted edges; an edge gets N + c·Σ 1/n, with N the successful runs' uses of it and n the
+all runs they add up to weighted edges; an edge gets N + Σ 1/n, with N the successful runs' uses of it and n the
 number of transitions of each such run (SIT-Graph, arXiv 2512.07287). Feedback may come before or after them.
 
 A state is the request (known to `graph.cases`) and the words of its latest result, or of the summary that the agent
@@ -14,18 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from langgraph_toolmem.base.intervals import percentage
-from langgraph_toolmem.core.method import Section, TextTable, shown_in_words
 from langgraph_toolmem.graph.events import GOOD, Event, Forgotten, Verdict
-from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.graph.tool_graph import CountTable, Handler, Table, ToolGraph
 
 MAX_RUNS: Final = 10_000
 """Runs whose transitions are kept. The oldest leave; what they added to the edges stays."""
 MAX_SOURCES: Final = 20_000
 MAX_TARGETS: Final = 64
-MAX_EDGES: Final = 50
-"""Edges in the report, those of most weight."""
 _GOOD, _BONUS, _BAD, _OPEN = range(4)
 _SCORE, _TRANSITIONS, _WEIGHT = range(3)
 
@@ -54,18 +49,6 @@ class TransitionSeen(Event):
     written: bool = False
 
 
-class Transition(NamedTuple):
-    """A transition of a run, with the run; see `TransitionSeen`."""
-
-    run: str
-    source: str
-    target: str
-    request: str
-    asked: bool
-    words: Sequence[int]
-    written: bool
-
-
 class Edge(NamedTuple):
     """Evidence for one edge: uses in good runs, Σ 1/n over these, uses in bad runs and in runs without feedback."""
 
@@ -74,9 +57,9 @@ class Edge(NamedTuple):
     bad: float
     open: float
 
-    def weight(self, c: float = 1.0, unlabelled: float = 0.0) -> float:
-        """Return N + c·Σ 1/n over the successful runs; uses without feedback count `unlabelled`·`trust` each."""
-        return self.good + c * self.bonus + unlabelled * self.trust * self.open
+    def weight(self, unlabelled: float = 0.0) -> float:
+        """Return N + Σ 1/n over the successful runs; uses without feedback count `unlabelled`·`trust` each."""
+        return self.good + self.bonus + unlabelled * self.trust * self.open
 
     @property
     def trust(self) -> float:
@@ -95,7 +78,7 @@ class SITEvidence(Table):
         self.edges = CountTable(MAX_SOURCES, width=4, max_items=MAX_TARGETS)
         #: run -> [score or None, {step: [source, target, request, asked, words, written]}, weight of the score]
         self.runs: dict[str, list[Any]] = {}
-        self._by_request: dict[str, dict[str, Transition]] = {}  # request -> step -> its transition
+        self._by_request: dict[str, dict[str, TransitionSeen]] = {}  # request -> step -> its transition
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         return {TransitionSeen: self.add, Verdict: lambda run, *_: self._judge(run)}
@@ -125,7 +108,7 @@ class SITEvidence(Table):
         known[_TRANSITIONS][step] = made
         if known[_SCORE] is not None:
             self._count(known, 1)
-        self._by_request.setdefault(request, {})[step] = Transition(run, *made)
+        self._by_request.setdefault(request, {})[step] = TransitionSeen(run, step, *made)
 
     def judge(self, run: str, score: float, weight: float = 1.0) -> None:
         """Apply the score of a run, from 0 (bad) to 1 (good), in place of an earlier one.
@@ -144,18 +127,21 @@ class SITEvidence(Table):
     def edge(self, source: str, target: str) -> Edge:
         return Edge(*self.edges.row(source).get(target, (0, 0, 0, 0)))
 
-    def transitions(self) -> Iterator[Transition]:
+    def transitions(self) -> Iterator[TransitionSeen]:
         for run, known in self.runs.items():
-            for each in known[_TRANSITIONS].values():
-                yield Transition(run, *each)
+            for step, each in known[_TRANSITIONS].items():
+                yield TransitionSeen(run, step, *each)
 
-    def transitions_of(self, request: str) -> list[Transition]:
+    def transitions_of(self, request: str) -> list[TransitionSeen]:
         """Return the transitions that served a request."""
         return list(self._by_request.get(request, {}).values())
 
-    def waiting(self) -> int:
-        """Return how many runs have no feedback."""
-        return sum(known[_SCORE] is None for known in self.runs.values())
+    def figures(self) -> dict[str, int]:
+        """Return how many states are kept, and how many runs have no feedback."""
+        return {
+            "states": sum(len(known[_TRANSITIONS]) for known in self.runs.values()),
+            "runs_waiting": sum(known[_SCORE] is None for known in self.runs.values()),
+        }
 
     def _run(self, run: str) -> list[Any]:
         known = self.runs.get(run)
@@ -174,8 +160,7 @@ class SITEvidence(Table):
 
     def _judge(self, run: str) -> None:
         if (stands := self.graph.verdict(run)) is not None:
-            score, _, _, weight, _ = stands
-            self.judge(run, score, weight)
+            self.judge(run, stands.score, stands.weight)
 
     def _count(self, known: list[Any], sign: int) -> None:
         score, transitions, weight = known
@@ -203,34 +188,5 @@ class SITEvidence(Table):
         self._by_request = {}
         for run, (_, transitions, _) in self.runs.items():
             for step, each in transitions.items():
-                made = Transition(run, *each)
+                made = TransitionSeen(run, step, *each)
                 self._by_request.setdefault(made.request, {})[step] = made
-
-
-def section(evidence: SITEvidence, sums: Mapping[str, int]) -> Section:
-    """Return SIT's part of the report, from its table and the ledger's sums."""
-    unjudged, states = evidence.waiting(), sum(len(known[_TRANSITIONS]) for known in evidence.runs.values())
-    found = [
-        (source, target, edge) for source in evidence.edges.rows for target, edge in evidence.out_of(source).items()
-    ]
-    found.sort(key=lambda each: (-each[2].weight(), each[2].bad, *each[:2]))
-    del found[MAX_EDGES:]
-    edges = [{"source": one, "target": two, **edge._asdict(), "weight": edge.weight()} for one, two, edge in found]
-    figures = {**sums, "states": states, "runs_waiting": unjudged, "edges": edges}
-    lines = list(shown_in_words("Next tools", sums))
-    if lines and unjudged:
-        lines.append(f"Runs without feedback: {unjudged:,}; successful ones teach suggestions more than these.")
-    rows = tuple(
-        (
-            "(start of a run)" if source == START else source,
-            target,
-            f"{round(edge.good):,} of {round(edge.good + edge.bad):,}",
-            f"{edge.weight():,.2f}",
-            percentage(edge.good, edge.good + edge.bad),
-        )
-        for source, target, edge in found
-        if edge.good + edge.bad
-    )
-    title = "What came next in whole runs (weight: N + Σ 1/n over the successful ones)"
-    table = TextTable(title, ("after", "comes", "in good runs", "weight", "success"), rows)
-    return Section("Next tools", figures, tuple(lines), (table,))

@@ -2,7 +2,7 @@
 
 - A call that was never executed (rejected, unanswered) is passed over. A failed call is no target, but the next edge
   begins at it.
-- Calls of one turn were chosen in the same state: they have the same source.
+- Calls of one turn were chosen in the same state: they have the same source. The next edge begins at the last of them.
 - The first call of an episode has the source START. In a history whose head is missing the source of the first call is
   unknown, so there is no transition to it.
 - Calls of the summary tool are no steps (`runs.trajectory`): their text comes with the turn after.
@@ -10,22 +10,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from reprlib import Repr
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.cases import CaseIndex
 from langgraph_toolmem.graph.state import START, RunState
-from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn
-from langgraph_toolmem.sit.evidence import Transition, TransitionSeen
+from langgraph_toolmem.runs.run import ExecutedCall
+from langgraph_toolmem.sit.evidence import TransitionSeen
 from langgraph_toolmem.text.words import STOP_WORDS, stem, words
 
 MAX_WORDS: Final = 24
 """Words of a state that are kept: those with the smallest hashes, so that similar states keep the same ones."""
-MAX_KEYS: Final = 12
-LONGEST_WORD: Final = 24
-"""Characters of a value that counts as a word; longer ones differ in every run."""
+_LOOK: Final = Repr()
+_LOOK.maxlevel, _LOOK.maxdict, _LOOK.maxlist, _LOOK.maxstring = 3, 12, 1, 100
 SHARE: Final = 0.8
 """Share of the similarity of two states that their words decide; the rest is the request's."""
 
@@ -39,15 +39,15 @@ class Near(NamedTuple):
     """
 
     similarity: float
-    transition: Transition
+    transition: TransitionSeen
 
 
-Known = Callable[[str], Iterable[Transition]]
+Known = Callable[[str], Iterable[TransitionSeen]]
 """From a request to the transitions that served it."""
 
 
 def near_states(
-    state: RunState, sources: Collection[str], index: CaseIndex, known: Known, *, summary: str | None = None
+    state: RunState, source: str | None, index: CaseIndex, known: Known, *, summary: str | None = None
 ) -> list[Near]:
     """Return past states in which a run stood at the same place, the most similar first.
 
@@ -60,15 +60,15 @@ def near_states(
         for similarity, request in index.similar(state.user.raw, state.asked)
         if request != state.user_key
         for each in known(request)
-        if (each.asked if asked else each.source in sources and not each.asked)
+        if (each.asked if asked else each.source == source and not each.asked)
     ]
     return sorted(found, key=lambda near: -near.similarity)
 
 
-def written_states(sources: Collection[str], known: Iterable[Transition], summary: str) -> list[Near]:
-    """Return past states that an agent summarised, on the edges out of some tools, the most similar first."""
+def written_states(source: str | None, known: Iterable[TransitionSeen], summary: str) -> list[Near]:
+    """Return past states that an agent summarised, on the edges out of a tool, the most similar first."""
     here = frozenset(_hashes(summary))
-    found = [Near(_dice(here, each.words), each) for each in known if each.written and each.source in sources]
+    found = [Near(_dice(here, each.words), each) for each in known if each.written and each.source == source]
     return sorted(found, key=lambda near: -near.similarity)
 
 
@@ -92,18 +92,6 @@ def transitions(learned: LearnedTurn) -> Iterator[TransitionSeen]:
             )
 
 
-def last_calls(run: Run) -> tuple[str, ...]:
-    """Return the tools executed in the latest turn that executed any: where the next call's edges begin.
-
-    START if the episode has called nothing yet; nothing if that is unknown.
-    """
-    episode = run.current
-    for event in reversed(episode.events):
-        if isinstance(event, Turn) and (steps := [step for step in event.steps if step.status in ("ok", "failed")]):
-            return tuple(dict.fromkeys(step.tool for step in reversed(steps)))
-    return () if episode.truncated else (START,)
-
-
 def source_of(state: RunState) -> str | None:
     """Return where the next edge begins: the episode's latest executed call, else START; None if unknown."""
     latest = next((step.tool for step in reversed(state.since_episode) if step.status in ("ok", "failed")), None)
@@ -124,40 +112,9 @@ def state_words(state: RunState, summary: str | None = None) -> list[int]:
 
 
 def result_in_words(step: ExecutedCall) -> str:
-    """Return the look of a result: keys, flags and short words of an object, length of a list, start of a text.
-
-    Ids and numbers are left out: they are different in every run.
-    """
-    if step.status != "ok":
-        return f"{step.status} {str(step.output or '')[:80]}"
-    return " ".join(_looks(step.output)) or "nothing"
-
-
-def _looks(output: Any) -> Iterator[str]:
-    if isinstance(output, Mapping):
-        for key, value in list(output.items())[:MAX_KEYS]:
-            yield f"{key} {_value(value)}"
-    elif isinstance(output, Sequence) and not isinstance(output, str):
-        yield _how_many(output)
-        if output and isinstance(output[0], Mapping):
-            yield from _looks(output[0])
-    elif isinstance(output, str):
-        yield output[:100]
-    elif output is not None:
-        yield str(output).lower() if isinstance(output, bool) else "number"
-
-
-def _value(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        plain = len(value) <= LONGEST_WORD and not any(c.isdigit() or c == "@" for c in value)
-        return value if plain else ""
-    return _how_many(value) if isinstance(value, Sequence) else ""
-
-
-def _how_many(values: Sequence[Any]) -> str:
-    return ("none", "one")[len(values)] if len(values) < 2 else "several"
+    """Return the beginning of a result, without what has a digit: ids and numbers are different in every run."""
+    text = "" if step.output is None else _LOOK.repr(step.output)
+    return " ".join([step.status, *(word for word in text.split() if not any(map(str.isdigit, word)))])
 
 
 def _hashes(text: str) -> list[int]:

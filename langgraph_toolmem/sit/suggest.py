@@ -2,12 +2,12 @@
 
 Three kinds of evidence for a candidate tool t, each of which can be missing:
 
-- **habit** (procedural): p(t) = w(t) / (Σ w + number of targets), with w = N + c·Σ 1/n the edges' weights out of
+- **habit** (procedural): p(t) = w(t) / (Σ w + number of targets), with w = N + Σ 1/n the edges' weights out of
   the last tool;
-- **states** (episodic): the `nearest` past states most similar to the present one (`states.near_states`) vote for what
-  came next in them. The i-th, of similarity s_i, has w_i = e^(−sharpness·(s_1 − s_i)) votes times its run's weight,
-  habit has a tenth of one, and what nobody has seen yet 1.5·(1 − s_1²) / s_1², the more the less alike the nearest
-  state is: v(t) = (Σ_{i: target t} w_i + 0.1·p(t)) / (Σ_i w_i + 0.1 + 1.5·(1 − s_1²) / s_1²);
+- **states** (episodic): the NEAREST past states most similar to the present one (`states.near_states`) vote for what
+  came next in them. The i-th, of similarity s_i, has w_i = e^(−SHARPNESS·(s_1 − s_i)) votes times its run's weight,
+  and what nobody has seen yet 1.5·(1 − s_1²) / s_1², the more the less alike the nearest state is:
+  v(t) = Σ_{i: target t} w_i / (Σ_i w_i + 1.5·(1 − s_1²) / s_1²);
 - **words** (search): r(t), how well the description fits the request, 0 to 1 between the weakest and the best hit,
   times S / (S + 0.01) for the best hit's score S (a hit that shares next to nothing with the request says nothing),
   times 1 − s_1² (the more alike a known state, the less; s_1² is ½ where there is none).
@@ -18,7 +18,7 @@ A transition counts as much as the feedback on its run; without feedback, `unlab
 The paper ranks by the best similarity of an edge and fills up with the heaviest edges (`SITPolicy.paper`). Here the
 three are brought to one scale first, the log of a share:
 
-    z(t) = a·ln(1 + v(t) / 0.02) + b·ln(1 + p(t) / 0.01) + d·r(t)
+    z(t) = 1.7·ln(1 + v(t) / 0.02) + 0.2·ln(1 + p(t) / 0.01) + 3.8·r(t)
 
 a conditional logit model with three weights; score(t) = e^z(t) / Σ e^z is its probability of t being next, among all
 tools that are available (z is 0 for one that nothing speaks for).
@@ -40,10 +40,13 @@ Search = Callable[[str], Iterable[tuple[str, float]]]
 """From a text to (tool, score) pairs. A score of 0 means that nothing is shared, one near 1 that all is."""
 Kind = Literal["episodic", "procedural", "search"]
 
+NEAREST: Final = 30
+SHARPNESS: Final = 8.0
+WEIGHTS: Final[Mapping[Kind, float]] = {"episodic": 1.7, "procedural": 0.2, "search": 3.8}
+"""Chosen on recorded runs, as the next five; see benchmarks/README.md."""
 LEAST_SIMILARITY: Final = 0.03
 LEAST_VOTE: Final = 0.02
 LEAST_SHARE: Final = 0.01
-VOTES_OF_HABIT: Final = 0.1
 FAINT: Final = 0.01
 """Score of a search's best hit at which its say is halved."""
 UNSEEN: Final = 1.5
@@ -68,7 +71,7 @@ class Suggestion:
         kind: the evidence that says most for it: similar states, usual successor, or its description.
         score: from 0 to 1. Of the combined policy a probability; of the paper's the similarity (``episodic``), the
             edge's share among the edges (``procedural``), the relative fit (``search``).
-        evidence: one line to read.
+        evidence: this evidence in words.
         runs: uses of this transition in successful runs.
         success: share of its judged uses that belong to successful runs; None if none has feedback.
         similarity: of the most similar past state that led to it.
@@ -99,10 +102,11 @@ class _Candidate:
 
 
 def suggest(
-    rows: Mapping[str, Mapping[str, Edge]],
+    row: Mapping[str, Edge],
     votes: Sequence[Vote],
     *,
     policy: SITPolicy,
+    source: str = START,
     text: str = "",
     search: Search | None = None,
     available: Collection[str] | None = None,
@@ -111,29 +115,30 @@ def suggest(
     """Return the k likeliest next tools, best first; fewer if nothing speaks for more.
 
     Args:
-        rows: edges out of each of the last tools, by target.
+        row: edges out of the last tool, by target.
         votes: past states, the most similar first.
         policy: how the evidence is used.
+        source: the last tool, or START.
         text: the request, for the search.
         search: finds tools by their descriptions.
         available: the tools that may be called; None: all.
         k: how many, if not the policy's.
     """
-    found = _Evidence(rows, None if available is None else frozenset(available))
-    k = policy.k if k is None else k
-    found.add_habits(policy)
+    found, combined = _Evidence(source, available), policy.kind == "combined"
+    k = max(policy.k if k is None else k, 0)
+    found.add_habits(row, policy)
     found.add_states(votes, policy)
-    if search is not None and (policy.kind == "combined" or len(found.candidates) < k):
+    if search is not None and (combined or len(found.candidates) < k):
         found.add_words(text, search)
-    return found.by_odds(policy, max(k, 0)) if policy.kind == "combined" else found.by_kind(max(k, 0))
+    return found.by_odds(k) if combined else found.by_kind(k)
 
 
 class _Evidence:
     """The candidates with their evidence, and two ways to rank them."""
 
-    def __init__(self, rows: Mapping[str, Mapping[str, Edge]], available: frozenset[str] | None) -> None:
+    def __init__(self, source: str, available: Collection[str] | None) -> None:
         self.candidates: dict[str, _Candidate] = {}
-        self._rows, self._available = rows, available
+        self._source, self._available = source, available
         self._uses = 0.0  # successful uses of all edges
         self._voters, self._votes = 0, 0.0
         self._similarity = math.sqrt(0.5)  # of the nearest state; this where there is none
@@ -144,18 +149,15 @@ class _Evidence:
     def _candidate(self, tool: str) -> _Candidate:
         return self.candidates.setdefault(tool, _Candidate())
 
-    def add_habits(self, policy: SITPolicy) -> None:
-        for row in self._rows.values():
-            weights = {target: edge.weight(policy.c, policy.unlabelled) for target, edge in row.items()}
-            total = sum(weights.values()) + sum(weight > 0 for weight in weights.values())
-            self._uses += sum(edge.good for edge in row.values())
-            for target, weight in weights.items():
-                if weight > 0 and self._allowed(target):
-                    found = self._candidate(target)
-                    found.share += weight / total / len(self._rows)
-                    found.weight += weight
-                    found.good += row[target].good
-                    found.bad += row[target].bad
+    def add_habits(self, row: Mapping[str, Edge], policy: SITPolicy) -> None:
+        weights = {target: edge.weight(policy.unlabelled) for target, edge in row.items()}
+        total = sum(weights.values()) + sum(weight > 0 for weight in weights.values())
+        self._uses = sum(edge.good for edge in row.values())
+        for target, weight in weights.items():
+            if weight > 0 and self._allowed(target):
+                found = self._candidate(target)
+                found.share, found.weight = weight / total, weight
+                found.good, found.bad = row[target].good, row[target].bad
 
     def add_states(self, votes: Iterable[Vote], policy: SITPolicy) -> None:
         votes = [vote for vote in votes if vote.weight > 0 and self._allowed(vote.tool)]
@@ -164,7 +166,7 @@ class _Evidence:
         for vote in votes:
             self._similarity = votes[0].similarity
             found = self._candidate(vote.tool)
-            number = vote.weight / full * math.exp(-policy.sharpness * (self._similarity - vote.similarity))
+            number = vote.weight / full * math.exp(-SHARPNESS * (self._similarity - vote.similarity))
             found.votes += number
             found.voters += 1
             found.judged = found.judged or vote.judged
@@ -183,14 +185,13 @@ class _Evidence:
         for tool, score in hits:
             fit = (score - lowest) / (highest - lowest) if highest > lowest else 1.0
             if fit > 0:
-                found = self._candidate(tool)
-                found.relevance = max(found.relevance, say * fit)
+                self._candidate(tool).relevance = say * fit
 
-    def by_odds(self, policy: SITPolicy, k: int) -> list[Suggestion]:
+    def by_odds(self, k: int) -> list[Suggestion]:
         """Return the best k by the probability that the three kinds of evidence give together."""
-        parts = {tool: self._parts(candidate, policy) for tool, candidate in self.candidates.items()}
+        parts = {tool: self._parts(candidate) for tool, candidate in self.candidates.items()}
         odds = {tool: math.exp(sum(part.values())) for tool, part in parts.items()}
-        others = 0 if self._available is None else len(self._available - odds.keys() - {SUMMARY_TOOL})
+        others = 0 if self._available is None else len({*self._available} - odds.keys() - {SUMMARY_TOOL})
         total = sum(odds.values()) + max(others, 1)
         order = sorted(odds, key=lambda tool: (-odds[tool], -self.candidates[tool].weight, tool))
         return [
@@ -199,44 +200,28 @@ class _Evidence:
             if odds[tool] > 1
         ]
 
-    def _parts(self, candidate: _Candidate, policy: SITPolicy) -> dict[Kind, float]:
+    def _parts(self, candidate: _Candidate) -> dict[Kind, float]:
         """Return what each kind of evidence adds to the log-odds. The first of equals gives the suggestion its kind."""
-        habit = VOTES_OF_HABIT * candidate.share
         alike = max(self._similarity, LEAST_SIMILARITY) ** 2
-        votes = (candidate.votes + habit) / (self._votes + VOTES_OF_HABIT + UNSEEN * (1 - alike) / alike)
-        states = policy.weight_states * math.log1p(votes / LEAST_VOTE)
-        usual = policy.weight_habit * math.log1p(candidate.share / LEAST_SHARE)
-        # Votes that are mostly habit's are habit, not memory of states.
-        episodic = candidate.votes > habit
-        return {
-            "episodic": states if episodic else 0.0,
-            "procedural": usual if episodic else usual + states,
-            "search": policy.weight_words * candidate.relevance,
+        votes = candidate.votes / (self._votes + UNSEEN * (1 - alike) / alike) if candidate.votes else 0.0
+        found: dict[Kind, float] = {
+            "episodic": math.log1p(votes / LEAST_VOTE),
+            "procedural": math.log1p(candidate.share / LEAST_SHARE),
+            "search": candidate.relevance,
         }
+        return {kind: WEIGHTS[kind] * value for kind, value in found.items()}
 
     def by_kind(self, k: int) -> list[Suggestion]:
         """Return the best k as published: by the best similarity, then the heaviest edges, then the descriptions."""
-
-        def rank(tool: str) -> tuple[bool, float, float, float, str]:
-            found = self.candidates[tool]
-            return (
-                found.similarity is None,
-                -(found.similarity or 0.0),
-                -found.weight,
-                -found.relevance if found.similarity is None and found.weight <= 0 else 0.0,
-                tool,
-            )
-
-        ranked = []
-        for tool in sorted(self.candidates, key=rank)[:k]:
-            found = self.candidates[tool]
+        scored: list[tuple[int, float, float, str, Kind, float]] = []
+        for tool, found in self.candidates.items():
             if found.similarity is not None:
-                ranked.append(self._suggestion(tool, "episodic", found.similarity))
+                scored.append((0, -found.similarity, -found.weight, tool, "episodic", found.similarity))
             elif found.weight > 0:
-                ranked.append(self._suggestion(tool, "procedural", found.share))
+                scored.append((1, -found.weight, 0.0, tool, "procedural", found.share))
             else:
-                ranked.append(self._suggestion(tool, "search", found.relevance))
-        return ranked
+                scored.append((2, -found.relevance, 0.0, tool, "search", found.relevance))
+        return [self._suggestion(tool, kind, score) for *_, tool, kind, score in sorted(scored)[:k]]
 
     def _suggestion(self, tool: str, kind: Kind, score: float) -> Suggestion:
         found = self.candidates[tool]
@@ -252,23 +237,14 @@ class _Evidence:
         )
 
     def _in_words(self, kind: Kind, found: _Candidate) -> str:
-        """Return the evidence in words, the strongest first."""
-        said: dict[Kind, str] = {}
-        if found.similarity is not None:
+        if kind == "search":
+            return "its description fits the request"
+        if kind == "episodic":
             states = "state" if self._voters == 1 else "states"
-            said["episodic"] = (
-                f"{found.voters} of the {self._voters} most similar past {states} went on with it "
-                f"(nearest: {found.similarity:.2f}{'' if found.judged else ', runs not judged'})"
-            )
-        if found.weight > 0:
-            after = " or ".join("the start" if source == START else source for source in self._rows)
-            good, uses, bad = (round(number) for number in (found.good, self._uses, found.bad))
-            if good:
-                said["procedural"] = f"came next {good} of {max(good, uses)} times after {after} in successful runs"
-            else:
-                said["procedural"] = f"came next after {after} in runs that nobody judged"
-            if bad:
-                said["procedural"] += f", {bad} times in failed ones"
-        if found.relevance > 0:
-            said["search"] = "its description fits the request"
-        return "; ".join([said.pop(kind, ""), *said.values()]).strip("; ")
+            unjudged = "" if found.judged else ", in runs that nobody judged"
+            return f"came next in {found.voters} of the {self._voters} most similar past {states}{unjudged}"
+        where = "at the start" if self._source == START else f"after {self._source}"
+        good, uses, bad = (round(number) for number in (found.good, self._uses, found.bad))
+        times = f"{good} of {max(good, uses)} times {where} in successful runs"
+        failed = f", {bad} times in failed ones" if bad else ""
+        return f"came next {times if good else f'{where} in runs that nobody judged'}{failed}"

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.stores.snapshot import free_name
-from langgraph_toolmem.stores.vectors import DATABASE, PART, Label, VectorItem, VectorStore
+from langgraph_toolmem.stores.vectors import DATABASE, PART, Label, VectorItem, VectorStore, batches
 from langgraph_toolmem.text.embedders import BUILTIN, Embedder, resolve_embedder
 
 MINUTES: Final = 5.0
@@ -37,11 +37,11 @@ def inspect(memory: Path) -> list[str] | None:
         return []
     try:
         with closing(_opened(folder / DATABASE)) as database:
-            said = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
+            result = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.DatabaseError as error:
-        said = str(error)
-    if said != "ok":
-        return [f"{folder / DATABASE} is damaged: {said}"]
+        result = str(error)
+    if result != "ok":
+        return [f"{folder / DATABASE} is damaged: {result}"]
     with VectorStore(memory, embedder=resolve_embedder(None), namespace=()) as store:
         if not store.may_write():
             return None
@@ -99,8 +99,8 @@ def rebuild(
         shutil.rmtree(made, ignore_errors=True)
         with VectorStore(made, embedder=embedder, namespace=()) as store:
             for label, rows in _collections(folder / DATABASE):
-                for start in range(0, len(rows), PAGE):
-                    items = [VectorItem(*row) for row in rows[start : start + PAGE]]
+                for some in batches(rows, PAGE):
+                    items = [VectorItem(*row) for row in some]
                     store.scoped(label.namespace).upsert(label.kind, items)
                     done += len(items)
                     progress(done)
@@ -141,8 +141,8 @@ def _collections(file: Path) -> Iterator[tuple[Label, list[tuple[str, str, dict[
         for number, segment, key in _rows(database, "embeddings", "id, segment_id, embedding_id"):
             if TEXT in (rest := metadata.get(number, {})):
                 found[segments.get(segment, "")].append((key, rest.pop(TEXT), rest, rest.pop(PART, "")))
-        for owner, said in of.items():
-            if (label := Label.from_metadata(said)) is not None and found[owner]:
+        for owner, labels in of.items():
+            if (label := Label.from_metadata(labels)) is not None and found[owner]:
                 yield label, found[owner]
 
 

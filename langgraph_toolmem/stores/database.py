@@ -6,7 +6,7 @@ forked workers may use the file at once.
 - A transaction that was committed survives the end of the process (``synchronous`` FULL: of the machine too).
 - Deleted rows are overwritten; `Database.scrub` also removes copies of them from pages and from the log.
 - A damaged file is renamed to ``memory.db.corrupt-1``, and a new one begins with the rows that can still be read.
-- A file of another program, or of a newer release, is left alone: `StorageError`.
+- A file of another program, or of another release, is left alone: `StorageError`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("langgraph_toolmem.stores.database")
 
 NAME: Final = "memory.db"
-FORMAT: Final = 1
+FORMAT: Final = 2
 MARK: Final = int.from_bytes(b"tmem", "big")
 POLL_SECONDS: Final = 0.02
 REMOTE: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs"})
@@ -284,8 +284,9 @@ def _check(database: sqlite3.Connection, name: str) -> bool:
     mark, version = (database.execute(f"PRAGMA {each}").fetchone()[0] for each in ("application_id", "user_version"))
     if mark != MARK and (mark or names):
         raise StorageError(f"{name} is a database of another program; move it away.")
-    if version > FORMAT:
-        raise StorageError(f"{name} was written by a newer version of this package (format {version}); update it.")
+    if mark == MARK and version != FORMAT:
+        of, advice = ("a newer", "update it") if version > FORMAT else ("an older", "begin in a new folder")
+        raise StorageError(f"{name} was written by {of} version of this package (format {version}); {advice}.")
     return bool(mark == MARK)
 
 

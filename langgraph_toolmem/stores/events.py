@@ -84,13 +84,13 @@ class EventStore:
 
     Attributes:
         problems: one sentence on each failure.
-        at_reload: functions to call after the graph was read anew.
+        at_reload: functions to call after the graph was reloaded.
         upto: all rows up to this one are in the graph.
         keep: SQL of the rows that no snapshot of this folder deletes.
         news: set by whoever inserted rows through `database`.
 
     Raises:
-        StorageError: the folder is another program's, of a newer release, on a network file system, or no folder.
+        StorageError: the folder is another program's, of another release, on a network file system, or no folder.
     """
 
     def __init__(
@@ -126,6 +126,11 @@ class EventStore:
                 self._make(folder)
             how = "FULL" if fsync == "always" else "NORMAL"
             self.database = EventLog(folder, read_only=read_only, synchronous=how, busy=BUSY_SECONDS)
+            try:
+                self.database.ask(_LAST)
+            except StorageError as error:
+                if error.__cause__ is None:  # another program's, or another release's: its snapshots stay as they are
+                    raise
             self._load()
 
     def _make(self, folder: Path) -> None:
@@ -144,12 +149,11 @@ class EventStore:
         assert self.database is not None
         rows: list[Any] = []
         for left in range(LOADS, 0, -1):
-            self._load_snapshot()
+            with snapshot.no_collections():
+                self._load_snapshot()
             try:
                 rows = self.database.ask(_BEHIND, (self.upto,))
             except StorageError as error:
-                if error.__cause__ is None:  # another program's, or a newer release's
-                    raise
                 self._degrade(error)
                 with suppress(StorageError):
                     rows = query_readonly(self.database.path, _BEHIND, (self.upto,)) or [] if self.database.path else []
@@ -491,7 +495,7 @@ def inspect_folder(folder: Path) -> dict[str, Any]:
         if not found["events"]["why"]:
             found["events"]["rows"] = (query_readonly(log, "SELECT count(*) FROM events") or [(0,)])[0][0]
     aside = sorted(folder.glob("*.corrupt-*"))
-    found["set_aside"] = [{"file": each.name, "bytes": _size(each)} for each in aside]
+    found["quarantined"] = [{"file": each.name, "bytes": _size(each)} for each in aside]
     return found
 
 

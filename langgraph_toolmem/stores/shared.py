@@ -33,8 +33,8 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import count, islice
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from itertools import count
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from langgraph.store.base import BaseStore, GetOp, Op, PutOp, SearchOp
 
@@ -45,6 +45,7 @@ from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.stores import snapshot
 from langgraph_toolmem.stores.events import INSERT, RETRY_SECONDS, EventStore
 from langgraph_toolmem.stores.remote import DEADLINE, PATIENCE
+from langgraph_toolmem.stores.vectors import batches
 
 Values: TypeAlias = dict[str, Any]
 
@@ -128,7 +129,7 @@ class SharedLog:
         events.keep = KEEP
         self._changed = threads.condition()
         self.thread: threading.Thread | None = None
-        self._due = self._looked = float("-inf")  # the next round, and the latest that looked
+        self._due = self._polled = float("-inf")  # the next round, and the latest that looked
         self.closed = self.erase = self._only_send = False
         self._asked, self._done = 1, 0  # tickets: each asks for a round that begins after it
         self._to_forget: list[Forgotten] = []
@@ -145,7 +146,7 @@ class SharedLog:
 
     def learned(self) -> None:
         """Have new events sent soon; without a folder a step waits for that at its end."""
-        self._ask(GATHER_SECONDS, look=False)
+        self._ask(GATHER_SECONDS, send_only=True)
         if self._events.folder is None and (waits := this_step()) is not None:
             waits.last[self.acknowledge] = None
 
@@ -154,12 +155,12 @@ class SharedLog:
         if self._events.folder is None:
             self.wait_sent(None)
 
-    def look(self, *, at_once: bool = False) -> None:
+    def poll(self, *, at_once: bool = False) -> None:
         """Have others' events fetched if that is due, and wait a moment; `at_once`: now, and up to the deadline.
 
         Not under the lock.
         """
-        if at_once or time.monotonic() - self._looked >= POLL_SECONDS:
+        if at_once or time.monotonic() - self._polled >= POLL_SECONDS:
             self._ask()
             self.wait_sent(self._deadline if at_once else None)
 
@@ -211,15 +212,15 @@ class SharedLog:
     def forked(self) -> None:
         """Go on in a forked child: the thread is the parent's. Without a folder the child is another worker."""
         self.thread, self._calling, self._id = None, None, uuid.uuid4().hex
-        self._to_forget, self._done, self._looked = [], self._asked, float("-inf")
+        self._to_forget, self._done, self._polled = [], self._asked, float("-inf")
         threads.at_exit(self)
 
     # -- waiting --
 
-    def _ask(self, after: float = 0.0, *, look: bool = True) -> None:
+    def _ask(self, after: float = 0.0, *, send_only: bool = False) -> None:
         with self._changed:
             self._asked += 1
-            self._only_send = self._only_send and not look
+            self._only_send = self._only_send and send_only
         self._wake(after)
 
     def wait_sent(self, seconds: float | None) -> bool:
@@ -274,7 +275,7 @@ class SharedLog:
             try:
                 self._exchange()
             except Exception as error:  # noqa: BLE001 - any store and any driver, each with errors of its own
-                self._failure, self._looked = type(error).__name__, float("-inf")
+                self._failure, self._polled = type(error).__name__, float("-inf")
                 self._say(f"the store failed ({self._failure}); it will be tried again", error)
                 with self._changed:
                     pause = min(FIRST_PAUSE * 2.0 ** min(self._failures, 20), LONGEST_PAUSE)
@@ -298,23 +299,23 @@ class SharedLog:
         with self._changed:
             asked, now, only_send = self._asked, time.monotonic(), self._only_send and self._events.folder is None
             self._only_send = True  # until somebody asks for more
-        if only_send and now - self._looked < POLL_SECONDS:
+        if only_send and now - self._polled < POLL_SECONDS:
             with self._numbered() as goal:
                 head = self._meta("sent", 0)
             self._push(self._meta("worker"), head, goal)
         else:
             self._exchange_all()
-            self._looked = now
+            self._polled = now
         with self._changed:
             self._done = asked
             self._changed.notify_all()
-        if self._looked == now:
+        if self._polled == now:
             self._tidy()
 
     def _exchange_all(self) -> None:
         goal: int | None = None
         for attempt in range(ATTEMPTS + len(self._to_forget)):
-            view = self._look()
+            view = self._read_view()
             if not self._identify(view):
                 goal = None
                 continue
@@ -349,7 +350,7 @@ class SharedLog:
             self._ask(RETRY_SECONDS)
             self._events.say(f"the folder could not be rewritten ({error})")
 
-    def _look(self) -> View:
+    def _read_view(self) -> View:
         me, sent = self._meta("worker", ""), self._meta("sent", 0)  # first: other processes of the folder may send
         mine = GetOp((*self._root, "workers"), me or "-", refresh_ttl=False)  # pages may miss what changes meanwhile
         page, index, own = self._batch([self._search("workers"), self._search("index"), mine])
@@ -440,7 +441,7 @@ class SharedLog:
         rows: list[tuple[Any, ...]] = []
         missing: dict[str, int] = {}
         wanted = [(worker, number) for worker, end in ends.items() for number in range(cursors.get(worker, 0), end)]
-        for some in _pages(wanted, PAGE):
+        for some in batches(wanted, PAGE):
             ops = [GetOp((*self._root, "log", worker), _key(number), refresh_ttl=False) for worker, number in some]
             for (worker, number), item in zip(some, self._batch(ops), strict=True):
                 if item is None:
@@ -478,7 +479,7 @@ class SharedLog:
         if known is None or newest > era or (newest == era and behind):
             found = self._read_snapshot(view)
             if found is None and view.newest:
-                if view.newest == self._look().newest:
+                if view.newest == self._read_view().newest:
                     raise StorageError("no snapshot of the shared store can be read")
                 return False
             self._restart(view, era, found)
@@ -514,10 +515,11 @@ class SharedLog:
                 continue
             text = []
             try:
-                for some in _pages(range(each.parts), 4):
+                for some in batches(range(each.parts), 4):
                     ops = [GetOp((*self._root, "snapshot", each.id), _key(part)) for part in some]
                     text += [item.value["p"] for item in self._batch(ops)]
-                return snapshot.loads(zlib.decompress(base64.b64decode("".join(text)))), each
+                with snapshot.no_collections():
+                    return snapshot.loads(zlib.decompress(base64.b64decode("".join(text)))), each
             except AttributeError:
                 continue  # deleted meanwhile
             except (KeyError, TypeError, ValueError, zlib.error, GraphFileError) as error:
@@ -576,12 +578,12 @@ class SharedLog:
             note = {"user": gone.user, "runs": sorted(gone.runs), "at": now, "cursors": cursors}
             ops.append(self._put("forgotten", name, note))
         self._batch(ops)
-        for some in _pages(enumerate(parts), 4):
+        for some in batches(enumerate(parts), 4):
             if not self._is_over(mine):
                 mine = mine._replace(at=self._now())
                 items = (self._put("snapshot", _key(number), {"p": part}, name) for number, part in some)
                 self._batch([self._announce(mine), *items])
-        view = self._look()
+        view = self._read_view()
         if self._is_over(mine) or not self._stands(mine, base, view):
             self._batch([*self._deleted(mine), self._put("forgotten", name, None)])
             return False
@@ -601,7 +603,7 @@ class SharedLog:
                 self._batch(self._deleted(each))
         ends = {**(before.begins if before is not None else {}), **mine.begins}
         old = [(worker, n) for worker, end in ends.items() for n in range(mine.left.get(worker, 0), end)]
-        for page in _pages(old, PAGE):
+        for page in batches(old, PAGE):
             self._batch(self._put("log", _key(n), None, worker) for worker, n in page)
         latest = self._now() - FORGOTTEN_SECONDS
         lists = [("forgotten", key) for key, each in self._notes() if each.get("at", 0.0) < latest]
@@ -670,15 +672,6 @@ class SharedLog:
             logger.warning("%s: %s", ".".join(self._root), text)
             if error is not None:  # a driver's error may quote the event that it refused
                 logger.debug("%s: %s", ".".join(self._root), text, exc_info=error)
-
-
-T = TypeVar("T")
-
-
-def _pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    rest = iter(items)
-    while page := list(islice(rest, size)):
-        yield page
 
 
 def _key(number: int) -> str:

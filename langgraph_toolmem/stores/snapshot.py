@@ -15,13 +15,15 @@ import os
 import pickle
 import struct
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from langgraph_toolmem.base.errors import GraphFileError
 
-FORMAT: Final = 7
+FORMAT: Final = 8
 MAX_BYTES: Final = 1 << 30
 FREE, MULTIPLE = 1 << 20, 32
 """Bytes of RAM that any file may ask for, and for each of its own bytes; snapshots ask for about 5."""
@@ -69,16 +71,26 @@ def loads(data: bytes) -> Any:
     if len(payload) != length or _checksum(payload) != checksum:
         raise GraphFileError("damaged: the checksum is wrong")
     _check_opcodes(payload)
-    was_on = gc.isenabled()
-    gc.disable()  # it nearly doubles the time while many containers are made
     try:
         return _Unpickler(io.BytesIO(payload)).load()
     except GraphFileError:
         raise
     except Exception as error:  # a malformed pickle raises nearly anything: KeyError, IndexError, EOFError, ...
         raise GraphFileError(f"not a readable pickle: {error!r}") from error
+
+
+@contextmanager
+def no_collections() -> Iterator[None]:
+    """Make many lasting containers without the garbage collector, whose passes over them would double the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
     finally:
         if was_on:
+            if not gc.get_freeze_count():  # else the host froze its own objects
+                gc.freeze()
+                gc.unfreeze()  # into the oldest generation: the next quick collection does not look at them
             gc.enable()
 
 

@@ -69,8 +69,8 @@ T = TypeVar("T")
 
 DATABASE: Final = "chroma.sqlite3"
 LOCK: Final = "chroma.lock"
-TOOLS, PARAMETERS = "tools", "parameters"
-"""Kinds of `TextVectors`: of whole tools, of single things they take or give, and of all they take or give."""
+TOOLS: Final = "tools"
+"""Kind of `TextVectors`."""
 MAX_IN_USE: Final = 64
 """Collections that Chroma may keep open. Its own limit is a fifth of the process's file limit, with four files and some
 megabytes each: too much for a host with many users."""
@@ -553,7 +553,7 @@ class VectorStore:
         `vectors`: those that are known already, by id.
         """
         known = dict(vectors or {})
-        for batch in _slices(list({item.id: item for item in items}.values()), BATCH):
+        for batch in batches({item.id: item for item in items}.values(), BATCH):
             missing = [item for item in batch if item.id not in known]
             made = self.embedder.embed_documents([item.text for item in missing])
             known.update(zip((item.id for item in missing), made, strict=True))
@@ -567,7 +567,7 @@ class VectorStore:
 
     def amend(self, kind: str, items: Sequence[VectorItem]) -> None:
         """Change metadata and parts of rows whose texts are as they were; what is gone stays gone."""
-        for batch in _slices(items, BATCH):
+        for batch in batches(items, BATCH):
             ids, of = [item.id for item in batch], {item.id: item.part for item in batch}
             for page in self.pages(kind, ["embeddings", "metadatas"], ids=ids):
                 was = [str((each or {}).get(PART, "")) for each in page["metadatas"]]
@@ -579,7 +579,7 @@ class VectorStore:
             self._write(kind, "update", ids=ids, metadatas=[_metadata(item) or {} for item in batch])
 
     def delete(self, kind: str, ids: Sequence[str]) -> None:
-        for batch in _slices(ids, BATCH):
+        for batch in batches(ids, BATCH):
             self._write(kind, "delete", ids=batch)
 
     def drop(self, kind: str | None = None) -> None:
@@ -806,8 +806,8 @@ class TextVectors:
         found: dict[str, Sequence[float]] = {}
         for page in self._vectors.pages(self._kind, ["metadatas", "embeddings"], ids=list(texts)):
             rows = zip(page["ids"], page["metadatas"], page["embeddings"], strict=True)
-            found |= {name: own(row) for name, said, row in rows if (said or {}).get("hash") == hashes[name]}
-        for batch in _slices([name for name in texts if name not in found], BATCH):
+            found |= {name: own(row) for name, metadata, row in rows if (metadata or {}).get("hash") == hashes[name]}
+        for batch in batches([name for name in texts if name not in found], BATCH):
             made = self._vectors.embedder.embed_documents([texts[name] for name in batch])
             vectors: dict[str, Sequence[float]] = dict(zip(batch, made, strict=True))
             if self._vectors.may_write():
@@ -925,8 +925,10 @@ def _cosine(similarity: float) -> float:
     return max(-1.0, min(1.0, similarity * _ASKED * _KEPT - _PULL))
 
 
-def _slices(items: Sequence[T], size: int) -> Iterator[list[T]]:
-    return (list(items[start : start + size]) for start in range(0, len(items), size))
+def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    rest = iter(items)
+    while batch := list(itertools.islice(rest, size)):
+        yield batch
 
 
 def _metadata(item: VectorItem) -> dict[str, Any] | None:

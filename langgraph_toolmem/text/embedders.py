@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import logging
 import math
 import os
 import re
@@ -22,13 +21,7 @@ from typing import Any, cast
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem.base import threads
-from langgraph_toolmem.base.errors import (
-    ConfigurationError,
-    MissingExtraError,
-    StorageError,
-    ToolMemoryError,
-    log_failure,
-)
+from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError, ToolMemoryError
 from langgraph_toolmem.text.schema import Described
 from langgraph_toolmem.text.similarity import VERSION, LexicalEmbedder, similarity
 
@@ -285,38 +278,20 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
-logger = logging.getLogger("langgraph_toolmem.similarity")
-
-
 class DescriptionSimilarity:
-    """Cosine of a thought and a tool's description.
-
-    With the built-in embedder no vector store is touched. With another one, descriptions are embedded once
-    and a thought once per decision; if it fails, the built-in one answers, and the log says so once.
+    """Cosine of a thought and a tool's description; with the built-in embedder without a vector store.
 
     Args:
-        embedder: makes the vectors.
+        embedder: makes the vectors; each text is embedded once.
         specs: the tools.
     """
 
     def __init__(self, embedder: Embedder, specs: Mapping[str, Described]) -> None:
-        self._embedder = None if embedder.builtin else embedder
         self._texts = {name: f"{name} {spec.description}".strip() for name, spec in specs.items()}
-        self._vectors: dict[str, list[float]] = {}
-        self._thought = lru_cache(maxsize=16)(embedder.embed_query)
-        self._words = lru_cache(maxsize=256 + len(self._texts))(LexicalEmbedder().sparse)
+        self._vector = lru_cache(maxsize=256 + len(self._texts))(
+            LexicalEmbedder().sparse if embedder.builtin else lambda text: dict(enumerate(embedder.embed_query(text)))
+        )
 
     def __call__(self, thought: str, tool: str) -> float:
-        """Return a similarity from −1 to 1; 0 for a tool without a description."""
-        if tool not in self._texts:
-            return 0.0
-        if (embedder := self._embedder) is not None:
-            try:
-                self._vectors = self._vectors or embedder.of(self._texts)
-                return sum(a * b for a, b in zip(self._thought(thought), self._vectors[tool], strict=True))
-            except ToolMemoryError as error:
-                self._embedder = None
-                log_failure(
-                    logger, logging.WARNING, "the built-in embedder is used for thoughts from here on", error=error
-                )
-        return similarity(self._words(thought), self._words(self._texts[tool]))
+        """Return a similarity from −1 to 1; 0 for a tool without a description. Raises as `Embedder.embed_query`."""
+        return similarity(self._vector(thought), self._vector(self._texts[tool])) if tool in self._texts else 0.0

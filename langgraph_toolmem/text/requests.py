@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.text.similarity import STOP_WEIGHT, features
-from langgraph_toolmem.text.values import RANKED, forget_values, quotes_in, values_in
+from langgraph_toolmem.text.values import RANKED, forget_values, values_in
 from langgraph_toolmem.text.words import forget_words, words
 
 MAX_REQUEST_CHARS: Final = 4000
@@ -21,15 +21,9 @@ MAX_REQUEST_CHARS: Final = 4000
 MAX_SENTENCES: Final = 8
 MAX_CLAUSES: Final = 16
 
-_JOINING: Final = (
-    # English; longer ones first, since the first that fits is taken
+_JOINING: Final = (  # longer ones first, since the first that fits is taken
     "and then", "and also", "as well as", "along with", "together with", "followed by", "such as", "and", "or",
-    "then", "also", "additionally", "furthermore", "moreover", "besides", "plus", "including", "finally",
-    "afterwards", "lastly",
-    # German, French, Spanish, Italian, Portuguese, Dutch
-    "und", "sowie", "oder", "dann", "danach", "außerdem", "anschließend",
-    "et", "puis", "ensuite", "ainsi que", "ou", "y", "luego", "después", "además", "también", "o",
-    "e", "poi", "inoltre", "anche", "depois", "também", "en", "daarna", "ook",
+    "then", "also", "additionally", "plus", "including", "finally",
 )  # fmt: skip
 SENTENCE_END: Final = (
     # not after e.g., i.e., Mr., vs., No., or a single initial
@@ -45,8 +39,6 @@ _CLAUSE = re.compile(
     r",?\s+(?:" + "|".join(_JOINING) + r")\s+|,\s+|;\s*|:\s+|[，、；]\s*",
     re.IGNORECASE,
 )
-_BRACKETS = re.compile(r"\([^()\n]{1,200}\)")
-_LONGEST_QUOTE: Final = 200
 _WORD = re.compile(r"\w")
 
 
@@ -65,26 +57,13 @@ class Pieces(NamedTuple):
 def split_clauses(text: str) -> Pieces:
     """Return the sentences and clauses of a request. Of long texts the beginning is read.
 
-    >>> split_clauses("Find a flight to Oslo and book a hotel. Mail me 'sun, sea and sand'.").clauses
-    ('Find a flight to Oslo', 'book a hotel', "Mail me 'sun, sea and sand'")
+    >>> split_clauses("Find a flight to Oslo and book a hotel. Mail me.").clauses
+    ('Find a flight to Oslo', 'book a hotel', 'Mail me')
     """
     text = text[:MAX_REQUEST_CHARS]
     sentences = _different(_SENTENCE.split(text))[:MAX_SENTENCES]
-    clauses = _different(clause for sentence in sentences for clause in _clauses(sentence))
-    return Pieces(sentences, clauses[:MAX_CLAUSES])
-
-
-def _clauses(sentence: str) -> list[str]:
-    closed = [*quotes_in(sentence, _LONGEST_QUOTE), *(match.span() for match in _BRACKETS.finditer(sentence))]
-    found: list[str] = []
-    start = 0
-    for match in _CLAUSE.finditer(sentence):
-        if any(begin <= match.start() < end for begin, end in closed):
-            continue
-        found.append(sentence[start : match.start()])
-        start = match.end()
-    found.append(sentence[start:])
-    return [part.rstrip(".?!…。！？ ") for part in found]
+    parts = _different(part.rstrip(".?!…。！？ ") for sentence in sentences for part in _CLAUSE.split(sentence))
+    return Pieces(sentences, parts[:MAX_CLAUSES])
 
 
 def _different(parts: Iterable[str]) -> tuple[str, ...]:
@@ -146,37 +125,17 @@ def term_weight(term: str) -> float:
     return (PAIR if " " in term else 1.0) * (STOP if is_usual(term) else 1.0)
 
 
-_PHRASES: Final = re.compile(
-    r"\b(?:(?:good|nice|great|happy|lovely|wonderful|enjoy|rest of)(?: (?:your|the))? (?:day|week|time|rest)"
-    r"|(?:one|just a|a|wait a) (?:second|minute|min|sec)|go ahead|go on|go for it|carry on|keep going"
-    r"|hold on|hang on|hear from you|meet you|talk to you|take care|change[d]? my mind|all set"
-    r"|(?:all|that's it|enough) for (?:now|today)|for your (?:time|support|patience)|quick (?:answer|reply)"
-    r"|you (?:doing )?today|good job|great news|good news|like a plan|no way|in advance|by the way|of course"
-    r"|buenos d[ií]as|buon giorno|guten tag|auf wiedersehen|au revoir|bonne (?:journ[ée]e|nuit)|d'accord|de nada)\b",
-    re.IGNORECASE,
-)
-"""Together they say nothing, though each word may by itself."""
-_WORDS: Final = frozenset(
+_SMALL_TALK: Final = frozenset(
     words("""
-    absolutely afternoon again agree agreed ah aha alright amazing answer anyone anything anyway apologies
-    appreciate appreciated assistant away awesome back bit brilliant bye certainly cheers continue cool correct
-    definitely doing done else enjoy enough even evening everyone everything exactly excellent excuse fantastic
-    feel fine friend friends funny glad goes going good goodbye got great greetings guess guys haha hahaha happy
-    hello help helped helpful helping helps here hey hi hiya hm hmm hope hoping howdy huh idea indeed job k keep
-    kind kindly knew know lol look looked looks lot lots love lovely make makes many matter maybe mean means
-    meant mhm mind moment more morning much nah never nevermind nice night no nobody nope nothing oh ok okay one
-    oops or other ouch pardon patience perfect perhaps please point problem problems proceed question questions
-    quite ready really right said same say saying see seem seemed seems sense sir so something sorry sound
-    sounds splendid still stupid sucks super sure talk team thank thanks there thing things think thinking
-    thought thx tomorrow too trouble trust try ty ugh understand understood very wait weekend welcome well
-    wonderful word work worked working works worries worry wow wrong yay yea yeah yep yes yet yo yup
-    abend adiós alles beaucoup bitte bonjour bonsoir ciao dank danke doei för gracias grazie gute guten hallo
-    hoi hola ja klar merci mille molte morgen muchas nacht nein non não obrigada obrigado olá oui prego salut
-    schön si sim sì sí tack tak tschüss vale viele vielen
+    again ahead all alright amazing appreciate back bit bye cheers continue correct done else enough evening
+    everything exactly excellent fine go good goodbye great guys happy hello help helpful hey hi just know like lot
+    mind moment more morning much never no nope nothing ok okay one perfect please problem proceed ready right same
+    see so sorry sounds still sure talk thank thanks that thing think today too understand understood very wait
+    welcome well wonderful worries worry wow yeah yep yes you
     """)
 )
-_JOINED: Final = re.compile(r"(?<=\w)(?:n't|'\w+)\b")
-"""A suffix after an apostrophe: "that's" is "that", "don't" is "do"."""
+_JOINED: Final = re.compile(r"(?<=\w)(?:n't|'\w+)\b|\b(?:good|great|nice) day\b")
+"""A wish, and a suffix after an apostrophe: "that's" is "that", "don't" is "do"."""
 _FEW: Final = 200
 """Characters from which a text is no small talk, whatever its words."""
 
@@ -194,5 +153,5 @@ def is_small_talk(text: str, usual: frozenset[str]) -> bool:
     """
     if len(text) > _FEW:
         return False
-    left = words(_JOINED.sub("", _PHRASES.sub(" ", text.replace("’", "'"))))
-    return all(word in _WORDS or word in usual for word in left)
+    left = words(_JOINED.sub("", text.replace("’", "'")))
+    return all(word in _SMALL_TALK or word in usual for word in left)

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 MAX_LEAVES: Final = 96
 """Leaves kept of one schema; the shallow ones come first, so what is lost lies deep."""
 MAX_DEPTH: Final = 6
+MAX_WIDTH: Final = 500
+"""Values of one level that are looked into, about: definitions of large documents lead to each other without end."""
 MAX_DESCRIPTION: Final = 400
 """Characters kept of a description: what a value is stands at its beginning."""
 MAX_CHOICES: Final = 32
@@ -53,8 +54,7 @@ class Described(Protocol):
     def returns(self) -> dict[str, Any] | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(NamedTuple):
     """One value in a schema.
 
     Attributes:
@@ -74,13 +74,22 @@ class Leaf:
     required: bool = False
 
 
-def leaves_of(schema: Mapping[str, Any] | None, *, limit: int = MAX_LEAVES, depth: int = MAX_DEPTH) -> list[Leaf]:
+def leaves_of(
+    schema: Mapping[str, Any] | None,
+    *,
+    limit: int = MAX_LEAVES,
+    depth: int = MAX_DEPTH,
+    root: Mapping[str, Any] | None = None,
+) -> list[Leaf]:
     """Return the values of a JSON schema, level by level, in the order of the schema.
 
-    An object without properties is a leaf itself, and so is what lies deeper than `depth`.
+    An object without properties is a leaf itself, and so is what lies deeper than `depth`, or behind
+    `MAX_WIDTH` others. References lead into `root`,
+    which defaults to the schema.
     """
     if not isinstance(schema, Mapping):
         return []
+    root = schema if root is None else root
     found: list[Leaf] = []
     level: list[_Place] = [("", schema, True, None)]
     for left in range(depth, -1, -1):
@@ -88,8 +97,8 @@ def leaves_of(schema: Mapping[str, Any] | None, *, limit: int = MAX_LEAVES, dept
         for path, given, required, described in level:
             if len(found) >= limit:
                 return found
-            inner = resolved(given, schema)
-            inside = _inside(path, inner, required, described) if left else []
+            inner = resolved(given, root)
+            inside = _inside(path, inner, required, described) if left and len(below) < MAX_WIDTH else []
             if inside:
                 below += inside
             else:
@@ -98,13 +107,13 @@ def leaves_of(schema: Mapping[str, Any] | None, *, limit: int = MAX_LEAVES, dept
     return found
 
 
-def compact(schema: Mapping[str, Any]) -> dict[str, Any]:
+def compact(schema: Mapping[str, Any], root: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return a schema with the same leaves, in plain objects and lists: types, formats and descriptions, no references.
 
-    Keys that begin with ``x-`` stay.
+    Keys that begin with ``x-`` stay. References lead into `root`, which defaults to the schema.
     """
     whole: dict[str, Any] = {key: value for key, value in schema.items() if key.startswith("x-")}
-    for leaf in leaves_of(schema):
+    for leaf in leaves_of(schema, root=root):
         place = whole
         for part in _STEPS.findall(leaf.path):
             if part == "[]":
@@ -127,14 +136,14 @@ _Place = tuple[str, Any, bool, Any]
 def _inside(path: str, schema: Mapping[str, Any], required: bool, described: Any) -> list[_Place]:
     """Return what lies one level below, nothing if this is a leaf."""
     properties = schema.get("properties")
-    if properties and isinstance(properties, Mapping):
+    if properties and isinstance(properties, dict):
         needed = frozenset(_texts(schema.get("required"))) if required else frozenset()
         before = f"{path}." if path else ""
         return [(f"{before}{name}", inner, name in needed, None) for name, inner in properties.items()]
     items = schema.get("items")
     if isinstance(items, list | tuple):
         items = items[0] if items else None
-    if isinstance(items, Mapping):
+    if isinstance(items, dict):
         # What is said of a list holds for its elements.
         return [(f"{path}[]", items, required, schema.get("description") or described)]
     return []
@@ -143,7 +152,7 @@ def _inside(path: str, schema: Mapping[str, Any], required: bool, described: Any
 def _leaf(path: str, schema: Mapping[str, Any], required: bool, described: Any) -> Leaf:
     description = schema.get("description") or described or schema.get("title")
     values = schema.get("enum")
-    if not isinstance(values, Sequence) or isinstance(values, str):
+    if not isinstance(values, (list, tuple)):
         values = [schema["const"]] if "const" in schema else ()
     kind = schema.get("format")
     return Leaf(
@@ -151,7 +160,7 @@ def _leaf(path: str, schema: Mapping[str, Any], required: bool, described: Any) 
         types=types_of(schema),
         description=" ".join(description.split())[:MAX_DESCRIPTION] if isinstance(description, str) else "",
         format=kind if isinstance(kind, str) else "",
-        choices=tuple(str(value) for value in list(values)[:MAX_CHOICES]),
+        choices=tuple(map(str, values[:MAX_CHOICES])),
         required=required,
     )
 
@@ -170,7 +179,7 @@ def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
     if "items" in schema:
         return frozenset({"array"})
     values = schema.get("enum")
-    known = values if isinstance(values, Sequence) and not isinstance(values, str) else [schema.get("default")]
+    known = values if isinstance(values, (list, tuple)) else [schema.get("default")]
     return frozenset(kind for value in known if (kind := type_of(value)) != "null")
 
 
@@ -195,7 +204,7 @@ def resolved(schema: Any, root: Mapping[str, Any], *, steps: int = 8) -> Mapping
     Of several parts the properties and types are joined; a property is required only where all alternatives
     require it. What cannot be followed (remote, circular, missing) is left out.
     """
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, dict):
         return {}
     found: Mapping[str, Any] = schema
     for _ in range(steps):

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from langgraph_toolmem.text.meaning import names_in
 from langgraph_toolmem.text.requests import SENTENCE_END
 from langgraph_toolmem.text.schema import Described
-from langgraph_toolmem.text.words import STOP_WORDS, stem, words
+from langgraph_toolmem.text.words import STOP_WORDS, stem, telling_stems, words
 
 MAX_CHARS: Final = 4000
 """Characters of a description that are read; the rest of a long one is detail, and would drown the name."""
@@ -65,18 +65,21 @@ class Wording:
         self._uses: Counter[str] = Counter()
         self._said: Counter[str] = Counter()  # sentences of descriptions
         self._split: dict[str, tuple[str, ...]] = {}
+        self._identifiers: dict[str, tuple[str, ...]] = {}
 
     def learn(self, spec: Described) -> None:
         """Add the words of a tool."""
         self._uses.update(_all_words(spec))
         self._said.update(set(_sentences(spec)))
         self._split.clear()
+        self._identifiers.clear()
 
     def forget(self, spec: Described) -> None:
         """Remove the words of a tool."""
         self._uses.subtract(_all_words(spec))
         self._said.subtract(set(_sentences(spec)))
         self._split.clear()
+        self._identifiers.clear()
 
     def fields(self, spec: Described) -> Fields:
         """Return what is searched of a tool. The words of its toolkit are not counted again in its name."""
@@ -86,19 +89,21 @@ class Wording:
         said = (spec.properties[name].get("description") for name in names)
         return Fields(
             name=tuple(word for word in self.identifier(spec.name) if word not in shared),
-            description=tuple(stems(spec.description[:MAX_CHARS])),
+            description=tuple(telling_stems(spec.description[:MAX_CHARS])),
             parameters=tuple(word for name in names for word in self.identifier(name)),
-            described=tuple(stems(" ".join(text for text in said if isinstance(text, str))[:MAX_CHARS])),
-            toolkit=tuple(toolkit),
-            category=tuple(stems(f"{spec.category} {names_in(spec.route)}")),
+            described=tuple(telling_stems(" ".join(text for text in said if isinstance(text, str))[:MAX_CHARS])),
+            toolkit=toolkit,
+            category=tuple(telling_stems(f"{spec.category} {names_in(spec.route)}")),
         )
 
-    def identifier(self, text: str) -> list[str]:
+    def identifier(self, text: str) -> tuple[str, ...]:
         """Stems of an identifier; a glued word is there as a whole and in its pieces."""
-        found = stems(text)
-        for word in words(text):
-            found += [stem(piece) for piece in self.pieces(word) if piece not in STOP_WORDS]
-        return found
+        known = self._identifiers.get(text)
+        if known is None:
+            pieces = (piece for word in words(text) for piece in self.pieces(word))
+            known = (*telling_stems(text), *(stem(piece) for piece in pieces if piece not in STOP_WORDS))
+            self._identifiers[text] = known
+        return known
 
     def own_words(self, spec: Described) -> str:
         """Return the description without the sentences that USES tools or more share; all of it if none is left.
@@ -145,12 +150,6 @@ class Wording:
         if len(piece) < SHORTEST_PIECE:
             return piece in _SMALL
         return self._uses[piece] >= least
-
-
-def stems(text: str) -> list[str]:
-    """Return the stems of a text in order, without those that any text has ("the", "please")."""
-    plain = words(text)
-    return [base for word, base in zip(plain, words(text, stems=True), strict=True) if word not in STOP_WORDS]
 
 
 def embedded_text(spec: Described, wording: Wording) -> str:

@@ -79,6 +79,21 @@ def _analysed(token: str, stems: bool) -> tuple[str, ...]:
 _of_token = lru_cache(maxsize=32_768)(_analysed)
 
 
+def telling_stems(text: str) -> list[str]:
+    """Return the stems of a text in order, without those that any text has ("the", "please")."""
+    found: list[str] = []
+    for token in text.split():
+        found += _told_by(token) if len(token) <= _LONGEST_CACHED else _telling(token)
+    return found
+
+
+def _telling(token: str) -> tuple[str, ...]:
+    return tuple(stem(word) for word in words(token) if word not in STOP_WORDS)
+
+
+_told_by = lru_cache(maxsize=32_768)(_telling)
+
+
 def stem(word: str) -> str:
     """Return a light stem of an English word: plural, -ing, -ed, -ion and a last e go; anything else stays as it is.
 
@@ -107,3 +122,4 @@ def stem(word: str) -> str:
 def forget_words() -> None:
     """Clear all caches of texts."""
     _of_token.cache_clear()
+    _told_by.cache_clear()

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
+from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import var_child_runnable_config
-
-from langgraph_toolmem.base.errors import ConfigurationError
 
 logger = logging.getLogger("langgraph_toolmem.turn.providers")
 
@@ -44,48 +43,53 @@ _MAX_DEPTH: Final = 20
 """Wrappers around a model that are looked through."""
 
 
-@dataclass(frozen=True)
-class ProviderRule:
-    """Some models, and what is known about them. A model matches if it meets every condition that is given.
+@dataclass(frozen=True, kw_only=True)
+class Models:
+    """Some models. A model is one of them if it meets every condition that is given.
 
     Attributes:
-        name: short, for logs and for leaving the rule out.
-        why: what the API demands, and what it answers otherwise.
-        source: link to where that is documented or reported.
         clients: class names, looked up along the class's bases; or a model's ``_llm_type``, its ``ls_provider``, or
             the provider as ``init_chat_model`` calls it. Empty: any.
         models: regular expression that is searched in the model's name, regardless of case. Empty: any.
         on: settings of which at least one must be found to count. Empty: none needed.
-        off: settings that lift the rule, if all that is found at their paths counts.
+        off: settings that exclude a model, if all that is found at their paths counts.
     """
 
-    name: str
-    why: str
-    source: str
     clients: tuple[str, ...] = ()
     models: str = ""
     on: Settings = field(default_factory=dict)
     off: Settings = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        """Raise ConfigurationError with the field and what is expected: a rule that cannot be read guards nothing."""
-        rule = f"ProviderRule({self.name!r})"
-        clients: Any = self.clients
-        if not isinstance(clients, (tuple, list)) or not all(isinstance(each, str) for each in clients):
-            raise ConfigurationError(f"{rule}: clients must be a tuple of str")
-        given: list[tuple[str, Any]] = [("on", self.on), ("off", self.off)]
-        for which, settings in given:
-            if not isinstance(settings, Mapping) or not all(isinstance(each, tuple) for each in settings.values()):
-                raise ConfigurationError(f'{rule}: {which} must map paths to tuples, as {{"thinking.type": ("on",)}}')
-        if not (self.clients or self.models or self.on):
-            raise ConfigurationError(f"{rule}: give clients, models or on, or it is about any model")
-        try:
-            re.compile(self.models)
-        except (re.error, TypeError) as error:
-            raise ConfigurationError(f"{rule}: models: {error}") from error
+
+@dataclass(frozen=True, kw_only=True)
+class ProviderRule(Models):
+    """Models whose API refuses turns that they did not make.
+
+    Attributes:
+        name: short, for logs.
+        why: what the API demands, and what it answers otherwise.
+    """
+
+    name: str
+    why: str
 
 
-R = TypeVar("R", "ProviderRule", "Placement")
+@dataclass(frozen=True, kw_only=True)
+class Placement(Models):
+    """The place of hints for some models.
+
+    Attributes:
+        where: "tail": a message of the user's role behind the last one. "tail_list": the same, with a list as content.
+            "in_tool": inside the last message where that is a tool's answer, otherwise as "tail".
+        breakpoint: if True and the request asks for a cache (``cache_control`` in its settings), the mark goes to the
+            last stable block.
+    """
+
+    where: Literal["tail", "tail_list", "in_tool"]
+    breakpoint: bool = False
+
+
+R = TypeVar("R", bound=Models)
 
 _MANUAL_THINKING: Final[Settings] = {"thinking.type": ("enabled",)}
 _THINKING_OFF: Final[Settings] = {
@@ -103,65 +107,56 @@ _REASONING_CONTENT = (
 )
 
 PROVIDER_RULES: Final[tuple[ProviderRule, ...]] = (
+    # https://platform.claude.com/docs/en/build-with-claude/extended-thinking
+    # https://github.com/langchain-ai/langchain-aws/issues/844
     ProviderRule(
-        "claude-thinking",
+        name="claude-thinking",
         why=_EXPECTED_THINKING,
-        source="https://platform.claude.com/docs/en/build-with-claude/extended-thinking, "
-        "https://github.com/langchain-ai/langchain-aws/issues/844",
         clients=(
             *("ChatAnthropic", "ChatAnthropicVertex", "anthropic", "anthropic_bedrock", "google_anthropic_vertex"),
             *("ChatBedrockConverse", "ChatBedrock", "bedrock_converse", "bedrock", "amazon_bedrock"),
         ),
         on=_MANUAL_THINKING,
     ),
+    # https://github.com/anomalyco/opencode/issues/3077
+    # https://openrouter.ai/docs/guides/guides/model-migrations/claude-4-6
     ProviderRule(
-        "gateway-claude-thinking",
+        name="gateway-claude-thinking",
         why=f"{_EXPECTED_THINKING} Gateways hand it on; OpenRouter turns reasoning.max_tokens into it.",
-        source="https://github.com/anomalyco/opencode/issues/3077, "
-        "https://openrouter.ai/docs/guides/guides/model-migrations/claude-4-6",
         models=r"claude",
         on={**_MANUAL_THINKING, "reasoning.max_tokens": ()},
     ),
+    # https://github.com/openai/openai-agents-python/issues/1704
     ProviderRule(
-        "gateway-claude-effort",
+        name="gateway-claude-effort",
         why=f"Before Claude 4.6 gateways turn an effort into manual extended thinking. {_EXPECTED_THINKING}",
-        source="https://github.com/openai/openai-agents-python/issues/1704",
         clients=("BaseChatOpenAI", "ChatOpenRouter", "ChatLiteLLM", "openai", "openrouter", "litellm"),
         models=r"claude-3[.-]7"
         r"|claude-4(?:[.-][0-5])?-(?:opus|sonnet|haiku)"
         r"|claude-(?:opus|sonnet|haiku)-4(?:[.-][0-5])?(?=$|[:@]|-(?:\d{8}|v\d|latest|thinking))",
         on={"reasoning.effort": (), "reasoning.enabled": (), "reasoning_effort": ()},
     ),
+    # https://ai.google.dev/gemini-api/docs/thought-signatures
     ProviderRule(
-        "gemini-3",
+        name="gemini-3",
         why="From Gemini 3 on each step's function call must bring back its signature, at every thinking level: "
         '400 "Function call is missing a thought_signature in functionCall parts." Late versions of '
         "langchain-google-genai put the documented placeholder there; the API then skips the check.",
-        source="https://ai.google.dev/gemini-api/docs/thought-signatures",
         # Image models do not check; "-latest" names point at the newest model.
         models=r"gemini-(?:[3-9](?!\d)|[1-9]\d|(?:pro|flash|flash-lite)-latest)(?!.*image)",
     ),
+    # https://api-docs.deepseek.com/guides/thinking_mode, https://platform.kimi.ai/docs/guide/use-kimi-k2-thinking-model
+    # https://mimo.mi.com/docs/en-US/quick-start/usage-guide/other/deep-thinking
     ProviderRule(
-        "reasoning-content",
-        why=_REASONING_CONTENT,
-        source="https://api-docs.deepseek.com/guides/thinking_mode, "
-        "https://platform.kimi.ai/docs/guide/use-kimi-k2-thinking-model",
-        models=r"deepseek-reasoner|kimi-k2-thinking",
-    ),
-    ProviderRule(
-        "reasoning-content-by-default",
+        name="reasoning-content",
         why=f"{_REASONING_CONTENT} Thinking is on unless it is turned off.",
-        source="https://api-docs.deepseek.com/guides/thinking_mode, "
-        "https://github.com/bytedance/deer-flow/issues/3043, "
-        "https://mimo.mi.com/docs/en-US/quick-start/usage-guide/other/deep-thinking",
-        models=r"deepseek-(?:v[4-9](?!\d)|flash|pro)|kimi-k2[.p][5-9]|mimo-v2(?!-flash)",
+        models=r"deepseek-(?:reasoner|v[4-9](?!\d)|flash|pro)|kimi-k2(?:-thinking|[.p][5-9])|mimo-v2(?!-flash)",
         off=_THINKING_OFF,
     ),
+    # https://github.com/anomalyco/opencode/issues/9397
     ProviderRule(
-        "reasoning-content-if-on",
+        name="reasoning-content-if-on",
         why=_REASONING_CONTENT,
-        source="https://github.com/anomalyco/opencode/issues/9397, "
-        "https://mimo.mi.com/docs/en-US/quick-start/usage-guide/other/deep-thinking",
         models=r"deepseek-(?:chat|v3)|mimo-v2-flash",
         on={**_MANUAL_THINKING, "reasoning.enabled": (), "reasoning.effort": ()},
     ),
@@ -169,35 +164,13 @@ PROVIDER_RULES: Final[tuple[ProviderRule, ...]] = (
 """Models that get no shortcut; the first rule that matches is reported."""
 
 
-_NONE: Final[Settings] = {}
-
-
-class Placement(NamedTuple):
-    """The place of hints for some models.
-
-    Attributes:
-        where: "tail": a message of the user's role behind the last one. "tail_list": the same, with a list as content.
-            "in_tool": inside the last message where that is a tool's answer, otherwise as "tail".
-        clients, models: as of a `ProviderRule`.
-        breakpoint: if True and the request asks for a cache (``cache_control`` in its settings), the mark goes to the
-            last stable block.
-    """
-
-    where: Literal["tail", "tail_list", "in_tool"]
-    clients: tuple[str, ...]
-    models: str = ""
-    breakpoint: bool = False
-    on: Settings = _NONE
-    off: Settings = _NONE
-
-
 # As measured on the payloads that these integrations build, unless a link is given.
 PLACEMENTS: Final[tuple[Placement, ...]] = (
     # langchain-anthropic 1.7.7: messages of one role are merged into one of several blocks; a system message behind
     # others is refused. https://docs.claude.com/en/docs/build-with-claude
     Placement(
-        "tail",
-        (
+        where="tail",
+        clients=(
             *("ChatAnthropic", "ChatAnthropicVertex", "ChatAnthropicBedrock"),
             *("anthropic", "anthropic_bedrock", "google_anthropic_vertex"),
         ),
@@ -205,48 +178,29 @@ PLACEMENTS: Final[tuple[Placement, ...]] = (
     ),
     # langchain-aws 1.9.1: Converse glues two texts of the user into one; as a list they stay apart. Models other than
     # Claude refuse text of the user next to a tool's result.
-    Placement("tail_list", ("ChatBedrockConverse", "bedrock_converse"), models=r"claude"),
-    Placement("in_tool", ("ChatBedrockConverse", "bedrock_converse")),
+    Placement(where="tail_list", clients=("ChatBedrockConverse", "bedrock_converse"), models=r"claude"),
+    Placement(where="in_tool", clients=("ChatBedrockConverse", "bedrock_converse")),
     # langchain-google-genai 4.4.2: a system message behind others goes to system_instruction, or is dropped silently.
-    Placement("tail", ("ChatGoogleGenerativeAI", "ChatVertexAI", "google_genai", "google_vertexai")),
+    Placement(where="tail", clients=("ChatGoogleGenerativeAI", "ChatVertexAI", "google_genai", "google_vertexai")),
     # The API has answered 400 to a user's message behind a tool's.
     # https://github.com/langchain-ai/langchain/issues/27947
-    Placement("in_tool", ("ChatMistralAI", "mistralai")),
+    Placement(where="in_tool", clients=("ChatMistralAI", "mistralai")),
     # langchain-ollama 1.1.0: the model's template decides if a system message behind others is seen.
-    Placement("tail", ("ChatOllama", "ollama")),
+    Placement(where="tail", clients=("ChatOllama", "ollama")),
     # langchain-openai 1.7.3: sent as they are. https://platform.openai.com/docs/guides/prompt-caching
-    Placement("tail", ("BaseChatOpenAI", "openai", "azure_openai")),
+    Placement(where="tail", clients=("BaseChatOpenAI", "openai", "azure_openai")),
 )
 """The first that matches holds; all other models get hints in the system message."""
 
 
-def checked_rules(rules: Any) -> tuple[ProviderRule, ...]:
-    """Return rules as a tuple. Raises ConfigurationError if they are none."""
-    found = tuple(rules) if isinstance(rules, Iterable) else ()
-    for each in found if isinstance(rules, Iterable) else [rules]:
-        if each is rules or not isinstance(each, ProviderRule):
-            raise ConfigurationError(
-                f"rules must be a list of ProviderRule, such as [*PROVIDER_RULES, yours]; got {type(each).__name__}."
-            )
-    return found
-
-
-def refusal_text(rule: ProviderRule) -> str:
-    """Return the reason against a shortcut, in one line."""
-    return f"{rule.name}: its API refuses turns that the model did not make ({rule.why})"
-
-
-def refusal_of(
-    model: Any, settings: Mapping[str, Any] | None = None, rules: Iterable[ProviderRule] = PROVIDER_RULES
-) -> ProviderRule | None:
+def refusal_of(model: Any, settings: Mapping[str, Any] | None = None) -> ProviderRule | None:
     """Return the rule that says why a shortcut before this model would break its next call; None if none is known.
 
     Args:
         model: a chat model, a runnable around one, or ``"provider:model"``.
         settings: per-call keyword arguments, such as ``ModelRequest.model_settings``.
-        rules: the list with your own, or without some of it.
     """
-    return _first(rules, model, settings)
+    return _first(PROVIDER_RULES, model, settings)
 
 
 def placement_of(model: Any, settings: Mapping[str, Any] | None = None) -> Placement | None:
@@ -254,7 +208,7 @@ def placement_of(model: Any, settings: Mapping[str, Any] | None = None) -> Place
     return _first(PLACEMENTS, model, settings)
 
 
-def _first(rules: Iterable[R], model: Any, settings: Mapping[str, Any] | None) -> R | None:
+def _first(rules: Sequence[R], model: Any, settings: Mapping[str, Any] | None) -> R | None:
     """Return the first rule that a model matches.
 
     Looks through bindings, sequences, retries, fallbacks (any of them counts) and models of ``init_chat_model``. If a
@@ -262,7 +216,6 @@ def _first(rules: Iterable[R], model: Any, settings: Mapping[str, Any] | None) -
     keeps nothing.
     """
     try:
-        rules = tuple(rules)
         calls = (settings,) if isinstance(settings, Mapping) else ()
         ambient = (var_child_runnable_config.get() or {}).get("configurable") or {}
         for leaf in _leaves(model, calls, ambient, 0):
@@ -290,7 +243,7 @@ class _Leaf:
             found += [getattr(model, key, None) for key in _NAMES[:2]]
         self._names = [name for name in found if isinstance(name, str)]
 
-    def meets(self, rule: ProviderRule | Placement) -> bool:
+    def meets(self, rule: Models) -> bool:
         """Return True if every condition of the rule is met; the cheapest come first."""
         lifts = list(self._found(rule.off))
         return (
@@ -338,21 +291,17 @@ def _leaves(
     if isinstance(config := fields.get("config"), Mapping):
         configurable = {**(config.get("configurable") or {}), **configurable}
 
-    inside: list[Any] = []
     if "_default_config" in fields:
         yield _configurable_leaf(fields, calls, configurable)
-    elif "runnable" in fields and "fallbacks" in fields:
-        inside = [fields["runnable"], *fields["fallbacks"]]
-    elif "bound" in fields:
-        inside = [fields["bound"]]
-        if isinstance(kwargs := fields.get("kwargs"), Mapping):
-            calls = (*calls, kwargs)
-    elif "first" in fields and "last" in fields:
-        inside = [fields["first"], *(fields.get("middle") or ()), fields["last"]]
-    else:
+        return
+    if isinstance(kwargs := fields.get("kwargs"), Mapping):
+        calls = (*calls, kwargs)
+    parts = (each if isinstance(each, (list, tuple)) else [each] for each in fields.values())
+    inside = [part for each in parts for part in each if isinstance(part, Runnable)]
+    if not inside:
         yield _Leaf(model, fields, calls)
-    for each in inside:
-        yield from _leaves(each, calls, configurable, depth + 1)
+    for part in inside:
+        yield from _leaves(part, calls, configurable, depth + 1)
 
 
 def _configurable_leaf(

@@ -575,7 +575,7 @@ def test_doctor_tells_what_waits_and_has_what_was_given_up_tried_again(folder: P
             jobs.put([Job(f"k{number}", "critique", {})])
         for number in range(3):
             [job] = jobs.take(["critique"])
-            jobs.retry(job, 60, "TimeoutError at some.model:7", give_up=number < 2)
+            jobs.retry(job, 60, "TimeoutError at some.model:7", dead=number < 2)
         result = run("doctor", "--memory", folder, "--json")  # while the queue is open elsewhere
     found = json.loads(result.stdout)
     failed = {"kind": "critique", "error": "TimeoutError at some.model:7"}
@@ -583,7 +583,7 @@ def test_doctor_tells_what_waits_and_has_what_was_given_up_tried_again(folder: P
         "why": "",
         "pending": [{"kind": "critique", "times": 3, "error": ""}],
         "failing": [{**failed, "times": 1}],
-        "given_up": [{**failed, "times": 2}],
+        "dead": [{**failed, "times": 2}],
     }
     assert result.exit_code == 1
     assert f"toolmem doctor --memory {folder} --retry" in found["problems"][0]
@@ -593,7 +593,7 @@ def test_doctor_tells_what_waits_and_has_what_was_given_up_tried_again(folder: P
     assert revived.exit_code == 0
     assert json.loads(revived.stdout)["memory"]["jobs"]["pending"][0]["times"] == 5
     with JobQueue(folder, now=time.time) as jobs:
-        assert jobs.report() == {"pending": 5, "failing": 1, "given_up": 0}
+        assert jobs.report() == {"pending": 5, "failing": 1, "dead": 0}
 
 
 # --- feedback and forget ---

@@ -24,11 +24,10 @@ from langchain.agents.middleware import AgentMiddleware, ModelRequest, TodoListM
 from langchain_core.messages import AIMessage, convert_to_messages
 from openai_server import OpenAIStubServer, make_chat_model
 
-from langgraph_toolmem import ConfigurationError, ToolMemory
+from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.middleware import assembly as middleware
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn import middleware
-from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 
@@ -49,7 +48,7 @@ def test_the_order_of_the_list(memory: ToolMemory) -> None:
 def test_two_memories_in_one_agent_need_two_names(memory: ToolMemory) -> None:
     with ToolMemory.ephemeral() as other:
         ours = tool_memory_middleware(memory)
-        with pytest.raises(ConfigurationError, match=r"Two middleware .* are named 'ToolMemory'.*name="):
+        with pytest.raises(AssertionError, match="duplicate middleware"):
             build_agent(None, Desk(), inside=[*ours, *tool_memory_middleware(other)])
         build_agent(None, Desk(), inside=[*ours, *tool_memory_middleware(other, name="Other")])
 
@@ -91,29 +90,25 @@ class ChatAnthropic(ScriptedChatModel):
 
 
 THINKS = {"type": "enabled", "budget_tokens": 2000}
-OWN = ProviderRule("ours", why="400 without a trace token", source="https://wiki.example/x", models="^acme-")
 FUNCTION = {"type": "function", "function": {"name": "add_note"}}
 
 
 @pytest.mark.parametrize(
-    ("sets", "model", "options", "skipped"),
+    ("sets", "model", "skipped"),
     [
-        *((Sets(tool_choice=choice), {}, {}, 3) for choice in (None, "auto", "any", "required")),
-        *((Sets(tool_choice=choice), {}, {}, 0) for choice in ("none", "add_note", FUNCTION)),
-        *((Sets(), {"thinking": thinking}, {}, 3) for thinking in (None, {"type": "disabled"}, {"type": "adaptive"})),
-        (Sets(), {"thinking": THINKS}, {}, 0),
-        (Sets(model_settings={"thinking": THINKS}), {}, {}, 0),
-        (Sets(), {"thinking": THINKS}, {"rules": ()}, 3),
-        (Sets(), {"model": "acme-2"}, {"rules": iter([*PROVIDER_RULES, OWN])}, 0),
-        (Sets(), {"model": "acme-2"}, {"rules": PROVIDER_RULES}, 3),
+        *((Sets(tool_choice=choice), {}, 3) for choice in (None, "auto", "any", "required")),
+        *((Sets(tool_choice=choice), {}, 0) for choice in ("none", "add_note", FUNCTION)),
+        *((Sets(), {"thinking": thinking}, 3) for thinking in (None, {"type": "disabled"}, {"type": "adaptive"})),
+        (Sets(), {"thinking": THINKS}, 0),
+        (Sets(model_settings={"thinking": THINKS}), {}, 0),
     ],
 )
 async def test_the_request_and_the_provider_settle_whether_the_memory_may_call(
-    desk: Desk, memory: ToolMemory, sets: Any, model: dict[str, Any], options: dict[str, Any], skipped: int
+    desk: Desk, memory: ToolMemory, sets: Any, model: dict[str, Any], skipped: int
 ) -> None:
     warm(memory)
     before = memory.report()
-    inside = [sets, *tool_memory_middleware(memory, shortcut=EAGER, **options)]
+    inside = [sets, *tool_memory_middleware(memory, shortcut=EAGER)]
     agent = build_agent(None, desk, inside=inside, model=ChatAnthropic(script=script, **model))
     state = await agent.run(0)
     assert len(shortcuts(state["messages"])) == 4 - agent.model_calls == skipped
@@ -136,6 +131,14 @@ async def test_a_shortcut_is_marked_as_the_memorys(desk: Desk, memory: ToolMemor
         assert json.loads(json.dumps(mark)) == mark
         assert (message.name, message.usage_metadata, message.text) == (None, None, "")
         assert message.id
+
+
+async def test_the_memorys_messages_carry_the_name_of_the_agent() -> None:
+    agent, without = both(name="clerk")
+    state, plain = await agent.run(1), await without.run(1)
+    assert shortcuts(state["messages"])
+    said = [{m.name for m in each["messages"] if isinstance(m, AIMessage)} for each in (state, plain)]
+    assert said == [{"clerk"}, {"clerk"}]
 
 
 # --- async ---

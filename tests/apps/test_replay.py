@@ -236,7 +236,7 @@ def test_a_report_by_hand():
     assert (report.skipped, report.skipped_failed) == (2, 1)
     assert (report.right, report.wrong, report.precision) == (0, 0, None)
     assert report.tokens_saved == 200  # 100 each on the two turns that say so
-    assert (report.runs_with_shortcut, report.runs_judged, report.runs_good) == (2, 3, 2)
+    assert (report.runs_judged, report.runs_good) == (3, 2)
     assert (report.judged_with_shortcut, report.good_with_shortcut) == (2, 1)
     find, opened = report.tools["find"], report.tools["open"]
     assert (find.calls, find.failed, find.skipped) == (2, 1, 0)

@@ -189,3 +189,14 @@ def test_each_run_has_its_own_policy(desk: Desk, memory: ToolMemory, context: An
     assert (memory.report() == before) is off, "switched off, the node learns nothing; the shadow keeps the record"
     graph.invoke(FEED)
     assert len(model.calls) == model_calls + 1, "the next run is as the code says again"
+
+
+def test_a_misspelt_setting_is_refused_before_the_run_and_other_keys_are_the_hosts() -> None:
+    graph = StateGraph(MessagesState, context_schema=InertiaSettings)
+    graph.add_node("a", lambda _state: {"messages": []})
+    graph.add_edge(START, "a")
+    app: Any = graph.compile()
+
+    with pytest.raises(ValidationError, match="InertiaSettings has no 'inertia_mod'; did you mean 'inertia_mode'"):
+        app.invoke({"messages": []}, context={"inertia_mod": "shadow"})
+    app.invoke({"messages": []}, context={"inertia_mode": "shadow", "tenant": "acme"})

@@ -13,7 +13,6 @@ import histories as h
 import pytest
 from desk import Desk, script
 from langchain.agents.middleware import TodoListMiddleware
-from langchain_openai import ChatOpenAI
 from langgraph.store.memory import InMemoryStore
 
 from langgraph_toolmem import (
@@ -53,12 +52,10 @@ from langgraph_toolmem.offline.discovery import SearchSettings
 from langgraph_toolmem.report.report import TokenPrice
 from langgraph_toolmem.runs.run import SEARCH_TOOL
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule
 
 NAN = math.nan
 TOOLS = [h.schema("find", "name"), h.schema("refund", "order_id")]
 NO_MEMORY = ({"memory": "./.toolmem"}, "takes a ToolMemory, not str")
-NO_RULES: list[Any] = [{"rules": ["gemini-3"]}, {"rules": "gemini-3"}, {"rules": PROVIDER_RULES[0]}, {"rules": None}]
 
 Make = Callable[[ToolMemory], Callable[..., Any]]
 Case = dict[str, Any] | tuple[dict[str, Any], str] | tuple[dict[str, Any], str, type[Exception]]
@@ -167,7 +164,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             ({"inside": ["todo"]}, "inside[0]"),
             ({"inside": [TodoListMiddleware(), TodoListMiddleware]}, "inside[1]"),
             *each("shortcut", {"kind": "paper"}, "paper"),
-            *NO_RULES,
             *each("tool_search", "3", None, 2.5),
             *each("preferences", "yes"),
             *each("prefetch", Prefetch, 3, {"tools": []}),
@@ -177,17 +173,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         ],
     ),
     "Prefetch": (plain(Prefetch), each("at_most", 0)),
-    "ProviderRule": (
-        plain(partial(ProviderRule, "r", why="w", source="s")),
-        [
-            *each("models", "(", 3),
-            *each("clients", "ChatOpenAI", (ChatOpenAI,)),
-            *each("on", "a", {"a": "b"}),
-            {"models": "x", "on": None},
-            {"models": "x", "off": ("thinking.type",)},
-            ({"off": {"a": ()}}, "any model"),
-        ],
-    ),
     # --- nodes ---
     "InertiaShortcut": (of_memory(InertiaShortcut, tools=TOOLS), [NO_MEMORY, {"tools": 3}]),
     "ToolRetriever": (
@@ -246,7 +231,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         [
             *each("critic", 3, "gpt", "nobody:model"),
             ({"policy": "paper"}, "`policy` must be a RecallPolicy"),
-            *each("judge", 3),
         ],
     ),
     "RecallPolicy": (
@@ -298,7 +282,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             *each("k", 0, True),
             *each("beta", 1.5),
             *each("budget", 0),
-            *each("rules", 1),
+            *each("plain", 1),
         ],
     ),
     "atoms.keep": (lambda memory: memory.atoms.keep, [({"atoms": 3}, "not int")]),
@@ -414,5 +398,5 @@ def test_a_wrong_argument_is_named(name: str, memory: ToolMemory) -> None:
 def test_the_memorys_own_middleware_is_not_given_to_it(memory: ToolMemory) -> None:
     for options in ({}, {"suggest": True, "shortcut": False}, {"preferences": True, "shortcut": False}):
         for own in tool_memory_middleware(memory, **options):
-            with pytest.raises(ConfigurationError, match=r"inside\[1\] is the memory's own"):
+            with pytest.raises(ConfigurationError, match=r"inside\[1\] must be a middleware of yours"):
                 tool_memory_middleware(memory, inside=[TodoListMiddleware(), own])

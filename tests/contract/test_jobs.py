@@ -10,7 +10,7 @@ import pytest
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage
 from plugs import NOW, memory_of, rows, run_of
-from queues import given_up
+from queues import dead
 from test_rows import Place, PlaceRows
 
 from langgraph_toolmem import Atoms, Entries, ToolMemory
@@ -83,7 +83,7 @@ class Case:
 
     def report(self) -> tuple[int, int, int]:
         found = self.memory.core.jobs.queue.report()
-        return found["pending"], found["failing"], found["given_up"]
+        return found["pending"], found["failing"], found["dead"]
 
 
 pytestmark = pytest.mark.usefixtures("by_hand")
@@ -189,7 +189,7 @@ def test_a_slow_job_is_given_up_after_six_failures_and_can_be_revived(name: str,
         case.work(after=700)
     assert len(asked) == 6 * first
     assert case.report() == (0, 0, 1)
-    assert [attempts for _, attempts, _ in given_up(case.memory.core.jobs.queue)] == [6]
+    assert [attempts for _, attempts, _ in dead(case.memory.core.jobs.queue)] == [6]
     assert case.memory.core.jobs.queue.requeue() == 1
     case.work(after=1)
     assert len(asked) == 7 * first

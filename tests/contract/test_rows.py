@@ -495,29 +495,3 @@ def test_a_row_that_is_written_while_it_is_read_is_not_kept() -> None:
     cache.keep("c", {"a": ("", "new")}, changes)
     assert cache.known("c", ["a", "b"], None)[1] == {"a": ("", "new")}
     assert cache.known("c", ["a"], "another process wrote")[1] == {}
-
-
-def test_a_step_does_not_wait_for_what_is_learned_of_many_rows_of_a_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with memory_of(tmp_path) as memory:
-        rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
-        rows.put([Note("a", f"{ORDER} ann")], user)
-        begun, go_on, words = threading.Event(), threading.Event(), Learned(rows, len)
-
-        def slow(_user: Any, _most: int) -> list[Note]:
-            begun.set()
-            assert go_on.wait(20)
-            return [Note("a", ORDER)] * 3
-
-        monkeypatch.setattr(rows, "latest", slow)
-        monkeypatch.setattr(type(rows), "waits_little", True)
-        for _ in range(3):
-            with pytest.raises(StorageError, match="this time there is no hint"):
-                words.of(user)
-        assert begun.wait(20)
-        go_on.set()
-        monkeypatch.setattr(type(rows), "waits_little", False)
-        assert words.of(user) == 3
-        monkeypatch.setattr(type(rows), "waits_little", True)
-        assert words.of(user) == 3

@@ -89,18 +89,6 @@ def test_where_an_episode_begins() -> None:
 # --- identity ----------------------------------------------------------------------------------------------
 
 
-def test_three_threads_that_share_call_ids_each_teach() -> None:
-    with ToolMemory.ephemeral(methods=[]) as memory:
-        for name in "abc":
-            assert memory.observe(part(0, ids="same", thread=name), thread_id=name) == 3
-            assert memory.observe(part(0, ids="same", thread=name), thread_id=name) == 0
-        assert memory.report().tools["find_customer"].calls == 6
-    with ToolMemory.ephemeral(methods=[]) as memory:  # within a thread too, and where nobody names threads
-        twice = [*part(0, ids="same"), *part(1, ids="same")]
-        assert memory.observe(twice, thread_id="t") == 6
-        assert memory.observe(twice) == 6
-
-
 @pytest.mark.parametrize("thread_id", ["t", None])
 def test_a_trimmed_thread_teaches_nothing_twice(thread_id: str | None) -> None:
     whole = chat(0, 1, 2)

@@ -14,9 +14,8 @@ from langchain_core.messages import AIMessage
 from langgraph.store.memory import InMemoryStore
 from typer.testing import CliRunner
 
-from langgraph_toolmem import Atoms, NamespaceError, StorageError, ToolMemory, default_methods
+from langgraph_toolmem import Atoms, NamespaceError, ToolMemory, default_methods
 from langgraph_toolmem.cli.app import app
-from langgraph_toolmem.core.jobs import JobQueue
 
 DAY = 86_400.0
 SECRETS = ("Xanthippe", "quetzalcoatl", "4929-1111")
@@ -107,19 +106,6 @@ def test_a_thread_that_two_users_share_is_forgotten_for_the_one_who_is_named(tmp
         assert b"wedgwood" not in files(tmp_path)
         with pytest.raises(NamespaceError, match="user id, or the thread id"):
             memory.forget()
-
-
-def test_what_could_not_be_reached_is_said_and_is_forgotten_the_next_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with taught(tmp_path) as memory:
-        with monkeypatch.context() as broken:
-            broken.setattr(JobQueue, "forget", lambda *_, **__: (_ for _ in ()).throw(StorageError("no disk")))
-            with pytest.raises(StorageError, match="no disk"):
-                memory.forget(thread_id="private")
-        assert found(files(tmp_path))
-        memory.forget(thread_id="private")
-        assert not found(files(tmp_path))
 
 
 # --- what is old ---

@@ -125,21 +125,6 @@ def offered(memory: ToolMemory, user: str | None, messages: list[BaseMessage]) -
     return " ".join(str(option.args) for decision in decisions for option in decision.options)
 
 
-def test_a_value_of_one_user_is_not_offered_to_another(desk: Desk) -> None:
-    with ToolMemory.ephemeral(tools=desk.tools, namespace=PER_USER) as memory:
-        for i in range(6):
-            messages = history(i, "Ann")
-            for message in messages:
-                if isinstance(message, AIMessage) and message.tool_calls:
-                    call = message.tool_calls[0]
-                    if call["name"] == "add_note":
-                        call["args"]["note"] = "wedgwood-blue"
-            memory.finish(messages, thread_id=str(i), user_id="ann")
-        assert "wedgwood" in offered(memory, "ann", history(77))
-        assert "wedgwood" not in offered(memory, "bob", history(77))
-        assert "wedgwood" not in offered(memory, "bob", history(77, "Ann"))
-
-
 # --- forgetting ---
 
 SECRETS = ("Xanthippe", "quetzalcoatl", "4929-1111-2222")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from children import Child
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
-from queues import given_up, pending, put, take
+from queues import dead, pending, put, take
 
 from langgraph_toolmem.core import jobs as job_queue
 from langgraph_toolmem.core.jobs import Job, JobQueue
@@ -51,7 +50,8 @@ def test_kinds_are_taken_and_counted_apart(queue: JobQueue) -> None:
     assert queue.empty
     assert queue.next_due(["x"]) is None
     assert put(queue, "1", {"a": [1, "ü"]}, kind="x", user="u", run="r", namespace=("n", "u"))
-    put(queue, "2", kind="y", after=5)
+    put(queue, "2", kind="y")
+    queue.retry(taken(queue, "y"), 5)
     assert queue.last == 2
     assert not put(queue, "1", {"other": 1}, kind="x")
     assert take(queue, "y") == []
@@ -99,7 +99,7 @@ def test_what_never_ends_or_is_damaged_is_given_up(
         database.execute("UPDATE jobs SET payload = '{' WHERE id = '2'")
     assert take(queue) == []
     assert ids(take(queue, most=2)) == ["3"]
-    assert [key for key, *_ in given_up(queue)] == ["1", "2"]
+    assert [key for key, *_ in dead(queue)] == ["1", "2"]
     assert "given up" in caplog.text
 
 
@@ -147,24 +147,6 @@ def iter_lines(child: Child) -> list[str]:
     return list(iter(child.lines.get, None))
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_process_puts_jobs_and_leaves_those_of_its_parent(tmp_path: Path, clock: Clock) -> None:
-    with JobQueue(tmp_path, now=clock) as queue:
-        put(queue, "1")
-        held = taken(queue)
-        if (child := os.fork()) == 0:
-            try:
-                put(queue, "from the child")
-                queue.close()
-                os._exit(0)
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert taken(queue).id == "from the child"
-        assert queue.done([held]) == []
-
-
 class QueueMachine(RuleBasedStateMachine):
     """The queue against a list in RAM: order, lines, leases, retries, giving up, reopening."""
 
@@ -196,18 +178,18 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(key=st.sampled_from("abcde"), line=st.sampled_from(["", "x", "y"]), user=st.sampled_from("uv"))
     def put(self, key: str, line: str, user: str) -> None:
         known = self.found(key)
-        new = known is None or known["given_up"]
+        new = known is None or known["dead"]
         assert put(self.queue, key, {"of": user}, ordering_key=line, user=user) == new
         if new:
             self.model = [job for job in self.model if job is not known]
             job = {"id": key, "line": line, "user": user, "due": self.clock(), "held": 0, "lease": 0.0, "takes": 0}
-            self.model.append({**job, "attempts": 0, "given_up": False, "answer": None})
+            self.model.append({**job, "attempts": 0, "dead": False, "answer": None})
 
     @rule(target=jobs)
     def take(self) -> Any:
         job, expected, lines = next(iter(take(self.queue, lease=10)), None), None, set()
         for each in self.model:
-            if each["given_up"]:
+            if each["dead"]:
                 continue
             first = not each["line"] or each["line"] not in lines
             lines.add(each["line"])
@@ -240,9 +222,9 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(job=consumes(jobs), after=st.integers(0, 20), gives_up=st.booleans())
     def retry(self, job: Job, after: int, gives_up: bool) -> None:
         known = self.held(job)
-        self.queue.retry(job, after, give_up=gives_up)
+        self.queue.retry(job, after, dead=gives_up)
         if known is not None:
-            known.update(held=0, due=self.clock() + after, attempts=job.attempts + 1, given_up=gives_up)
+            known.update(held=0, due=self.clock() + after, attempts=job.attempts + 1, dead=gives_up)
 
     @rule(seconds=st.integers(1, 12))
     def wait(self, seconds: int) -> None:
@@ -260,15 +242,15 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def revive(self) -> None:
-        assert self.queue.requeue() == sum(job["given_up"] for job in self.model)
+        assert self.queue.requeue() == sum(job["dead"] for job in self.model)
         for job in self.model:
-            if job["given_up"]:
-                job.update(given_up=False, attempts=0, takes=0, due=self.clock(), held=0)
+            if job["dead"]:
+                job.update(dead=False, attempts=0, takes=0, due=self.clock(), held=0)
 
     @invariant()
     def counts(self) -> None:
-        assert pending(self.queue) == sum(not job["given_up"] for job in self.model)
-        assert {key for key, *_ in given_up(self.queue)} == {job["id"] for job in self.model if job["given_up"]}
+        assert pending(self.queue) == sum(not job["dead"] for job in self.model)
+        assert {key for key, *_ in dead(self.queue)} == {job["id"] for job in self.model if job["dead"]}
 
 
 TestQueueMachine = QueueMachine.TestCase

@@ -17,6 +17,7 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core import jobs
 from langgraph_toolmem.core.jobs import Job, JobQueue
 from langgraph_toolmem.core.users import User
+from langgraph_toolmem.entries import JUDGE
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.graph.events import Forgotten
@@ -74,17 +75,18 @@ class Office:
 
     def __init__(self, folder: Path | None, now: Callable[[], float], critic: Any = None) -> None:
         self.memory = ToolMemory(folder, methods=[Entries(critic=critic)], namespace=ME, now=now)
-        self.jobs, self.keeping = self.memory.core.jobs, self.memory.entries.keeping
+        self.jobs, self.entries = self.memory.core.jobs, self.memory.entries
         self.queue, self.rows = self.jobs.queue, self.memory.entries.rows
 
     def kept(self, namespace: tuple[str, ...] = ME) -> list[Entry]:
         return list(self.rows.all(User(None, None, namespace), retired=True))
 
     def write(self, entry: Entry, namespace: tuple[str, ...] = ME) -> None:
-        self.keeping.put(entry, User(None, entry.user, namespace))
+        self.entries.put(entry, User(None, entry.user, namespace))
 
     def judge(self, run: str, score: float, comment: str = "", namespace: tuple[str, ...] = ME) -> None:
-        self.keeping.put_verdict(run, score, comment, "u", namespace)
+        said = {"score": score, "comment": comment}
+        self.jobs.put(JUDGE, said, run=run, user="u", namespace=namespace, ordering_key=digest(*namespace, run))
 
     def __enter__(self) -> Office:
         return self
@@ -110,9 +112,6 @@ def opens(tmp_path: Path, clock: Clock) -> Iterator[Opens]:
     yield opens
     for each in opened:
         each.memory.close()
-
-
-# in the background
 
 
 # critiques
@@ -170,16 +169,16 @@ def test_without_a_critic_nothing_is_asked_and_jobs_for_one_wait(opens: Opens, c
     without.write(entry("ben", score=0.0, comment="not him"))
     assert work(without.jobs) is None
     assert without.jobs.flush(timeout=1)
-    without.keeping.import_runs(HERE, [])
+    without.entries.import_runs(HERE, [])
     assert pending(without.queue) == 1  # ann's, for who has a critic
     later = opens(critic)
-    later.keeping.import_runs(HERE, [])  # takes those too that have no critique yet
+    later.entries.import_runs(HERE, [])  # takes those too that have no critique yet
     assert pending(later.queue) == 2  # ben's is new
     clock.seconds += 2
     work(later.jobs)
     assert sorted(critic.asked) == ["find ann", "find ann", "find ben"]
     assert all(each.critique for each in later.kept())
-    later.keeping.import_runs(HERE, [])
+    later.entries.import_runs(HERE, [])
     assert pending(later.queue) == 0
 
 
@@ -196,7 +195,7 @@ def test_a_verdict_waits_for_its_entry_and_is_dropped_without(opens: Opens, cloc
     while (wait := work(office.jobs)) is not None:
         clock.seconds += wait
     assert [each.score for each in office.kept()] == [0.0]
-    assert office.jobs.queue.report() == {"pending": 0, "failing": 0, "given_up": 0}
+    assert office.jobs.queue.report() == {"pending": 0, "failing": 0, "dead": 0}
 
 
 def test_a_thread_survives_whatever_the_critic_raises(opens: Opens) -> None:
@@ -283,7 +282,7 @@ def test_a_job_that_fails_holds_up_no_other(error: Exception) -> None:
         numbers.put(*range(4))
         work(numbers.jobs)
         assert numbers.batches == [[0, 1, 2, 3], [0], [1], [2], [3]]
-        assert numbers.jobs.queue.report() == {"pending": 1, "failing": 1, "given_up": 0}
+        assert numbers.jobs.queue.report() == {"pending": 1, "failing": 1, "dead": 0}
 
 
 def test_one_transaction_and_one_embedding_call_for_the_entries_of_many_runs(

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from desk import history
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kept import sit
-from langgraph.store.memory import InMemoryStore
 
-from langgraph_toolmem import SIT, Atoms, Entries, ToolMemory
+from langgraph_toolmem import Atoms, Entries, ToolMemory
 from langgraph_toolmem.core.ledger import Ledger, Shown
 from langgraph_toolmem.graph.events import Event, RunSeen, Verdict
 from langgraph_toolmem.graph.tool_graph import AUTHOR, SCORE, WEIGHT, ToolGraph
@@ -87,69 +84,6 @@ def test_here_a_later_verdict_stands_whatever_the_clock_says(now: float) -> None
             clock[0] = 1e9 + now
             memory.feedback("t", score=score)
             assert memory.core.graph.score(run) == score
-
-
-class Workers:
-    """Two memories over one store, with clocks of their own."""
-
-    def __init__(self, **how: Any) -> None:
-        self.clocks = [1_000_000.0, 1_000_000.0]
-        self.store = InMemoryStore()
-        self.made = [self._made(clock, store=self.store, **how) for clock in range(2)]
-
-    def _made(self, clock: int, methods: Callable[[], list[Any]], **how: Any) -> ToolMemory:
-        memory = ToolMemory.ephemeral(methods=methods(), now=lambda: self.clocks[clock], **how)
-        assert memory.core.shared_log is not None
-        memory.core.shared_log.patience = 5.0
-        return memory
-
-    def __enter__(self) -> list[ToolMemory]:
-        return self.made
-
-    def __exit__(self, *_: object) -> None:
-        for each in self.made:
-            each.close()
-
-    def exchange(self) -> None:
-        """Each of them learns all that the other did, and does what follows from it."""
-        for each in self.made:
-            each.core.acknowledge()
-        for each in self.made:
-            each.core.refresh(at_once=True)
-            assert each.flush()
-
-
-ACTS = st.tuples(
-    st.sampled_from([0, 1]),  # which worker
-    st.sampled_from([0, 1]),  # which run
-    st.sampled_from([0.0, 1.0]),
-    st.sampled_from([0.0, 0.0, 1.0]),  # seconds that its clock goes on before
-)
-
-
-def edges_of(memory: ToolMemory) -> dict[tuple[str, str], Any]:
-    """The counts of SIT's edges. Thirds do not add up to whole numbers in every order."""
-    rows = sit(memory).edges.rows
-    return {(source, target): cell for source, row in rows.items() for target, cell in row.items()}
-
-
-@given(st.lists(ACTS, min_size=1, max_size=6))
-@settings(max_examples=20)
-def test_workers_that_judge_the_same_runs_agree_once_they_have_exchanged(acts: list[Any]) -> None:
-    workers = Workers(methods=lambda: [SIT()])
-    with workers as (one, two):
-        threads = ["first", "second"]
-        for number, thread in enumerate(threads):
-            one.finish(history(4, f"N{number}"), thread_id=thread)
-        workers.exchange()
-        runs = [next(iter(one.core.episodes.runs(thread))) for thread in threads]
-        for worker, run, score, seconds in acts:
-            workers.clocks[worker] += seconds
-            (one, two)[worker].core.lifecycle.judge(runs[run], score, None, f"user {worker}")
-        workers.exchange()
-        assert one.core.graph.runs == two.core.graph.runs
-        assert sit(one).runs == sit(two).runs
-        assert {place: list(map(pytest.approx, cell)) for place, cell in edges_of(one).items()} == edges_of(two)
 
 
 def test_a_verdict_that_comes_while_methods_are_told_of_the_end_reaches_all() -> None:

@@ -237,7 +237,7 @@ def child(what: Callable[[Path, str, int], Any], folder: Path, kind: str, seed: 
 def run_in_child(what: Callable[..., Any], folder: Path, kind: str, seed: int, *, kill: float | None = None) -> str:
     """How the process ended; `kill`: seconds after its first acknowledged run."""
     context: Any = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["chromadb", "langgraph.prebuilt", "langgraph_toolmem.entries.keeping"])
+    context.set_forkserver_preload(["chromadb", "langgraph.prebuilt", "langgraph_toolmem.entries.entry"])
     process = context.Process(target=child, args=(what, folder, kind, seed))
     process.start()
     if kill is not None:

@@ -143,18 +143,23 @@ def index_of(folder: Path, kind: str) -> Path:
         return folder / "chroma" / str(database.execute(sql, [f"%.{kind}.%"]).fetchone()[0])
 
 
-@pytest.mark.parametrize("damage", ["gone", "random"])
+@pytest.mark.parametrize("damage", ["gone", "random", "header"])
 def test_a_damaged_index_is_named_and_rebuilt(tmp_path: Path, damage: str) -> None:
     filled(tmp_path)
     assert inspect(tmp_path) == []
     for file in index_of(tmp_path, "entries").iterdir():
         if damage == "gone":
             file.unlink()
-        elif file.name != "index_metadata.pickle":
+        elif damage == "header" and file.name == "header.bin":  # who opens it dies of SIGSEGV
+            data = bytearray(file.read_bytes())
+            data[60:68] = b"\x7f" * 8
+            file.write_bytes(data)
+        elif damage == "random" and file.name != "index_metadata.pickle":
             size = file.stat().st_size
             file.write_bytes(b"\xff\x7f\x13\x37" * (size // 4 + 1))
     [problem] = inspect(tmp_path) or [""]
     assert "tm.entries." in problem
+    assert ("ended the process" in problem) == (damage == "header")
     assert "atoms" not in problem
     done = CliRunner().invoke(app, ["doctor", "--memory", str(tmp_path), "--rebuild", "--json"])
     assert "270 texts" in done.output

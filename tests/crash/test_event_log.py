@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import pickle
@@ -25,8 +26,9 @@ from langgraph_toolmem.base.errors import GraphFileError, StorageError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import rlock
 from langgraph_toolmem.graph.events import Count, Forgotten, Record, RunSeen, Verdict
-from langgraph_toolmem.stores import database, events, snapshot
-from langgraph_toolmem.stores.database import NAME, refuse_remote
+from langgraph_toolmem.graph.tool_graph import ToolGraph
+from langgraph_toolmem.stores import events, snapshot
+from langgraph_toolmem.stores.database import NAME, query_readonly, refuse_remote
 from langgraph_toolmem.stores.events import BEFORE, SNAPSHOT, EventStore, inspect_folder
 
 ONE: Record = [Count("n")]
@@ -209,6 +211,22 @@ def test_what_is_forgotten_leaves_every_file_and_every_process(tmp_path: Path) -
         assert count(again) == 1
 
 
+def test_loading_leaves_garbage_collection_as_the_host_set_it(tmp_path: Path) -> None:
+    filled(tmp_path)
+    for on, frozen in ((True, False), (False, False), (True, True)):
+        before = gc.get_freeze_count()
+        try:
+            (gc.enable if on else gc.disable)()
+            if frozen and not before:
+                gc.freeze()
+            count_ = gc.get_freeze_count()
+            assert (reopened(tmp_path)[0], gc.isenabled(), gc.get_freeze_count()) == (40, on, count_)
+        finally:
+            gc.enable()
+            if not before:
+                gc.unfreeze()
+
+
 # --- damage ---
 
 
@@ -256,7 +274,7 @@ def test_a_damaged_snapshot_loses_nothing(tmp_path: Path, damage: Callable[[Path
         assert found == events_
     assert not problems, "it was said once"
     if damage is not Path.unlink:
-        assert [each["file"] for each in inspect_folder(tmp_path)["set_aside"]] == [f"{SNAPSHOT}.corrupt-1"]
+        assert [each["file"] for each in inspect_folder(tmp_path)["quarantined"]] == [f"{SNAPSHOT}.corrupt-1"]
 
 
 @pytest.mark.parametrize("damage", [cut, rubbish, Path.unlink])
@@ -499,13 +517,22 @@ def test_a_hostile_snapshot_runs_nothing_and_costs_nothing(
     assert not (tmp_path / "pwned").exists()
 
 
-@pytest.mark.parametrize(
-    "value", [3, [], {}, {"upto": 1}, {"upto": 1, "state": {}}, {"upto": "x", "state": {"tools": 3}}], ids=repr
-)
+STATE = ToolGraph().to_state()
+NO_STATES = [
+    {},
+    {name: part for name, part in STATE.items() if name != "runs"},
+    *(STATE | part for part in ({"tools": 7}, {"counters": [1]}, {"successors": 5}, {"cases": []}, {"tables": [1]})),
+    STATE | {"seen": b"123456789"},
+]
+
+
+@pytest.mark.parametrize("value", [3, [], {}, {"upto": 1}, *({"upto": 1, "state": state} for state in NO_STATES)])
 def test_a_plain_value_that_is_no_snapshot_is_renamed(tmp_path: Path, value: Any) -> None:
     filled(tmp_path)
     (tmp_path / SNAPSHOT).write_bytes(snapshot.dumps(value))
-    assert reopened(tmp_path)[0] == 40
+    found, problems = reopened(tmp_path)
+    assert found == 40
+    assert any(f"renamed to {SNAPSHOT}.corrupt-1" in problem for problem in problems)
 
 
 plain = st.recursive(
@@ -546,17 +573,20 @@ def test_a_value_in_itself_is_refused() -> None:
         snapshot.dumps(deep)
 
 
-def test_a_database_of_another_program_or_a_newer_release_is_left_alone(tmp_path: Path) -> None:
+def test_a_database_of_another_program_or_release_is_left_alone(tmp_path: Path) -> None:
     for change, said in (
-        ("PRAGMA user_version = 99", "newer version"),
+        ("PRAGMA user_version = 99", "a newer version"),
+        ("PRAGMA user_version = 1", "an older version"),
         ("PRAGMA application_id = 7", "another program"),
     ):
         folder = tmp_path / said
         filled(folder)
         with closing(sqlite3.connect(folder / NAME)) as file:
             file.execute(change)
-        content = (folder / NAME).read_bytes()
+        another_format(folder / SNAPSHOT)
+        content = {file: file.read_bytes() for file in folder.iterdir()}
         with pytest.raises(StorageError, match=said):
             opened(folder)
-        assert (folder / NAME).read_bytes() == content
-    assert database.FORMAT < 99
+        with pytest.raises(StorageError, match=said):
+            query_readonly(folder / NAME, "SELECT * FROM events")
+        assert {file: file.read_bytes() for file in folder.iterdir()} == content

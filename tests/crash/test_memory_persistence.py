@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import copy
-import errno
-import logging
-import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from desk import EAGER, NAMES, Desk, assert_answered, build, call_id, expected, request, run, shortcuts, warm
+from desk import EAGER, Desk, build, call_id, request, run, warm
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langgraph_toolmem import ConfigurationError, StorageError, ToolMemory
-from langgraph_toolmem.stores import snapshot
-from langgraph_toolmem.stores.events import SNAPSHOT, EventLog
+from langgraph_toolmem import ConfigurationError, ToolMemory
+from langgraph_toolmem.stores.events import SNAPSHOT
 
 ZOE = [HumanMessage(request("Zoe"), id=call_id("zoe"))]
-
-
-def knowledge(memory: ToolMemory) -> tuple[Any, ...]:
-    return (
-        memory.report().to_dict(),
-        memory.view(),
-        memory.inertia.explain(ZOE, policy=EAGER),
-        memory.inertia.explain(ZOE),
-    )
 
 
 @pytest.mark.parametrize("closed", [True, False])
@@ -73,105 +59,6 @@ def test_what_is_opened_and_closed_without_learning_is_not_rewritten(desk: Desk,
     assert (tmp_path / SNAPSHOT).stat().st_ino == stamp.st_ino
 
 
-# --- damaged files ---
-
-
-def damaged_state(data: bytes, change: Callable[[dict[str, Any]], Any]) -> bytes:
-    """A snapshot with a right checksum whose content has been changed."""
-    whole: Any = snapshot.loads(data)
-    change(whole["state"])
-    return snapshot.dumps(whole)
-
-
-DAMAGE: dict[str, Callable[[bytes], bytes]] = {
-    "tools no dict": lambda data: damaged_state(data, lambda s: s.update(tools=7)),
-    "counters no dict": lambda data: damaged_state(data, lambda s: s.update(counters=[1])),
-    "odd keys": lambda data: damaged_state(data, lambda s: s.update(seen=b"123456789")),
-    "rows no dict": lambda data: damaged_state(data, lambda s: s.update(successors=5)),
-    "cases no dict": lambda data: damaged_state(data, lambda s: s.update(cases=[])),
-    "tables no dict": lambda data: damaged_state(data, lambda s: s.update(tables=[1])),
-    "open turns no dict": lambda data: damaged_state(data, lambda s: s["tables"]["inertia"].update(open_turns=[1])),
-    "no runs": lambda data: damaged_state(data, lambda s: s.pop("runs")),
-}
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("written") / "m"
-    with ToolMemory(folder, tools=Desk().tools) as memory:
-        warm(memory, 14)
-        memory.core.store.snapshot()
-    return folder
-
-
-def works(memory: ToolMemory, desk: Desk) -> None:
-    """The host's run goes on, and is the right one."""
-    graph, _ = build(memory, desk.tools, policy=EAGER)
-    for i in range(3):
-        assert_answered(run(graph, i)["messages"])
-    assert desk.done[-9:] == [call for i in range(3) for call in expected(NAMES[i])]
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_snapshot(
-    desk: Desk, written: Path, tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = tmp_path / "m"
-    shutil.copytree(written, folder)
-    bad = DAMAGE[damage]((folder / SNAPSHOT).read_bytes())
-    (folder / SNAPSHOT).write_bytes(bad)
-    with ToolMemory(folder, tools=desk.tools) as memory:
-        works(memory, desk)
-        report = memory.report()
-        assert report.turns == 56 + 12, "nothing is lost"
-        assert any(SNAPSHOT in problem for problem in report.problems)
-        assert SNAPSHOT in str(report)
-        warnings = [r for r in caplog.records if r.levelno >= logging.WARNING]
-        assert 1 <= len(warnings) <= 3
-    # It is kept, and a later start works too, with what was learned since or without.
-    assert bad in [file.read_bytes() for file in folder.iterdir() if file.is_file()]
-    with ToolMemory(folder, tools=desk.tools) as memory:
-        works(memory, desk)
-
-
-# --- others in the folder ---
-
-
-# --- a full disk ---
-
-
-def no_space(*_: Any, **__: Any) -> Any:
-    try:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    except OSError as error:
-        raise StorageError("memory.db cannot be used") from error
-
-
-@pytest.mark.parametrize("from_start", [False, True])
-def test_a_full_disk(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, from_start: bool
-) -> None:
-    if from_start:
-        monkeypatch.setattr(EventLog, "writing", no_space)
-    memory = ToolMemory(tmp_path, tools=desk.tools)
-    graph, model = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
-    monkeypatch.setattr(EventLog, "writing", no_space)
-    for i in range(14):
-        state = run(graph, i)
-        assert_answered(state["messages"])
-    assert len(shortcuts(state["messages"])) == 3, "it goes on in RAM"
-    assert memory.report().skipped == 56 - len(model.calls)
-    assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 1
-    assert any("No space left" in problem for problem in memory.report().problems)
-    # Space is there again: closing writes everything.
-    before = knowledge(memory)
-    monkeypatch.undo()
-    memory.close()
-    with ToolMemory(tmp_path, tools=desk.tools) as again:
-        assert knowledge(again)[1:] == before[1:]
-        assert again.report().turns == 56
-
-
 # --- two graphs in one folder ---
 
 
@@ -188,9 +75,6 @@ def test_graph_namespaces_are_apart(desk: Desk, tmp_path: Path) -> None:
         assert three.inertia.predict(ZOE, policy=EAGER) is None
     with ToolMemory(tmp_path, tools=desk.tools, graph_namespace=("toolmem", "other")) as two:
         assert two.report().turns == 8
-
-
-# --- Chroma stays shut ---
 
 
 @pytest.mark.parametrize("path", ["~/kept", Path("~/kept"), Path("~") / "kept"])

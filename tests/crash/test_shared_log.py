@@ -186,25 +186,18 @@ def test_namespaces_do_not_leak_into_each_other(store: BaseStore, worker: Make) 
 
 
 def test_items_of_others_and_strange_ones_are_left_alone(worker: Make) -> None:
-    store = InMemoryStore()
-    store.put(("mine",), "key", {"value": 1})
-    store.put((*NAMESPACE, "workers"), "strange", {"worker": True})
+    def embed(texts: list[str]) -> list[list[float]]:
+        raise AssertionError(texts)  # nothing of the memory's is indexed
+
+    store = InMemoryStore(index={"dims": 1, "embed": embed})
+    store.put(("mine",), "key", {"value": 1}, index=False)
+    store.put((*NAMESPACE, "workers"), "strange", {"worker": True}, index=False)
     one = worker(store)
     one.learn(1, text="nul \x00, lone \ud800, dots a.b, 雪")
     assert one.sent()
-    store.put((*NAMESPACE, "log", one.name()), "000000000001", {"nothing": "readable"})
+    store.put((*NAMESPACE, "log", one.name()), "000000000001", {"nothing": "readable"}, index=False)
     assert worker(store).turns() == (1, 0)
     assert store.get(("mine",), "key") is not None
-
-
-def test_nothing_is_indexed(worker: Make) -> None:
-    def embed(texts: list[str]) -> list[list[float]]:
-        raise AssertionError(texts)
-
-    indexed = InMemoryStore(index={"dims": 1, "embed": embed})
-    mine = worker(indexed)
-    mine.learn(1)
-    assert mine.sent()
 
 
 async def test_an_async_store_is_called_from_a_thread(server: str, worker: Make) -> None:

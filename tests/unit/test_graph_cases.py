@@ -22,11 +22,11 @@ def add(
     args: str = "{}",
     status: str = "ok",
     sources: dict[str, list[str]] | Any | None = ...,
-    beside: int = 0,
+    further: int = 0,
 ) -> None:
     """One call of a case; with nothing said, an ordinary one of the model."""
     found = {} if sources is ... else sources
-    index.add_call(case, position, tool, args, status, found, beside)
+    index.add_call(case, position, tool, args, status, found, further)
 
 
 def index_with(*texts: str, user: str | None = None) -> CaseIndex:
@@ -92,16 +92,25 @@ def test_calls_that_arrive_before_their_request_are_kept():
     assert late.nearest("Cancel the order", [])[0].tool == "search"
 
 
-def test_of_a_fork_one_call_stays_whatever_the_order():
+@pytest.mark.parametrize(
+    ("calls", "tool"),
+    [
+        ([("aaa", {}, 0), ("zzz", {}, 0)], "aaa"),
+        ([("aaa", None, 0), ("zzz", {}, 0)], "zzz"),  # the model's before the shortcut's
+        ([("aaa", {}, 0), ("aaa", {}, 1)], "aaa"),
+    ],
+)
+def test_of_a_fork_one_call_stays_whatever_the_order(calls: list[tuple[str, Any, int]], tool: str):
     states = []
-    for tools in (("b", "a"), ("a", "b")):
+    for order in (calls, calls[::-1]):
         index = CaseIndex()
-        index.open("c", "Cancel", None)
-        for tool in tools:
-            add(index, "c", 0, tool)
+        index.open("c", "Cancel the order", None)
+        for name, sources, further in order:
+            add(index, "c", 0, name, sources=sources, further=further)
         states.append(index.cases)
 
     assert states[0] == states[1]
+    assert index.nearest("Cancel the order", [])[0].tool == tool
 
 
 def test_a_shortcut_is_part_of_the_way_but_not_followed():
@@ -146,15 +155,6 @@ def test_a_forgotten_user_leaves_nothing():
     assert list(index.cases) == ["other"]
 
 
-def test_the_index_survives_storage():
-    index = index_with("Cancel the order of Ann", "Mail Bo")
-    again = CaseIndex()
-    again.load(loads(dumps(index.cases)))
-
-    assert again.cases == index.cases
-    assert again.nearest("Cancel the order", []) == index.nearest("Cancel the order", [])
-
-
 @pytest.mark.parametrize(
     ("value", "old", "new", "carried"),
     [
@@ -185,19 +185,10 @@ def test_a_number_that_turns_into_words_is_text():
 def test_a_turn_of_several_calls_is_near_as_such():
     index = CaseIndex()
     index.open("c", "Cancel the order", None)
-    add(index, "c", 0, "search", beside=1)
+    add(index, "c", 0, "search", further=1)
     add(index, "c", 1, "read")
 
     assert index.nearest("Cancel the order", [])[0].tool == PARALLEL
-
-
-def test_of_a_fork_the_models_call_stays_rather_than_the_shortcuts():
-    index = CaseIndex()
-    index.open("c", "Cancel the order", None)
-    add(index, "c", 0, "aaa", sources=None)
-    add(index, "c", 0, "zzz")
-
-    assert index.nearest("Cancel the order", [])[0].tool == "zzz"
 
 
 def test_an_index_is_what_its_requests_make_it():

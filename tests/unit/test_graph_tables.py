@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.graph.tool_graph import ContributorTable, CountTable
 
 
@@ -33,24 +31,6 @@ def test_a_table_never_outgrows_its_bounds(bound: int, keys: list[int]):
     assert all(len(row) <= 3 for row in table.rows.values())
 
 
-increments = st.lists(
-    st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"), st.integers(0, 1), st.integers(1, 4)), max_size=20
-)
-
-
-@given(increments, st.randoms(use_true_random=False))
-@settings(max_examples=50)
-def test_counts_commute(adds, random):
-    first, second = CountTable(100, width=2), CountTable(100, width=2)
-    for add in adds:
-        first.add(*add)
-    random.shuffle(adds)
-    for add in adds:
-        second.add(*add)
-
-    assert first.rows == second.rows
-
-
 @given(st.lists(st.tuples(st.sampled_from("rstuv"), st.none() | st.sampled_from("ABCDE")), max_size=20), st.randoms())
 @settings(max_examples=50)
 def test_witnesses_commute_and_are_bounded(seen, random):
@@ -63,34 +43,6 @@ def test_witnesses_commute_and_are_bounded(seen, random):
 
     assert first.rows == second.rows
     assert all(len(who) <= 3 for row in first.rows.values() for cell in row.values() for who in cell)
-
-
-@pytest.mark.parametrize(
-    ("seen", "public"),
-    [
-        ([("1", "A"), ("2", "B")], ""),
-        ([("1", "A"), ("2", "B"), ("3", "C")], "AZ?"),
-        ([("1", "A"), ("2", "A"), ("3", "A")], "A"),
-        ([("1", None), ("1", None), ("2", None)], ""),
-        ([("1", None), ("2", None), ("3", None)], "AZ?"),
-    ],
-)
-def test_an_item_is_public_after_three_runs_of_three_users(seen: list[tuple[str, str | None]], public: str):
-    table = ContributorTable(10)
-    for run, user in seen:
-        table.add("k", "v", run, user)
-    assert "".join(user for user in "AZ?" if table.is_public("k", "v", None if user == "?" else user)) == public
-
-
-def test_a_forgotten_user_is_no_witness():
-    table = ContributorTable(10)
-    table.add("k", "mine", "run1", "A")
-    for i, who in enumerate("ABC"):
-        table.add("k", "ours", f"run{i}", who)
-
-    assert table.forget(Forgotten("A")) == 2
-    assert "mine" not in table.rows["k"]
-    assert not table.is_public("k", "ours", "Z")
 
 
 def test_witness_rows_and_items_are_bounded():

@@ -81,18 +81,6 @@ def test_records_in_any_order_make_the_same_graph(made: list[list[Message]], shu
 
 @given(runs())
 @settings(max_examples=20)
-def test_applying_twice_changes_nothing(made: list[list[Message]]):
-    learner = learned(made)
-    before = copy.deepcopy(content(learner.graph))
-    for key, record in learner.records:
-        assert learner.graph.has_seen(key)
-        assert not learner.graph.apply(key, record)
-
-    assert content(learner.graph) == before
-
-
-@given(runs())
-@settings(max_examples=20)
 def test_a_graph_survives_storage(made: list[list[Message]]):
     graph = learned(made).graph
     again = ToolGraph([InertiaEvidence])

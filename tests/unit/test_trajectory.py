@@ -93,7 +93,7 @@ def test_a_small_run_by_hand() -> None:
     assert first.text == "I look it up."
     assert first.settled
     assert last.steps == ()
-    assert (run.thread_id, run.truncated, run.thought) == ("r1", False, "Blue.")
+    assert (run.thread_id, run.truncated) == ("r1", False)
     assert not run.awaiting_model
 
 

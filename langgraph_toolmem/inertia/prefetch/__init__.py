@@ -13,10 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share, names_given, options_named
+from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share, names_given
 
 
-@options_named
 @dataclass(frozen=True)
 class Prefetch:
     """Settings of look-ups that run while the model is thinking.

@@ -38,8 +38,8 @@ from langgraph_toolmem.inertia.record import REVIEWED, SECONDS, SERVED, UNCLAIME
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.turn.ask import StepGenerator, Wait, loop_of_run
-from langgraph_toolmem.turn.call import Call
 from langgraph_toolmem.turn.host import ErrorLog, config_of, emit, read_key, thread_id_of, user_id_of
+from langgraph_toolmem.turn.step import Call
 
 logger = logging.getLogger("langgraph_toolmem.prefetch")
 

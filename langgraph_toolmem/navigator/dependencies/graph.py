@@ -1,10 +1,10 @@
 """The tool dependency graph: API nodes and parameter nodes (NaviAgent, arXiv 2506.19500, section 2).
 
 A parameter node stands for all inputs and outputs that mean the same [P]: those with one alias, else those with the
-same words and shape, and those that an embedder finds alike [O]. Structural edges lead from a parameter to the APIs
-that take it and from an API to the parameters it gives. Behavioural edges are counts in `History` and are read when a
-link is weighed. Adding or removing a tool touches its own ports only; what words alone merge does not depend on the
-order of tools.
+same words and shape [O]. (In the paper an embedder finds those that mean the same; with all-MiniLM-L6-v2 that made no
+plan of six recorded sets right.) Structural edges lead from a parameter to the APIs that take it and from an API to the
+parameters it gives. Behavioural edges are counts in `History` and are read when a link is weighed. Adding or removing a
+tool touches its own ports only, and the order of tools does not matter.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import cached_property
+from itertools import chain
+from typing import Any, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.dependencies.links import Link, likeness
+from langgraph_toolmem.navigator.dependencies.links import Link
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.meaning import (
@@ -39,9 +41,6 @@ from langgraph_toolmem.text.meaning import (
 from langgraph_toolmem.text.similarity import rarity
 from langgraph_toolmem.text.words import stem
 
-if TYPE_CHECKING:
-    from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
-
 logger = logging.getLogger("langgraph_toolmem.navigator.dependencies.graph")
 
 MAX_PRODUCERS: Final = 64
@@ -62,48 +61,72 @@ Key = tuple[frozenset[str], str]
 
 
 class Cluster:
-    """A parameter node: the ports that mean the same.
+    """A parameter node: the inputs and outputs that mean the same.
 
     Attributes:
-        id: its words; unlike those of every other one.
-        vague: nothing says of what its members are the id, name, count ...
-        producers: tool -> its outputs here.
-        consumers: tool -> its inputs here.
+        key: its words and shape.
+        producers: tool -> paths of its outputs here.
+        consumers: tool -> paths of its inputs here.
     """
 
-    __slots__ = ("consumers", "id", "producers", "vague")
+    __slots__ = ("consumers", "key", "producers")
 
     def __init__(self, key: Key) -> None:
-        words, shape = key
-        named = shape == "alias"
+        self.key = key
+        self.producers: dict[str, tuple[str, ...]] = {}
+        self.consumers: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def id(self) -> str:
+        """Return its words and shape as a text; unlike that of every other one."""
+        words, shape = self.key
         label = " ".join(sorted(words, key=lambda word: (word in GENERIC, word)))
-        self.id = label if shape == "scalar" else f"{label} ({shape})"
-        self.vague = not named and words <= GENERIC
-        self.producers: dict[str, list[Port]] = {}
-        self.consumers: dict[str, list[Port]] = {}
+        return label if shape == "scalar" else f"{label} ({shape})"
+
+    @property
+    def vague(self) -> bool:
+        """Return True if nothing says of what its members are the id, name, count ..."""
+        return self.key[1] != "alias" and self.key[0] <= GENERIC
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ApiNode:
-    """A tool with its ports.
+    """A tool. Its ports are read where a plan comes near: a thousand tools have tens of thousands of them.
 
     Attributes:
         spec: the tool.
-        inputs, outputs: its ports.
+        seen: path -> JSON types of results that runs showed; None if it gives nothing to others (`exclude`).
         words: what its name says, as stems, and its tags.
-        needs: the inputs a call must have.
-        route: its HTTP route, if it has one.
         producer_prior: factor for what it gives, 0 to 1: to read is better than to write something in order to get an
             id, and to destroy is worst [O].
+        route: its HTTP route, if it has one.
     """
 
     spec: ToolSpec
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    seen: Mapping[str, Iterable[str]] | None
     words: frozenset[str]
-    needs: tuple[Port, ...]
     producer_prior: float
     route: Route | None = None
+
+    @cached_property
+    def inputs(self) -> tuple[Port, ...]:
+        """The values that a call takes."""
+        return self.read()[0]
+
+    @cached_property
+    def outputs(self) -> tuple[Port, ...]:
+        """The values that a call gives."""
+        return self.read()[1]
+
+    @cached_property
+    def needs(self) -> tuple[Port, ...]:
+        """The inputs that a call must have."""
+        return tuple(port for port in self.inputs if port.required)
+
+    def read(self) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+        """Return its inputs and outputs, and keep none."""
+        inputs = tuple({port.path: port for port in inputs_of(self.spec)}.values())
+        return inputs, () if self.seen is None else outputs_of(self.spec, self.seen, inputs)
 
     @property
     def nouns(self) -> frozenset[str]:
@@ -119,7 +142,6 @@ class ToolDependencyGraph:
     Args:
         specs: the tools. Of two with the same name the later counts, and the log says so.
         aliases: "tool.path" of an input or output -> the name of its parameter; equal names are one parameter.
-        vectors: meanings of parameters, for merging those whose words differ; None: words alone.
         observed: tool -> path -> JSON types of results that runs showed; see `note_outputs`.
     """
 
@@ -128,12 +150,11 @@ class ToolDependencyGraph:
         specs: Iterable[ToolSpec] = (),
         *,
         aliases: Mapping[str, str] | None = None,
-        vectors: ParameterVectors | None = None,
         observed: Mapping[str, Mapping[str, Iterable[str]]] | None = None,
     ) -> None:
         self.apis: dict[str, ApiNode] = {}
         self.clusters: dict[Key, Cluster] = {}
-        self._aliases, self._vectors = dict(aliases or {}), vectors
+        self._aliases = dict(aliases or {})
         self._observed: dict[str, dict[str, frozenset[str]]] = {
             tool: {path: frozenset(types) for path, types in paths.items()} for tool, paths in (observed or {}).items()
         }
@@ -142,7 +163,7 @@ class ToolDependencyGraph:
         self._linked: dict[tuple[str, str], dict[tuple[str, str], None]] = {}  # input -> outputs, as documents say
         self._by_word: dict[str, dict[str, None]] = {}
         self._keys: dict[str, set[Key]] = {}  # of a tool's ports, as they were when it was added
-        self._rarities: dict[str, float] = {}  # of all words of a tool together, as they are asked for
+        self._rarities: dict[frozenset[str], float] = {}  # of words together, as they are asked for
         self._left_out: frozenset[str] = frozenset()
         self.update(specs)
 
@@ -153,15 +174,13 @@ class ToolDependencyGraph:
         return tool in self.apis
 
     def update(self, specs: Iterable[ToolSpec]) -> None:
-        """Add tools; one takes the place of the one with its name. Their meanings are embedded in one go."""
+        """Add tools; one takes the place of the one with its name."""
         given = list(specs)
         twice = [name for name, count in Counter(spec.name for spec in given).items() if count > 1]
         if twice:
             logger.warning("%d tools have the name of another one (%s); the later counts", len(twice), twice[0])
-        nodes = [self._node(spec) for spec in given]
-        self.merge(port for node in nodes for port in (*node.inputs, *node.outputs))
-        for node in nodes:
-            self._add(node)
+        for spec in given:
+            self._add(self._node(spec))
 
     def remove(self, tool: str) -> None:
         """Remove a tool, with what was observed of it; one that is unknown is no error."""
@@ -208,18 +227,12 @@ class ToolDependencyGraph:
             raise ConfigurationError(f"There is no tool {tool!r} in the dependency graph of {len(self.apis)} tools.")
         return node
 
-    def merge(self, ports: Iterable[Port], *, again: bool = True) -> None:
-        """Have the embedder, if there is one, say which parameters are one; see `ParameterVectors.prepare`."""
-        if self._vectors is not None:
-            self._vectors.prepare(ports, again=again)
-
     def key_of(self, port: Port) -> Key:
         """Return the key of the parameter node that a port belongs to, whether there is one or not."""
         alias = self._aliases.get(f"{port.tool}.{port.path}") if self._aliases else None
         if alias is not None:
             return frozenset((alias,)), "alias"
-        key = port.meaning.words, port.meaning.shape
-        return key if self._vectors is None else self._vectors.root(key)
+        return port.meaning.words, port.meaning.shape
 
     def cluster_of(self, port: Port) -> Cluster:
         """Return the parameter node of a port of this graph."""
@@ -244,24 +257,6 @@ class ToolDependencyGraph:
                 links.setdefault((flow.source, flow.path), found)
         return list(links.values())
 
-    def predicted(self, port: Port, producers: Iterable[str]) -> list[Link]:
-        """Return links from tools that are said to feed an input, each from the output that looks most like it.
-
-        A tool that gives nothing of a type that the input can take has none.
-        """
-        found = []
-        for tool in producers:
-            if tool not in self.apis or tool == port.tool:
-                continue
-            links = [
-                Link(tool, output.path, port.tool, port.path, 0.0, "predicted")
-                for output in self.apis[tool].outputs
-                if _types_agree(output, port)
-            ]
-            if links:
-                found.append(max(links, key=likeness))
-        return found
-
     def nouns(self, tool: str) -> tuple[str, ...]:
         """Return the words of what a tool is about."""
         node = self.apis[tool]
@@ -270,18 +265,15 @@ class ToolDependencyGraph:
 
     def affinity(self, one: str, other: str) -> float:
         """Return how much of their names two tools share, rare words weighing more; 0 to 1."""
-        shared = self.apis[one].words & self.apis[other].words
-        if not shared:
-            return 0.0
-        return min(1.0, self._rare(shared) / min(self._rare_in(one), self._rare_in(other)))
+        words, others = self.apis[one].words, self.apis[other].words
+        shared = words & others
+        return min(1.0, self._rarity(shared) / min(self._rarity(words), self._rarity(others))) if shared else 0.0
 
-    def _rare(self, words: Iterable[str]) -> float:
-        return sum(rarity(len(self._by_word[word]), len(self.apis)) for word in words) + 1e-9
-
-    def _rare_in(self, tool: str) -> float:
-        found = self._rarities.get(tool)
+    def _rarity(self, words: frozenset[str]) -> float:
+        found = self._rarities.get(words)
         if found is None:
-            found = self._rarities[tool] = self._rare(self.apis[tool].words)
+            found = sum(rarity(len(self._by_word[word]), len(self.apis)) for word in words) + 1e-9
+            self._rarities[words] = found
         return found
 
     def _structural(self, port: Port, cluster: Cluster, most: int) -> Iterator[Link]:
@@ -293,14 +285,15 @@ class ToolDependencyGraph:
         for tool in self._chosen(port.tool, cluster.producers, most):
             node = self.apis[tool]
             fit = node.producer_prior * share * (_APART + (1 - _APART) * self.affinity(tool, port.tool))
-            for output in cluster.producers[tool]:
-                yield Link(tool, output.path, port.tool, port.path, fit)
+            for path in cluster.producers[tool]:
+                yield Link(tool, path, port.tool, port.path, fit)
 
     def _by_route(self, port: Port) -> Iterator[Link]:
         """Yield links by the hierarchy of paths, or of a document: to pick an element one lists its collection."""
         for tool, path in self._linked.get((port.tool, port.path), ()):
             if tool in self.apis and tool not in self._left_out:
-                yield Link(tool, path, port.tool, port.path, 1.0, "route")
+                output = None if path else self._element(tool, port, ())
+                yield Link(tool, output.path if output else path, port.tool, port.path, 1.0, "route")
         node = self.apis.get(port.tool)
         if node is None or node.route is None:
             return
@@ -347,7 +340,7 @@ class ToolDependencyGraph:
         ]
         return max(ranked, key=lambda found: found[:4])[4] if ranked else None
 
-    def _chosen(self, consumer: str, producers: Mapping[str, list[Port]], most: int) -> list[str]:
+    def _chosen(self, consumer: str, producers: Collection[str], most: int) -> list[str]:
         if len(producers) <= most + 1:
             return [tool for tool in producers if tool != consumer]
         chosen: dict[str, None] = {}
@@ -367,23 +360,21 @@ class ToolDependencyGraph:
         words = {stem(word) for word in canonical(spec.name) if word not in GENERIC | PREPOSITIONS | STRICT_VERBS} | {
             f"#{tag}" for tag in spec.tags
         }
-        inputs = tuple({port.key: port for port in inputs_of(spec)}.values())
-        outputs = () if spec.name in self._left_out else outputs_of(spec, self._observed.get(spec.name))
-        route, needs = route_of(spec.route), tuple(port for port in inputs if port.required)
-        return ApiNode(spec, inputs, outputs, frozenset(words), needs, _producer_prior(spec), route)
+        seen = None if spec.name in self._left_out else self._observed.get(spec.name, {})
+        return ApiNode(spec, seen, frozenset(words), _producer_prior(spec), route_of(spec.route))
 
     def _add(self, node: ApiNode) -> None:
         name = node.spec.name
         self._take_out(name)
         keys = self._keys[name] = set()
-        for port in (*node.inputs, *node.outputs):
+        for port in chain(*node.read()):
             key = self.key_of(port)
-            keys.add(key)
             cluster = self.clusters.get(key)
             if cluster is None:
                 cluster = self.clusters[key] = Cluster(key)
+            keys.add(cluster.key)
             side = cluster.producers if port.direction == "out" else cluster.consumers
-            side.setdefault(name, []).append(port)
+            side[name] = (*side.get(name, ()), port.path)
         self.apis[name] = node
         for table, key in self._entries(node):
             table.setdefault(key, {})[name] = None

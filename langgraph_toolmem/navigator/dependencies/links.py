@@ -7,9 +7,9 @@ Structure and record give each link a weight, a mean of the two in which structu
 With no record that is ``COLD · fit``; with a long one N(i→j) / N(j), the paper's weight. A link that looks right and
 that is never taken where it could be thus loses against those that are.
 
-An `EdgeScorer` (``Navigator(scorer=...)``) may weigh links otherwise, knowing that weight and what it is made of, and
-may propose links that structure does not find. A trained table (`learned`) has
-a score p(o→i) of each link from output o to input i, which stands where structure stood if it is more [O]:
+An `EdgeScorer` (``Navigator(scorer=...)``) may weigh links otherwise, knowing that weight and what it is made of. A
+trained table (`learned`) has a score p(o→i) of each link from output o to input i, which stands where structure stood
+if it is more [O]:
 
     w = max(w(i→j), (n + PRIOR · p(o→i)) / (N(j) + PRIOR))
 
@@ -23,7 +23,6 @@ from typing import Final, Literal, NamedTuple
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.history import Flow, History
-from langgraph_toolmem.text.meaning import Port, canonical
 
 PRIOR: Final = 2.0
 """Uses of a tool that structure, or a learned probability, counts as much as."""
@@ -41,7 +40,7 @@ class Link(NamedTuple):
         input: path of that input.
         fit: how well they fit by structure alone, 0 to 1.
         kind: "cluster": they mean the same; "route": the producer lists the collection that the input picks an element
-            of, or its document links the two; "flow": seen in runs; "predicted": a scorer proposed it.
+            of, or its document links the two; "flow": seen in runs.
     """
 
     producer: str
@@ -49,7 +48,7 @@ class Link(NamedTuple):
     consumer: str
     input: str
     fit: float
-    kind: Literal["cluster", "route", "flow", "predicted"] = "cluster"
+    kind: Literal["cluster", "route", "flow"] = "cluster"
 
 
 class LinkEvidence(NamedTuple):
@@ -82,30 +81,15 @@ def evidence_of(link: Link, history: History) -> LinkEvidence:
 
 
 class EdgeScorer:
-    """Weighs links, and may propose some. Override what you need; every default has no opinion."""
+    """Weighs links. The default has no opinion."""
 
     def weigh(self, links: Sequence[Link], known: Sequence[LinkEvidence]) -> Sequence[float | None]:
         """Return how likely each link works, 0 to 1; None: what is known of it stands. Microseconds a link."""
         return [None] * len(links)
 
-    def propose(self, port: Port, k: int) -> Sequence[str]:
-        """Return at most k tools that are likely to give an input its value, likeliest first."""
-        return ()
-
 
 def check_scorer(scorer: object) -> None:
-    """Raise ConfigurationError if an object lacks a method of `EdgeScorer`, or is a class."""
-    methods = "weigh", "propose"
-    if isinstance(scorer, type) or not all(callable(getattr(scorer, name, None)) for name in methods):
+    """Raise ConfigurationError if an object lacks the method of `EdgeScorer`, or is a class."""
+    if isinstance(scorer, type) or not callable(getattr(scorer, "weigh", None)):
         named = f"the class {scorer.__name__}" if isinstance(scorer, type) else type(scorer).__name__
-        raise ConfigurationError(
-            f"`scorer` must be an object with the methods {', '.join(methods)}, such as an EdgeScorer, got {named}."
-        )
-
-
-def likeness(link: Link) -> float:
-    """Return how much an output and an input are called the same, 0 to 1; 1 if they are of one cluster."""
-    if link.kind in ("cluster", "route") and link.fit > 0:
-        return 1.0
-    one, other = (set(canonical(path.replace("[]", "").rsplit(".", 1)[-1])) for path in (link.output, link.input))
-    return 2 * len(one & other) / (len(one) + len(other)) if one and other else 0.0
+        raise ConfigurationError(f"`scorer` must be an object with a method weigh (an EdgeScorer), got {named}.")

@@ -24,7 +24,9 @@ from langgraph_toolmem.navigator.plan.problem import (
     Choice,
     PlanSearch,
     PlanSettings,
+    Producers,
     asks_for_system_value,
+    known_ports,
     step_depths,
 )
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
@@ -50,7 +52,6 @@ class InputSource:
         weight: how sure that is, 0 to 1.
         required: whether the call must have it.
         reason: why it is the user's, "" otherwise.
-        predicted: a suggestion: neither structure nor any run links the two, a scorer does, with `weight`.
     """
 
     input: str
@@ -60,7 +61,6 @@ class InputSource:
     weight: float = 1.0
     required: bool = True
     reason: str = ""
-    predicted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +182,7 @@ def tree(chain: Chain) -> str:
         for feed in step.feeds:
             head = f"{feed.input}{'' if feed.required else '?'} <- "
             if feed.source == "step":
-                said = f"predicted, {feed.weight:.0%}: " if feed.predicted else ""
-                write(feed.origin, depth + 1, f"{head}{said}{feed.output or 'result'} of ")
+                write(feed.origin, depth + 1, f"{head}{feed.output or 'result'} of ")
             elif feed.source == "done":
                 lines.append(f"{'  ' * (depth + 1)}{head}{feed.output or 'result'} of {feed.origin} (done)")
             else:
@@ -230,9 +229,7 @@ def _feed(port: Port, choice: Choice | None, problem: PlanSearch, earlier: Colle
     if choice is None:
         return None
     weight = round(choice.value, 6)
-    return InputSource(
-        port.path, choice.kind, choice.origin, choice.output, weight, port.required, choice.reason, choice.predicted
-    )
+    return InputSource(port.path, choice.kind, choice.origin, choice.output, weight, port.required, choice.reason)
 
 
 def _optional(port: Port, problem: PlanSearch, earlier: Collection[str]) -> Choice | None:
@@ -253,7 +250,7 @@ def _optional(port: Port, problem: PlanSearch, earlier: Collection[str]) -> Choi
 def plan(
     graph: ToolDependencyGraph,
     targets: str | Sequence[str],
-    known: Mapping[str, Any] | Collection[str] = (),
+    known: Mapping[str, Any] | Iterable[str] = (),
     *,
     k: int = 3,
     strategy: Strategy = "alpha_beta",
@@ -292,18 +289,11 @@ def plan(
     def expired() -> bool:
         return clock is not None and end is not None and clock() >= end
 
+    there = known_ports(known)
+    producers = Producers(graph, history or History(), scorer=scorer, done=done, request=request)
+
     def search(target: str, without: Collection[str]) -> tuple[Chain, bool]:
-        problem = PlanSearch(
-            graph,
-            target,
-            known,
-            scorer=scorer,
-            history=history or History(),
-            settings=settings or PlanSettings(),
-            avoid=without,
-            done=done,
-            request=request,
-        )
+        problem = PlanSearch(producers, target, there, settings=settings or PlanSettings(), avoid=without)
         if strategy == "annealing":
             found = anneal(problem, Random(seed), expired)
         else:
@@ -402,7 +392,7 @@ def recombine(
     graph: ToolDependencyGraph,
     chain: Chain,
     failed: Collection[str],
-    known: Mapping[str, Any] | Collection[str] = (),
+    known: Mapping[str, Any] | Iterable[str] = (),
     *,
     done: Collection[str] = (),
     settings: PlanSettings | None = None,
@@ -421,7 +411,7 @@ def recombine(
     Returns:
         A chain that asks the user for no more unfindable values than the failed one did, or the answer "none".
     """
-    out = frozenset(failed)
+    out, known = frozenset(failed), known if isinstance(known, Mapping) else list(known)
     allowed = sum(ask.system_value for ask in chain.asks)
     equal = {
         step.tool: equivalents(graph, step.tool, needed=[gift.output for gift in step.gives], avoid={*out, *done})

@@ -12,7 +12,7 @@ search among the same valid drafts; they differ in what they hold to be good:
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
@@ -40,11 +40,10 @@ logger = logging.getLogger("langgraph_toolmem.navigator.plan")
 
 Source = Literal["user", "produced", "either"]
 
-PROPOSED: Final = 3
-"""Links into one input that a scorer may propose."""
 ENOUGH: Final = 3
 """Recorded uses of a parameter from which the record says who gives its value."""
 MOSTLY, SELDOM = 0.5, 0.2
+OTHERS: Final = "external"
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class PlanSettings:
     ask_produced: float = 1e-9
     weak: float = 0.2
     max_options: int = 12
-    max_nodes: int = 1_500
+    max_nodes: int = 800
 
     def __post_init__(self) -> None:
         """Check types and ranges. Raises ConfigurationError that names the field and what is expected."""
@@ -102,7 +101,6 @@ class Choice(NamedTuple):
         reason: why the user is asked.
         sort: whose value it is.
         question: inputs with the same question take the same answer; the user is asked once.
-        predicted: neither structure nor any run links the two; a scorer does.
         known: how sure structure and record alone are of a tool's output.
     """
 
@@ -113,7 +111,6 @@ class Choice(NamedTuple):
     reason: str = ""
     sort: Source = "either"
     question: tuple[object, ...] = ()
-    predicted: bool = False
     known: float = 1.0
 
 
@@ -140,13 +137,15 @@ def value_source(port: Port, history: History) -> tuple[Source, str]:
         return "user", "a truth value is a wish"
     if port.leaf.choices:
         return "user", "a choice from a list"
+    if OTHERS in port.meaning.words:
+        return "user", "an identifier of another system"
     if port.meaning.words & IDENTIFIERS:
         return "produced", "an identifier that only a system knows"
     return "either", "nothing says so"
 
 
-class PlanSearch:
-    """A target, what is known, and the options of every input; options are worked out when they are asked for.
+class Producers:
+    """The tools that may give an input its value; all searches of a plan share them.
 
     A scorer that fails, or answers what is no weight, is asked no more, and the log says so once.
     """
@@ -154,26 +153,99 @@ class PlanSearch:
     def __init__(
         self,
         graph: ToolDependencyGraph,
-        target: str,
-        known: Mapping[str, Any] | Iterable[str],
+        history: History,
         *,
         scorer: EdgeScorer | None = None,
-        history: History,
-        settings: PlanSettings,
-        avoid: Collection[str] = (),
         done: Collection[str] = (),
         request: str = "",
     ) -> None:
-        graph.api(target)
-        self.graph, self.target, self.history, self.settings = graph, target, history, settings
-        self.avoid, self.done = frozenset(avoid) - {target}, frozenset(done) - {target}
+        self.graph, self.history, self.done = graph, history, frozenset(done)
         self._scorer = scorer
-        self._known = known_ports(known)
-        graph.merge(self._known, again=False)
         self._asked = frozenset(canonical_words(words(request)))
+        self._wanted: dict[str, bool] = {}
+        self._found: dict[PortKey, tuple[Choice, ...]] = {}
+
+    def of(self, port: Port) -> tuple[Choice, ...]:
+        """Return the tools whose output may become an input, each by its best link, most likely first.
+
+        A tool that is declared to change something is none, unless the request asks for that in its words, or past runs
+        took the value from there.
+        """
+        if port.key not in self._found:
+            found: dict[str, Choice] = {}
+            for link, weight, known in self.weighed(port):
+                if link.producer == port.tool or not self._may_call(link.producer, port.tool):
+                    continue
+                before = found.get(link.producer)
+                if weight > 0 and (before is None or weight > before.value):
+                    kind: Literal["done", "step"] = "done" if link.producer in self.done else "step"
+                    found[link.producer] = Choice(kind, link.producer, link.output, weight, known=known)
+            ranked = sorted(found.values(), key=lambda choice: (-choice.value, choice.origin))
+            self._found[port.key] = tuple(ranked)
+        return self._found[port.key]
+
+    def weighed(self, port: Port) -> list[tuple[Link, float, float]]:
+        """Return the links into an input, each with its weight and with that by structure and record alone.
+
+        The weight is less where the producer failed; both are from 0 to 1.
+        """
+        links = self.graph.links_into(port, self.history)
+        known = [evidence_of(link, self.history) for link in links]
+        plain = weights = [each.weight for each in known]
+        if self._scorer is not None:
+            try:
+                said = zip(plain, self._scorer.weigh(links, known), strict=True)
+                weights = [_share(weight if score is None else float(score)) for weight, score in said]
+            except Exception as error:  # noqa: BLE001 - a plan by structure and record is better than none
+                log_failure(logger, logging.WARNING, "links are weighed by structure and record alone", error=error)
+                self._scorer = None
+        given = zip(links, weights, plain, strict=True)
+        return [(link, self.history.works(link.producer) * weight, known) for link, weight, known in given]
+
+    def writers(self, port: Port) -> set[str]:
+        """Return the tools that give an input its value by a change that nobody asked for."""
+        return {link.producer for link, _, _ in self.weighed(port)} - {
+            port.tool,
+            *(each.origin for each in self.of(port)),
+        }
+
+    def _may_call(self, tool: str, consumer: str) -> bool:
+        spec = self.graph.apis[tool].spec
+        if not (spec.read_only is False or spec.destructive) or tool in self.done:
+            return True
+        if self.history.weight(tool, consumer) > 0:
+            return True
+        if tool not in self._wanted:
+            self._wanted[tool] = bool(self._asked) and self._asks_for(spec)
+        return self._wanted[tool]
+
+    def _asks_for(self, spec: ToolSpec) -> bool:
+        """Return True if the request says, in its words, what a tool does and to what."""
+        said = {*canonical(spec.name), *canonical_words(words(spec.description.split(".", 1)[0]))}
+        nouns = set(self.graph.nouns(spec.name))
+        verbs = (said & VERBS) - READING - nouns
+        return bool(verbs & self._asked and nouns and nouns <= self._asked)
+
+
+class PlanSearch:
+    """A target, what is known, and the options of every input; options are worked out when they are asked for."""
+
+    def __init__(
+        self,
+        producers: Producers,
+        target: str,
+        known: Sequence[Port] = (),
+        *,
+        settings: PlanSettings,
+        avoid: Collection[str] = (),
+    ) -> None:
+        self.graph, self.history = producers.graph, producers.history
+        self.graph.api(target)
+        self.producers, self.target, self.settings = producers, target, settings
+        self.avoid, self.done = frozenset(avoid) - {target}, producers.done - {target}
+        self._known = known
         self._options: dict[PortKey, tuple[Choice, ...]] = {}
         self._best: dict[PortKey, float] = {}
-        self._wanted: dict[str, bool] = {}
         self._direct: dict[str, float] | None = None
 
     def needs(self, tool: str) -> tuple[Port, ...]:
@@ -239,84 +311,20 @@ class PlanSearch:
             return (Choice("known", name, "", 1.0),)
         settings = self.settings
         source, reason = value_source(port, self.history)
-        givers = () if source == "user" else self.givers(port)
+        givers = [] if source == "user" else [each for each in self.producers.of(port) if each.origin != self.target]
         # Structure and record say whose value it is: a scorer says what is likeliest to give it, if anything.
         surest = max((giver.known for giver in givers), default=0.0)
         if source == "either" and (not givers or surest < settings.weak):
-            source, reason, givers = "user", "nothing is likely to produce it", ()
+            source, reason, givers = "user", "nothing is likely to produce it", []
         # Only now: that a producer is out of order does not make its value one that users know.
         likely = [giver for giver in givers if giver.origin not in self.avoid][: settings.max_options]
-        if not likely and source != "user":
-            reason = f"{reason}, and {self._nothing(port)}"
+        if not givers and source == "produced" and (writers := self.producers.writers(port) - {self.target}):
+            source, reason = "either", f"only {', '.join(sorted(writers)[:3])} would give it, by a change"
+        elif not likely and source != "user":
+            reason = f"{reason}, and nothing gives it"
         cost = {"user": settings.ask_user, "either": settings.ask_either, "produced": settings.ask_produced}[source]
         user = Choice("user", "", "", cost, reason, source, self._question(port))
         return tuple(sorted([*likely, user], key=self._rank))
-
-    def givers(self, port: Port) -> tuple[Choice, ...]:
-        """Return the tools whose output may become an input, each by its best link, most likely first.
-
-        Those to be avoided are among them. A tool that is declared to change something is none, unless the request
-        asks for that in its words, or past runs took the value from there.
-        """
-        found: dict[str, Choice] = {}
-        for link, weight, known in self.weighed(port):
-            if link.producer in (port.tool, self.target) or not self._may_call(link.producer, port.tool):
-                continue
-            before = found.get(link.producer)
-            if weight > 0 and (before is None or weight > before.value):
-                kind: Literal["done", "step"] = "done" if link.producer in self.done else "step"
-                predicted = link.kind == "predicted"
-                found[link.producer] = Choice(
-                    kind, link.producer, link.output, weight, predicted=predicted, known=known
-                )
-        return tuple(sorted(found.values(), key=lambda choice: (-choice.value, choice.origin)))
-
-    def weighed(self, port: Port) -> list[tuple[Link, float, float]]:
-        """Return the links into an input, each with its weight and with that by structure and record alone.
-
-        The weight is less where the producer failed; both are from 0 to 1.
-        """
-        links = self.graph.links_into(port, self.history)
-        weights: list[float] = []
-        if self._scorer is not None:
-            try:
-                there = {link.producer for link in links}
-                proposed = [tool for tool in self._scorer.propose(port, PROPOSED) if tool not in there]
-                more = [*links, *self.graph.predicted(port, proposed[:PROPOSED])]
-                known = [evidence_of(link, self.history) for link in more]
-                said = zip(known, self._scorer.weigh(more, known), strict=True)
-                weights = [_share(of.weight if weight is None else float(weight)) for of, weight in said]
-                links = more
-            except Exception as error:  # noqa: BLE001 - a plan by structure and record is better than none
-                log_failure(logger, logging.WARNING, "links are weighed by structure and record alone", error=error)
-                self._scorer = None
-        plain = [evidence_of(link, self.history).weight for link in links]
-        given = zip(links, weights or plain, plain, strict=True)
-        return [(link, self.history.works(link.producer) * weight, known) for link, weight, known in given]
-
-    def _may_call(self, tool: str, consumer: str) -> bool:
-        spec = self.graph.apis[tool].spec
-        if not (spec.read_only is False or spec.destructive) or tool in self.done:
-            return True
-        if self.history.weight(tool, consumer) > 0:
-            return True
-        if tool not in self._wanted:
-            self._wanted[tool] = bool(self._asked) and self._asks_for(spec)
-        return self._wanted[tool]
-
-    def _asks_for(self, spec: ToolSpec) -> bool:
-        """Return True if the request says, in its words, what a tool does and to what."""
-        said = {*canonical(spec.name), *canonical_words(words(spec.description.split(".", 1)[0]))}
-        nouns = set(self.graph.nouns(spec.name))
-        verbs = (said & VERBS) - READING - nouns
-        return bool(verbs & self._asked and nouns and nouns <= self._asked)
-
-    def _nothing(self, port: Port) -> str:
-        """Say why nothing produces a value."""
-        changes = {link.producer for link, _, _ in self.weighed(port)} - {port.tool, self.target}
-        if not changes:
-            return "nothing produces it"
-        return f"only {', '.join(sorted(changes)[:3])} would, which changes something that nobody asked for"
 
     def _question(self, port: Port) -> tuple[object, ...]:
         if port.meaning.vague or port.meaning.words & FREE_TEXT:
@@ -340,7 +348,10 @@ def known_ports(known: Mapping[str, Any] | Iterable[str]) -> list[Port]:
 
 def step_depths(draft: Assignment, target: str, depth: int) -> dict[str, int] | None:
     """Return step -> most calls between it and the target; None if a step lies too deep or there is no order."""
-    producers = producers_of(draft)
+    producers: dict[str, set[str]] = {}
+    for (tool, _, _), choice in draft.items():
+        if choice.kind == "step":
+            producers.setdefault(tool, set()).add(choice.origin)
     levels: dict[str, int] = {}
     waiting = [(target, 0)]
     while waiting:
@@ -356,14 +367,6 @@ def step_depths(draft: Assignment, target: str, depth: int) -> dict[str, int] | 
 def asks_for_system_value(draft: Assignment) -> bool:
     """Return True if the user is asked for something that only a system knows."""
     return any(choice.kind == "user" and choice.sort == "produced" for choice in draft.values())
-
-
-def producers_of(draft: Assignment) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for (tool, _, _), choice in draft.items():
-        if choice.kind == "step":
-            found.setdefault(tool, set()).add(choice.origin)
-    return found
 
 
 def _share(weight: float) -> float:

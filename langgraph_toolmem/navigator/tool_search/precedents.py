@@ -16,7 +16,8 @@ from langgraph_toolmem.core.method import PastRuns
 from langgraph_toolmem.navigator.tool_search import ToolHit
 from langgraph_toolmem.navigator.tool_search.search import Floats, ToolSearcher, WordIndex, probability
 from langgraph_toolmem.text.requests import MAX_REQUEST_CHARS
-from langgraph_toolmem.text.tools import kit_name, kit_of, stems
+from langgraph_toolmem.text.tools import kit_name, kit_of
+from langgraph_toolmem.text.words import telling_stems
 
 NEAREST: Final = 10
 """Similar requests that vote."""
@@ -64,7 +65,7 @@ class Precedents:
 
     def add(self, tools: Iterable[str], request: str = "", *, key: str | None = None) -> None:
         """Add an episode, in place of one with its key; one without a call is nothing."""
-        called, words = frozenset(tools), tuple(stems(request[:MAX_REQUEST_CHARS]))
+        called, words = frozenset(tools), tuple(telling_stems(request[:MAX_REQUEST_CHARS]))
         with self._lock:
             self._remove(key)
             if called:
@@ -83,7 +84,7 @@ class Precedents:
 
     def votes(self, request: str) -> dict[str, float]:
         """Return the tools that were called for similar requests, with their share of the votes."""
-        words = stems(request[:MAX_REQUEST_CHARS])
+        words = telling_stems(request[:MAX_REQUEST_CHARS])
         with self._lock:
             if not words or not self._tools:
                 return {}

@@ -19,7 +19,7 @@ import logging
 import math
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -35,8 +35,8 @@ from langgraph_toolmem.stores.vectors import TextVectors
 from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
 from langgraph_toolmem.text.requests import MAX_REQUEST_CHARS, is_small_talk, split_clauses
 from langgraph_toolmem.text.similarity import rarity
-from langgraph_toolmem.text.tools import Fields, Wording, embedded_text, kit_name, kit_of, stems
-from langgraph_toolmem.text.words import STOP_WORDS
+from langgraph_toolmem.text.tools import Wording, embedded_text, kit_name, kit_of
+from langgraph_toolmem.text.words import STOP_WORDS, telling_stems
 
 logger = logging.getLogger("langgraph_toolmem.navigator.tool_search.search")
 
@@ -65,7 +65,9 @@ class WordIndex:
 
     def __init__(self) -> None:
         self._lengths = array("f")
-        self._rows: dict[str, array[int]] = {}  # word -> text, count, text, count ...
+        self._ids: dict[str, int] = {}
+        self._postings = array("i")  # word, text, count, word, text, count ...
+        self._sorted: tuple[npt.NDArray[np.int32], npt.NDArray[np.intp]] | None = None
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -74,12 +76,9 @@ class WordIndex:
         """Add a text; return its number."""
         number = len(self)
         for word, count in Counter(words).items():
-            row = self._rows.get(word)
-            if row is None:
-                row = self._rows[word] = array("i")
-            row.append(number)
-            row.append(count)
+            self._postings.extend((self._ids.setdefault(word, len(self._ids)), number, count))
         self._lengths.append(len(words))
+        self._sorted = None
         return number
 
     @property
@@ -89,27 +88,21 @@ class WordIndex:
 
     def rarity(self, words: Iterable[str]) -> Floats:
         """Return (W,) rarity of each word."""
-        return np.array([self.rarity_of(word) for word in words], dtype=np.float32)
-
-    def rarity_of(self, word: str) -> float:
-        """Return the rarity of a word."""
-        return rarity(len(self._rows.get(word, ())) // 2, len(self))
+        return np.array([rarity(len(self._row(word)), len(self)) for word in words], dtype=np.float32)
 
     def counts(self, words: Sequence[str]) -> Floats:
         """Return (W, N) occurrences of each word in each text."""
         found = np.zeros((len(words), len(self)), dtype=np.float32)
         for number, word in enumerate(words):
-            if word in self._rows:
-                texts, counts = self._row(word)
-                found[number, texts] = counts
+            row = self._row(word)
+            found[number, row[:, 1]] = row[:, 2]
         return found
 
-    def totals(self, value: Callable[[str], float]) -> Floats:
-        """Return (N,) sum of the values of each text's different words."""
-        found = np.zeros(len(self), dtype=np.float32)
-        for word in self._rows:
-            found[self._row(word)[0]] += value(word)
-        return found
+    def totals(self, rarities: WordIndex) -> Floats:
+        """Return (N,) sum over each text's different words of their rarity in another index."""
+        values, postings = rarities.rarity(self._ids), self._rows()[0]
+        found = np.bincount(postings[:, 1], values[postings[:, 0]], minlength=len(self))
+        return found.astype(np.float32)
 
     def nearest(self, words: Sequence[str]) -> Floats:
         """Return (N,) similarities to a query: BM25 over that of a text of average length to itself, at most 1."""
@@ -120,8 +113,18 @@ class WordIndex:
         return found
 
     def _row(self, word: str) -> npt.NDArray[np.int32]:
-        pairs: npt.NDArray[np.int32] = np.frombuffer(self._rows[word], dtype=np.int32).reshape(-1, 2).T
-        return pairs
+        """Return (n, 3) postings of a word."""
+        postings, starts = self._rows()
+        number = self._ids.get(word)
+        return postings[:0] if number is None else postings[starts[number] : starts[number + 1]]
+
+    def _rows(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.intp]]:
+        """Return the postings by word, and where those of each word begin."""
+        if self._sorted is None:
+            postings = np.array(self._postings, dtype=np.int32).reshape(-1, 3)
+            postings = postings[np.argsort(postings[:, 0], kind="stable")]
+            self._sorted = postings, np.searchsorted(postings[:, 0], np.arange(len(self._ids) + 1))
+        return self._sorted
 
 
 def saturated(counts: Floats, lengths: Floats) -> Floats:
@@ -176,21 +179,21 @@ class Request(NamedTuple):
 def read(query: str) -> Request | None:
     """Return a request without the pieces that ask for nothing; None if nothing is left."""
     query = query[:MAX_REQUEST_CHARS]
-    if not stems(query) or is_small_talk(query, STOP_WORDS):
+    if not telling_stems(query) or is_small_talk(query, STOP_WORDS):
         return None
     pieces = split_clauses(query)
-    sentences = _telling(pieces.sentences) or {query: stems(query)}
+    sentences = _telling(pieces.sentences) or {query: telling_stems(query)}
     clauses = _telling(pieces.clauses) or sentences
     numbers = {text: number for number, text in enumerate(clauses)}
     whole = tuple(range(len(clauses)))
     # A sentence beyond the last clause that is read stands for the whole.
     inside = [tuple(numbers[text] for text in split_clauses(each).clauses if text in numbers) for each in sentences]
-    words = (stems(query), *sentences.values(), *clauses.values())
+    words = (telling_stems(query), *sentences.values(), *clauses.values())
     return Request(words, tuple(clauses), (whole, *(part or whole for part in inside)))
 
 
 def _telling(texts: Iterable[str]) -> dict[str, Sequence[str]]:
-    return {text: found for text in texts if (found := stems(text)) and not is_small_talk(text, STOP_WORDS)}
+    return {text: found for text in texts if (found := telling_stems(text)) and not is_small_talk(text, STOP_WORDS)}
 
 
 class Ranking(NamedTuple):
@@ -227,7 +230,6 @@ class ToolSearcher:
         self._embedding = threads.lock()
         self._warned = False
         self._vectors: dict[str, Floats] = {}
-        self._fields: dict[str, Fields] = {}
         self.specs: dict[str, ToolSpec] = {}
         self._wording = Wording()
         self._clear()
@@ -251,24 +253,22 @@ class ToolSearcher:
                 self._wording.forget(self.specs.pop(name))
                 self._names[self._numbers.pop(name)] = ""
                 self._vectors.pop(name, None)
-                del self._fields[name]
             new = [spec for name, spec in tools.items() if name not in known]
+            if not new and not gone:
+                return
             # All are learned before any is read, so that the order of tools added together does not matter.
             for spec in new:
                 self._wording.learn(spec)
-            for spec in new:
                 self.specs[spec.name] = spec
-                self._fields[spec.name] = self._wording.fields(spec)
-            if len(self._names) > 64 + 1.25 * len(self.specs):
+            if len(self._names) + len(new) > 64 + 1.25 * len(self.specs):
                 self._clear()
                 new = [*self.specs.values()]
             for spec in new:
                 self._enter(spec)
-            if new or gone:
-                self._arrays = None
+            self._arrays = None
 
     def _enter(self, spec: ToolSpec) -> None:
-        fields = self._fields[spec.name]
+        fields = self._wording.fields(spec)
         self._numbers[spec.name] = len(self._names)
         self._names.append(spec.name)
         # A tool without a toolkit is one of its own, which no name of a kit equals.
@@ -434,7 +434,7 @@ class _Arrays:
         self.starts = np.searchsorted(self.kit_of[self.order], np.arange(max(kit_of, default=-1) + 1))
         self.kit_lengths = self.summed((text.lengths * self.alive)[np.newaxis])[0]
         self.kit_sizes = np.log(np.maximum(self.summed(self.alive[np.newaxis])[0], 1)) / 3
-        self.totals = [np.maximum(part.totals(text.rarity_of), 1e-6) for part in parts]
+        self.totals = [np.maximum(part.totals(text), 1e-6) for part in parts]
 
     def summed(self, values: Floats) -> Floats:
         """Return (P, N) by tool -> (P, K) by toolkit."""

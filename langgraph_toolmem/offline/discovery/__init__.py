@@ -447,7 +447,7 @@ def run_of(task: Task, path: Sequence[Transition], answer: str = "") -> Run:
         events.append(Turn((step,), "", "model", digest("turn", key), settled=True))
     if answer:
         events.append(Turn((), answer, "model", digest("words", task.id), settled=True))
-    return Run(tuple(events), task.id, truncated=False, next_key=None, thought="")
+    return Run(tuple(events), task.id, truncated=False, next_key=None)
 
 
 def _key(task: Task) -> str:

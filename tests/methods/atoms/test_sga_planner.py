@@ -17,7 +17,7 @@ from langgraph_toolmem import Atoms, ToolMemory, default_methods
 from langgraph_toolmem.atoms.atoms import make_atom
 from langgraph_toolmem.atoms.extract import Extractor
 from langgraph_toolmem.atoms.models import PLANNING
-from langgraph_toolmem.atoms.planning import HintPlanner, Planned, mark_of, pattern, tracked
+from langgraph_toolmem.atoms.planning import HintPlanner, Planned, Planning, mark_of, pattern, tracked
 from langgraph_toolmem.atoms.retrieve import AtomHit
 from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.atoms.slots import MAX_VALUE, Known, filled
@@ -25,7 +25,6 @@ from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn.ask import adrive, drive
-from langgraph_toolmem.turn.hints import Planning
 
 TOOLS = Extractor({})
 ASKED = "Please check the order of Zoe and mark it"
@@ -39,11 +38,11 @@ def run_of(*parts: Any) -> Any:
 
 
 def kept_of(*parts: Any, **facts: Any) -> Planning:
-    """The record of a step after these messages, as a checkpoint gives it back."""
-    known = tracked(run_of(*parts), TOOLS, {})
+    """The record of a step after these messages."""
+    known = tracked(run_of(*parts), TOOLS, Planning())
     for label, value in facts.items():
         known.add(label, value)
-    return json.loads(json.dumps(Planning(slots=known.to_plain(), read=mark_of(run_of(*parts)))))
+    return Planning(known, read=mark_of(run_of(*parts)))
 
 
 FIRST = [h.user("Order #W17 of ann@x.org"), h.call("find", {"order_id": "#W17"}, {"city": "Rome"})]
@@ -53,10 +52,10 @@ PENDING = [h.user("Go"), *h.call("find", {"order_id": "W1"})[:1]]
 @pytest.mark.parametrize(
     ("kept", "messages", "cities"),
     [
-        ({}, FIRST, ["Rome"]),
+        (Planning(), FIRST, ["Rome"]),
         (kept_of(*FIRST), [*FIRST, h.user("And #W18")], ["Rome"]),
         (kept_of(*FIRST), [h.user("And where is it now?")], ["Rome"]),  # its messages are gone
-        ({}, [h.user("And where is it now?")], []),
+        (Planning(), [h.user("And where is it now?")], []),
         (kept_of(*FIRST, CITY="Oslo"), FIRST, ["Rome", "Oslo"]),  # a planner's fact is the latest ...
         (kept_of(*FIRST, CITY="Oslo"), [*FIRST, h.call("find", {"city": "Bern"})], ["Rome", "Oslo", "Bern"]),
         (kept_of(PENDING), [h.user("Go"), *h.call("find", {"order_id": "W1"}, {"city": "Rome"})], ["Rome"]),
@@ -93,8 +92,8 @@ def after_one(name: str = "Zoe") -> list[Any]:
     )
 
 
-async def planned(planner: HintPlanner, messages: Any, kept: Any, memory: ToolMemory) -> Any:
-    return await driven(partial(planner.planning, messages, memory.core.catalogue.specs, kept))
+async def planned(planner: HintPlanner, messages: Any, memory: ToolMemory, thread: str | None = None) -> Any:
+    return await driven(partial(planner.planning, messages, memory.core.catalogue.specs, thread_id=thread))
 
 
 def is_done(step: Planned) -> bool:
@@ -117,7 +116,7 @@ async def test_over_http_the_planner_says_where_the_run_stands(memory: ToolMemor
 
     with OpenAIStubServer(reply=lambda request: json.dumps(answer)) as server:
         model = make_chat_model(server)
-        step = await planned(planner_of(memory, model=model), after_one(), None, memory)
+        step = await planned(planner_of(memory, model=model), after_one(), memory)
         await model.root_async_client.close()
         [request] = server.requests
         usage = server.usage
@@ -138,26 +137,30 @@ async def test_over_http_the_planner_says_where_the_run_stands(memory: ToolMemor
     assert set(schema["schema"]["required"]) == set(answer)
 
 
-async def test_facts_that_the_planner_read_are_kept_for_later_steps(memory: ToolMemory) -> None:
+async def test_facts_that_the_planner_read_are_kept_until_the_thread_goes_back(memory: ToolMemory) -> None:
     facts = [{"slot": "colour", "value": "blue"}]
-    model = ScriptedChatModel(script=[plan_call(new_facts=facts, next_goal="find the customer")])
+    model = ScriptedChatModel(script=[plan_call(new_facts=facts, next_goal="find the customer"), *["?"] * 9])
+    planner = planner_of(memory, lambda _: None, model=model)
     asked = [HumanMessage("Check the order of Zoe, the one with blue shoes", id="u")]
-    first = await planned(planner_of(memory, model=model), asked, None, memory)
-    assert first.record["slots"]["COLOUR"] == ["blue"]
-    kept = json.loads(json.dumps(first.record))
-    done = h.call("find_customer", {"name": "Zoe"}, {"customer_id": "C-7"})
-    later = await planned(planner_of(memory), [*asked, *done], kept, memory)
-    assert later.record["slots"]["COLOUR"] == ["blue"]
-    assert later.record["slots"]["CUSTOMER_ID"] == ["C-7"]
+    first = await planned(planner, asked, memory, "a")
+    assert first.record.known.values("COLOUR") == ["blue"]
+    done = h.history(h.call("find_customer", {"name": "Zoe"}, {"customer_id": "C-7"}))
+    later = await planned(planner, [*asked, *done], memory, "a")
+    assert later.record.known.values("COLOUR") == ["blue"]
+    assert later.record.known.values("CUSTOMER_ID") == ["C-7"]
+    assert (await planned(planner, asked, memory, "b")).record.known.values("COLOUR") == []
+    back = await planned(planner, asked, memory, "a")
+    assert back.record.known.values("CUSTOMER_ID") == []
 
 
 async def test_small_talk_finds_nothing_and_goes_on_with_what_was_open(memory: ToolMemory) -> None:
     model = ScriptedChatModel(script=[])
-    hello = await planned(planner_of(memory, model=model), [HumanMessage("Hello!")], None, memory)
+    hello = await planned(planner_of(memory, model=model), [HumanMessage("Hello!")], memory)
     assert (hello.lines, hello.event["why"], model.calls) == ((), "nothing is asked for", [])
-    first = await planned(planner_of(memory), after_one(), None, memory)
+    planner = planner_of(memory)
+    first = await planned(planner, after_one(), memory, "t")
     history = [*after_one(), *h.words("Shall I go on?"), h.user("Yes, please")]
-    yes = await planned(planner_of(memory), history, first.record, memory)
+    yes = await planned(planner, history, memory, "t")
     assert yes.event["goals"] == first.event["goals"]
     assert "latest_order" in [tool for tool, _ in hints(yes)]
 
@@ -184,14 +187,14 @@ async def test_a_call_that_was_made_is_no_hint_and_the_next_of_a_list_is() -> No
         planner = planner_of(memory)
         done: list[str] = []
         for _ in orders:
-            step = await planned(planner, history("C-777", orders, done), None, memory)
+            step = await planned(planner, history("C-777", orders, done), memory)
             [(name, args)] = hints(step)
             assert name == "mark_order"
             done.append(args["order_id"])
             why = {each["tool"]: each["why_not"] for each in step.event["candidates"]}
             assert why == {"mark_order": "", "list_orders": "called already"}
         assert sorted(done) == orders
-        step = await planned(planner, history("C-777", orders, done), None, memory)
+        step = await planned(planner, history("C-777", orders, done), memory)
         assert step.lines == ()
         assert {each["why_not"] for each in step.event["candidates"]} == {"called already"}
 
@@ -210,37 +213,37 @@ def whole(name: str, *, last: Any = None, steps: int = 3) -> list[Any]:
 async def test_when_requests_like_this_one_ended_here_the_work_is_done(memory: ToolMemory) -> None:
     planner = planner_of(memory)
     for steps in (1, 2):
-        assert not is_done(await planned(planner, whole("Zoe", steps=steps), None, memory))
-    step = await planned(planner, whole("Zoe"), None, memory)
+        assert not is_done(await planned(planner, whole("Zoe", steps=steps), memory))
+    step = await planned(planner, whole("Zoe"), memory)
     assert step.sure >= 0.8
     assert step.lines[0].text.startswith("In 6 of 6 past requests like this one")
     assert hints(step) == []
     assert step.event["why"] == "the work is done, as past requests went"
-    plain = await planned(planner_of(memory, plain=True), whole("Zoe"), None, memory)
+    plain = await planned(planner_of(memory, plain=True), whole("Zoe"), memory)
     assert not is_done(plain)  # as published
     failed = h.call("add_note", {"order_id": "O-7", "note": "x"}, h.FAILED)
-    assert not is_done(await planned(planner, whole("Zoe", last=failed), None, memory))
+    assert not is_done(await planned(planner, whole("Zoe", last=failed), memory))
     other = [h.user("Which customers live in Bern?"), *whole("Zoe")[1:]]
-    assert not is_done(await planned(planner, other, None, memory))
+    assert not is_done(await planned(planner, other, memory))
 
 
 def test_what_ended_here_half_of_the_time_is_not_done() -> None:
     with taught(2) as memory:  # two are no habit
-        assert not is_done(drive(partial(planner_of(memory).planning, whole("Zoe"), memory.core.catalogue.specs, None)))
+        assert not is_done(drive(partial(planner_of(memory).planning, whole("Zoe"), memory.core.catalogue.specs)))
         for i in range(2):
             more = [*whole(f"Kim{i}"), *h.call("find_customer", {"name": "Bo"}, {"customer_id": "C-9"}), h.words()]
             memory.finish(more, thread_id=f"more-{i}", success=True)
         assert memory.flush()
-        assert not is_done(drive(partial(planner_of(memory).planning, whole("Zoe"), memory.core.catalogue.specs, None)))
+        assert not is_done(drive(partial(planner_of(memory).planning, whole("Zoe"), memory.core.catalogue.specs)))
 
 
 async def test_the_budget_leaves_the_worst_out_and_says_so(memory: ToolMemory) -> None:
-    wide = await planned(planner_of(memory, plain=True), [HumanMessage(ASKED)], None, memory)
-    narrow = await planned(planner_of(memory, budget=25, plain=True), [HumanMessage(ASKED)], None, memory)
+    wide = await planned(planner_of(memory, plain=True), [HumanMessage(ASKED)], memory)
+    narrow = await planned(planner_of(memory, budget=25, plain=True), [HumanMessage(ASKED)], memory)
     assert len(hints(wide)) == 3
     assert hints(narrow) == hints(wide)[:1]
     assert [each["why_not"] for each in narrow.event["candidates"]][:3] == ["", *["no room in the prompt"] * 2]
-    one = await planned(planner_of(memory, k=1, plain=True), [HumanMessage(ASKED)], None, memory)
+    one = await planned(planner_of(memory, k=1, plain=True), [HumanMessage(ASKED)], memory)
     assert [each["why_not"] for each in one.event["candidates"]][:3] == ["", *["others fit better"] * 2]
 
 
@@ -248,7 +251,7 @@ def test_tools_the_planner_reads_of_are_bounded(memory: ToolMemory) -> None:
     many = read_tools([h.schema(f"tool_{i}", "x") | {"description": "d" * 500 + str(i)} for i in range(100)])
     model = ScriptedChatModel(script=lambda messages, tools: plan_call(next_goal="x"))
     long = h.history(h.user("y" * 50_000), h.call("tool_1", {"x": "z" * 9_000}, "o" * 9_000))
-    drive(partial(planner_of(memory, model=model).planning, long, many, None))
+    drive(partial(planner_of(memory, model=model).planning, long, many))
     assert len(model.calls[0].messages[-1].text) < 14_000
 
 

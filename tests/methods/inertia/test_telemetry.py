@@ -14,7 +14,6 @@ from desk import EAGER, Desk, build, request, run, warm
 from histories import Learner, call, history, reading, user, words
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import HumanMessage
 from langgraph.store.memory import InMemoryStore
 from langsmith import Client
@@ -32,7 +31,7 @@ from langgraph_toolmem.inertia.decision import REASONS, Option, Reason, attribut
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores.events import EventLog
-from langgraph_toolmem.turn.node import MemoryNode
+from langgraph_toolmem.turn.run import MemoryNode
 
 Heard = pytest.LogCaptureFixture
 SECRET = "Rumpelstiltskin"
@@ -291,14 +290,6 @@ class QuotingStore(InMemoryStore):
         raise RuntimeError(f"DETAIL: failing row contains ({SECRET})")
 
 
-class QuotingEmbeddings(DeterministicFakeEmbedding):
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        raise RuntimeError(f"400: cannot embed {SECRET}")
-
-    def embed_query(self, text: str) -> list[float]:
-        raise RuntimeError(f"400: cannot embed {SECRET}")
-
-
 def shared_store(desk: Desk, _: Path, __: pytest.MonkeyPatch) -> None:
     with ToolMemory(None, tools=desk.tools, store=QuotingStore()) as memory:
         run(build(memory, desk.tools)[0], 0)
@@ -319,12 +310,6 @@ def stored_record(desk: Desk, folder: Path, _: pytest.MonkeyPatch) -> None:
     ToolMemory(folder, tools=desk.tools).close()
 
 
-def embedder(desk: Desk, _: Path, __: pytest.MonkeyPatch) -> None:
-    with ToolMemory.ephemeral(tools=desk.tools, embeddings=QuotingEmbeddings(size=4)) as memory:
-        warm(memory, 4)
-        memory.inertia.predict(history(user("Go."), call("find_customer", {"name": "x"}, text=SECRET)), policy=PAPER)
-
-
 def environment(_: Desk, __: Path, ___: pytest.MonkeyPatch) -> None:
     def room(tool: str, steps: Sequence[Any]) -> dict[str, Any]:
         raise LookupError(f"{tool} after {SECRET}")
@@ -338,7 +323,6 @@ def environment(_: Desk, __: Path, ___: pytest.MonkeyPatch) -> None:
         (shared_store, "RuntimeError"),
         (full_folder, "StorageError"),
         (stored_record, "ValueError"),
-        (embedder, "StorageError"),
         (environment, "LookupError"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),

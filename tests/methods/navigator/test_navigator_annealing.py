@@ -12,7 +12,7 @@ from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan import annealing
 from langgraph_toolmem.navigator.plan.annealing import fitness
-from langgraph_toolmem.navigator.plan.problem import PlanSearch, PlanSettings
+from langgraph_toolmem.navigator.plan.problem import PlanSearch, PlanSettings, Producers
 from langgraph_toolmem.runs.tools import ToolSpec
 
 NOUNS = (("order", "parcel", "invoice"), ("customer", "ticket", "device"), ("contract", "room", "vendor"))
@@ -31,9 +31,7 @@ def problem(**changes: Any) -> PlanSearch:
     random = Random(5)
     seen = {(source.name, target.name): random.random() * 10 for source in specs for target in specs}
     history = History(uses={spec.name: 10.0 for spec in specs}, transitions=seen)
-    chosen = PlanSettings(**changes)
-    graph = ToolDependencyGraph(specs)
-    return PlanSearch(graph, "use", (), history=history, settings=chosen)
+    return PlanSearch(Producers(ToolDependencyGraph(specs), history), "use", settings=PlanSettings(**changes))
 
 
 def takes(*names: str) -> dict[str, Any]:

@@ -5,26 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.embeddings import Embeddings
 from test_navigator_schema import anything
 
 from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.navigator.dependencies.graph import MAX_PRODUCERS, ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, LinkEvidence, evidence_of, likeness
-from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
+from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, LinkEvidence, evidence_of
 from langgraph_toolmem.navigator.history import Flow, History, plain_path
 from langgraph_toolmem.navigator.learned import TABLE, LinkTable, digest_of
-from langgraph_toolmem.navigator.plan.planner import plan, tree
-from langgraph_toolmem.navigator.plan.problem import PlanSearch, PlanSettings
+from langgraph_toolmem.navigator.plan.planner import plan
+from langgraph_toolmem.navigator.plan.problem import Producers
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.text.embedders import resolve_embedder
 from langgraph_toolmem.text.schema import paths_of
 
 TEXT = {"type": "string"}
@@ -84,87 +80,6 @@ def test_values_that_cannot_be_the_same_stay_apart(one: dict[str, Any], other: d
     assert node(graph, "a", "in", "colour") != node(graph, "b", "in", "colour")
 
 
-VECTORS = {"client": (1.0, 0.0), "customer": (0.96, 0.28), "invoice": (0.0, 1.0)}
-
-
-class Synonyms(Embeddings):
-    """Meanings in a plane: a client is a customer."""
-
-    def __init__(self) -> None:
-        self.asked: list[list[str]] = []
-        self.broken = False
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        self.asked.append(texts)
-        if self.broken:
-            raise OSError("the model is away")
-        return [list(next(vector for word, vector in VECTORS.items() if word in text)) for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        return self.embed_documents([text])[0]
-
-
-def meanings(model: Embeddings) -> ParameterVectors:
-    return ParameterVectors(resolve_embedder(model))
-
-
-def test_an_embedder_joins_what_words_do_not():
-    specs = [
-        tool("a", {"client_id": TEXT}),
-        tool("b", {"customer_id": TEXT}),
-        tool("c", {"customer": TEXT}),
-        tool("d", {"invoice_id": TEXT}),
-    ]
-    plain, dense = ToolDependencyGraph(specs), ToolDependencyGraph(specs, vectors=meanings(Synonyms()))
-
-    assert node(plain, "a", "in", "client_id") != node(plain, "b", "in", "customer_id")
-    assert node(dense, "a", "in", "client_id") == node(dense, "b", "in", "customer_id")
-    assert node(dense, "c", "in", "customer") != node(dense, "b", "in", "customer_id"), "a thing is not its id"
-    assert node(dense, "d", "in", "invoice_id") != node(dense, "b", "in", "customer_id")
-
-
-def test_without_its_embedder_words_tell_and_the_log_says_so_once(caplog: pytest.LogCaptureFixture):
-    model = Synonyms()
-    model.broken = True
-    specs = [tool("a", {"client_id": TEXT}), tool("b", {"client_id": TEXT})]
-    graph = ToolDependencyGraph(specs, vectors=meanings(model))
-    graph.update([tool("c", {"invoice_id": TEXT})])
-    assert node(graph, "a", "in", "client_id") == node(graph, "b", "in", "client_id")
-    assert [record.getMessage().split(":")[0] for record in caplog.records] == ["parameters are merged by words alone"]
-
-    asked = len(model.asked)
-    chain = plan(graph, "a", ["customer_id"]).chain
-    assert chain is not None
-    assert chain.asks
-    assert len(model.asked) == asked, "a known value is no reason to ask an embedder that just failed"
-    model.broken = False
-    graph.update([tool("d", {"client_id": TEXT}), tool("e", {"customer_id": TEXT})])
-    assert node(graph, "a", "in", "client_id") == node(graph, "e", "in", "customer_id"), "new tools are"
-
-
-def test_known_values_are_embedded_while_the_graph_is_free():
-    model, specs = Synonyms(), [tool("a", {"client_id": TEXT})]
-    with ToolMemory.ephemeral(tools=specs, methods=[Navigator()], embeddings=model) as memory:
-        memory.navigator.plan(target="a")
-        free: list[bool] = []
-        embed = model.embed_documents
-
-        def look() -> None:
-            with memory.navigator.dependencies():
-                pass
-
-        def watched(texts: list[str]) -> list[list[float]]:
-            other = Thread(target=look, daemon=True)
-            other.start()
-            other.join(2)
-            free.append(not other.is_alive())
-            return embed(texts)
-
-        model.embed_documents = watched  # type: ignore[method-assign]
-        memory.navigator.plan(target="a", known=["customer_id"])
-        assert free == [True]
-
-
 def test_aliases_join_and_split():
     aliases = {"get_weather.q": "place", "find.hit.name": "place", "invoice.city": "billing city"}
     specs = [
@@ -195,13 +110,14 @@ specs = st.lists(
 
 
 def shape(graph: ToolDependencyGraph) -> set[frozenset[tuple[str, str, str]]]:
-    """The partition of all ports."""
+    """The partition of all ports, by tool, direction and path."""
     found = set()
     for cluster in graph.clusters.values():
-        ports = [p for side in (cluster.producers, cluster.consumers) for row in side.values() for p in row]
-        assert all(graph.cluster_of(port) is cluster for port in ports)
-        found.add(frozenset(port.key for port in ports))
-    assert sum(map(len, found)) == sum(len(api.inputs) + len(api.outputs) for api in graph.apis.values())
+        sides = (("out", cluster.producers), ("in", cluster.consumers))
+        found.add(frozenset((tool, side, path) for side, row in sides for tool in row for path in row[tool]))
+    ports = [port for api in graph.apis.values() for port in (*api.inputs, *api.outputs)]
+    assert sum(map(len, found)) == len(ports)
+    assert {key for each in found for key in each} == {port.key for port in ports}
     return found
 
 
@@ -365,23 +281,14 @@ def test_paths_of_the_evidence_graph(theirs: str, ours: str):
 # --- scores of links ---
 
 
-THINGS = ("order", "flight", "invoice", "parcel", "contract", "recipe", "ticket", "meeting", "camera", "garden")
-
-
 def world() -> dict[str, ToolSpec]:
-    """Tools in which a search is followed by what reads, and that by what mails, whatever names their values have."""
-    made = []
-    for thing in THINGS:
-        made += [
-            tool(f"search_{thing}s", ["text"], ["hits"]),
-            tool(f"read_{thing}", ["reference"], ["content"]),
-            tool(f"mail_{thing}", ["body"], ["receipt"]),
-        ]
-    return {each.name: each for each in made}
+    """Two tools give what a third takes; by structure the first is likelier."""
+    made = [tool(name, (), ["order_code"]) for name in ("list_order", "find_parcel")]
+    return {each.name: each for each in [*made, tool("read_order", ["order_code"])]}
 
 
 class Says(EdgeScorer):
-    """Proposes what it is told to, with a probability."""
+    """Weighs links of some tools."""
 
     def __init__(self, **likely: float) -> None:
         self.likely = likely
@@ -390,33 +297,18 @@ class Says(EdgeScorer):
         found = (self.likely.get(link.producer) for link in links)
         return [None if p is None else of.joined(p) for p, of in zip(found, known, strict=True)]
 
-    def propose(self, port: Any, k: int) -> list[str]:
-        return list(self.likely)[:k] if port.tool == "read_order" else []
-
-
-def test_a_proposed_link_is_in_the_plan_and_shown_as_a_suggestion():
-    graph = ToolDependencyGraph(world().values())
-    assert plan(graph, "read_order").chains[0].tools == ("read_order",)
-    chain = plan(graph, "read_order", scorer=Says(search_orders=0.8)).chains[0]
-    assert chain.tools == ("search_orders", "read_order")
-    (feed,) = chain.steps[1].feeds
-    assert feed.predicted
-    assert feed.weight == pytest.approx(0.8)
-    assert "reference <- predicted, 80%: hits of search_orders" in tree(chain)
-
 
 def test_what_was_seen_since_still_counts_and_no_opinion_is_what_is_known():
     graph = ToolDependencyGraph(world().values())
     (port,) = graph.apis["read_order"].inputs
-    history = History(uses={"read_order": 8}, transitions={("search_orders", "read_order"): 6})
+    history = History(uses={"read_order": 8}, transitions={("list_order", "read_order"): 6})
 
     def weights(scorer: EdgeScorer | None) -> dict[str, float]:
-        problem = PlanSearch(graph, "read_order", (), scorer=scorer, history=history, settings=PlanSettings())
-        return {link.producer: weight for link, weight, _ in problem.weighed(port)}
+        return {link.producer: weight for link, weight, _ in Producers(graph, history, scorer=scorer).weighed(port)}
 
-    found = weights(Says(search_orders=0.5, read_flight=0.5))
-    assert found["search_orders"] == pytest.approx((6 + 2 * 0.5) / (8 + 2))
-    assert found["read_flight"] == pytest.approx(2 * 0.5 / (8 + 2))
+    found = weights(Says(list_order=0.5, find_parcel=0.5))
+    assert found["list_order"] == pytest.approx((6 + 2 * 0.5) / (8 + 2))
+    assert found["find_parcel"] == pytest.approx(2 * 0.5 / (8 + 2))
     assert weights(EdgeScorer()) == weights(None)
 
 
@@ -424,49 +316,28 @@ class Broken(EdgeScorer):
     def weigh(self, links: Sequence[Link], known: Sequence[LinkEvidence]) -> list[float | None]:
         return [float("nan")] * len(links)
 
-    def propose(self, port: Any, k: int) -> list[str]:
-        return ["search_orders"]
-
 
 def test_a_scorer_that_fails_is_told_once_and_passed_over(caplog: pytest.LogCaptureFixture):
     graph = ToolDependencyGraph(world().values())
-    assert plan(graph, "read_order", scorer=Broken(), k=1) == plan(graph, "read_order", k=1)
+    assert plan(graph, "read_order", scorer=Broken()) == plan(graph, "read_order")
     assert caplog.text.count("by structure and record alone") == 1
 
 
-def test_a_proposed_output_looks_like_the_input_and_may_become_it():
-    made = [tool("give", (), ["colour", "city_name"]), tool("take", ["city"]), tool("nothing")]
-    graph = ToolDependencyGraph([*made, tool("flag", (), {"done": {"type": "boolean"}})])
-    (port,) = graph.apis["take"].inputs
-    found = graph.predicted(port, ["give", "flag", "nothing", "take", "unknown"])
-    assert [(link.producer, link.output, link.kind) for link in found] == [("give", "city_name", "predicted")]
-    assert likeness(found[0]) == pytest.approx(2 / 3)  # "city name" and "city"
-    assert likeness(Link("a", "x", "b", "y", 0.4)) == 1.0  # of one cluster
-
-
 def table(specs: dict[str, ToolSpec], **more: Any) -> dict[str, Any]:
-    rows = [(min(specs), "receipt", "read_order", "reference", 0.1)]
-    rows.append(("search_orders", "hits", "read_order", "reference", 0.9))
+    rows = [("find_parcel", "order_code", "read_order", "order_code", 0.9)]
     digests = {name: digest_of(spec) for name, spec in specs.items()}
     return {"links": 50, "learned": 0.9, "structural": 0.6, "digests": digests, "rows": rows, **more}
 
 
-def test_a_table_weighs_and_proposes():
+def test_a_table_weighs_links_of_tools_that_are_as_they_were():
     specs = world()
     learned = LinkTable(json.loads(json.dumps(table(specs))), specs)
-    (port,) = ToolDependencyGraph(specs.values()).apis["read_order"].inputs
-    assert learned.propose(port, 3) == ["search_orders"]
-    link = Link("search_orders", "hits", "read_order", "reference", 0.0, "predicted")
+    link = Link("find_parcel", "order_code", "read_order", "order_code", 0.0)
     assert learned.weigh([link], [LinkEvidence(0.1, 3, 4)]) == [pytest.approx((3 + 2 * 0.9) / 6)]
-    assert learned.weigh([link], [LinkEvidence(0.9, 3, 4)]) == [0.9]  # it lifts and never lowers
-    assert learned.weigh([link._replace(producer="mail_order")], [LinkEvidence(0.1, 0, 0)]) == [None]
-
-
-def test_a_tool_that_changed_has_no_scores_and_a_table_of_another_form_is_refused():
-    specs = world()
-    changed = {"search_orders": tool("search_orders", ["x"], ["y"])}
-    (port,) = ToolDependencyGraph(specs.values()).apis["read_order"].inputs
-    assert LinkTable(table(specs), {**specs, **changed}).propose(port, 3) == []
+    assert learned.weigh([link], [LinkEvidence(0.9, 3, 4)]) == [0.9], "it lifts and never lowers"
+    assert learned.weigh([link._replace(producer="list_order")], [LinkEvidence(0.1, 0, 0)]) == [None]
+    changed = {**specs, "find_parcel": tool("find_parcel", ["x"], ["y"])}
+    assert LinkTable(table(specs), changed).weigh([link], [LinkEvidence(0.1, 3, 4)]) == [None]
     for wrong in ({}, table(specs, rows=[1]), table(specs, digests=[]), []):
         with pytest.raises(StorageError, match="Train again"):
             LinkTable(wrong, specs)  # type: ignore[arg-type]
@@ -474,18 +345,15 @@ def test_a_tool_that_changed_has_no_scores_and_a_table_of_another_form_is_refuse
 
 def test_a_memory_uses_a_table_that_is_better_than_structure(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     specs = world()
-    for worth, used in ((0.9, True), (0.5, False)):
+    for worth, first in ((0.9, "find_parcel"), (0.5, "list_order")):
         (tmp_path / TABLE).write_text(json.dumps(table(specs, learned=worth)))
         with ToolMemory(tmp_path, tools=specs.values(), methods=[Navigator()]) as memory:
-            assert (memory.navigator.scorer is not None) is used
-            chain = memory.navigator.plan(target="read_order").chain
-            assert chain is not None
-            assert (chain.tools == ("search_orders", "read_order")) is used
-            if used:
-                assert chain.steps[1].feeds[0].predicted
+            assert (memory.navigator.scorer is not None) is (worth == 0.9)
+            assert memory.navigator.plan(target="read_order").tools[0] == first
+            if worth == 0.9:
                 assert memory.report()["navigator"]["learned"] == 0.9
     (tmp_path / TABLE).write_bytes(b"damaged")
     with ToolMemory(tmp_path, tools=specs.values(), methods=[Navigator()]) as hurt:
         assert hurt.navigator.scorer is None
-        assert hurt.navigator.plan(target="read_order").chain is not None
+        assert hurt.navigator.plan(target="read_order").tools[0] == "list_order"
     assert caplog.text.count("learned links are not used") == 1

@@ -22,6 +22,7 @@ from langgraph_toolmem.navigator.plan.problem import (
     Choice,
     PlanSearch,
     PlanSettings,
+    Producers,
     asks_for_system_value,
 )
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -162,9 +163,8 @@ def test_a_good_enough_producer_ends_the_search_for_its_input():
             tool("use", ["user_id"]),
         ]
     )
-    problem = PlanSearch(
-        graph, "use", (), scorer=Fixed(get_a=0.9, get_b=0.6), history=History(), settings=PlanSettings()
-    )
+    producers = Producers(graph, History(), scorer=Fixed(get_a=0.9, get_b=0.6))
+    problem = PlanSearch(producers, "use", settings=PlanSettings())
     fast, exact = alpha_beta(problem), alpha_beta(problem, exact=True)
     assert fast.draft["use", "in", "user_id"].origin == "get_a", "it is looked at first, and its S is above β"
     assert exact.draft["use", "in", "user_id"].origin == "get_b"
@@ -233,8 +233,7 @@ def small(random: Random) -> ToolDependencyGraph:
 
 
 def problem_of(graph: ToolDependencyGraph, settings: PlanSettings, history: History | None = None) -> PlanSearch:
-    history = history or History()
-    return PlanSearch(graph, "use", (), history=history, settings=settings)
+    return PlanSearch(Producers(graph, history or History()), "use", settings=settings)
 
 
 def all_drafts(problem: PlanSearch) -> Iterator[Assignment]:
@@ -396,8 +395,7 @@ def test_a_way_round_failed_tools_is_found_if_there_is_one(seed: int, failed: se
     graph = small(Random(seed))
     chain = plan(graph, "use").chains[0]
     assume(set(chain.tools) & failed)
-    history = History()
-    problem = PlanSearch(graph, "use", (), history=history, settings=PlanSettings(), avoid=failed)
+    problem = PlanSearch(Producers(graph, History()), "use", settings=PlanSettings(), avoid=failed)
     assume(size(problem) <= 3_000)
     exists = any(not asks_for_system_value(draft) for draft in all_drafts(problem))
     found = recombine(graph, chain, failed)
