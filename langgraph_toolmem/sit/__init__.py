@@ -11,8 +11,7 @@ Feedback counts when a state is read, so it may change at any time. Observed and
 
 ==================  ===============================================================
 ``SIT``             this method: what is learned and suggested
-``evidence``        transitions of runs and the edges they add up to
-``states``          the state at a model turn, and past states similar to it
+``evidence``        transitions of runs, the edges they add up to, and past states similar to the present
 ``suggest``         the three kinds of evidence, weighed; ``policy``
 ``step``            suggestions at a model call; the summary tool
 ==================  ===============================================================
@@ -31,10 +30,8 @@ from langgraph_toolmem.core.method import LearnedTurn, Method, Section, shown_in
 from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.tools import side_effects
-from langgraph_toolmem.sit.evidence import SITEvidence
-from langgraph_toolmem.sit.policy import SITPolicy, checked
-from langgraph_toolmem.sit.states import Near, near_states, source_of, transitions, written_states
-from langgraph_toolmem.sit.suggest import NEAREST, Suggestion, Vote
+from langgraph_toolmem.sit.evidence import Near, SITEvidence, near_states, source_of, transitions, written_states
+from langgraph_toolmem.sit.suggest import NEAREST, SITPolicy, Suggestion, Vote, checked
 from langgraph_toolmem.sit.suggest import suggest as weigh
 from langgraph_toolmem.text.similarity import LexicalIndex
 from langgraph_toolmem.text.tools import tool_text

@@ -16,10 +16,8 @@ from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.runs.run import SUMMARY_TOOL, ExecutedCall
-from langgraph_toolmem.sit.evidence import Edge, SITEvidence, TransitionSeen
-from langgraph_toolmem.sit.policy import SITPolicy
-from langgraph_toolmem.sit.states import START, result_in_words, state_words
-from langgraph_toolmem.sit.suggest import Suggestion, Vote, suggest
+from langgraph_toolmem.sit.evidence import START, Edge, SITEvidence, TransitionSeen, result_in_words, state_words
+from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion, Vote, suggest
 
 NOT_EXECUTED = "Error: b is not a valid tool, try one of [a, c]."
 
