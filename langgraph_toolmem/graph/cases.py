@@ -165,7 +165,9 @@ class CaseIndex:
             calls = self._case(case_id)[2]
             known = None if sources is None else json.dumps(sources, separators=(",", ":"))
             call = [tool, args, status, known, further]
-            calls[position] = min(calls.get(position, call), call, key=lambda c: (c[3] is None, *c[:3], c[3] or ""))
+            calls[position] = min(
+                calls.get(position, call), call, key=lambda c: (c[3] is None, *c[:3], c[3] or "", c[4])
+            )
 
     def end(self, case_id: str, position: int) -> None:
         self._case(case_id)[3][position] = None

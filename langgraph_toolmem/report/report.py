@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from langgraph_toolmem.base.checks import expect, is_number
-from langgraph_toolmem.base.intervals import lower_limit
+from langgraph_toolmem.base.intervals import lower_limit, percentage
 from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.core.episodes import Episode
 from langgraph_toolmem.core.method import Section
@@ -132,8 +132,8 @@ class HoldoutReport:
         if ours.judged and without.judged:
             lines.append(
                 f"Success with the memory in {ours.good:,} of {ours.judged:,} judged episodes "
-                f"({ours.good / ours.judged:.0%}), without in {without.good:,} of {without.judged:,} "
-                f"({without.good / without.judged:.0%})."
+                f"({percentage(ours.good, ours.judged)}), without in {without.good:,} of {without.judged:,} "
+                f"({percentage(without.good, without.judged)})."
             )
         for name, mine, other, digits in (
             ("Model calls", ours.model_calls, without.model_calls, 2),

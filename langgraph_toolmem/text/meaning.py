@@ -45,7 +45,7 @@ TO: Final = word_set("to destination target end finish arrival dropoff inbound r
 NOISE: Final = word_set(
     "the a an of input param parameter arg argument field string str int integer value my your its our his her their "
     "any some one each that this which or and in by raw given specific certain particular single current selected "
-    "nearest closest default latest recent primary main matching unique numeric valid full new internal external "
+    "nearest closest default latest recent primary main matching unique numeric valid full new internal "
     "digit character alphanumeric short long optional required first last exact actual available pending all top "
     "best random popular real public private detailed next previous newly created"
 )
@@ -249,14 +249,15 @@ def _generic_owner(
 def resource(path: str) -> tuple[str, ...]:
     """Return the words of what a path is about, () if nothing says so: its last name that is no verb.
 
-    >>> resource("/repos/{}/pull-requests/{}/merge")
-    ('pull', 'request')
+    >>> resource("/repos/{}/pull-requests/{}/merge"), resource("/rooms.listMembers")
+    (('pull', 'request'), ('member',))
     """
     for part in reversed(path.split("/")):
-        pieces = _PIECES.split(part)
-        if len(pieces) > 1 and canonical(pieces[-1])[:1] and canonical(pieces[-1])[0] in VERBS:  # users.list
-            pieces.pop()
-        said = canonical(pieces[-1]) if part and "{}" not in part else ()
+        pieces = [] if "{}" in part else _PIECES.split(part)
+        said = canonical(pieces[-1]) if pieces else ()
+        if len(pieces) > 1:  # users.list, rooms.listMembers: the last piece is a method
+            of = said[1:] if said[:1] and said[0] in VERBS else ()
+            said = of or canonical(pieces[-2])
         if said and not STRICT_VERBS.issuperset(said):
             return said
     return ()
@@ -463,8 +464,8 @@ def outputs_of(
 
 
 def _says_nothing(port: Port) -> bool:
-    """Return True for an object without properties, or a value that is called "result"."""
-    if port.meaning.shape == "object":
+    """Return True for an object without properties, a truth value, or a value that is called "result"."""
+    if port.meaning.shape != "scalar":
         return "." not in port.path
     return port.meaning.words <= {"result", "data", "response", "output", entity_of(port.tool)}
 
@@ -473,7 +474,7 @@ def _implied_by(declared: Iterable[Leaf], spec: Described) -> frozenset[str]:
     """Return the id that an output seems to hold: by the name of its one thing ("event"), or by the tool."""
     for leaf in declared:
         meaning = meaning_of(leaf, spec.name, spec.route)
-        if meaning.source == "name" and not meaning.vague and len(meaning.words) == 1:
+        if meaning.source == "name" and meaning.shape != "flag" and not meaning.vague and len(meaning.words) == 1:
             return meaning.words | {"id"}
     if (way := route_of(spec.route)) is not None:
         owner = resource(way.path)
