@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 SEARCHED: Final = 50
 """Tools that a search by description gives as candidates."""
+WORTH: Final = 0.1
+"""Score from which a suggestion is shown to a model: less likely ones are right in one of ten cases."""
 
 
 class SIT(Method):
@@ -90,7 +92,8 @@ class SIT(Method):
             available: names of the tools that may be suggested; all known ones if None.
             policy: how the evidence is used; the method's own if None.
             thread_id, user_id: of the run, for the record of what was shown.
-            shown: If True, the model gets to see the suggestions now, and the ledger keeps them.
+            shown: If True, the model gets to see the suggestions now: unlikely ones are left out, and the ledger keeps
+                the others.
             tools: the tools of this step, as `read_tools` reads them.
 
         Raises:
@@ -105,6 +108,7 @@ class SIT(Method):
             core.catalogue.adopt(tools)
         core.refresh()
         found = self.suggest_for(core.state_of(run), summary=summary, k=k, available=available, policy=policy)
+        found = [each for each in found if each.score >= WORTH] if shown else found
         if shown and run.next_key is not None and not core.read_only:
             core.know(run)
             items: dict[str, str | None] = {each.tool: each.tool for each in found}

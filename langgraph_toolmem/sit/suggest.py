@@ -281,8 +281,8 @@ class _Evidence:
             return "its description fits the request"
         if kind == "episodic":
             states = "state" if self._voters == 1 else "states"
-            unjudged = "" if found.judged else ", in runs that nobody judged"
-            return f"came next in {found.voters} of the {self._voters} most similar past {states}{unjudged}"
+            alike = f"{found.similarity:.0%} alike{'' if found.judged else ', not judged'}"
+            return f"came next in {found.voters} of the {self._voters} most similar past {states} ({alike})"
         where = "at the start" if self._source == START else f"after {self._source}"
         good, uses, bad = (round(number) for number in (found.good, self._uses, found.bad))
         times = f"{good} of {max(good, uses)} times {where} in successful runs"
