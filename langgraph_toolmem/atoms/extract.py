@@ -66,9 +66,9 @@ FEW, OFTEN = 6, 4
 """A parameter has choices that nobody declared if it has at most so many values, each given so often on average."""
 
 _ACTS: Final = STRICT_VERBS | word_set(
-    "mail email tell ask give let use go write note call pay tweet ensure tag remind post list book order schedule play "
-    "show check report reserve exchange return purchase copy move share record plan rate review like comment message "
-    "mention invite assign place"
+    "mail email tell ask give let use go write note call pay tweet ensure tag remind post list book order "
+    "schedule play show check report reserve exchange return purchase copy move share record plan rate review "
+    "like comment message mention invite assign place"
 )
 _JOINED: Final = re.compile(rf"^(?:{NEXT})\b[, ]*", re.IGNORECASE)
 _BREAK: Final = re.compile(
