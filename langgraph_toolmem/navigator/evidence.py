@@ -81,10 +81,10 @@ class PutBack(Event):
 
 
 @dataclass(slots=True)
-class LinksWeighed(Event):
+class LinkWeightsSet(Event):
     """Weights of links, {target: {source: weight}}, in place of earlier ones."""
 
-    kind = "links_weighed"
+    kind = "link_weights_set"
     weights: dict[str, dict[str, float]]
     when: float
 
@@ -133,7 +133,7 @@ class NavigatorEvidence(Table):
             OutputsSeen: self._add_outputs,
             PrunedTool: self._leave_out,
             PutBack: self._put_back,
-            LinksWeighed: self._weigh,
+            LinkWeightsSet: self._weigh,
             ToolsSearched: self._add_searches,
         }
 
@@ -379,7 +379,7 @@ class NavigatorSources:
         found: dict[str, dict[str, float]] = {}
         for (source, target), weight in weights.items():
             found.setdefault(target, {})[source] = weight
-        self._decide(lambda now: LinksWeighed(found, now))
+        self._decide(lambda now: LinkWeightsSet(found, now))
 
     def searched(self, first: int, later: int, never: int, sent: int, saved: int) -> None:
         """Count a model call with deferred tools; see `ToolsSearched`."""

@@ -1,7 +1,7 @@
 """The tool dependency graph (NaviAgent, arXiv 2506.19500, section 2): who can give what to whom.
 
 ``graph``    tools and parameters, and the links between them
-``links``    how likely a link works: structure, record, or a scorer of one's own
+``links``    how likely a link works: structure, record, training
 """
 
 from __future__ import annotations

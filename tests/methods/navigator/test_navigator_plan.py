@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -12,7 +12,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, LinkEvidence
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.alphabeta import alpha_beta
 from langgraph_toolmem.navigator.plan.annealing import anneal, fitness
@@ -145,16 +144,6 @@ def test_known_values_fit_by_meaning(known: Any, wanted: str, given: bool):
     assert (feed.source == "known") is given
 
 
-class Fixed(EdgeScorer):
-    """Weights by producer."""
-
-    def __init__(self, **weights: float) -> None:
-        self.weights = weights
-
-    def weigh(self, links: Sequence[Link], known: Sequence[LinkEvidence]) -> list[float | None]:
-        return [self.weights.get(link.producer, 0.5) for link in links]
-
-
 def test_a_good_enough_producer_ends_the_search_for_its_input():
     graph = ToolDependencyGraph(
         [
@@ -163,7 +152,8 @@ def test_a_good_enough_producer_ends_the_search_for_its_input():
             tool("use", ["user_id"]),
         ]
     )
-    producers = Producers(graph, History(), scorer=Fixed(get_a=0.9, get_b=0.6))
+    learned = {(name, "user_id", "use", "user_id"): score for name, score in (("get_a", 0.9), ("get_b", 0.8))}
+    producers = Producers(graph, History(), learned=learned)
     problem = PlanSearch(producers, "use", settings=PlanSettings())
     fast, exact = alpha_beta(problem), alpha_beta(problem, exact=True)
     assert fast.draft["use", "in", "user_id"].origin == "get_a", "it is looked at first, and its S is above β"
