@@ -183,8 +183,7 @@ class ToolDependencyGraph:
             self._add(self._node(spec))
 
     def remove(self, tool: str) -> None:
-        """Remove a tool, with what was observed of it; one that is unknown is no error."""
-        self._observed.pop(tool, None)
+        """Remove a tool, but not what was observed of it; one that is unknown is no error."""
         self._take_out(tool)
 
     def note_outputs(self, tool: str, outputs: Mapping[str, Iterable[str]]) -> None:
