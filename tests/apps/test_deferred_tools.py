@@ -330,15 +330,6 @@ def test_limits_and_the_recorder_see_the_real_tool(memory: ToolMemory) -> None:
     assert {*memory.view().tools} & {"search_tools", "call_tool", "find_customer"} == {"find_customer"}
 
 
-def test_our_own_tools_are_never_learned_or_made(memory: ToolMemory) -> None:
-    agent = agent_with(memory, scripted([*STEPS, ADD]), shortcut=True, prefetch=True)
-    for _ in range(15):
-        ask(agent)
-    memory.flush()
-    assert {*memory.view().tools} == {*DESK}
-    assert not [event for event in ask(agent)["messages"] if isinstance(event, ToolMessage) and event.status == "error"]
-
-
 async def test_calls_without_the_model_are_call_tool_in_the_prompt() -> None:
     desk = Desk()
     with knowing(crowded(desk), 30) as memory:
@@ -521,17 +512,6 @@ def test_tools_of_similar_requests_are_shown_before_a_search() -> None:
         assert memory.report().to_dict()["sections"]["navigator"]["tool_search"]["first"] > 0
 
 
-def test_call_tool_that_nobody_reads_says_so(memory: ToolMemory) -> None:
-    tools = crowded(Desk())
-    node = ToolNode([*tools, *ToolRetriever(memory, tools).tools])
-    builder: Any = StateGraph(MemoryState)
-    builder.add_node("tools", node)
-    builder.add_edge(START, "tools")
-    asked = calling([], call("find_customer", name="Ann"))
-    answer = builder.compile().invoke({"messages": [HumanMessage(NOTE), asked]})["messages"][-1]
-    assert (answer.status, "take" in answer.text) == ("error", True)
-
-
 # --- which way ---
 
 
@@ -577,12 +557,4 @@ def test_a_tool_of_the_same_name_is_named_and_nothing_is_deferred(
     assert graph.invoke({"messages": [("user", NOTE)]})["messages"][-1].text == "Done."
     assert len(offered(model)[0]) == 33
     assert BROKEN in caplog.text
-    caplog.clear()
-
-
-def test_a_schema_that_cannot_be_read_checks_nothing(memory: ToolMemory, caplog: pytest.LogCaptureFixture) -> None:
-    odd = plain("odd", "An odd tool.", "x")
-    odd.args_schema["properties"]["x"] = {"type": "strange"}  # type: ignore[index]
-    messages = ask(agent_with(memory, scripted([call("odd", x="1")]), tools=[*crowded(Desk()), odd]))["messages"]
-    assert (messages[2].name, messages[2].status) == ("odd", "success")
     caplog.clear()

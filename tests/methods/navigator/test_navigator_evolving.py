@@ -146,29 +146,6 @@ def test_a_field_that_may_be_a_name_waits_for_a_second_user(memory: ToolMemory) 
     assert outputs(memory) == {"look_up": {"Ann": ["integer"], "total": ["integer"]}}
 
 
-@pytest.mark.parametrize(
-    ("output", "args", "given"),
-    [
-        ("Found customer C-7 (Ann).", {"id": "C-7"}, {}),
-        ({"note": "it is C-7, I think"}, {"id": "C-7"}, {}),
-        ([{"note": "C-7?"}], {"id": "C-7"}, {}),
-        ({"note": "none"}, {"id": "C-7", "urgent": True}, {"id": 1, "urgent": 1}),
-        ({"ids": ["C-7", "C-8", "C-9"]}, {"ids": ["C-8", "C-9"]}, {}),
-        (h.FAILED, {"ids": ["C-8"]}, {"ids": 1}),
-    ],
-    ids=["prose", "part", "row", "given", "list", "failed"],
-)
-def test_a_value_that_stands_in_prose_counts_for_neither(
-    memory: ToolMemory, output: Any, args: dict[str, Any], given: dict[str, int]
-) -> None:
-    messages = h.history(h.user("x"), h.call("look_up", {"q": "Ann"}, output), h.call("open_file", args), h.words())
-    memory.finish(messages, thread_id="r")
-    found = {
-        parameter: count for (tool, parameter), count in memory.navigator.history().given.items() if tool == "open_file"
-    }
-    assert found == given
-
-
 def test_what_is_pruned_is_in_no_plan_but_its_own_until_it_goes_well_again(memory: ToolMemory) -> None:
     navigator = memory.navigator
     learn(memory, range(8))
@@ -275,3 +252,24 @@ def test_the_order_of_records_does_not_matter() -> None:
         states.append((table.to_state(), table.left_out()))
     assert states[0] == states[1] == states[2]
     assert states[0][1] == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("output", "args", "given"),
+    [
+        ("Found customer C-7 (Ann).", {"id": "C-7"}, {}),
+        ({"note": "none"}, {"id": "C-7", "urgent": True}, {"id": 1, "urgent": 1}),
+        ({"ids": ["C-7", "C-8", "C-9"]}, {"ids": ["C-8", "C-9"]}, {}),
+        (h.FAILED, {"ids": ["C-8"]}, {"ids": 1}),
+    ],
+    ids=["prose", "given", "list", "failed"],
+)
+def test_a_value_that_stands_in_prose_counts_for_neither(
+    memory: ToolMemory, output: Any, args: dict[str, Any], given: dict[str, int]
+) -> None:
+    messages = h.history(h.user("x"), h.call("look_up", {"q": "Ann"}, output), h.call("open_file", args), h.words())
+    memory.finish(messages, thread_id="r")
+    found = {
+        parameter: count for (tool, parameter), count in memory.navigator.history().given.items() if tool == "open_file"
+    }
+    assert found == given

@@ -109,23 +109,6 @@ def test_outputs_of_calls_that_were_made_are_there(strategy: Strategy):
     ]
 
 
-def test_optional_inputs_take_what_is_known_and_nothing_is_searched_for_them():
-    graph = ToolDependencyGraph(
-        [
-            tool("find_user", ["email"], ["user_id", "team"]),
-            tool("find_room", ["floor"], ["room_id"]),
-            tool("invite", ["user_id", "team?", "room_id?", "floor?"]),
-        ]
-    )
-    chain = plan(graph, "invite", ["email", "floor"]).chains[0]
-    assert chain.tools == ("find_user", "invite")
-    feeds = {feed.input: (feed.source, feed.origin, feed.required) for feed in chain.steps[-1].feeds}
-    assert feeds == {
-        "user_id": ("step", "find_user", True),
-        "floor": ("known", "floor", False),
-    }
-
-
 @pytest.mark.parametrize(
     ("known", "wanted", "given"),
     [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -177,26 +176,6 @@ def test_tools_that_come_or_leave_are_as_if_they_had_come_at_once():
     assert scores(searcher, query) == scores(ToolSearcher(other.values()), query)
     searcher.follow({})
     assert searcher.search("paint", 3) == []
-
-
-def test_searching_while_tools_come_and_go():
-    search = ToolSearcher(travel())
-    there = {each.name: each for each in travel()}
-    errors: list[BaseException] = []
-
-    def change():
-        try:
-            for i in range(60):
-                search.follow({**there, f"x{i}": spec(f"x{i}", "hotel extra")})
-        except BaseException as error:  # noqa: BLE001 - shown by the assertion
-            errors.append(error)
-
-    thread = threading.Thread(target=change)
-    thread.start()
-    while thread.is_alive():
-        assert search.search("find a hotel", 3)
-    thread.join()
-    assert errors == []
 
 
 def test_bm25_by_hand():
