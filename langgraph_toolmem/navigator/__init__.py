@@ -36,7 +36,8 @@ from langgraph_toolmem.navigator.decide.recording import DecisionLog
 from langgraph_toolmem.navigator.dependencies import CurrentGraph
 from langgraph_toolmem.navigator.evidence import MOST_DAYS, NavigatorEvidence, NavigatorSources
 from langgraph_toolmem.navigator.learned import TrainedLinks
-from langgraph_toolmem.navigator.tool_search import TARGETS, CurrentSearch, ToolHit, targets_of
+from langgraph_toolmem.navigator.tool_search import TARGETS, ToolHit, targets_of
+from langgraph_toolmem.navigator.tool_search.current import CurrentSearch
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.method import PastRuns
