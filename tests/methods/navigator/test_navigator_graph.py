@@ -40,32 +40,6 @@ def node(graph: ToolDependencyGraph, name: str, direction: str, path: str) -> st
     return graph.cluster_of(port).id
 
 
-def test_spellings_and_places_of_one_meaning_are_one_node():
-    graph = ToolDependencyGraph(
-        [
-            tool("get_weather", {"city": TEXT}),
-            tool("find_hotels", {"cityName": TEXT}),
-            tool("get_forecast", {"name": {**TEXT, "description": "Name of the city"}}),
-            tool("locate", (), {"place": {"properties": {"city_name": TEXT}}}),
-        ]
-    )
-    nodes = {
-        node(graph, "get_weather", "in", "city"),
-        node(graph, "find_hotels", "in", "cityName"),
-        node(graph, "get_forecast", "in", "name"),
-        node(graph, "locate", "out", "place.city_name"),
-    }
-    assert len(nodes) == 1
-
-
-def test_ids_of_different_things_stay_apart():
-    graph = ToolDependencyGraph(
-        [tool("get_user", {"id": TEXT}), tool("get_order", {"id": TEXT}), tool("list_orders", (), ["order_id"])]
-    )
-    assert node(graph, "get_order", "in", "id") == node(graph, "list_orders", "out", "order_id")
-    assert node(graph, "get_order", "in", "id") != node(graph, "get_user", "in", "id")
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [

@@ -11,7 +11,6 @@ import histories as h
 import numpy as np
 import pytest
 from langchain_core.embeddings import Embeddings
-from langchain_core.tools import tool
 
 from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError
@@ -101,25 +100,17 @@ def test_awkward_schemas_are_indexed():
     assert "c" in search.specs
 
 
-def test_toolkits_from_dicts_metadata_and_names():
-    @tool
-    def find_page(query: str) -> str:
-        """Find a page."""
-        return query
-
-    find_page.metadata = {"toolkit": "Wiki", "category": "Reference"}
-    given = [
-        find_page,
-        {"type": "function", "function": {"name": "n", "description": "", "toolkit": "Kit", "category": 3}},
-        {"name": "calendar.create_event"},
-        {"name": "plain"},
-    ]
-    listed = list(read_tools(given).values())
-    assert [(kit_name(each), each.category) for each in listed] == [
-        ("Wiki", "Reference"), ("Kit", ""), ("calendar", ""), ("", ""),
-    ]  # fmt: skip
-    assert [kit_of(each) for each in listed] == ["Reference\nWiki", "\nKit", "\ncalendar", ""]
-    named = {"a/b": "a", "mcp__server__tool": "mcp__server", "get_it": "", ".x": "", "x.": ""}
+def test_toolkits_are_declared_or_stand_in_names():
+    declared = replace(spec("find_page"), toolkit="Wiki", category="Reference")
+    assert (kit_name(declared), kit_of(declared)) == ("Wiki", "Reference\nWiki")
+    named = {
+        "a/b": "a",
+        "mcp__server__tool": "mcp__server",
+        "calendar.create": "calendar",
+        "get_it": "",
+        ".x": "",
+        "x.": "",
+    }
     assert {name: kit_name(spec(name)) for name in named} == named
 
 
