@@ -143,7 +143,7 @@ def ranked(
         ((1 - beta) * cosine + beta * feasibility(atom.required_slots), cosine, like, atom)
         for cosine, like, atom in given
     ]
-    scored.sort(key=lambda each: -round(each[0], 9))
+    scored.sort(key=lambda each: -each[0])
     hits: dict[str, AtomHit] = {}
     for score, cosine, like, atom in scored:
         if not plain and atom.tool in hits:
