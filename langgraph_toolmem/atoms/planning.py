@@ -62,7 +62,7 @@ DOUBT: Final = 0.15
 
 @dataclass
 class Planning:
-    """What is known of a thread. It outlives the messages that it was read from.
+    """Knowledge of a thread. It outlives the messages that it was read from.
 
     Attributes:
         known: K after the last step.
