@@ -35,6 +35,8 @@ EMBEDDERS: Final = ("built-in", "MiniLM")
 SIZES: Final = (0, 1, 2, 3, 5, 9)
 QUERIES: Final = 300
 MAIN: Final = "workbench_gpt4"
+LENGTHS: Final = (4, 5, 6)
+LEAST_IN_THREADS: Final = 0.70
 TARGETS: Final = {"calibrated": 0.78}
 PARTS: Final = {"left-out groups": "left_out", "nothing relevant": "none", "something relevant": "some"}
 FIXED: Final = (1, 2, 3, 5, 10)
@@ -100,7 +102,7 @@ def f1(recalled: Sequence[int], relevant: frozenset[int]) -> float:
     return 2 * len(relevant.intersection(recalled)) / (len(recalled) + len(relevant))
 
 
-def memory_of(requests: Sequence[Request], embedder: Embedder | None = None, *, judged: bool = True) -> ToolMemory:
+def memory_of(requests: Sequence[Request], embedder: Embedder | None = None) -> ToolMemory:
     """A memory of these requests; `Entry.run` is the place."""
     memory = ToolMemory.ephemeral(methods=[Entries()], embeddings=embedder)
     entries = [
@@ -109,7 +111,7 @@ def memory_of(requests: Sequence[Request], embedder: Embedder | None = None, *, 
             str(place),
             each.text,
             tuple(EntryCall(tool, {}, "ok") for tool in each.tools),
-            score=1.0 if judged else None,
+            score=1.0,
         )
         for place, each in enumerate(requests)
     ]
@@ -307,18 +309,50 @@ def by_similarity(parts: Split, similarities: Scores) -> dict[str, list[list[int
     return found
 
 
-def calibrated(parts: Split, embedder: Embedder | None = None, *, judged: bool = True) -> list[list[int]]:
+def calibrated(parts: Split, embedder: Embedder | None = None) -> list[list[int]]:
     """What the default policy recalls for each query, with the built-in embedder or another one."""
-    with memory_of(parts.memory, embedder, judged=judged) as memory:
+    with memory_of(parts.memory, embedder) as memory:
         return [[int(entry.run) for entry in memory.entries.recall(query.text)] for query in parts.queries]
 
 
-def grouped(parts: Split) -> tuple[list[list[int]], float]:
-    """The same, unjudged, where runs that say the same are shown as one: the entries behind it; lines a query."""
-    with memory_of(parts.memory, judged=False) as memory:
-        shown = [memory.entries.recollect([{"role": "user", "content": each.text}]).entries for each in parts.queries]
-        found = [[int(run.run) for each in line for run in (each.entry, *each.others)] for line in shown]
-        return found, fmean(map(len, shown))
+def in_threads(folder: Path, seeds: int) -> dict[int, float]:
+    """F1 of what is shown at the k-th request of a thread; memory and questions are threads of LENGTHS requests."""
+    recorded: dict[str, list[dict[str, Any]]] = {}
+    for row in lines_of(source(folder)):
+        recorded.setdefault(row["task"], [each for each in row["messages"] if each["role"] != "system"])
+    found: dict[int, list[float]] = {}
+    for seed in range(seeds):
+        parts, draw = split(SETS[MAIN](folder), seed), random.Random(seed)
+        places = {_asked(recorded[each.text]): place for place, each in enumerate(parts.memory)}
+        with ToolMemory.ephemeral(methods=[Entries()]) as memory:
+            for number, thread in enumerate(_threads(parts.memory, draw)):
+                messages: list[dict[str, Any]] = []
+                for request in thread:
+                    messages += recorded[request.text]
+                    memory.finish(messages, thread_id=f"memory {number}", success=True)
+            memory.flush(timeout=None)
+            for number, thread in enumerate(_threads(parts.queries, draw)):
+                messages = []
+                for k, request in enumerate(thread, start=1):
+                    asking = [*messages, recorded[request.text][0]]
+                    shown = memory.entries.recollect(asking, thread_id=f"question {number}").entries
+                    runs = [run.query for each in shown for run in (each.entry, *each.others)]
+                    chosen = [places.get(" ".join(query.split("\n")[0].split()), -1) for query in runs]
+                    found.setdefault(k, []).append(f1(chosen, parts.relevant(request)))
+                    messages += recorded[request.text]
+    return {k: fmean(values) for k, values in sorted(found.items())}
+
+
+def _threads(requests: Sequence[Request], draw: random.Random) -> Iterator[Sequence[Request]]:
+    left = list(requests)
+    while left:
+        size = draw.choice(LENGTHS)
+        yield left[:size]
+        del left[:size]
+
+
+def _asked(messages: Sequence[dict[str, Any]]) -> str:
+    return " ".join(messages[0]["content"].split("\n")[0].split())
 
 
 # --- figures ----------------------------------------------------------------------------------------------------
@@ -338,10 +372,6 @@ def measure(name: str, requests: Sequence[Request], seeds: int, similarities: Ma
         parts = split(requests, seed)
         book("nothing", parts, [[] for _ in parts.queries])
         book("calibrated", parts, calibrated(parts))
-        book("calibrated, unjudged", parts, calibrated(parts, judged=False))
-        runs, lines = grouped(parts)
-        book("grouped, unjudged", parts, runs)
-        print(f"{name}, seed {seed}: {lines:.2f} lines a query")
         for kind, similarity in similarities.items():
             values = similarity(parts)
             for rule, recalled in by_similarity(parts, values).items():
@@ -446,7 +476,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = Console(width=None if sys.stdout.isatty() else 200)
     if scores:
         output.print(table(scores, {name: shape(requests) for name, requests in present.items()}, options.seeds))
-    return conclude(verdicts(scores), {"scores": [asdict(score) for score in scores]}, options.json_file)
+    places = in_threads(options.data / MAIN, options.seeds) if MAIN in present else {}
+    checks = verdicts(scores)
+    for k, value in places.items():
+        text = f"{MAIN}, request {k} of a thread: F1 {value:.3f} >= {LEAST_IN_THREADS}"
+        checks.append((value >= LEAST_IN_THREADS, text))
+    return conclude(checks, {"scores": [asdict(score) for score in scores]}, options.json_file)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.inertia import Inertia
     from langgraph_toolmem.inertia.decision import Decision, Proposal
-    from langgraph_toolmem.inertia.policy import Bound, EnvironmentAdapter, InertiaPolicy, PaperPolicy
+    from langgraph_toolmem.inertia.policy import Bound, InertiaPolicy, PaperPolicy
     from langgraph_toolmem.inertia.prefetch import Prefetch
     from langgraph_toolmem.inertia.settings import InertiaSettings
     from langgraph_toolmem.memory import ToolMemory, default_methods
@@ -59,7 +59,6 @@ _HOMES = {
     "Decision": "inertia.decision",
     "Entries": "entries",
     "Entry": "entries.entry",
-    "EnvironmentAdapter": "inertia.policy",
     "Inertia": "inertia",
     "InertiaPolicy": "inertia.policy",
     "InertiaSettings": "inertia.settings",
@@ -93,7 +92,6 @@ __all__ = [
     "EmbedderChangedError",
     "Entries",
     "Entry",
-    "EnvironmentAdapter",
     "GraphFileError",
     "Inertia",
     "InertiaPolicy",

@@ -144,8 +144,8 @@ class Learner:
         run = run_of(*parts, thread_id="now")
         assert run.awaiting_model
         state = RunState.of(run)
-        thought = thought or state.thought
-        return self.inertia.decide(state, thought=thought, policy=self.policy, user=user, specs=specs)[0]
+        state.thought = thought or state.thought
+        return self.inertia.decide(state, policy=self.policy, user=user, specs=specs)[0]
 
 
 def atoms_of(run: Run, specs: Mapping[str, ToolSpec], **how: Any) -> list[Atom]:

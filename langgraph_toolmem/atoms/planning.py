@@ -24,8 +24,8 @@ from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.requests import is_small_talk
 from langgraph_toolmem.text.words import STOP_WORDS
-from langgraph_toolmem.turn.call import Line
 from langgraph_toolmem.turn.hints import turn_of
+from langgraph_toolmem.turn.step import Line
 
 if TYPE_CHECKING:
     from langgraph_toolmem.atoms import Atoms
@@ -62,7 +62,7 @@ DOUBT: Final = 0.15
 
 @dataclass
 class Planning:
-    """Knowledge of a thread. It outlives the messages that it was read from.
+    """Knowledge of a thread; it outlives the messages that it was read from.
 
     Attributes:
         known: K after the last step.
@@ -146,7 +146,7 @@ class HintPlanner:
             MessageError: `messages` cannot be read.
             NamespaceError: the namespace needs a user id.
         """
-        thread = (thread_id, user_id, self._method.core.forgettings)
+        thread = (thread_id, user_id, self._method.core.purge_count)
         look = self._look(messages, specs, self._records.get(thread) or Planning(), thread_id)
         planned = yield from self._planned(look, user_id)
         if thread_id is not None:

@@ -11,8 +11,7 @@ from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.core.catalogue import without_own
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
 from langgraph_toolmem.turn.ask import StepGenerator
-from langgraph_toolmem.turn.call import Call, Scope, StepOutput
-from langgraph_toolmem.turn.step import Step
+from langgraph_toolmem.turn.step import Call, Scope, Step, StepOutput
 
 if TYPE_CHECKING:
     from langgraph_toolmem.atoms.planning import Planned
@@ -43,7 +42,7 @@ class PlanHints(Step[Atoms]):
             settings = replace(settings, model=chat_model(settings.model, "model"))
         self.settings = settings
         self.specs = None if tools is None else without_own(read_tools(tools))
-        self._planner = HintPlanner(method, settings, failed=lambda error: self.failed(error))
+        self._planner = HintPlanner(method, settings, failed=lambda error: self.errors.failed(error))
 
     def compute(self, call: Call) -> StepGenerator[Planned]:
         """Return the hints for this model call."""

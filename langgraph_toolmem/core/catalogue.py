@@ -32,6 +32,7 @@ from langgraph_toolmem.runs.tools import (
     spec_of,
     without_choices,
 )
+from langgraph_toolmem.text.meaning import CHANGING, READING
 from langgraph_toolmem.text.words import stem, word_set, words
 
 MAX_ADOPTED: Final = 64
@@ -281,22 +282,8 @@ def infer_spec(name: str, entry: Mapping[str, Any]) -> ToolSpec:
 
 # --- suggestions ---
 
-_HEADS: Final = word_set("""
-get fetch read retrieve list search find lookup look query view show describe count check browse inspect preview
-calculate compute estimate compare summarize explain detect is has exists grep
-""")
 _ENDS: Final = frozenset({"search", "lookup", "query", "find"})
-_CHANGES: Final = word_set("""
-create add insert append delete remove erase wipe purge destroy modify edit rename replace overwrite cancel assign
-enable disable activate deactivate suspend register subscribe install uninstall publish approve reject deny revoke
-submit send deliver notify pay buy sell withdraw redeem acknowledge accept decline dismiss attach detach increment
-decrement consume allocate provision deploy restore revert undo terminate kill restart reboot mute promote hide
-synchronize migrate initialize configure write apply extend renew expire discard convert reschedule postpone toggle
-upsert put fix escalate execute reserve deduct reimburse capture retry make charge refund claim ensure trigger run
-start stop set reset update change save lock mark book order ship sign post archive move copy schedule launch
-release transfer deposit purchase upload import export invite drop clear empty flush upvote vote process pop next
-""")
-_STEMS: Final = frozenset(map(stem, _CHANGES)) | word_set("sent written paid bought sold withdrawn made kept")
+_STEMS: Final = frozenset(map(stem, CHANGING)) | word_set("sent written paid bought sold withdrawn made kept")
 _THINGS: Final = word_set("order orders post posts book books change changes update updates schedule schedules process")
 """Verbs that are nouns as well: ``get_order``."""
 
@@ -309,7 +296,7 @@ def suggested(specs: Iterable[ToolSpec]) -> list[str]:
 def _seems_to_read(spec: ToolSpec) -> bool:
     # Its name says that it reads, and neither name nor description mentions a change.
     last = words(re.split(r"[./:]|__", spec.name)[-1]) or [""]
-    reads = spec.read_only is not False and (last[0] in _HEADS or last[-1] in _ENDS)
+    reads = spec.read_only is not False and (last[0] in READING or last[-1] in _ENDS)
     return reads and not (_tells_of_change(spec.name) or _tells_of_change(spec.description))
 
 

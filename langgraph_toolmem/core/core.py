@@ -52,7 +52,7 @@ class Evidence:
 
     Attributes:
         graph: to be read under `lock`.
-        forgettings: number of `forget` calls in this process.
+        purge_count: number of `forget` calls in this process.
         closed: True if nothing may be opened any more.
     """
 
@@ -61,7 +61,7 @@ class Evidence:
         self.store, self.users, self.now, self.read_only = store, users, now, read_only
         self.graph = store.graph
         self.shared_log: SharedLog | None = None
-        self.forgettings = 0
+        self.purge_count = 0
         self.closed = False
         self._warned: set[str] = set()
 
@@ -161,7 +161,7 @@ class Evidence:
         """Remove a user, or runs, from graph and disk; return how many pieces. Raise StorageError if some are left."""
         self.refresh(at_once=True)
         with self.lock:
-            self.forgettings += 1
+            self.purge_count += 1
             removed = self.store.forget(gone)
             if self.shared_log is not None:
                 self.shared_log.withdraw(gone)

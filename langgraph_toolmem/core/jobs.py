@@ -496,11 +496,11 @@ class Jobs:
         self._do_quick()
         slow = self._kinds(slow=True)
         while slow and not self._over.is_set() and (jobs := self.queue.take(slow, lease=SLOW_LEASE)):
-            beside = threads.start("toolmem-slow", partial(self._try, jobs))
-            while beside.is_alive() and not self._stopped:
+            slow_thread = threads.start("toolmem-slow", partial(self._try, jobs))
+            while slow_thread.is_alive() and not self._stopped:
                 self._do_quick()
                 with self._changed:
-                    self._changed.wait(POLL_SECONDS if beside.is_alive() else 0)
+                    self._changed.wait(POLL_SECONDS if slow_thread.is_alive() else 0)
         return None if self._over.is_set() else self.queue.next_due(self._handlers)
 
     def _do_quick(self) -> None:

@@ -442,14 +442,14 @@ class Learned(Generic[T, V]):
     def __init__(self, rows: Rows[T], learn: Callable[[Sequence[T]], V]) -> None:
         self._rows, self._learn = rows, learn
         self._lock = threads.lock()
-        self._forgettings = 0
+        self._purges = 0
         self._known: OrderedDict[tuple[str, ...], tuple[V, int, int]] = OrderedDict()
 
     def of(self, user: User) -> V:
         """Return what was learned for a user; raise StorageError if Chroma fails, or a step cannot wait."""
         size, written = self._rows.size(user), self._rows.written(user)
         with self._lock:
-            forgettings, known = self._forgettings, self._known.get(user.namespace)
+            purges, known = self._purges, self._known.get(user.namespace)
             if known is not None:
                 self._known.move_to_end(user.namespace)
                 value, had, before = known
@@ -457,7 +457,7 @@ class Learned(Generic[T, V]):
                     return value
         made = self._learn(self._rows.latest(user, SAMPLE))
         with self._lock:
-            if forgettings == self._forgettings:
+            if purges == self._purges:
                 self._known[user.namespace] = made, size, written
             if len(self._known) > MAX_LEARNED:
                 self._known.popitem(last=False)
@@ -465,5 +465,5 @@ class Learned(Generic[T, V]):
 
     def forget(self, user: User) -> None:
         with self._lock:
-            self._forgettings += 1
+            self._purges += 1
             self._known.pop(user.namespace, None)

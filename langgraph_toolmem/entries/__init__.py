@@ -29,7 +29,6 @@ from langgraph_toolmem.base.errors import ConfigurationError, StorageError, desc
 from langgraph_toolmem.base.text import digest, shortened
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.jobs import Job, NotYetError, by_namespace
-from langgraph_toolmem.core.ledger import ALL
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words
 from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.entries.entry import (
@@ -301,7 +300,8 @@ class Entries(Method):
             return ""
         if entry.verdict != job.payload["verdict"]:
             return ""
-        near = [each for part in PARTS for each in self.rows.near(entry.query, user, k=SIMILAR + 1, part=part)]
+        vector = self.rows.embedder.embed_query(entry.query)
+        near = [each for part in PARTS for each in self.rows.near(vector, user, k=SIMILAR + 1, part=part)]
         near.sort(key=lambda each: -each.similarity)
         similar = [each.item for each in near if each.id != entry.id]
         return self._critic(entry, similar[:SIMILAR]).model_dump_json()
@@ -336,7 +336,7 @@ class Entries(Method):
             if self._search is None:
                 from langgraph_toolmem.entries.recall import EntrySearch  # numpy: only when entries are used
 
-                self._search = EntrySearch(self.rows, lambda: self.core.ledger.track(self.name, ALL))
+                self._search = EntrySearch(self.rows)
             return self._search
 
     def past_runs(self, user: User) -> PastRuns | None:

@@ -30,8 +30,8 @@ MAX_QUERY: Final = 2_000
 MAX_ANSWER: Final = 300
 MAX_ARGS: Final = 1_500
 """Characters of one call's arguments as JSON."""
-MAX_TEXT: Final = 200
-"""Characters of one text among the arguments, where they have to be cut."""
+MAX_TEXT: Final = 150
+"""Characters of one argument, where they have to be cut; then so many are kept that all fit."""
 MAX_CALLS: Final = 40
 MAX_COMMENT: Final = 500
 MAX_CRITIQUE: Final = 1_500
@@ -236,26 +236,16 @@ def _call(step: ExecutedCall) -> EntryCall:
 
 
 def _bounded_args(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments as JSON values of at most about `MAX_ARGS` characters."""
+    """Return the arguments as JSON values of at most about `MAX_ARGS` characters; long ones are cut to texts."""
     text = clean(as_text(dict(args)))
     try:
-        read = json.loads(text)
-    except (ValueError, RecursionError):
-        read = None
-    # Otherwise they are no JSON values at all.
-    plain: dict[str, Any] = read if isinstance(read, dict) else {str(key): str(args[key]) for key in args}
+        plain = dict(json.loads(text))
+    except (ValueError, RecursionError):  # they are no JSON values at all
+        plain = {clean(str(key)): clean(str(value)) for key, value in args.items()}
     if len(text) <= MAX_ARGS:
         return plain
-    each = max(MAX_ARGS // max(1, len(plain)) - 40, 40)
-    cut = {key: _bounded_value(value, min(MAX_TEXT, each)) for key, value in list(plain.items())[: MAX_ARGS // 80]}
-    if len(plain) > len(cut):
-        cut["…"] = f"{len(plain) - len(cut)} more arguments left out"
-    return cut
-
-
-def _bounded_value(value: Any, limit: int) -> Any:
-    text = as_text(value)
-    return value if len(text) <= limit else shortened(text, limit)
+    some = list(plain.items())[: MAX_ARGS // MAX_TEXT]
+    return {key: value if len(said := as_text(value)) <= MAX_TEXT else shortened(said, MAX_TEXT) for key, value in some}
 
 
 # --- rows ---

@@ -7,9 +7,8 @@
 >>> [item.value["content"] for item in store.search(("memories",))]
 ['Ann likes tea']
 
-langmem's own tools over it: ``create_search_memory_tool(store.namespace, store=store)`` and
-``create_manage_memory_tool(store.namespace, store=store)``. langmem takes ``{langgraph_user_id}`` from
-``config["configurable"]`` alone, and raises a ``BaseException`` where it is missing, which ends the run.
+langmem's tools over it: ``create_search_memory_tool(store.namespace, store=store)``. langmem takes
+``{langgraph_user_id}`` from ``config["configurable"]`` alone, and raises a ``BaseException`` where it is missing.
 """
 
 from __future__ import annotations
@@ -98,11 +97,9 @@ class EntryBaseStore(BaseStore):
     def _place(self, prefix: Namespace) -> Namespace | None:
         """Return where the entries under a prefix stand; None if there are none, or it does not say whose."""
         whole = (*self.namespace, ENTRIES)
-        pairs = zip(prefix, whole, strict=False)
-        if len(prefix) > len(whole) or any(mine not in (USER, label) for label, mine in pairs):
-            return None
         place = (*prefix, *whole[len(prefix) :])
-        return None if USER in place else place
+        fits = len(place) == len(whole) and all(mine in (USER, label) for label, mine in zip(place, whole, strict=True))
+        return place if fits and USER not in place else None
 
     def _answer(self, op: Op, theirs: Any) -> Any:
         if isinstance(op, SearchOp):
@@ -117,24 +114,22 @@ class EntryBaseStore(BaseStore):
         if place is None:
             return []
         user = place[self.namespace.index(USER)] if USER in self.namespace else None
-        wanted = {} if isinstance(op, GetOp) else op.filter or {}
+        core, rows = self._entries.core, self._entries.rows
         try:
-            mine = [entry for entry in self._found(op, user) if user is None or entry.user == user_digest(user)]
-            items = [_item(entry, place) for entry in mine]
+            core.jobs.settle()  # what was finished in this process is found
+            owner = core.users.of(user, warn=False)
+            if isinstance(op, GetOp):
+                found = [entry for entry in rows.get([op.key], owner) if not entry.retired]
+            elif op.query:
+                found = self._entries.recall(op.query, user_id=user, policy=SEARCH)
+            else:
+                found = sorted(rows.all(owner), key=lambda entry: -entry.time)
+            items = [_item(entry, place) for entry in found if user is None or entry.user == user_digest(user)]
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             self._errors.failed(error)
             return []
+        wanted = (isinstance(op, SearchOp) and op.filter) or {}
         return [item for item in items if wanted.items() <= item.value.items()]
-
-    def _found(self, op: GetOp | SearchOp, user: str | None) -> list[Entry]:
-        core, rows = self._entries.core, self._entries.rows
-        core.jobs.settle()  # what was finished in this process is found
-        owner = core.users.of(user, warn=False)
-        if isinstance(op, GetOp):
-            return [entry for entry in rows.get([op.key], owner) if not entry.retired]
-        if op.query:
-            return self._entries.recall(op.query, user_id=user, policy=SEARCH)
-        return sorted(rows.all(owner), key=lambda entry: -entry.time)
 
 
 def _item(entry: Entry, namespace: Namespace) -> SearchItem:
@@ -146,6 +141,3 @@ def _item(entry: Entry, namespace: Namespace) -> SearchItem:
     }
     when = datetime.fromtimestamp(entry.time, tz=timezone.utc)
     return SearchItem(namespace, entry.id, value, when, when)
-
-
-__all__ = ["ENTRIES", "EntryBaseStore"]

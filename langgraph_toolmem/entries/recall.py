@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.core.method import PastRun, PastRunChanges
 from langgraph_toolmem.core.rows import MOST_NEAR, Learned
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.entry import PARTS, Entry, EntryRows
 from langgraph_toolmem.entries.policy import RecallPolicy, dynamic_n
 from langgraph_toolmem.entries.ranking import PastRequest, Weights, rank
-from langgraph_toolmem.stores.vectors import SearchHit
 from langgraph_toolmem.text.requests import forget_texts, terms_of
 
 LONGLIST: Final = 32
 """Different requests that are weighed, of those with feedback and of those without."""
 MAX_SAME: Final = 20
 """Runs that say the same, of which one is shown, the newest."""
-KEPT: Final = 16
-"""Look-ups that are kept."""
 UNORDERED: Final = 64
 """Rows by which the order of writing may differ from that of the runs."""
 
@@ -62,19 +58,11 @@ class _Candidate(NamedTuple):
 
 
 class EntrySearch:
-    """Finds past runs for a request. Safe to use from several threads.
+    """Finds past runs for a request. Safe to use from several threads."""
 
-    The last KEPT look-ups are kept until rows or records change: recall and preferences look for the same request.
-
-    Args:
-        rows: the entries.
-        records: returns the sum of all records of entries.
-    """
-
-    def __init__(self, rows: EntryRows, records: Callable[[], ItemStats]) -> None:
-        self._rows, self._records = rows, records
+    def __init__(self, rows: EntryRows) -> None:
+        self._rows = rows
         self._weights = Learned(rows, lambda sample: Weights([terms_of(entry.query) for entry in sample]))
-        self._kept: dict[tuple[object, ...], tuple[object, list[SearchHit[Entry]]]] = {}
 
     def __call__(
         self,
@@ -101,7 +89,8 @@ class EntrySearch:
         """
         if not terms_of(query):
             return []
-        near = [each for part in parts for each in self._near(query, user, part, policy, exclude, own)]
+        vector = self._rows.embedder.embed_query(query)
+        near = [each for part in parts for each in self._near(vector, user, part, policy, exclude, own)]
         if policy.kind == "paper":
             near.sort(key=lambda each: -each.similarity)
             near = near[: dynamic_n([each.similarity for each in near], policy.max_n)]
@@ -124,18 +113,17 @@ class EntrySearch:
 
     def forget(self, user: User) -> None:
         """Forget what was learned of a user's requests, and the words of all users in caches."""
-        self._kept.clear()
         self._weights.forget(user)
         forget_texts()
 
     def _near(
-        self, query: str, user: User, part: str, policy: RecallPolicy, exclude: Collection[str], own: bool
+        self, vector: Sequence[float], user: User, part: str, policy: RecallPolicy, exclude: Collection[str], own: bool
     ) -> Collection[_Candidate]:
-        """Return the different requests nearest to one, each with its runs, the newest first."""
+        """Return the different requests nearest to a vector, each with its runs, the newest first."""
         once = self._rows.waits_little  # a server is asked once, for more
         k: int | None = None if policy.kind == "paper" else LONGLIST * (4 if once else 1)
         while True:
-            found = self._look_up(query, user, part, k)
+            found = self._rows.near(vector, user, k=k, part=part)
             groups: dict[object, _Candidate] = {}
             for near in sorted(found, key=lambda near: -near.item.time):
                 entry = near.item
@@ -146,16 +134,6 @@ class EntrySearch:
             if k is None or once or len(found) < k or len(groups) >= k // 4 or k >= MOST_NEAR:
                 return groups.values()
             k = max(4 * k, LONGLIST + len(exclude))  # a long thread has many entries of its own
-
-    def _look_up(self, query: str, user: User, part: str, k: int | None) -> list[SearchHit[Entry]]:
-        key, version = (query, user.namespace, part, k), (self._rows.changes(0, user)[0], self._records())
-        known = self._kept.get(key)
-        if known is None or known[0] != version:
-            known = version, self._rows.near(query, user, k=k, part=part)
-            if len(self._kept) >= KEPT:
-                self._kept.clear()
-            self._kept[key] = known
-        return known[1]
 
 
 def grouped(found: Iterable[RecalledEntry]) -> list[RecalledEntry]:

@@ -2,7 +2,8 @@
 
 What is shown was said and done by others in other runs. So each run is one line, and what comes from a run stands in
 quotes: nothing of it can pass for an instruction or for the end of the material. Values of a call that may change
-something are not shown: they belong to the other request.
+something are not shown: they belong to the other request. Where the request may be of another kind, such calls are
+only counted.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 BUDGET: Final = 300
 """Tokens of a prompt's recalled part, if nothing else is said; there is one budget for all hints (`turn.hints`)."""
 HEAD: Final = "Past runs with similar requests:"
-MAX_FULL: Final = 3
-"""Runs that are shown in full, the first ones; the others shorter."""
 MAX_BRIEF: Final = 2
 """Runs that are shown, shortly, at later model calls."""
 SAME_KIND: Final = 0.7
@@ -48,7 +47,7 @@ _SHORT: Final = _Detail(query=80, said=120, calls=4, args=0)
 
 
 def to_lines(recollection: Recollection, reads: Collection[str] = (), *, budget: int = BUDGET) -> list[str]:
-    """Return a line for each of the first runs: as many as there is room for, under HEAD.
+    """Return a line for each of the first runs: as many as there is room for under HEAD, the last ones shorter.
 
     Args:
         recollection: what was recalled.
@@ -57,10 +56,9 @@ def to_lines(recollection: Recollection, reads: Collection[str] = (), *, budget:
     """
     room = budget * BYTES_PER_TOKEN - _size(HEAD)
     lines: list[str] = []
-    for place, each in enumerate(recollection.entries):
-        details = (_FULL, _SHORT) if place < MAX_FULL else (_SHORT,)
+    for each in recollection.entries:
         shown = each.entry, 1 + len(each.others), each.score >= SAME_KIND
-        made = next((line for detail in details if _size(line := _line(*shown, reads, detail)) <= room), None)
+        made = next((line for how in (_FULL, _SHORT) if _size(line := _line(*shown, reads, how)) <= room), None)
         if made is None:
             break
         lines.append(made)
@@ -106,8 +104,8 @@ def _size(line: str) -> int:
     return len(line.encode("utf-8", "replace")) + 1
 
 
-def _line(entry: Entry, runs: int, writes: bool, reads: Collection[str], detail: _Detail) -> str:
-    """Return a run as one line, for so many that say the same; without `writes` only its look-ups are shown."""
+def _line(entry: Entry, runs: int, same: bool, reads: Collection[str], detail: _Detail) -> str:
+    """Return a run as one line, for so many that say the same. Of another kind of request only look-ups are shown."""
     words = ["went well" if entry.good else "went wrong" if entry.failed else "not judged"]
     if runs > 1:
         words.append(f"{runs} runs alike")
@@ -117,16 +115,16 @@ def _line(entry: Entry, runs: int, writes: bool, reads: Collection[str], detail:
     elif entry.comment:
         label = "note" if entry.score is None else "the user said"
         words.append(f"{label}: {quoted(entry.comment, detail.said)}")
-    calls = _calls(entry, writes, reads, detail)
+    calls = _calls(entry, same, reads, detail)
     return f"- {quoted(entry.query, detail.query)} ({'; '.join(words)}). Calls: {calls}"
 
 
-def _calls(entry: Entry, writes: bool, reads: Collection[str], detail: _Detail) -> str:
+def _calls(entry: Entry, same: bool, reads: Collection[str], detail: _Detail) -> str:
     """Return the calls in one line; of too many, those in the middle go."""
-    shown = [call for call in entry.calls if writes or call.tool in reads]
-    if len(shown) < len(entry.calls):
-        more = [f"[{len(entry.calls) - len(shown) + entry.left_out} more, not shown]"]
-        return "; ".join([*(_call(call, reads, detail.args) for call in shown[: detail.calls]), *more])
+    shown = [call for call in entry.calls if same or call.tool in reads]
+    if hidden := len(entry.calls) - len(shown):
+        changes = f"{hidden} that may change something"
+        return "; ".join([*(_call(call, reads, detail.args) for call in shown[: detail.calls]), changes])
     calls = [_call(call, reads, detail.args) for call in shown]
     before, left_out = len(calls) // 2, entry.left_out  # what the entry itself leaves out was in the middle
     if len(calls) > detail.calls:
@@ -156,6 +154,3 @@ def _value(value: Any, room: int) -> str:
     if not room:
         return "…"
     return str(value) if isinstance(value, (bool, int, float)) else quoted(as_text(value), room)
-
-
-__all__ = ["BUDGET", "HEAD", "to_brief", "to_event", "to_line", "to_lines", "to_text"]

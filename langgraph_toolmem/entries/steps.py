@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
-from langgraph.errors import GraphBubbleUp
-
 from langgraph_toolmem.base.checks import is_count, is_share, names_given
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.method import EndedRun
@@ -17,9 +15,8 @@ from langgraph_toolmem.entries.preferences import to_event as preference_event
 from langgraph_toolmem.entries.preferences import to_prompt as preference_prompt
 from langgraph_toolmem.entries.render import BUDGET, HEAD, to_brief, to_event, to_lines
 from langgraph_toolmem.runs.tools import ToolLike, name_of, read_tools
-from langgraph_toolmem.turn.call import Call, Line, Scope, StepOutput
 from langgraph_toolmem.turn.hints import new_left_out
-from langgraph_toolmem.turn.step import Place, Step
+from langgraph_toolmem.turn.step import Call, Line, Place, Scope, Step, StepOutput
 
 if TYPE_CHECKING:
     from langgraph_toolmem.entries.preferences import Preference
@@ -135,12 +132,8 @@ class Reflection(Step[Entries]):
         """Learn the rest of the run and keep it, with the verdict if there is one."""
         score = None
         if self._verdict is not None:
-            try:
+            with self.errors:  # the run is kept all the same
                 score = _score(self._verdict(call.state))
-            except GraphBubbleUp:
-                raise
-            except Exception as error:  # noqa: BLE001 - the run is kept all the same
-                self.failed(error)
         core = self.core
         new = core.lifecycle.finish(call.messages, thread_id=call.thread_id, success=score, user_id=call.user_id)
         if self._wait:

@@ -116,7 +116,7 @@ class CaseIndex:
     def __init__(self, max_cases: int = MAX_CASES) -> None:
         self.max_cases = max_cases
         #: case id -> [text, user, calls, answers, asked], calls: {position: [tool, args JSON, status, sources,
-        #: beside]}, answers in words: {position: None}
+        #: further]}, answers in words: {position: None}
         #: sources are JSON, None for a call that the shortcut made; text is "" until the request itself is known
         self.cases: dict[str, list[Any]] = {}
         self._postings: dict[str, list[str]] = {}
@@ -155,17 +155,19 @@ class CaseIndex:
         args: str,
         status: str,
         sources: dict[str, list[str]] | None,
-        beside: int,
+        further: int,
     ) -> None:
-        """Add the call at `position` after the request; `beside` further calls were made in the same turn.
+        """Add the call at `position` after the request; `further` other calls were made in the same turn.
 
         Of two calls at one position (a fork), the same one stays in any order.
         """
         if position < MAX_CALLS:
             calls = self._case(case_id)[2]
             known = None if sources is None else json.dumps(sources, separators=(",", ":"))
-            call = [tool, args, status, known, beside]
-            calls[position] = min(calls.get(position, call), call, key=lambda c: (c[3] is None, *c[:3], c[3] or ""))
+            call = [tool, args, status, known, further]
+            calls[position] = min(
+                calls.get(position, call), call, key=lambda c: (c[3] is None, *c[:3], c[3] or "", c[4])
+            )
 
     def end(self, case_id: str, position: int) -> None:
         self._case(case_id)[3][position] = None
@@ -312,11 +314,11 @@ class CaseIndex:
         text, _, calls, _, asked = self.cases[case_id]
         if position not in calls:
             return Neighbour(similarity, case_id, text, None, "{}", {}, request, self.arguments(case_id), asked)
-        tool, args, _, sources, beside = calls[position]
-        if beside:
+        tool, args, _, sources, further = calls[position]
+        if further:
             # One that is not known (further than MAX_CALLS) is taken for another tool.
-            tool = parallel(calls.get(i, ("",))[0] for i in range(position, position + beside + 1))
-        made = self.arguments(case_id, position + beside)
+            tool = parallel(calls.get(i, ("",))[0] for i in range(position, position + further + 1))
+        made = self.arguments(case_id, position + further)
         return Neighbour(similarity, case_id, text, tool, args, json.loads(sources), request, made, asked)
 
     def arguments(self, case_id: str, last: int = MAX_CALLS) -> tuple[str, ...]:

@@ -206,7 +206,7 @@ class RequestCall(Event):
     args: str
     status: str
     sources: dict[str, list[str]] | None
-    beside: int
+    further: int
 
 
 @dataclass(slots=True)

@@ -150,8 +150,8 @@ def learn_turn(graph: ToolGraph, learned: LearnedTurn) -> Record:
             )
         if request and state.user.raw and position + offset < MAX_CALLS:
             args = canon_args(step.args)
-            beside = len(turn.steps) - 1 if offset == 0 else 0
-            call = op.RequestCall(request, position + offset, step.tool, args, step.status, sources, beside)
+            further = len(turn.steps) - 1 if offset == 0 else 0
+            call = op.RequestCall(request, position + offset, step.tool, args, step.status, sources, further)
             record.append(call)
         tools.append(step.tool)
     return record

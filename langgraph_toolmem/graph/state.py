@@ -46,7 +46,6 @@ class RunState:
         symbols: the run as a sequence: START (CUT if the head of the history is missing), tools (``name`` or
             ``name!`` when the call failed), USER for a later user message, WORDS for an answer in words.
         tools: the tools alone, in order.
-        statuses: "ok", "failed" … of each call.
         user: the latest user message; `past_users` holds the ones before, latest first.
         asked: the words that the latest user message answers: the assistant's, and user messages that nobody has
             answered in between; "" if it answers none.
@@ -59,7 +58,6 @@ class RunState:
     def __init__(self, *, cut: bool = False) -> None:
         self.symbols: list[str] = [CUT if cut else START]
         self.tools: list[str] = []
-        self.statuses: list[str] = []
         self.steps: list[ExecutedCall] = []
         self.user: Text = NO_TEXT
         self.user_key = ""
@@ -130,7 +128,6 @@ class RunState:
         index = len(self.steps)
         self.symbols.append(step.tool if ok else step.tool + "!")
         self.tools.append(step.tool)
-        self.statuses.append(step.status)
         self.steps.append(step)
         self.since_user.append(step)
         self.since_episode.append(step)

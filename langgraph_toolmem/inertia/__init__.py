@@ -156,8 +156,7 @@ class Inertia(Method):
         with core.lock:
             if not run.awaiting_model:
                 return Decision(None, _not_our_turn(run))
-            state = core.state_of(run)
-            return self.decide(state, thought=state.thought, policy=policy or self.policy, user=user.digest)[0]
+            return self.decide(core.state_of(run), policy=policy or self.policy, user=user.digest)[0]
 
     apredict, aexplain = async_variant(predict), async_variant(explain)
 
@@ -201,7 +200,7 @@ class Inertia(Method):
             if not run.awaiting_model or run.next_key is None:
                 return Decision(None, _not_our_turn(run))
             self._log_declarations(chosen, tools)
-            decision, _ = self.decide(state, thought=state.thought, policy=chosen, user=user.digest, specs=tools)
+            decision, _ = self.decide(state, policy=chosen, user=user.digest, specs=tools)
             if forbidden:
                 decision = decision.held(forbidden)
             if recorded:
@@ -221,7 +220,6 @@ class Inertia(Method):
         self,
         state: RunState,
         *,
-        thought: str,
         policy: InertiaPolicy,
         user: str | None,
         chosen_by: Sequence[str] | None = None,
@@ -229,13 +227,7 @@ class Inertia(Method):
     ) -> tuple[Decision, Sequence[Neighbour]]:
         """Return the decision before one model turn, and the nearest past requests. The caller holds the lock.
 
-        Args:
-            state: the run before the turn.
-            thought: the agent's latest stated thought.
-            policy: when to act.
-            user: digest of the user, if known.
-            chosen_by: who chose the run's calls so far. Defaults to what the run says.
-            specs: the tools available in this run. Defaults to the catalogue's.
+        `chosen_by` (who chose the calls so far) defaults to what the run says, `specs` to the catalogue's tools.
         """
         graph = self.core.graph
         specs = self.core.catalogue.marked(specs)
@@ -248,7 +240,6 @@ class Inertia(Method):
                 budget=self.budget,
                 specs=specs,
                 policy=policy,
-                intuition=thought,
                 similarity=self._similarity,
                 chosen_by=chosen,
                 draw=self._draw(state) if policy.audit_rate else 1.0,
@@ -310,7 +301,7 @@ class Inertia(Method):
 
         def decide() -> Decision:
             decision, learned.neighbours = self.decide(
-                state, thought=state.thought, policy=policy, user=learned.user, chosen_by=chosen_by, specs=specs
+                state, policy=policy, user=learned.user, chosen_by=chosen_by, specs=specs
             )
             return decision
 
@@ -327,20 +318,20 @@ class Inertia(Method):
                 if made.options:
                     asked = [made.options[0].tool]  # the step has the tool that took its place
                 stopped = asked[0]
-                record += credit_judged(turn, plain_judged(made), state.symbols[-1], would_act=0, **credited)
+                record += credit_judged(turn, plain_judged(made), would_act=0, **credited)
                 record += [Count("wrong"), ToolCount(stopped, "wrong")]
                 record.append(Checked(number, changing, 1, SHADOWED))
             record += credit_shortcut(turn, asked, changes=changing, number=number)
         elif opened is not None:
             judged = opened.judged
-            record += credit_judged(turn, judged, state.symbols[-1], would_act=opened.would_act, **credited)
+            record += credit_judged(turn, judged, would_act=opened.would_act, **credited)
             if not isinstance(policy, PaperPolicy):
                 learned.neighbours = self.core.graph.cases.near(state, k=NEIGHBOURS)
         else:
             decision = decide()
             judged = plain_judged(decision)
             would_act = int(decision.would_act)
-            record += credit_judged(turn, judged, state.symbols[-1], would_act=would_act, **credited)
+            record += credit_judged(turn, judged, would_act=would_act, **credited)
             acts = decision.acts
             if (on_turn := options.get("on_turn")) is not None:
                 on_turn(turn, decision)
@@ -372,7 +363,7 @@ class Inertia(Method):
         """Return how often proposals were right, kind by kind, and whether the budget of misses has room."""
         with self.core.lock:
             specs = self.core.catalogue.marked()
-            found = section_of(self.core.graph, self.evidence, self.budget, self.policy, specs)
+            found = section_of(self.core.graph, self.budget, self.policy, specs)
             return replace(found, figures={**found.figures, "changes": self.changes.figures()})
 
 

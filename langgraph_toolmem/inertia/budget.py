@@ -184,11 +184,7 @@ class Budget(Table):
     def held_back(self, policy: InertiaPolicy, p: float, draw: float, *, changes: bool) -> tuple[str, bool]:
         """Return why a proposal is not acted on ("" if it is), and True if the policy would act but for the check.
 
-        Args:
-            policy: bounds, audits and shadow mode.
-            p: the probability, judged by the record, that the call is what the model would do.
-            draw: a number from 0 to 1; below `audit_rate` the proposal is audited.
-            changes: the call may change something.
+        `p` is the probability that the call is what the model would do; a `draw` below `audit_rate` means an audit.
         """
         bound = policy.bound_of(changes)
         room = self.room(policy, changes=changes)

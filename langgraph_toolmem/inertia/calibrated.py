@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.sources import describe
-from langgraph_toolmem.graph.state import SEPARATOR, WORDS, RunState
+from langgraph_toolmem.graph.state import WORDS, RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.candidates import Candidate, candidates
@@ -25,7 +25,6 @@ from langgraph_toolmem.inertia.guards import may_be_stale, may_write, refusal
 from langgraph_toolmem.inertia.novelty import Novelty, NoveltyRecord
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.record import InertiaEvidence
-from langgraph_toolmem.inertia.report import symbol_in_words
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT
 
@@ -56,19 +55,7 @@ def decide(
     today: int,
     draw: float,
 ) -> Decision:
-    """Weigh the likeliest calls by their record.
-
-    Args:
-        graph: the evidence.
-        state: the run before the model's turn.
-        neighbours: the nearest past requests at this point.
-        tables: the tables of inertia in the evidence.
-        specs: the tools that may be called.
-        policy: thresholds and guards.
-        user: digest of the user, if known; decides which constants may be used.
-        today: days since 1970.
-        draw: a number from 0 to 1; below `audit_rate` the proposal is audited.
-    """
+    """Weigh the likeliest calls by their record. A `draw` (0 to 1) below `audit_rate` means an audit."""
     found = candidates(graph, tables.contexts, state, neighbours, specs=specs, user=user)
     if all(candidate.tool == WORDS and not candidate.p_tool for candidate in found):
         return Decision(None, Reason("nothing_seen", "nothing like this has been seen yet"))
@@ -76,19 +63,28 @@ def decide(
     novelty = Novelty(state, neighbours, graph.cases)
     distances = [novelty.distance(c) for c in found]
     shares = [tables.novelty.share(c.tool, each) for c, each in zip(found, distances, strict=True)]
-    columns = columns_of(found, keys, shares, state, neighbours, records=tables.evidence.rules, cases=tables.cases)
+    columns = columns_of(found, keys, shares, neighbours, tables.evidence.rules)
     likely = map(float, tables.estimator.probabilities(columns))
     weighed = sorted(zip(likely, found, keys, pack(columns), distances, strict=True), key=lambda w: -w[0])
 
+    def refused(p: float, c: Candidate, distance: float | None, *, changes: bool) -> str:
+        if c.tool == WORDS:
+            return Reason("answer_in_words", "the model is likely to answer in words")
+        if no := refusal(c.tool, c.calls, specs=specs, policy=policy, graph=graph, state=state):
+            return no
+        if unlike := tables.novelty.refusal(c.tool, distance) or (novelty.strange(c) if changes else ""):
+            return unlike
+        if graph.by_tool.get(c.tool, {}).get("hits", 0) < PROVEN:
+            return Reason("unproven", f"too few predictions of {c.tool} were right so far")
+        least = policy.bound_of(changes).min_precision
+        return Reason("low_confidence", f"confidence {p:.2f} is below {least:.2f}") if p < least else ""
+
     def option(p: float, c: Candidate, records: tuple[str, ...], row: str, distance: float | None) -> Option:
         changes = c.tool in specs and may_write(c.tool, specs, policy)
-        refused = (
-            _refused(p, c, specs=specs, policy=policy, graph=graph, state=state)
-            or tables.novelty.refusal(c.tool, distance)
-            or (novelty.strange(c) if changes else "")
-        )
         stale = may_be_stale(c.tool, c.calls, specs=specs, policy=policy, state=state)
-        return Option(c.tool, c.calls, p, refused, changes, stale, records, row, distance)
+        return Option(
+            c.tool, c.calls, p, refused(p, c, distance, changes=changes), changes, stale, records, row, distance
+        )
 
     options = tuple(option(*each) for each in weighed)
     (p, best, *_), first = weighed[0], options[0]
@@ -103,7 +99,7 @@ def decide(
         args=best.calls[0],
         beside=best.calls[1:],
         confidence=p,
-        evidence=_evidence(graph, best, p),
+        evidence=_evidence(best, p),
         act=not hold,
         hold=hold,
         audit=audit,
@@ -112,44 +108,9 @@ def decide(
     return Decision(proposal, hold or proposal.evidence, options, p)
 
 
-def _refused(
-    p: float,
-    candidate: Candidate,
-    *,
-    specs: Mapping[str, ToolSpec],
-    policy: InertiaPolicy,
-    graph: ToolGraph,
-    state: RunState,
-) -> str:
-    """Return why a candidate is not proposed; "" if it is."""
-    tool = candidate.tool
-    if tool == WORDS:
-        return Reason("answer_in_words", "the model is likely to answer in words")
-    if refused := refusal(tool, candidate.calls, specs=specs, policy=policy, graph=graph, state=state):
-        return refused
-    if graph.by_tool.get(tool, {}).get("hits", 0) < PROVEN:
-        return Reason("unproven", f"too few predictions of {tool} were right so far")
-    least = policy.bound_of(may_write(tool, specs, policy)).min_precision
-    return Reason("low_confidence", f"confidence {p:.2f} is below {least:.2f}") if p < least else ""
-
-
-def _evidence(graph: ToolGraph, candidate: Candidate, p: float) -> str:
-    parts, near = [], candidate.here.neighbours
-    if candidate.here.window:
-        row = graph.successors.row(candidate.here.window)
-        seen = sum(sum(cell) for cell in row.values())
-        times = sum(row.get(candidate.following or candidate.tool, [0.0]))
-        tail = candidate.here.window.split(SEPARATOR)[1:]
-        path = " → ".join(symbol_in_words(s) for s in tail if s) or "any point"
-        parts.append(f"After {path}, {candidate.tool} came next {times:g} of {seen:g} times.")
-    if candidate.nearest_agrees == 2:
-        parts.append(
-            f"The nearest past request (similarity {near[0].similarity:.2f}) went on with {candidate.tool}, as did "
-            f"{candidate.agreeing} of the {len(near)} nearest."
-        )
-    for name, filled in candidate.filled.items():
+def _evidence(best: Candidate, p: float) -> str:
+    parts = [f"In runs like this one {best.tool} came next {best.p_tool:.0%} of the time."]
+    for name, filled in best.filled.items():
         if filled.value is not ABSENT:
-            also = f", and {filled.agreeing} more source(s) agree" if filled.agreeing else ""
-            parts.append(f"{name}: {describe(filled.source)} (right {filled.probability:.0%} of the time{also}).")
-    parts.append(f"Confidence {p:.2f}.")
-    return " ".join(parts)
+            parts.append(f"{name}: {describe(filled.source)} (right {filled.probability:.0%} of the time).")
+    return " ".join([*parts, f"Confidence {p:.2f}."])

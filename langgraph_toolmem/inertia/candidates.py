@@ -46,7 +46,6 @@ class Filled(NamedTuple):
     """One argument's value and its source.
 
     Attributes:
-        agreeing: further sources that offer the same value.
         witnesses: of the nearest past requests that went on with this tool, those that took the value from such a
             source.
     """
@@ -54,7 +53,6 @@ class Filled(NamedTuple):
     value: Any
     probability: float
     source: str
-    agreeing: int = 0
     witnesses: int = 0
 
 
@@ -68,12 +66,10 @@ class Situation:
 
     Attributes:
         neighbours: the NEAREST past requests.
-        window: the longest known window.
         of_calls: shares of the calls that followed the run's latest calls, by digest.
     """
 
     neighbours: Sequence[Neighbour]
-    window: str
     of_calls: Mapping[str, float]
 
 
@@ -147,19 +143,11 @@ def candidates(
 ) -> list[Candidate]:
     """Return what may come next, likeliest tools first: calls, several calls of one tool at once, an answer in words.
 
-    Tools that are not among `specs` are left out.
-
-    Args:
-        graph: the evidence.
-        contexts: the calls that follow calls.
-        state: the run before the model's turn.
-        neighbours: the nearest past requests that went the same way so far, nearest first.
-        specs: the tools that may be called.
-        user: digest of the user, if known; decides which constants may be used.
+    Tools that are not among `specs` are left out. The digest of the user decides which constants may be used.
     """
-    shares, window = next_tools(graph, state, neighbours[:NEAREST])
+    shares = next_tools(graph, state, neighbours[:NEAREST])
     following, of_calls = contexts.after(state)
-    here = Situation(neighbours[:NEAREST], window, of_calls)
+    here = Situation(neighbours[:NEAREST], of_calls)
     found: list[Candidate] = []
 
     def add(tool: str, filled: Filling, share: float, kind: int = BEST, each: str = "") -> None:
@@ -191,23 +179,22 @@ def candidates(
     return found
 
 
-def next_tools(graph: ToolGraph, state: RunState, neighbours: Sequence[Neighbour]) -> tuple[dict[str, float], str]:
-    """Return the distribution of what comes next (tools, WORDS, PARALLEL), and the key of the longest known window.
+def next_tools(graph: ToolGraph, state: RunState, neighbours: Sequence[Neighbour]) -> dict[str, float]:
+    """Return the distribution of what comes next: tools, WORDS, PARALLEL.
 
     Windows are backed off by Witten-Bell interpolation, P_k(c) = (n_k(c) + T_k P_{k-1}(c)) / (N_k + T_k), with
     T_k the number of different successors; the nearest requests are a last context weighted by similarity.
     """
     shares: dict[str, float] = {}
-    longest = ""
     for key in windows(state):
         row = graph.successors.row(key)
         if counts := {item: n for item, cell in row.items() if (n := cell[0] + cell[1]) > 0}:
-            shares, longest = interpolated(counts, shares), key
+            shares = interpolated(counts, shares)
     votes: dict[str, float] = {}
     for near in neighbours:
         item = WORDS if near.tool is None else near.tool
         votes[item] = votes.get(item, 0.0) + 4 * near.similarity**2
-    return interpolated(votes, shares) if votes else shares, longest
+    return interpolated(votes, shares) if votes else shares
 
 
 # --- arguments ---
@@ -299,7 +286,7 @@ def _offers(
             text == was or not named.isdisjoint(n.sources.get(parameter, ()))
             for n, was in zip(same_tool, texts, strict=True)
         )
-        found.append(Filled(value, probability, source, len(backing) - 1, backed))
+        found.append(Filled(value, probability, source, backed))
     return found
 
 
@@ -308,13 +295,7 @@ def fill_each(
 ) -> tuple[str, Filled] | None:
     """Return the parameter in which several calls of one tool differ, and its values, one for each call.
 
-    The values come from the source with the best record.
-
-    Args:
-        graph: the evidence.
-        state: the run before the model's turn.
-        group: the tool, as `parallel` writes it.
-        properties: its parameters.
+    The values come from the source with the best record. `group` is the tool as `parallel` writes it.
     """
     tool = group.removeprefix(PARALLEL)
     best: tuple[str, Filled] | None = None

@@ -299,18 +299,10 @@ class Cases(Table):
     def _counts(self, fact: str) -> bool:
         return fact[0] != "=" or self.categorical(fact[1:9])
 
-    def seen(self, state: RunState, tool: str) -> int:
-        """Return how many cases there are of a tool in this state."""
-        return len(self._pairs.get(pair_key(state, tool), _NOTHING).cases)
-
     def facts_of(self, state: RunState, today: int, *, changes: bool) -> Facts:
-        """Return the facts of the latest outputs of a request.
+        """Return the facts of the latest outputs of a request; `today` is in days since 1970.
 
-        Args:
-            state: the run before the model's turn.
-            today: days since 1970.
-            changes: for a call that may change something: outputs from before a question back, and what the user said
-                before the latest message, count too.
+        For a call that may change something, outputs from before a question back and earlier user messages count too.
         """
         found = Facts()
         if changes:
@@ -342,7 +334,7 @@ class Cases(Table):
                 place = f"{step.tool} {path}"
                 _read_leaf(place, value, in_rows, today, found)
                 phrase = isinstance(value, str) and " " in value and len(value) <= MAX_PHRASE
-                if phrase and not path.endswith("{}"):
+                if phrase and not in_rows and not path.endswith("{}"):
                     self._read_text(place, value, today, found)
 
     def _read_text(self, where: str, text: str, today: int, found: Facts) -> None:
@@ -363,14 +355,7 @@ class Cases(Table):
             before = (before[1], word)
 
     def doubt(self, state: RunState, tool: str, facts: Facts, *, changes: bool) -> str:
-        """Return why past cases speak against a call; "" if they do not.
-
-        Args:
-            state: the run before the model's turn.
-            tool: of the call.
-            facts: of the outputs.
-            changes: the call may change something.
-        """
+        """Return why past cases speak against a call with these facts; "" if they do not."""
         pair = self._pairs.get(pair_key(state, tool), _NOTHING)
         found = pair.summary
         if found is None:
@@ -396,15 +381,11 @@ class Cases(Table):
     def refusal(self, state: RunState, tool: str, *, changes: bool, today: int, earn: bool) -> str:
         """Return why past cases forbid a call here; "" if they do not.
 
-        Args:
-            state: the run before the model's turn.
-            tool: of the call.
-            changes: the call may change something.
-            today: days since 1970.
-            earn: ask the model where a write after a call of the memory has less than EARNING cases.
+        With `earn` the model is asked where a write after a call of the memory has less than EARNING cases.
         """
         if changes and made_by_memory(state):
-            hits = [case[HIT] for case in self._pairs.get(pair_key(state, tool), _NOTHING).cases.values() if case[MADE]]
+            cases = self._pairs.get(pair_key(state, tool), _NOTHING).cases.values()
+            hits = [case[HIT] for case in cases if case[MADE] and (case[HIT] or case[CONFIDENCE] >= SURE)]
             if lower_limit(sum(hits), len(hits), LIMIT) < BAR_WRITE:
                 text = f"after a call of the memory {tool} was right {sum(hits)} of {len(hits)} times"
                 return Reason("cases", f"{text}: the model is asked")
@@ -518,16 +499,9 @@ def learn_case(
     changes: bool,
     stopped: bool = False,
 ) -> Record:
-    """Return the events by which a turn teaches the cases.
+    """Return the events by which a turn teaches the cases, given the tool that was the best guess.
 
-    Args:
-        cases: the table.
-        learned: the turn.
-        best: the tool that was the best guess, if there was one.
-        confidence: in the guess.
-        number: of the model turn.
-        changes: True if that tool may change something.
-        stopped: True if a person stopped the memory's call: that is a miss.
+    A call of the memory that a person `stopped` is a miss.
     """
     turn, state, today = learned.turn, learned.state, learned.hour // 24
     record: Record = []

@@ -76,11 +76,9 @@ class CallContexts(Table):
             self.known.add(call, text, run, user)
 
     def after(self, state: RunState) -> tuple[list[tuple[str, dict[str, Any], float]], dict[str, float]]:
-        """Return the calls that followed the run's latest calls most often, best first: MAX_OFFERED of them at most.
+        """Return the calls that followed the run's latest calls most often, and the share of every call by `call_key`.
 
-        Returns:
-            Tool, arguments and share of each, backed off over the lengths of the context (Witten-Bell); and the share
-            of every call that was seen there, by digest (`call_key`).
+        The first are MAX_OFFERED at most, best first, with tool, arguments and share.
         """
         shares: dict[str, float] = {}
         for context in contexts_of(state):

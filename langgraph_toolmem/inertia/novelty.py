@@ -31,7 +31,7 @@ from langgraph_toolmem.inertia.decision import Reason
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.words import words
 
-LEVEL: Final = 0.2
+LEVEL: Final = 0.05
 """Significance level of the test: the share of the familiar requests that it may refuse."""
 KEPT: Final = 64
 """Latest right predictions of a tool whose requests are remembered."""
@@ -104,13 +104,7 @@ class NoveltyRecord(Table):
 
 
 class Novelty:
-    """The wording of a request, next to that of past requests.
-
-    Args:
-        state: the run before the model's turn.
-        neighbours: past requests that went the same way so far.
-        cases: all past requests.
-    """
+    """The wording of a request, next to that of past requests: `neighbours` went the same way so far."""
 
     def __init__(self, state: RunState, neighbours: Sequence[Neighbour], cases: CaseIndex) -> None:
         self._cases, self._near = cases, neighbours

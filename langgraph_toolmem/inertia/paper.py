@@ -17,16 +17,16 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from langgraph_toolmem.base.errors import log_failure
 from langgraph_toolmem.graph.sources import describe, evaluate
 from langgraph_toolmem.graph.state import SEPARATOR, RunState, paper_window, slot_key
 from langgraph_toolmem.graph.tool_graph import HIT, CountTable, ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Reason
 from langgraph_toolmem.inertia.guards import may_write, refusal
-from langgraph_toolmem.inertia.policy import EnvironmentAdapter, PaperPolicy
+from langgraph_toolmem.inertia.policy import PaperPolicy
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, fit
+from langgraph_toolmem.turn.host import ErrorLog
 
 logger = logging.getLogger("langgraph_toolmem.inertia")
 
@@ -36,8 +36,7 @@ Similarity = Callable[[str, str], float]
 MAX_OPTIONS = 6
 """Candidates in a decision."""
 MODEL_OK, MODEL_FAILED, SHORTCUT_OK, SHORTCUT_FAILED = range(4)
-MAX_SAID: Final = 100
-failures_logged: set[tuple[str, str]] = set()
+errors: Final = ErrorLog("the environment of the paper's policy", logger)
 
 
 def weights(graph: ToolGraph, tools: list[str], k: int) -> dict[str, float]:
@@ -127,20 +126,12 @@ def _is_flow(descriptor: str) -> bool:
 
 
 def _environment(policy: PaperPolicy, tool: str, state: RunState) -> Mapping[str, Any]:
-    """Return what the host's adapter knows; nothing if it fails, which is logged once per adapter and kind of error."""
-    adapter = policy.environment
-    if adapter is None:
+    if policy.environment is None:
         return {}
-    ask = adapter.parameters if isinstance(adapter, EnvironmentAdapter) else adapter
     try:
-        return dict(ask(tool, state.steps))
+        return dict(policy.environment(tool, state.steps))
     except Exception as error:  # noqa: BLE001 - the host's code: learning must go on without it
-        kind = (getattr(ask, "__qualname__", type(adapter).__qualname__), type(error).__name__)
-        if kind not in failures_logged and len(failures_logged) < MAX_SAID:
-            failures_logged.add(kind)
-            log_failure(
-                logger, logging.WARNING, "The environment adapter %s failed, which is logged once", kind[0], error=error
-            )
+        errors.failed(error)
         return {}
 
 
@@ -167,7 +158,6 @@ def decide(
     budget: Budget,
     specs: Mapping[str, ToolSpec],
     policy: PaperPolicy,
-    intuition: str,
     similarity: Similarity,
     chosen_by: Sequence[str],
     draw: float = 1.0,
@@ -200,7 +190,7 @@ def decide(
         return Decision(proposal, hold or evidence, options, confidence)
 
     way_out = policy.recovery_tool
-    failed = state.statuses[-policy.recovery_after :] == ["failed"] * policy.recovery_after
+    failed = [step.status for step in state.steps[-policy.recovery_after :]] == ["failed"] * policy.recovery_after
     if (
         way_out
         and way_out in specs
@@ -214,7 +204,7 @@ def decide(
             return recovery
     if slow := pace(policy, chosen_by):
         return Decision(None, slow)
-    ranked = scores(graph, state.tools, intuition, similarity, policy)
+    ranked = scores(graph, state.tools, state.thought, similarity, policy)
     if not ranked:
         return Decision(None, Reason("nothing_seen", "no tool has been seen after the last tools of this run"))
     score, tool = ranked[0]

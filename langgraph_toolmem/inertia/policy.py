@@ -1,32 +1,17 @@
-"""When a predicted call may be made without asking the model.
-
-Two policies. `InertiaPolicy` (the default) acts on the track record of whole predicted calls; `PaperPolicy` is AutoTool
-as published (arXiv 2511.14650).
-"""
+"""When a predicted call may be made without asking the model: the default policy, and AutoTool's as published."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from langgraph_toolmem.base.checks import check_fields, expect, is_count, is_number, is_share
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.runs.run import ExecutedCall
 
+Environment: TypeAlias = Callable[[str, Sequence[ExecutedCall]], Mapping[str, Any]]
 P = TypeVar("P", bound="InertiaPolicy")
-
-
-@runtime_checkable
-class EnvironmentAdapter(Protocol):
-    """Values of the environment that no message says: current location, logged-in user …"""
-
-    def parameters(self, tool: str, steps: Sequence[ExecutedCall]) -> Mapping[str, Any]:
-        """Values for the tool's parameters, given the run's calls and outputs so far."""
-        ...
-
-
-Environment: TypeAlias = EnvironmentAdapter | Callable[[str, Sequence[ExecutedCall]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -158,9 +143,9 @@ class InertiaPolicy:
         """
         given = dict(plain)
         kind = given.pop("kind", cls.kind)
-        policy = next((each for each in (InertiaPolicy(), PaperPolicy()) if each.kind == kind), None)
-        if policy is None:
+        if kind not in ("calibrated", "paper"):
             raise ConfigurationError(f"InertiaPolicy.kind is 'calibrated' or 'paper', not {kind!r}.")
+        policy = InertiaPolicy() if kind == "calibrated" else InertiaPolicy.paper()
         for name in _BOUNDS:
             if isinstance(said := given.get(name), Mapping):
                 check_fields("Bound", set(said), set(_OF_BOUNDS))
@@ -186,7 +171,8 @@ class PaperPolicy(InertiaPolicy):
         recovery_tool: called after `recovery_after` failed calls in a row ("what is possible here?"). It has to be
             declared to only read, or be in `may_write`.
         recovery_after: failed calls in a row.
-        environment: an `EnvironmentAdapter`, or a plain callable (tool, steps) → parameters.
+        environment: returns parameters that no message says (current location, logged-in user), given the tool and the
+            run's calls so far.
     """
 
     reads: Bound = Bound(max_wrong_per_100=None)
@@ -220,8 +206,8 @@ class PaperPolicy(InertiaPolicy):
         expect(
             self,
             "environment",
-            "an EnvironmentAdapter, a callable (tool, steps) → parameters, or None",
-            lambda v: v is None or callable(v) or isinstance(v, EnvironmentAdapter),
+            "a callable (tool, steps) → parameters, or None",
+            lambda v: v is None or callable(v),
         )
 
 
@@ -235,4 +221,4 @@ def _names(field_name: str, value: Any) -> frozenset[str]:
     return frozenset(names)
 
 
-__all__ = ["Bound", "Environment", "EnvironmentAdapter", "InertiaPolicy", "PaperPolicy"]
+__all__ = ["Bound", "Environment", "InertiaPolicy", "PaperPolicy"]

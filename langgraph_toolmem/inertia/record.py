@@ -9,11 +9,11 @@ from typing import Any, Final
 from langgraph_toolmem.base.text import as_text, canonical, digest, shortened
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.events import HOUR, Count, Event, Forgotten, Record, ToolCount
-from langgraph_toolmem.graph.state import SEPARATOR, WORDS, RunState, windows
+from langgraph_toolmem.graph.state import WORDS, RunState, windows
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, TURNS_OPEN, CountTable, Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.budget import AUDITED, SHADOWED, Acted, Checked
 from langgraph_toolmem.inertia.decision import Decision, calls_text
-from langgraph_toolmem.inertia.estimator import Weighed
+from langgraph_toolmem.inertia.estimator import ExamplesSeen
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.novelty import RequestCompared
 from langgraph_toolmem.inertia.policy import InertiaPolicy
@@ -23,8 +23,6 @@ MAX_RULES: Final = 40_000
 MAX_OPEN: Final = 4_096
 MOST_STANDS_FOR: Final = 20
 """Calls that one audit stands for at most, however few are audited."""
-RULE_PREFIX: Final = "R"
-"""Before a rule that the report shows (`RuleRecord`), in the table of records."""
 SERVED: Final = "ahead_served"
 """Counter of a tool: prefetched look-ups that the model asked for."""
 WASTED: Final = "ahead_wasted"
@@ -84,16 +82,6 @@ class TurnClosed(Event):
     turn: str
 
 
-@dataclass(frozen=True, slots=True)
-class RuleRecord:
-    """The record of one kind of prediction: `tool` right after `after`."""
-
-    after: str
-    tool: str
-    hits: int
-    misses: int
-
-
 class InertiaEvidence(Table):
     """The record of predictions by their kind, and open turns.
 
@@ -115,15 +103,6 @@ class InertiaEvidence(Table):
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
         return {RulesJudged: self._judge, TurnOpened: self._open, TurnClosed: self._close}
-
-    def most_used_rules(self) -> list[RuleRecord]:
-        """Return the record of kinds of predictions, the most used first."""
-        found = []
-        for key, cells in self.rules.rows.items():
-            if key.startswith(RULE_PREFIX) and (cell := cells.get("")):
-                after, tool = key[len(RULE_PREFIX) :].split(SEPARATOR)
-                found.append(RuleRecord(after, tool, int(cell[HIT]), int(cell[MISS])))
-        return sorted(found, key=lambda r: (-(r.hits + r.misses), r.after, r.tool))
 
     def knows(self, turn: str) -> bool:
         """Return True if a turn began or ended already."""
@@ -184,12 +163,7 @@ class InertiaEvidence(Table):
 def open_turn(state: RunState, turn: str, decision: Decision, user: str | None, *, audit: bool = False) -> Record:
     """Return the record of a model turn that begins now; one whose end is never reported counts too.
 
-    Args:
-        state: the run before the turn.
-        turn: its key.
-        decision: the decision about it.
-        user: digest of the user.
-        audit: True if the call would have been made, and the model is asked by chance.
+    With `audit` the call would have been made, and the model is asked by chance.
     """
     checked = 0 if not decision.would_act else AUDITED if audit else SHADOWED
     return [TurnOpened(turn, windows(state), plain_judged(decision), checked, user)]
@@ -203,20 +177,20 @@ def begin_shortcut(decision: Decision, turn: int) -> Record:
 def plain_judged(decision: Decision) -> list[list[Any]]:
     """Return the judged candidates in plain containers.
 
-    Per candidate: tool, digest of the call, keys of its records, confidence, columns, 1 if it may change something,
-    and the distance of the request from past ones. No argument's text is kept.
+    Per candidate: tool, digest of the call, keys of its records, confidence (0 for an unfamiliar request), columns, 1
+    if it may change something, and the distance of the request from past ones. No argument's text is kept.
     """
     return [
         [
             option.tool,
             digest("call", option.tool, calls_text(option.calls)),
             list(option.records),
-            option.probability if position else decision.confidence,
+            0.0 if getattr(option.refused, "code", "") == "unfamiliar" else option.probability,
             option.columns,
             int(option.changes),
             option.distance,
         ]
-        for position, option in enumerate(decision.options)
+        for option in decision.options
         if option.records
     ]
 
@@ -224,29 +198,21 @@ def plain_judged(decision: Decision) -> list[list[Any]]:
 def credit_judged(
     turn: Turn,
     judged: list[list[Any]],
-    after: str,
     *,
     would_act: int,
     audit_rate: float,
     number: int,
 ) -> Record:
-    """Return hit or miss for every candidate of model turn `number`, which came right after `after`.
+    """Return hit or miss for every candidate of model turn `number`.
 
-    A call that a person rejected is a miss, and the one put in its place is the truth.
-
-    Args:
-        turn: the model's turn.
-        judged: the candidates, likeliest first.
-        after: the latest symbol of the run before the turn.
-        would_act: AUDITED or SHADOWED if the best candidate would have been made, else 0.
-        audit_rate: share of the calls that is audited.
-        number: of the model turn.
+    A call that a person rejected is a miss, and the one put in its place is the truth. `would_act` is AUDITED or
+    SHADOWED if the best candidate would have been made, otherwise 0.
     """
     record: Record = []
     truth = _truth(turn)
     examples = [[columns, int(call == truth)] for _, call, _, _, columns, *_ in judged if columns]
     if examples:
-        record.append(Weighed(number, examples))
+        record.append(ExamplesSeen(number, examples))
     for position, (tool, call, rules, _, _, changes, distance) in enumerate(judged):
         hit = int(call == truth)
         # Of the calls that are made, a share is audited: each audit stands for the others, which nobody checks.
@@ -254,7 +220,6 @@ def credit_judged(
         record.append(RulesJudged(list(rules), hit, 1 if position else stands_for))
         if position:
             continue
-        record.append(RulesJudged([f"{RULE_PREFIX}{after}{SEPARATOR}{tool}"], hit))
         if tool != WORDS:
             record.append(ToolCount(tool, "hits" if hit else "misses"))
             if hit and distance is not None:

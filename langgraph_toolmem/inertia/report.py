@@ -6,19 +6,16 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from langgraph_toolmem.base.intervals import percentage
 from langgraph_toolmem.core.catalogue import suggested, undeclared_line
 from langgraph_toolmem.core.method import Section, TextTable
-from langgraph_toolmem.graph.state import CUT, PARALLEL, START, USER, WORDS
+from langgraph_toolmem.graph.state import PARALLEL, WORDS
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.guards import changing, may_write, undeclared, why_never
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.record import REVIEWED, SECONDS, SERVED, WASTED, InertiaEvidence, RuleRecord
+from langgraph_toolmem.inertia.record import REVIEWED, SECONDS, SERVED, WASTED
 from langgraph_toolmem.runs.tools import ToolSpec
 
-MAX_RULES: Final = 50
-"""Kinds of predictions in the report."""
 OFTEN: Final = 5
 """Calls from which a tool counts as called often."""
 MOST: Final = 10
@@ -27,34 +24,27 @@ _FEW: Final = 10
 _LOGS: Final = "import logs: toolmem import runs.jsonl --memory FOLDER"
 
 
-def section_of(
-    graph: ToolGraph,
-    evidence: InertiaEvidence,
-    budget: Budget,
-    policy: InertiaPolicy,
-    specs: Mapping[str, ToolSpec],
-) -> Section:
-    """Return the record of predictions, kind by kind, the state of the budget, and tools that are not skipped."""
-    figures, every, ahead = budget.figures(policy), evidence.most_used_rules(), _prefetched(graph)
+def section_of(graph: ToolGraph, budget: Budget, policy: InertiaPolicy, specs: Mapping[str, ToolSpec]) -> Section:
+    """Return the checks of predictions, the state of the budget, and tools that are not skipped."""
+    figures, ahead = budget.figures(policy), _prefetched(graph)
     refused = {name: why for name in sorted(specs) if (why := why_never(specs[name], policy))}
     missing = undeclared(specs, policy)
     reading = suggested(specs[name] for name in missing)
     figures |= {"undeclared": missing, "suggested": reading, "never_skipped": refused}
-    idle = _unskipped(graph, budget, every, policy, specs, figures)
+    idle = _unskipped(graph, budget, policy, specs, figures)
     shown = {each["tool"] for each in idle}
     never = tuple((tool, why.removeprefix(f"{tool} ")) for tool, why in refused.items() if tool not in shown)
     held = tuple((o["tool"], f"{o['calls']:,}", f"{o['skipped']:,}", o["why"], o["todo"] or "–") for o in idle)
     tables = (
         TextTable("Called often, seldom without the model", ("tool", "calls", "skipped", "why", "what to do"), held),
-        _rules_table(every[:MAX_RULES]),
         TextTable("Never called without the model", ("tool", "why"), never),
         *_prefetch_tables(ahead),
     )
     figures |= {"mode": "shadow, nothing is called" if policy.shadow else "acting", "kind": policy.kind}
     figures["declared"] = [sum(spec.read_only is True for spec in specs.values()), len(policy.may_write & specs.keys())]
     figures["refused"] = sorted(tool for tool in specs if graph.by_tool.get(tool, {}).get(REVIEWED))
-    figures |= {"rules": every[:MAX_RULES], "unskipped": idle, "changing": changing(specs, policy)}
-    return Section("Kinds of predictions", figures | ahead, (*_sentences(figures | ahead),), tables)
+    figures |= {"unskipped": idle, "changing": changing(specs, policy)}
+    return Section("Shortcut and prefetch", figures | ahead, (*_sentences(figures | ahead),), tables)
 
 
 def _sentences(figures: Mapping[str, Any]) -> list[str]:
@@ -79,28 +69,6 @@ def _sentences(figures: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-# --- kinds of predictions ---
-
-
-def _rules_table(rules: list[RuleRecord]) -> TextTable:
-    rows = []
-    for rule in rules:
-        of = rule.hits + rule.misses
-        kind = f"{symbol_in_words(rule.after)} → {tool_in_words(rule.tool)}"
-        rows.append((kind, f"{rule.hits:,} of {of:,}" if of else "–", percentage(rule.hits, of) if of else "–"))
-    return TextTable(
-        "Kinds of predictions, acted on or not", ("after → predicted", "right", "share"), tuple(rows), most=15
-    )
-
-
-def symbol_in_words(symbol: str) -> str:
-    """Return a symbol of a run as a person reads it."""
-    named = {START: "the start of a run", CUT: "the missing head of the history", USER: "a further user message"}
-    if symbol in named:
-        return named[symbol]
-    return f"a failed {symbol[:-1]}" if symbol.endswith("!") else tool_in_words(symbol)
-
-
 def tool_in_words(name: str) -> str:
     """Return a predicted tool, or what stands in the place of one, as a person reads it."""
     if name.startswith(PARALLEL):
@@ -114,7 +82,6 @@ def tool_in_words(name: str) -> str:
 def _unskipped(
     graph: ToolGraph,
     budget: Budget,
-    rules: list[RuleRecord],
     policy: InertiaPolicy,
     specs: Mapping[str, ToolSpec],
     figures: Mapping[str, Any],
@@ -123,27 +90,24 @@ def _unskipped(
 
     Each has its name, calls, those `skipped` of them, and `why` and `todo`: what holds it back and what would help.
     """
-    record: dict[str, list[int]] = {}
-    for rule in rules:
-        seen = record.setdefault(rule.tool, [0, 0])
-        seen[0] += rule.hits
-        seen[1] += rule.hits + rule.misses
     found: list[dict[str, Any]] = []
     for tool, entry in graph.tools.items():
         calls = int(entry.get("ok", 0) + entry.get("failed", 0))
-        skipped = int(sum(graph.by_tool.get(tool, {}).get(f"acted_{end}", 0) for end in ("ok", "failed", "stopped")))
+        record = graph.by_tool.get(tool, {})
+        skipped = int(sum(record.get(f"acted_{end}", 0) for end in ("ok", "failed", "stopped")))
         if calls >= OFTEN and 2 * skipped < calls:
             bar = budget.bar(policy, changes=may_write(tool, specs, policy)) if tool in specs else None
-            why, todo = _why(tool, figures, record.get(tool, [0, 0]), policy, bar)
+            why, todo = _why(tool, figures, record, policy, bar)
             found.append({"tool": tool, "calls": calls, "skipped": skipped, "why": why, "todo": todo})
     return sorted(found, key=lambda each: (-each["calls"], each["tool"]))[:MOST]
 
 
 def _why(
-    tool: str, figures: Mapping[str, Any], seen: list[int], policy: InertiaPolicy, bar: float | None
+    tool: str, figures: Mapping[str, Any], record: Mapping[str, float], policy: InertiaPolicy, bar: float | None
 ) -> tuple[str, str]:
     """Return the first thing that stands in the way, and what would change it ("" if nothing need be done)."""
-    hits, of = seen
+    hits, misses = int(record.get("hits", 0)), int(record.get("misses", 0))
+    of = hits + misses
     if bar is None:
         return "guard: it is not among the tools", "name it in tools="
     if never := figures["never_skipped"].get(tool):

@@ -40,8 +40,8 @@ def _setting(title: str, description: str) -> Any:
 class InertiaSettings(BaseModel):
     """A ``context_schema`` with the settings of the shortcut; what is not given stays as the code says.
 
-    A setting can only tighten the policy of the code: whoever starts a run chooses it. One that would loosen the policy
-    is ignored, unless the developer trusts the context: ``InertiaShortcut(memory, tools, trust_context=True)``.
+    A setting can only tighten the policy of the code, because whoever starts a run chooses it. One that would loosen
+    the policy is ignored.
 
     For ``StateGraph(State, context_schema=InertiaSettings)`` and ``create_agent(…, context_schema=InertiaSettings)``.
     Subclass it to add fields of your own. Studio shows each setting at the nodes named "inertia" and "model".
@@ -87,26 +87,22 @@ class InertiaSettings(BaseModel):
         return None if value == "" and info.field_name in InertiaSettings.model_fields else value
 
 
-def settings_policy(context: Any, policy: InertiaPolicy, *, trusted: bool = False) -> InertiaPolicy | None:
-    """Return the policy of this run: the one in the code, with what the host's context tightens.
+def settings_policy(context: Any, policy: InertiaPolicy) -> InertiaPolicy | None:
+    """Return the policy of this run: the one in the code, tightened by the host's context.
 
-    A number holds for each bound (reads, writes) where it is the tighter one. A precision or a share of audits below
-    the code's, a budget above it and a mode that does more are ignored, and logged once. No setting ever takes a tool
-    out of `never`, `needs_approval` or any other guard of the policy.
+    A number holds for each bound (reads, writes) where it is the tighter one. Settings that loosen the policy, and bad
+    values, are logged once and change nothing. ``TOOLMEM`` in the environment precedes the context.
 
     Args:
         context: ``runtime.context`` of any kind: None, a mapping, an object with attributes. Keys that
-            `InertiaSettings` does not have are the host's own and mean nothing here. A bad value is logged
-            once and changes nothing.
+            `InertiaSettings` does not have belong to the host.
         policy: the one in the code.
-        trusted: the context may loosen as well.
 
     Returns:
-        The policy, the very same object if nothing is changed; None if the shortcut is switched off. ``TOOLMEM`` in
-        the environment precedes all of it.
+        The policy; None if the shortcut is switched off.
     """
-    if switched := env_mode():
-        return None if switched == "off" else _changed(policy, "shadow", switched == "shadow")
+    if mode := env_mode():
+        return None if mode == "off" else policy.with_(shadow=mode == "shadow")
     for key in InertiaSettings.model_fields if context is not None else ():
         if not key.startswith(_PREFIX):
             continue
@@ -114,56 +110,39 @@ def settings_policy(context: Any, policy: InertiaPolicy, *, trusted: bool = Fals
             value = context.get(key) if isinstance(context, Mapping) else getattr(context, key, None)
             if value is None or (isinstance(value, str) and not value):
                 continue
-            changed = _changed_by(policy, key, value)
+            if key == "inertia_mode" and value == "off":
+                return None
+            wanted = _wanted(policy, key.removeprefix(_PREFIX), value)
         except Exception as error:  # noqa: BLE001 - whatever the host has in its context is its own affair
             _log_once(f"{key} in the context is no use and is ignored (logged once).")
             logger.debug("%s: %s", type(error).__name__, error)
             continue
-        if changed is None:
-            return None
-        if not trusted:
-            changed, loosens = _tightened(policy, changed)
-            if loosens:
-                _log_once(f"{key} in the context would loosen the policy and is ignored; see trust_context.")
-        policy = changed
+        tightened = replace(
+            wanted,
+            shadow=policy.shadow or wanted.shadow,
+            audit_rate=max(policy.audit_rate, wanted.audit_rate),
+            reads=_tighter(policy.reads, wanted.reads),
+            writes=_tighter(policy.writes, wanted.writes),
+        )
+        if tightened == policy != wanted:
+            _log_once(f"{key} in the context would loosen the policy and is ignored.")
+        policy = tightened
     return policy
 
 
-def _changed_by(policy: InertiaPolicy, key: str, value: Any) -> InertiaPolicy | None:
-    name = key.removeprefix(_PREFIX)
+def _wanted(policy: InertiaPolicy, name: str, value: Any) -> InertiaPolicy:
     if name == "mode":
-        if value not in ("act", "shadow", "off"):
+        if value not in ("act", "shadow"):
             raise ConfigurationError(f"inertia_mode is 'act', 'shadow' or 'off', not {value!r}.")
-        return None if value == "off" else _changed(policy, "shadow", value == "shadow")
+        return policy.with_(shadow=value == "shadow")
     if name == "never":
         value = policy.never | policy.with_(never=value).never
-    return _changed(policy, name, value)
-
-
-def _changed(policy: InertiaPolicy, name: str, value: Any) -> InertiaPolicy:
-    changed = policy.with_(**{name: value})
-    return policy if changed == policy else changed
-
-
-def _tightened(policy: InertiaPolicy, wanted: InertiaPolicy) -> tuple[InertiaPolicy, bool]:
-    """Return the policy with what is tighter in the wanted one, and True if that is nothing although they differ."""
-    if wanted == policy:
-        return policy, False
-    tighter = replace(
-        wanted,
-        shadow=policy.shadow or wanted.shadow,
-        audit_rate=max(policy.audit_rate, wanted.audit_rate),
-        reads=_tighter(policy.reads, wanted.reads),
-        writes=_tighter(policy.writes, wanted.writes),
-    )
-    return (policy, True) if tighter == policy else (tighter, False)
+    return policy.with_(**{name: value})
 
 
 def _tighter(one: Bound, other: Bound) -> Bound:
     budgets = [each for each in (one.max_wrong_per_100, other.max_wrong_per_100) if each is not None]
-    return Bound(
-        min_precision=max(one.min_precision, other.min_precision), max_wrong_per_100=min(budgets, default=None)
-    )
+    return Bound(max(one.min_precision, other.min_precision), min(budgets, default=None))
 
 
 logged: Final[set[str]] = set()

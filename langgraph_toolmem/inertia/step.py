@@ -18,9 +18,8 @@ from langgraph_toolmem.inertia.prefetch import Prefetch
 from langgraph_toolmem.inertia.prefetch.qualify import Interceptors
 from langgraph_toolmem.inertia.prefetch.serve import Prefetcher
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
-from langgraph_toolmem.turn.call import Call, StepOutput
 from langgraph_toolmem.turn.providers import refusal_of
-from langgraph_toolmem.turn.step import Place, Step
+from langgraph_toolmem.turn.step import Call, Place, Step, StepOutput
 
 MARK: Final = "toolmem"
 """Key in ``additional_kwargs`` of a message that no model made."""
@@ -42,7 +41,6 @@ class Shortcut(Step[Inertia]):
         policy: when to act; the method's own if None.
         models: models that may get the history, besides the one of the call. If the API of one of them refuses turns
             that it did not make, no shortcut is taken.
-        trust_context: settings in the run's context may loosen the policy as well (`InertiaSettings`).
     """
 
     role: ClassVar[str] = "inertia"
@@ -56,13 +54,11 @@ class Shortcut(Step[Inertia]):
         *,
         policy: InertiaPolicy | None = None,
         models: Iterable[Any] = (),
-        trust_context: bool = False,
     ) -> None:
         super().__init__(method)
         if policy is not None and not isinstance(policy, InertiaPolicy):
             raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
         self.policy = policy
-        self._trusts = trust_context
         self.prefetcher: Prefetcher | None = None
         self.models = tuple(models)
 
@@ -89,7 +85,7 @@ class Shortcut(Step[Inertia]):
 
     def compute(self, call: Call) -> Decided:
         """The decision about this model call; the model turn begins with it."""
-        policy = settings_policy(call.context, self.policy or self.method.policy, trusted=self._trusts)
+        policy = settings_policy(call.context, self.policy or self.method.policy)
         if policy is None:
             return Decided(Decision(None, SWITCHED_OFF), self.method.policy)
         known = self.core.catalogue.specs

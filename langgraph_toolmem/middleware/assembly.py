@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
 from langchain.agents.middleware import (
     AgentMiddleware,
+    ExtendedModelResponse,
     HumanInTheLoopMiddleware,
     LLMToolSelectorMiddleware,
     ModelRequest,
+    ModelResponse,
     ToolCallLimitMiddleware,
     ToolRetryMiddleware,
 )
 from langchain_core.messages import AIMessage
+from langgraph.errors import GraphBubbleUp
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.runtime import Runtime
+from langgraph.types import Command
 
 from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.policy import InertiaPolicy
@@ -31,37 +41,42 @@ from langgraph_toolmem.nodes.steps import (
     LoopGuard,
     MemoryRecall,
     PreferenceGuide,
+    Recorder,
     ReflectionWriter,
     SGAPlanner,
     SITSummary,
     ToolRetriever,
     checked,
+    identity_of,
     method_of,
 )
 from langgraph_toolmem.runs.run import CALL_TOOL, SEARCH_TOOL
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
-from langgraph_toolmem.turn.host import ErrorLog, config_of, is_active
-from langgraph_toolmem.turn.middleware import (
-    StepsMiddleware,
-    answered,
-    insisted_on,
-    steps_middleware,
-    turn_of_response,
-)
-from langgraph_toolmem.turn.node import StepNode
-from langgraph_toolmem.turn.step import Step
+from langgraph_toolmem.turn.hints import composed, placed
+from langgraph_toolmem.turn.host import ErrorLog, config_of, env_mode, is_active, thread_id_of, user_id_of
+from langgraph_toolmem.turn.run import StepNode, StepRunner
+from langgraph_toolmem.turn.step import Call, Step, StepOutput
 
 logger = logging.getLogger("langgraph_toolmem.middleware")
 
 N = TypeVar("N", bound=StepNode)
+T = TypeVar("T")
 
 Middleware = AgentMiddleware[Any, Any, Any]
 
 _WRAPS: Final = ("wrap_tool_call", "awrap_tool_call")
 _AFTER: Final = ("after_model", "aafter_model")
 _OF_LANGCHAIN: Final = "langchain.agents.middleware."
+OUTPUTS: Final = "toolmem_outputs"
+"""Key of a request's state: outputs of the middleware around, for the one inside."""
+MODEL_CALL_COUNTS: Final = ("run_model_call_count", "thread_model_call_count")
+"""Counters of ModelCallLimitMiddleware. It adds one after each model step, a shortcut's too."""
+_NO_TOOL: Final = (None, "auto", "any", "required", "none")
+"""Values of ``tool_choice`` that name no tool."""
+_NOT_OVER: Final = (GraphBubbleUp, CancelledError)
+"""An interrupt, a drain, a cancelled call: the run is not over, or nobody wants it any more."""
 
 
 def tool_memory_middleware(
@@ -152,13 +167,12 @@ def tool_memory_middleware(
         found.append(step)
     around = [step for step in found if step.place == "around"]
     at_model = [step for step in found if step.place == "inside"]
-    source = next((step.prefetcher for step in found if isinstance(step, Shortcut)), None)
-    inside_all = steps_middleware(
-        memory.core, at_model, name=f"{name}Inside", inner=True, outermost=not around, source=source
-    )
+    recorder = Recorder(memory)
+    recorder.source = None if acts is None else acts.step.prefetcher
+    inside_all = steps_middleware(memory.core, at_model, name=f"{name}Inside", outermost=not around, recorder=recorder)
     all_of_them: list[Middleware] = [*yours, inside_all]
     if around:
-        all_of_them.insert(0, steps_middleware(memory.core, around, name=name, inner=False, outermost=True))
+        all_of_them.insert(0, steps_middleware(memory.core, around, name=name, outermost=True))
     if loop_guard:
         all_of_them.append(LoopGuardMiddleware(memory, f"{name}LoopGuard"))
     reveals = [step.deferred for step in found if isinstance(step, RevealTools)]
@@ -229,6 +243,227 @@ def _gated(inside: Sequence[Middleware]) -> Iterator[str]:
             yield each.tool_name
 
 
+# --- the middleware ---
+
+
+class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Some steps of a memory in an agent. It never raises into the host's run.
+
+    Args:
+        core: of the memory.
+        steps: in their order, from the outside in.
+        outermost: True if no middleware of the memory comes before: an error that gets here ends the run.
+        name: unique in the agent.
+        recorder: for the innermost middleware of the memory: it records each model turn and each execution, and puts
+            hints into the request.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        steps: Iterable[Step[Any]],
+        *,
+        outermost: bool,
+        name: str,
+        recorder: Recorder | None = None,
+    ) -> None:
+        super().__init__()
+        self._core, self._steps, self._name = core, tuple(steps), name
+        self._outermost, self._recorder = outermost, recorder
+        self._errors = ErrorLog(name, logger)
+        self._runners = [StepRunner(step) for step in self._steps]
+        self._prefetcher = next((step.prefetcher for step in self._steps if isinstance(step, Shortcut)), None)
+        self.tools = [tool for step in self._steps for tool in step.tools]
+
+    @property
+    def name(self) -> str:
+        """Return the name of the middleware in traces and Studio."""
+        return self._name
+
+    def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
+        """Run the steps, and call the model if none of them answers."""
+        return drive(lambda: self._around_model(request), handler)
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
+    ) -> Any:
+        """Run the steps, and call the model if none of them answers."""
+        return await adrive(lambda: self._around_model(request), handler)
+
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
+        """Execute the call and record it; act on an error that ends the run."""
+        try:
+            return handler(request) if self._recorder is None else self._recorder.wrap_tool_call(request, handler)
+        except Exception as error:
+            self._gave_up(request, error)
+            raise
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
+    ) -> Any:
+        """Execute the call and record it; act on an error that ends the run."""
+        try:
+            if self._recorder is None:
+                return await handler(request)
+            return await self._recorder.awrap_tool_call(request, handler)
+        except Exception as error:
+            await asyncio.to_thread(self._gave_up, request, error)
+            raise
+
+    def _around_model(self, request: ModelRequest[Any]) -> StepGenerator[Any]:
+        call = None if env_mode() == "off" else self._or_log(lambda: self._call_of(request))
+        if call is None:
+            return (yield Proceed(request))
+        asked, state = request, cast("dict[str, Any]", request.state)
+        outputs: list[StepOutput] = [*state.get(OUTPUTS, ())]
+        for runner in self._runners:
+            output = yield from runner.output(call)
+            if output.answer is not None:
+                return _in_its_place(output.answer, request)
+            asked = self._without(asked, call, output)
+            outputs.append(output)
+        if self._recorder is not None:
+            asked = self._or_log(lambda: self._hinted(asked, call, outputs)) or asked
+        else:
+            noted: Any = {**state, "messages": call.messages, OUTPUTS: outputs}
+            asked = asked.override(state=noted)
+        batch = None if self._prefetcher is None or not is_active() else self._prefetcher.begin(call)
+        try:
+            response = yield Proceed(asked, None if batch is None else batch.listener)
+        except BaseException as error:
+            if self._prefetcher is not None and batch is not None:
+                self._prefetcher.dropped(batch)
+            if isinstance(error, Exception) and not isinstance(error, _NOT_OVER):
+                self._broke(call, error, None)
+            raise
+        if (recorder := self._recorder) is not None:
+            self._or_log(lambda: self._learn(recorder, call, response))
+        if self._prefetcher is not None and batch is not None:
+            response = answered(response, self._prefetcher.answered(batch, turn_of_response(response)))
+        return response
+
+    def _call_of(self, request: ModelRequest[Any]) -> Call:
+        config = config_of()
+        call = Call(
+            request.state["messages"],
+            thread_id_of(config, request.runtime),
+            user_id_of(config, request.runtime),
+            request.state,
+            request.runtime,
+            tools=self._core.catalogue.offered(request.tools),
+            offered=request.tools,
+            insisted=frozenset(insisted_on(request)),
+            model=request.model,
+            settings=request.model_settings,
+            tool_choice=request.tool_choice,
+            recorded=True,
+        )
+        call.held_out = is_active() and self._core.held_out(call.messages, call.thread_id)
+        return call
+
+    def _without(self, request: ModelRequest[Any], call: Call, output: StepOutput) -> ModelRequest[Any]:
+        """Return the request without the tools that a step took out, and note those that are left in the call."""
+        left = [tool for tool in request.tools if name_of(tool) not in output.left_out] if output.left_out else []
+        if output.left_out and len(left) != len(request.tools):
+            call.offered, call.tools = left, self._core.catalogue.offered(left)
+            return request.override(tools=left)
+        return request
+
+    def _hinted(self, request: ModelRequest[Any], call: Call, outputs: Sequence[StepOutput]) -> ModelRequest[Any]:
+        text = composed(outputs, call.messages, read=lambda: self._core.read(call.messages, call.thread_id))
+        if not text:
+            return request
+        system, messages, settings = placed(
+            text,
+            system=request.system_message,
+            messages=request.messages,
+            model=request.model,
+            settings=request.model_settings,
+        )
+        return request.override(system_message=system, messages=messages, model_settings=dict(settings))
+
+    def _learn(self, recorder: Recorder, call: Call, response: Any) -> None:
+        who = {"thread_id": call.thread_id, "user_id": call.user_id}
+        new = self._core.lifecycle.after_model(call.messages, turn_of_response(response), **who)
+        recorder.learned(new, call)
+
+    def _gave_up(self, request: ToolCallRequest, error: Exception) -> None:
+        if isinstance(error, _NOT_OVER) or not self._outermost or env_mode() == "off":
+            return
+        who: dict[str, Any] = identity_of(request)
+        call_id, messages = request.tool_call["id"] or "", request.state["messages"]
+        self._or_log(lambda: self._core.lifecycle.gave_up(messages, call_id, **who))
+        self._broke(Call(messages, **who), error, call_id)
+
+    def _broke(self, call: Call, error: Exception, failed_call: str | None) -> None:
+        for runner in self._runners:
+            if runner.step.ends:
+                runner.at_error(call, error, failed_call)
+
+    def _or_log(self, do: Callable[[], T]) -> T | None:
+        with self._errors:
+            return do()
+        return None
+
+
+class EndingMiddleware(StepsMiddleware):
+    """Steps of which one acts at the end of the run."""
+
+    def after_agent(self, state: Any, runtime: Runtime[Any]) -> None:
+        """Run the steps at the end of a run."""
+        drive(lambda: self._over(state, runtime))
+
+    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> None:
+        """Run the steps at the end of a run."""
+        await adrive(lambda: self._over(state, runtime))
+
+    def _over(self, state: Any, runtime: Runtime[Any]) -> StepGenerator[Any]:
+        config = config_of()
+        who = (thread_id_of(config, runtime), user_id_of(config, runtime))
+        call = Call(state["messages"], *who, state, runtime)
+        for runner in self._runners:
+            if runner.step.ends and env_mode() != "off":
+                yield from runner.at_end(call)
+
+
+def steps_middleware(core: Core, steps: Sequence[Step[Any]], **how: Any) -> StepsMiddleware:
+    """Return the middleware of some steps; see `StepsMiddleware` for the arguments."""
+    return (EndingMiddleware if any(step.ends for step in steps) else StepsMiddleware)(core, steps, **how)
+
+
+def insisted_on(request: ModelRequest[Any]) -> Iterator[str]:
+    """Yield names of the tools that the request cannot do without."""
+    choice = request.tool_choice
+    if isinstance(choice, Mapping):
+        choice = name_of(dict(choice))
+    if choice not in _NO_TOOL and isinstance(choice, str):
+        yield choice
+    for spec in getattr(request.response_format, "schema_specs", None) or ():
+        yield spec.name
+
+
+def _in_its_place(message: AIMessage, request: ModelRequest[Any]) -> ExtendedModelResponse[Any]:
+    """Return a message in the model's place, with the name that ``create_agent(name=...)`` gives the model's own."""
+    message.name = message.name or (config_of() or {}).get("metadata", {}).get("lc_agent_name")
+    state = cast("dict[str, Any]", request.state)
+    counts = {name: state.get(name, 0) - 1 for name in MODEL_CALL_COUNTS}
+    return ExtendedModelResponse(ModelResponse(result=[message]), Command(update=counts))
+
+
+def turn_of_response(response: Any) -> list[Any]:
+    """Return the messages of a model response, whatever form the next middleware gave it."""
+    if isinstance(response, ExtendedModelResponse):
+        response = response.model_response
+    return [response] if isinstance(response, AIMessage) else list(response.result)
+
+
+def answered(response: Any, messages: list[Any]) -> Any:
+    """Return the response with other messages in it."""
+    if isinstance(response, ExtendedModelResponse):
+        return replace(response, model_response=replace(response.model_response, result=messages))
+    return messages[0] if isinstance(response, AIMessage) else replace(response, result=messages)
+
+
 class _Named(AgentMiddleware[Any, Any, Any]):
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -277,15 +512,13 @@ class ToolSearchMiddleware(_Named):
     def _around(self, request: ModelRequest[Any]) -> StepGenerator[Any]:
         insisted = frozenset(insisted_on(request))
         offer = Offer([t for t in request.tools if name_of(t) not in (SEARCH_TOOL, CALL_TOOL)], request.messages)
-        try:
+        with self._errors:
             if is_active():
                 offer = self._deferred.offer(request.tools, request.messages, request.model, insisted=insisted)
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self._errors.failed(error)
         response = yield Proceed(request.override(tools=offer.tools, messages=offer.messages))
         if offer.way is None:
             return response
-        try:
+        with self._errors:
             messages = turn_of_response(response)
             read = [
                 self._deferred.take(m, request.tools, insisted=insisted) if isinstance(m, AIMessage) else m
@@ -296,6 +529,4 @@ class ToolSearchMiddleware(_Named):
             for message in read:
                 if isinstance(message, AIMessage):
                     self._deferred.note(offer, message, request.tools, request.messages)
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self._errors.failed(error)
         return response

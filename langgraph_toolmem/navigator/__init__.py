@@ -128,15 +128,15 @@ class Navigator(Method):
         if scorer is not None:
             check_scorer(scorer)
         self._scorer, self._settings = scorer, settings
-        if aliases is not None:
-            _check_aliases(aliases)
+        texts = isinstance(aliases, Mapping) and all(isinstance(each, str) for each in (*aliases, *aliases.values()))
+        _check(aliases is None or texts, "aliases", "a mapping of 'tool.path' to names of parameters", aliases)
         self._aliases = dict(aliases or {})
 
     def open(self, core: Core) -> None:
         """Take its table."""
         super().open(core)
         self.evidence = NavigatorSources(core)
-        self._graph = CurrentGraph(self.evidence, core.vectors, self._aliases)
+        self._graph = CurrentGraph(self.evidence, self._aliases)
         self.links = TrainedLinks(core)
         #: of ``create_navi_subgraph(..., keep_decisions=True)``
         self.decisions = DecisionLog(core)
@@ -177,7 +177,11 @@ class Navigator(Method):
             ConfigurationError: an argument cannot work.
             EmbedderChangedError: stored vectors were made by another embedder.
         """
-        _check_search(query, k, available, target)
+        _check(isinstance(query, str), "query", "a text", query)
+        _check(is_count(k, 0), "k", "a whole number from 0", k)
+        _check(target is None or isinstance(target, str), "target", "the name of one tool", target)
+        if available is not None:
+            _check_names("available", available)
         return self.tool_search.search(query, k, available=available, target=target, user_id=user_id)
 
     def plan(
@@ -196,9 +200,6 @@ class Navigator(Method):
         user_id: str | None = None,
     ) -> Plan:
         """Return chains of tools from what is known to what is wanted, best first.
-
-        With an embedder of one's own, parameters that mean the same in other words are one, too. If it fails, they are
-        one by their words, and the log says so once.
 
         Args:
             query: what is to be done; the three tools that fit best are the targets, unless `target` is given. A tool
@@ -221,13 +222,11 @@ class Navigator(Method):
             EmbedderChangedError: stored vectors were made by another embedder.
         """
         from langgraph_toolmem.navigator.plan.planner import Plan, plan
-        from langgraph_toolmem.navigator.plan.problem import known_ports
 
         _check_plan(known, done, k, strategy, seed, budget)
         if query is None and target is None:
             raise ConfigurationError("plan takes a query or a target: what is to be done, or the tool to end with.")
-        if not isinstance(query, (str, type(None))):
-            raise ConfigurationError(f"query is a text, not {type(query).__name__}.")
+        _check(query is None or isinstance(query, str), "query", "a text", query)
         out = self._out(avoid, available)
         if target is None:
             target = targets_of(self.tool_search.search(query or "", TARGETS, exclude=out, user_id=user_id))
@@ -239,8 +238,6 @@ class Navigator(Method):
             if any(name in out for name in target):
                 raise ConfigurationError("A target is among the tools that must not be used.")
         history = self.history()
-        known = known if isinstance(known, Mapping) else list(known)
-        self._graph.prepare(known_ports(known))
         with self.dependencies() as graph:
             return plan(
                 graph,
@@ -281,18 +278,13 @@ class Navigator(Method):
 
         Raises:
             ConfigurationError: an argument cannot work.
-            EmbedderChangedError: stored vectors were made by another embedder.
         """
         from langgraph_toolmem.navigator.plan.planner import Chain, recombine
-        from langgraph_toolmem.navigator.plan.problem import known_ports
 
-        if not isinstance(chain, Chain):
-            raise ConfigurationError(f"chain is a Chain of a plan, not {type(chain).__name__}.")
+        _check(isinstance(chain, Chain), "chain", "a Chain of a plan", chain)
         _check_names("failed", failed)
         _check_plan(known, done, 1, "alpha_beta", 0, budget)
         out, history = self._out(failed, available), self.history()
-        known = known if isinstance(known, Mapping) else list(known)
-        self._graph.prepare(known_ports(known))
         with self.dependencies() as graph:
             return recombine(
                 graph,
@@ -327,8 +319,7 @@ class Navigator(Method):
             ConfigurationError: an argument cannot work.
             StorageError: the memory is read-only, and this is no dry run.
         """
-        if not is_count(most, 0):
-            raise ConfigurationError(f"most must be a whole number >= 0, got {most!r}.")
+        _check(is_count(most, 0), "most", "a whole number >= 0", most)
         self._check_writable(dry_run)
         history = self._graph.history(at_once=True)
         with self._graph.held() as graph:
@@ -380,10 +371,8 @@ class Navigator(Method):
             ConfigurationError: an argument cannot work.
             StorageError: the memory is read-only, and this is no dry run.
         """
-        if not is_number(days) or not 1 <= days <= MOST_DAYS:
-            raise ConfigurationError(f"days must be a number from 1 to {MOST_DAYS}, got {days!r}.")
-        if not is_share(eta):
-            raise ConfigurationError(f"eta must be a share from 0 to 1, got {eta!r}.")
+        _check(is_number(days) and 1 <= days <= MOST_DAYS, "days", f"a number from 1 to {MOST_DAYS}", days)
+        _check(is_share(eta), "eta", "a share from 0 to 1", eta)
         self._check_writable(dry_run)
         with self.evidence.lock:
             history = self._graph.history(at_once=True)
@@ -403,8 +392,7 @@ class Navigator(Method):
         return sorted(found, key=lambda each: (-abs(each.after - each.before), each.target, each.source))
 
     def _check_writable(self, dry_run: bool) -> None:
-        if not isinstance(dry_run, bool):
-            raise ConfigurationError(f"dry_run must be True or False, got {dry_run!r}.")
+        _check(isinstance(dry_run, bool), "dry_run", "True or False", dry_run)
         if not dry_run and self.evidence.read_only:
             raise StorageError("A memory opened with read_only=True changes nothing: do this where it is written.")
 
@@ -483,37 +471,20 @@ def _sigmoid(value: float) -> float:
 
 
 def _check_names(what: str, names: object) -> None:
-    if isinstance(names, str) or not isinstance(names, Collection):
-        raise ConfigurationError(f"{what} is a collection of names of tools, not {names!r}.")
-    if not all(isinstance(name, str) for name in names):
-        raise ConfigurationError(f"{what} holds something that is no name of a tool.")
+    if isinstance(names, str) or not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
+        raise ConfigurationError(f"{what} must be a collection of names of tools, got {names!r}.")
 
 
-def _check_aliases(aliases: object) -> None:
-    if not isinstance(aliases, Mapping) or not all(isinstance(each, str) for pair in aliases.items() for each in pair):
-        raise ConfigurationError(f"aliases is a mapping of 'tool.path' to names of parameters, not {aliases!r}.")
-
-
-def _check_search(query: object, k: object, available: object, target: object) -> None:
-    if not isinstance(query, str):
-        raise ConfigurationError(f"query is a text, not {type(query).__name__}.")
-    if not is_count(k, 0):
-        raise ConfigurationError(f"k is a whole number from 0, not {k!r}.")
-    if available is not None:
-        _check_names("available", available)
-    if not isinstance(target, (str, type(None))):
-        raise ConfigurationError(f"target is the name of one tool, not {target!r}.")
+def _check(holds: bool, what: str, expected: str, given: object) -> None:
+    if not holds:
+        raise ConfigurationError(f"{what} must be {expected}, got {given!r}.")
 
 
 def _check_plan(known: object, done: object, k: object, strategy: object, seed: object, budget: object) -> None:
-    if isinstance(known, str) or not isinstance(known, Iterable):
-        raise ConfigurationError(f"known is a collection of names, or name -> value, not {known!r}.")
+    names = isinstance(known, Iterable) and not isinstance(known, str)
+    _check(names, "known", "a collection of names, or name -> value", known)
     _check_names("done", done)
-    if not is_count(k, 1):
-        raise ConfigurationError(f"k is a whole number from 1, not {k!r}.")
-    if strategy not in ("alpha_beta", "annealing"):
-        raise ConfigurationError(f"strategy is 'alpha_beta' or 'annealing', not {strategy!r}.")
-    if not isinstance(seed, int):
-        raise ConfigurationError(f"seed is a whole number, not {seed!r}.")
-    if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not budget >= 0:
-        raise ConfigurationError(f"budget is a number of seconds from 0, not {budget!r}.")
+    _check(is_count(k, 1), "k", "a whole number from 1", k)
+    _check(strategy in ("alpha_beta", "annealing"), "strategy", "'alpha_beta' or 'annealing'", strategy)
+    _check(isinstance(seed, int), "seed", "a whole number", seed)
+    _check(isinstance(budget, (int, float)) and budget >= 0, "budget", "a number of seconds from 0", budget)

@@ -19,7 +19,7 @@ import importlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -27,7 +27,7 @@ from urllib.parse import quote
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.text.meaning import canonical
+from langgraph_toolmem.text.meaning import IDENTIFIERS, canonical
 from langgraph_toolmem.text.schema import compact, lookup
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ _SWAGGER_KEYS: Final = ("type", "format", "items", "enum", "default", "minimum",
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _UNSAFE_KEY: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _SLOT: Final = re.compile(r"\{([^{}]+)\}")
+_NAMED: Final = re.compile(r"/?\w[\w-]*(?:[./_][\w{}-]+)+")
+"""A path or an operationId of several words in a text."""
 _PLACES: Final = frozenset({"path", "query", "header", "cookie", "formData"})
 _RESERVED: Final = frozenset({"config", "run_manager", "self", "runtime"})
 """Names that LangChain keeps for itself among the arguments of a tool."""
@@ -143,8 +145,32 @@ def _operations(source: Source) -> list[Operation]:
                 said = operation.get("operationId")
                 name = _free(_legal(said if isinstance(said, str) and said.strip() else f"{method}{path}"), taken)
                 document.named[method, path] = document.by_id[str(said)] = name
+                document.by_words[canonical(str(said))] = name
+                document.by_words.setdefault(canonical(path), name)
                 given.append((method, path, item, operation))
-    return [_operation(document, *each) for each in given]
+    found = [_operation(document, *each) for each in given]
+    for each in found:
+        for name, schema in each.spec.properties.items():
+            _note_mention(document, each.spec.name, name, schema)
+    links = document.mentioned
+    return [replace(each, spec=_with_links(each.spec, links.get(each.spec.name, []))) for each in found]
+
+
+def _note_mention(document: _Document, tool: str, name: str, schema: Mapping[str, Any]) -> None:
+    """Note the operation that the description of an id names: "as returned by `GET /orders`"."""
+    if IDENTIFIERS.isdisjoint(canonical(name)):
+        return
+    for said in _NAMED.findall(str(schema.get("description", ""))):
+        giver = document.by_words.get(canonical(said))
+        if giver not in (None, tool):
+            document.mentioned.setdefault(str(giver), []).append([tool, name, ""])
+
+
+def _with_links(spec: ToolSpec, links: Sequence[list[str]]) -> ToolSpec:
+    if not links:
+        return spec
+    returns = spec.returns or {}
+    return replace(spec, returns={**returns, "x-links": [*returns.get("x-links", ()), *links]})
 
 
 def _operation(
@@ -312,6 +338,8 @@ class _Document:
         self.credentials = {(str(each.get("in")), str(each.get("name"))) for each in found if each.get("name")}
         self.named: dict[tuple[str, str], str] = {}  # (method, path) -> tool
         self.by_id: dict[str, str] = {}  # operationId -> tool
+        self.by_words: dict[tuple[str, ...], str] = {}  # words of an operationId or a path -> tool
+        self.mentioned: dict[str, list[list[str]]] = {}  # tool -> links, by what is said of parameters
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()
         self._rewritten: dict[str, tuple[Any, list[str]]] = {}

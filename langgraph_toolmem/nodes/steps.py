@@ -1,4 +1,7 @@
-"""Nodes of a graph: what each does is in the step of its method."""
+"""Nodes of a graph: the work of each is in the step of its method.
+
+All take `messages_key`, the key of the messages in the host's state.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,10 @@ from typing import Any, Final, Literal, TypeVar
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, tool
+from langgraph.errors import GraphBubbleUp
 from langgraph.graph import END
 from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.types import Command
 
 from langgraph_toolmem.atoms import Atoms
 from langgraph_toolmem.atoms.settings import SGASettings
@@ -31,21 +36,23 @@ from langgraph_toolmem.inertia.step import MARK, Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator import Navigator
 from langgraph_toolmem.navigator.deferred import Offer, RevealTools, ToolSearch
-from langgraph_toolmem.runs.messages import LOOP_NOTE
+from langgraph_toolmem.runs.messages import LOOP_NOTE, status_of
 from langgraph_toolmem.runs.run import OWN_TOOLS, Run, UserMessage
 from langgraph_toolmem.runs.tools import ToolLike, as_tool, name_of, read_tools
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.sit import SIT
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.step import Suggest
-from langgraph_toolmem.turn.call import Call, StepOutput
+from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import left_out_now
-from langgraph_toolmem.turn.host import is_active, read_key
-from langgraph_toolmem.turn.node import MemoryNode, StepNode
-from langgraph_toolmem.turn.run import CallRecorder, report
+from langgraph_toolmem.turn.host import env_mode, is_active, read_key, thread_id_of, user_id_of
+from langgraph_toolmem.turn.run import MemoryNode, StepNode, report
+from langgraph_toolmem.turn.step import Call, StepOutput
 
 M = TypeVar("M", bound=Method)
 T = TypeVar("T")
+
+_NEVER_RAN: Final = ("rejected", "unanswered")
 
 
 def checked(memory: Any, who: str) -> ToolMemory:
@@ -68,7 +75,8 @@ class Recorder(MemoryNode):
     """Learns what is new in the run. Put it before END, so that it sees the last answer too.
 
     Works anywhere in a graph, alone or with an `InertiaShortcut`; each executed call is learned once. Where calls may
-    be edited, retried or blocked on their way, let it see the executions too. With
+    be edited, retried or blocked on their way, let it see the executions too: innermost, with the arguments after
+    everybody else changed them, and each attempt of a retry. Its own failures never reach the host. With
     ``InertiaShortcut(..., prefetch=True)`` it serves the prefetched results::
 
         recorder = Recorder(memory)
@@ -78,26 +86,100 @@ class Recorder(MemoryNode):
     def __init__(self, memory: ToolMemory, *, messages_key: str = "messages") -> None:
         super().__init__("recorder", "learns what the run shows; decides nothing", messages_key=messages_key)
         self._core = checked(memory, "Recorder").core
-        method = next((each for each in memory.methods if isinstance(each, Inertia)), None)
-        how: dict[str, Any] = {"errors": self.errors, "messages_key": messages_key}
-        source = None if method is None else ResultServer(self._core, method.prefetched, **how)
-        self._calls = CallRecorder(self._core, source=source, **how)
+        #: Serves the results of prefetched calls.
+        self.source: ResultServer | None = None
+        for method in memory.methods:
+            if isinstance(method, Inertia):
+                self.source = ResultServer(self._core, method.prefetched, self.errors, messages_key=messages_key)
+
+    def body(self, state: Any, config: RunnableConfig | None) -> Any:
+        """Learn."""
+        call = self.call_of(state, config)
+        who = {"thread_id": call.thread_id, "user_id": call.user_id}
+        self.learned(self._core.lifecycle.observe(call.messages, **who), call)
+
+    def learned(self, turns: int, call: Call) -> None:
+        """Report the number of learned turns."""
+        output = StepOutput(event={"learned_turns": turns}, notes={"toolmem.learned_turns": turns})
+        report(self.role, output, call.runtime)
 
     def wrap_tool_call(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
         """Execute and record a call: for ``ToolNode(wrap_tool_call=…)``."""
-        return self._calls.wrap(request, execute)
+        try:
+            return drive(lambda: self._around(request), execute)
+        except GraphBubbleUp:
+            self._paused(request)
+            raise
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
         """Execute and record a call: for ``ToolNode(awrap_tool_call=…)``."""
-        return await self._calls.awrap(request, execute)
+        try:
+            return await adrive(lambda: self._around(request), execute)
+        except GraphBubbleUp:
+            self._paused(request)
+            raise
 
-    def body(self, state: Any, config: RunnableConfig | None) -> Any:
-        """Learn."""
-        call = self.call_of(state, config)
-        new = self._core.lifecycle.observe(call.messages, thread_id=call.thread_id, user_id=call.user_id)
-        report(self.role, StepOutput(event={"learned_turns": new}, notes={"toolmem.learned_turns": new}), call.runtime)
+    def _around(self, request: ToolCallRequest) -> StepGenerator[Any]:
+        asked = request
+        if self.source is not None and env_mode() != "off":
+            asked = yield from self.source.serve(request)
+        try:
+            result = yield Proceed(asked)
+        except Exception:  # an interrupt never gets here: nothing was executed yet
+            self._record(request, "failed", raised=True)
+            raise
+        if (status := _outcome(result, request.tool_call["id"])) is not None:
+            self._record(request, status)
+        return result
+
+    def _paused(self, request: ToolCallRequest) -> None:
+        if self.source is not None and env_mode() != "off":
+            self.source.paused(request)
+
+    def _record(self, request: ToolCallRequest, status: Literal["ok", "failed"], *, raised: bool = False) -> None:
+        if env_mode() == "off":
+            return
+        call = request.tool_call
+        with self.errors:
+            self._core.lifecycle.executed(
+                list(read_key(request.state, self.messages_key) or ()),
+                call["id"] or "",
+                tool=call["name"],
+                args=call["args"],  # as asked for: the host injects its own later
+                status=status,
+                raised=raised,
+                **identity_of(request),
+            )
+
+
+def identity_of(request: ToolCallRequest) -> dict[str, str | None]:
+    """Return thread and user of a tool call."""
+    runtime: Any = request.runtime
+    config = getattr(runtime, "config", None)
+    return {"thread_id": thread_id_of(config), "user_id": user_id_of(config, runtime)}
+
+
+def _outcome(result: Any, call_id: str | None) -> Literal["ok", "failed"] | None:
+    """Return the outcome of a call that returned; None if it was refused before the tool began."""
+    answer = next((m for m in _messages_in(result) if isinstance(m, ToolMessage) and m.tool_call_id == call_id), None)
+    if answer is None:  # a Command that answers nothing, such as a handoff
+        return "ok"
+    status = status_of(answer.content, error=answer.status == "error")
+    return None if status in _NEVER_RAN else "ok" if status == "ok" else "failed"
+
+
+def _messages_in(result: Any) -> Iterator[Any]:
+    if isinstance(result, Command):
+        update = result.update
+        found = update.get("messages") if isinstance(update, dict) else update
+        yield from found if isinstance(found, Iterable) and not isinstance(found, (str, bytes)) else ()
+    elif isinstance(result, (list, tuple)):
+        for part in result:
+            yield from _messages_in(part)
+    else:
+        yield result
 
 
 class ReflectionWriter(StepNode):
@@ -112,7 +194,6 @@ class ReflectionWriter(StepNode):
         verdict: judges the run from the state; None: nobody judges. An error, or any other value, counts as None. In an
             async graph it is called in a thread.
         wait: if True, return when entry and critique are written: for scripts.
-        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
@@ -145,7 +226,6 @@ class MemoryRecall(StepNode):
         memory: the memory.
         policy: which runs are shown, and how many; the memory's own if None.
         budget: tokens at most (a quarter of the text's length in UTF-8).
-        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
@@ -173,7 +253,6 @@ class PreferenceGuide(StepNode):
         how: "leave_out": avoided tools are left out. "tell": a hint says what the user likes and avoids. "both".
         policy: which requests are alike; the memory's own if None.
         keep: names of tools that always stay.
-        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
@@ -201,7 +280,6 @@ def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "message
     Args:
         state: the state, with the key `toolmem_left_out` (see `MemoryState`). Without it all tools are left.
         tools: the tools of this step; those without a name are left.
-        messages_key: key of the messages.
     """
     given = list(tools)
     out = left_out_now(state, messages_key=messages_key)
@@ -220,7 +298,6 @@ class SITSummary(StepNode):
         memory: the memory.
         policy: how states are compared; the memory's own if None.
         summary_tool: if True, an agent gets the summary tool.
-        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
@@ -250,7 +327,6 @@ class SGAPlanner(StepNode):
         memory: the memory.
         settings: how many steps are shown, and the model that plans (none by default).
         tools: the agent's tools; those that the memory knows if None.
-        messages_key: key of the messages in the host's state.
     """
 
     def __init__(
@@ -290,7 +366,6 @@ class ToolRetriever(StepNode):
         tools: the agent's tools, LangChain tools or functions; in an agent those of each model call if None.
         search: how tools are found (`ToolSearch`).
         always: more names of tools that are always offered.
-        messages_key: key of the messages in the host's state.
     """
 
     step: RevealTools
@@ -358,8 +433,6 @@ class InertiaShortcut(StepNode):
             `Recorder` on the same memory. Runs need a thread id, a user id and messages with ids. The node cannot see
             what stands between the model and the tools (``interrupt_before``, an approval): name the tools that may be
             run before it.
-        trust_context: if True, settings in the run's context may also loosen the policy (`InertiaSettings`).
-        messages_key: key of the messages in the host's state.
     """
 
     step: Shortcut
@@ -373,7 +446,6 @@ class InertiaShortcut(StepNode):
         model: Any = None,
         messages_key: str = "messages",
         prefetch: bool | Prefetch = False,
-        trust_context: bool = False,
     ) -> None:
         method = method_of(memory, Inertia, "InertiaShortcut")
         given = list(tools) if isinstance(tools, Iterator) else tools
@@ -382,7 +454,7 @@ class InertiaShortcut(StepNode):
         functions = (each if isinstance(each, BaseTool) or not isroutine(each) else tool(each) for each in given)
         self._executed = [each for each in functions if isinstance(each, BaseTool)]
         models = () if model is None else (model,)
-        step = Shortcut(method, policy=policy, models=models, trust_context=trust_context)
+        step = Shortcut(method, policy=policy, models=models)
         super().__init__(step, messages_key=messages_key)
         step.enable_prefetch(prefetch, messages_key=messages_key)
 

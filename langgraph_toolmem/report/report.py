@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from langgraph_toolmem.base.checks import expect, is_number
-from langgraph_toolmem.base.intervals import lower_limit
+from langgraph_toolmem.base.intervals import lower_limit, percentage
 from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.core.episodes import Episode
 from langgraph_toolmem.core.method import Section
@@ -132,8 +132,8 @@ class HoldoutReport:
         if ours.judged and without.judged:
             lines.append(
                 f"Success with the memory in {ours.good:,} of {ours.judged:,} judged episodes "
-                f"({ours.good / ours.judged:.0%}), without in {without.good:,} of {without.judged:,} "
-                f"({without.good / without.judged:.0%})."
+                f"({percentage(ours.good, ours.judged)}), without in {without.good:,} of {without.judged:,} "
+                f"({percentage(without.good, without.judged)})."
             )
         for name, mine, other, digits in (
             ("Model calls", ours.model_calls, without.model_calls, 2),
@@ -159,11 +159,9 @@ class Report:
         precision: right / (right + wrong); None before any check.
         tokens_saved: tokens of the skipped LLM calls, estimated by the mean of the calls made; None if the
             messages carry no usage.
-        input_tokens_saved, output_tokens_saved: the same, apart.
         money_saved: their price; None without a price or without usage.
         currency: of `money_saved`; None without a price.
-        runs_with_shortcut, runs_judged, runs_good: runs in which the shortcut acted; runs with feedback; of these,
-            the good ones.
+        runs_judged, runs_good: runs with feedback; of these, the good ones.
         judged_with_shortcut, good_with_shortcut: the same among runs in which the shortcut acted.
         tools: per tool.
         sections: each method's part, by its name; ``report["sit"]`` has its figures.
@@ -182,11 +180,8 @@ class Report:
     wrong: int = 0
     precision: float | None = None
     tokens_saved: int | None = None
-    input_tokens_saved: int | None = None
-    output_tokens_saved: int | None = None
     money_saved: float | None = None
     currency: str | None = None
-    runs_with_shortcut: int = 0
     runs_judged: int = 0
     runs_good: int = 0
     judged_with_shortcut: int = 0
@@ -330,11 +325,10 @@ def make_report(
     skipped = sum(map(number, _SKIPPED))
     with_usage = number("turns_with_tokens")
     tokens_in, tokens_out = number("tokens_in"), number("tokens_out")
-    money, saved = None, dict[str, int]()
+    money = saved = None
     if with_usage:
         each_in, each_out = skipped * tokens_in / with_usage, skipped * tokens_out / with_usage
-        saved = {"tokens_saved": round(each_in + each_out)}
-        saved |= {"input_tokens_saved": round(each_in), "output_tokens_saved": round(each_out)}
+        saved = round(each_in + each_out)
         money = price.of(each_in, each_out, skipped * number("tokens_cached") / with_usage) if price else None
     verdicts = [(entry[0] > 0, float(entry[1]) >= GOOD) for entry in graph.runs.values() if entry[1] is not None]
     return Report(
@@ -347,10 +341,9 @@ def make_report(
         right=right,
         wrong=wrong,
         precision=right / (right + wrong) if right + wrong else None,
-        **saved,
+        tokens_saved=saved,
         money_saved=money,
         currency=price.currency if price else None,
-        runs_with_shortcut=sum(entry[0] > 0 for entry in graph.runs.values()),
         runs_judged=len(verdicts),
         runs_good=sum(good for _, good in verdicts),
         judged_with_shortcut=sum(acted for acted, _ in verdicts),

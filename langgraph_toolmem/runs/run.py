@@ -159,12 +159,6 @@ class Run:
             run = Run(episode.earlier, self.thread_id, self.truncated, None)
         yield run
 
-    def answered(self) -> list[str]:
-        """Return the episodes (digests) that end with words of the model."""
-        nexts = (*(event.episode for event in self.events[1:]), None)
-        ends = (event for event, after in zip(self.events, nexts, strict=True) if event.episode != after)
-        return [event.episode or self.digest for event in ends if isinstance(event, Turn) and not event.steps]
-
     @property
     def current(self) -> Run:
         start, events = len(self.events), self.events

@@ -95,25 +95,27 @@ def parse_run(
 class Prefix:
     """A thread's messages before its latest model turn, read: later readings of the thread begin with it.
 
-    `reader` and `events` are never changed; `keys` are identities of the turns and steps in it.
+    `reader` and `events` are never changed; `keys` are identities of the turns and steps in it. `known` is the number
+    of user messages of the thread whose episodes were known: they are never changed, so more of them are looked at.
     """
 
     parts: _Parts
     reader: _Reader
     events: _Events
     keys: set[str]
+    known: int
 
     def of(self, entries: list[Any], known: Mapping[str, str]) -> Prefix | None:
         """Return the prefix for a history that begins with these messages, or equal ones; None if it does not."""
-        asked, messages = self.events.asked, self.parts.messages
-        if any(known.get(key, episode) != episode for key, episode in asked.items()):
+        messages = self.parts.messages
+        if len(known) != self.known and any(known.get(key, it) != it for key, it in self.events.asked.items()):
             return None
         head = entries[: len(messages)]
         loaded = len(head) < len(messages) or not all(map(is_, head, messages))  # from a checkpoint, or edited
         # Their fields are compared in C; a message's own `==` costs four times as much.
         if (loaded and list(map(vars, head)) != self.parts.fields) or not self.parts.are_there():
             return None
-        return replace(self, parts=_Parts.of(head)) if loaded else self
+        return replace(self, parts=_Parts.of(head), known=len(known)) if loaded else self
 
 
 class _Parts(NamedTuple):
@@ -176,9 +178,9 @@ def read_on(
             changed, before = reader.changed, reader.copy()
             reader.changed = len(entries)
         _read(reader, entries, index)
-    found, head = dict(known), None
+    found, head = known, None
     if prefix is None and (known or heads) and (head := reader.head(known, heads)):
-        found.setdefault(*head)
+        found = {head[0]: head[1], **known}
         reader, before = _Reader(thread_id, head[0]), None
         for index in range(len(entries)):
             _read(reader, entries, index)
@@ -197,7 +199,7 @@ def read_on(
         for turn in events.new:
             if isinstance(turn, Turn):
                 keys.update((turn.key, *(step.key for step in turn.steps)))
-        after = Prefix(kept.parts.and_of(list(new)), before, events.copy({}), keys)
+        after = Prefix(kept.parts.and_of(list(new)), before, events.copy({}), keys, len(known))
     events.take(reader, len(reader.events), executions, watched)
     return reader.run(events), after
 
@@ -463,7 +465,7 @@ class _Events:
         self.new.append(made)
 
 
-_NOTHING: Final = Prefix(_Parts([], [], [], [], []), _Reader(None, ""), _Events({}), set())
+_NOTHING: Final = Prefix(_Parts([], [], [], [], []), _Reader(None, ""), _Events({}), set(), 0)
 
 
 def _finish(draft: _Draft, executions: Mapping[str, Execution], watched: Container[str], *, gone_on: bool) -> Turn:
@@ -509,7 +511,8 @@ class History(list[Any]):
     prefix: Prefix | None = None
 
     def plus(self, messages: Iterable[Any]) -> History:
-        longer = History([*self, *messages])
+        longer = History(self)
+        longer.extend(messages)
         longer.prefix = self.prefix
         return longer
 

@@ -24,6 +24,7 @@ from collections.abc import Collection, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from langgraph_toolmem.base.checks import is_count
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section, shown_in_words
@@ -130,11 +131,12 @@ class SIT(Method):
         allowed = self._allowed(known.keys() if available is None and known else available, state)
         with self.core.lock:
             row = {} if source is None else self.evidence.out_of(source)
-            near = (each for each in self._near(state, source, summary, policy) if _may(allowed, each))
-            votes = list(islice(filter(_counts, (self._vote(each, policy) for each in near)), NEAREST))
+            near = self._near(state, source, summary, policy)
+            votes = (self._vote(each, policy) for each in near if allowed is None or each.transition.target in allowed)
+            nearest = list(islice((vote for vote in votes if vote.weight > 0), NEAREST))
         return weigh(
             row,
-            votes,
+            nearest,
             source=source or "",
             policy=policy,
             text=state.user.raw or summary,
@@ -182,18 +184,10 @@ class SIT(Method):
         return Section("Next tools", {**shown, **kept}, tuple(lines))
 
 
-def _may(allowed: Collection[str] | None, near: Near) -> bool:
-    return allowed is None or near.transition.target in allowed
-
-
-def _counts(vote: Vote) -> bool:
-    return vote.weight > 0
-
-
 def _check(summary: Any, k: Any, available: Any, policy: Any) -> None:
     if summary is not None and not isinstance(summary, str):
         raise ConfigurationError(f"`summary` must be a text, got {type(summary).__name__}.")
-    if k is not None and not (type(k) is int and k >= 1):
+    if k is not None and not is_count(k, 1):
         raise ConfigurationError(f"`k` must be a whole number from 1, got {k!r}.")
     checked(policy)
     fine = isinstance(available, Collection) and not isinstance(available, str)

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any, ClassVar, Final
 
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -22,22 +22,20 @@ from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.sit import SIT
 from langgraph_toolmem.sit.policy import SITPolicy, checked
 from langgraph_toolmem.sit.suggest import Suggestion
-from langgraph_toolmem.turn.call import Call, Line, StepOutput
 from langgraph_toolmem.turn.host import ErrorLog, read_key, thread_id_of, user_id_of
-from langgraph_toolmem.turn.step import Step
+from langgraph_toolmem.turn.step import Call, Line, Step, StepOutput
 
 HEAD: Final = "Likely next tools, from past runs:"
 
 
 def to_lines(suggestions: Sequence[Suggestion]) -> list[Line]:
-    """Return a line for each suggestion, with its strongest reason."""
-    return [Line(f"- {printable(each.tool)}: {each.evidence.partition('; ')[0]}.", each.tool) for each in suggestions]
+    """Return a line for each suggestion."""
+    return [Line(f"- {printable(each.tool)}: {printable(each.evidence)}.", each.tool) for each in suggestions]
 
 
 def to_prompt(suggestions: Sequence[Suggestion]) -> str:
-    """Return advice in a few lines with all reasons, as the summary tool answers; "" if there is none."""
-    lines = [f"- {printable(each.tool)}: {each.evidence}." for each in suggestions]
-    return "\n".join([HEAD, *lines]) if lines else ""
+    """Return advice in a few lines, as the summary tool answers; "" if there is none."""
+    return "\n".join([HEAD, *(line.text for line in to_lines(suggestions))]) if suggestions else ""
 
 
 def to_event(suggestions: Sequence[Suggestion]) -> dict[str, Any]:
@@ -67,52 +65,37 @@ class SummarizeState(BaseModel):
     runtime: ToolRuntime[Any, Any] = Field(default=None)  # type: ignore[arg-type]
 
 
-class SummaryTool(BaseTool):
-    """``summarize_state``: any ToolNode can run it; sync and async. Called outside a graph it knows the summary alone.
+def make_summary_tool(method: SIT, policy: SITPolicy | None, messages_key: str) -> BaseTool:
+    """Return ``summarize_state``: any ToolNode can run it; called outside a graph it knows the summary alone."""
+    errors = ErrorLog(SUMMARY_TOOL, logging.getLogger("langgraph_toolmem.sit"))
 
-    Args:
-        method: of the memory.
-        policy: how the evidence is used; the method's own if None.
-        messages_key: key of the messages in the host's state.
-    """
-
-    name: str = SUMMARY_TOOL
-    description: str = DESCRIPTION
-    args_schema: Any = SummarizeState
-    tags: list[str] | None = Field(default_factory=lambda: ["read_only", "idempotent"])
-    method: Any = Field(exclude=True, repr=False)
-    policy: Any = Field(default=None, exclude=True, repr=False)
-    messages_key: str = "messages"
-    _errors: Any = None
-
-    def model_post_init(self, context: Any, /) -> None:
-        """Log each kind of failure once."""
-        super().model_post_init(context)
-        self._errors = ErrorLog(SUMMARY_TOOL, logging.getLogger("langgraph_toolmem.sit"))
-
-    def _run(self, summary: str, runtime: ToolRuntime[Any, Any] | None = None) -> str:
+    def answer(summary: str, runtime: ToolRuntime[Any, Any] | None = None) -> str:
         try:
-            messages, who = self._where(runtime)
-            if messages and self.method.core.held_out(messages, who["thread_id"]):
+            messages, who = _where(runtime, messages_key)
+            if messages and method.core.held_out(messages, who["thread_id"]):
                 return NOTHING
-            found = self.method.suggest(messages, summary=summary, policy=self.policy, shown=True, **who)
+            found = method.suggest(messages, summary=summary, policy=policy, shown=True, **who)
         except Exception as error:  # noqa: BLE001 - the run goes on
-            self._errors.failed(error)
+            errors.failed(error)
             return f"No suggestion: the memory could not be asked ({type(error).__name__}). Go on as you think best."
         return to_prompt(found) or NOTHING
 
-    async def _arun(self, summary: str, runtime: ToolRuntime[Any, Any] | None = None) -> str:
-        return await asyncio.to_thread(self._run, summary, runtime)
+    async def aanswer(summary: str, runtime: ToolRuntime[Any, Any] | None = None) -> str:
+        return await asyncio.to_thread(answer, summary, runtime)
 
-    def _where(self, runtime: ToolRuntime[Any, Any] | None) -> tuple[list[Any], dict[str, Any]]:
-        """Return the history as it will be once this call is answered, and its owner. Outside a graph there is none."""
-        if runtime is None:
-            return [], {}
-        messages = list(read_key(runtime.state, self.messages_key) or ())
-        if messages and runtime.tool_call_id:
-            messages.append(ToolMessage("", tool_call_id=runtime.tool_call_id, name=SUMMARY_TOOL))
-        config: Mapping[str, Any] = runtime.config or {}
-        return messages, {"thread_id": thread_id_of(config), "user_id": user_id_of(config, runtime)}  # type: ignore[arg-type]
+    how: dict[str, Any] = {"name": SUMMARY_TOOL, "description": DESCRIPTION, "args_schema": SummarizeState}
+    return StructuredTool.from_function(answer, aanswer, **how, tags=["read_only", "idempotent"])
+
+
+def _where(runtime: ToolRuntime[Any, Any] | None, messages_key: str) -> tuple[list[Any], dict[str, Any]]:
+    """Return the history as it will be once the call is answered, and its owner. Outside a graph there is none."""
+    if runtime is None:
+        return [], {}
+    messages = list(read_key(runtime.state, messages_key) or ())
+    if messages and runtime.tool_call_id:
+        messages.append(ToolMessage("", tool_call_id=runtime.tool_call_id, name=SUMMARY_TOOL))
+    config: Mapping[str, Any] = runtime.config or {}
+    return messages, {"thread_id": thread_id_of(config), "user_id": user_id_of(config, runtime)}  # type: ignore[arg-type]
 
 
 # --- the step ---
@@ -141,7 +124,7 @@ class Suggest(Step[SIT]):
     ) -> None:
         super().__init__(method)
         self.policy = checked(policy)
-        self.tool = SummaryTool(method=method, policy=policy, messages_key=messages_key)
+        self.tool = make_summary_tool(method, self.policy, messages_key)
         self.tools = [self.tool] if summary_tool else []
 
     def compute(self, call: Call) -> list[Suggestion]:

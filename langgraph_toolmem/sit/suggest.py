@@ -71,7 +71,7 @@ class Suggestion:
         kind: the evidence that says most for it: similar states, usual successor, or its description.
         score: from 0 to 1. Of the combined policy a probability; of the paper's the similarity (``episodic``), the
             edge's share among the edges (``procedural``), the relative fit (``search``).
-        evidence: one line to read.
+        evidence: this evidence in words.
         runs: uses of this transition in successful runs.
         success: share of its judged uses that belong to successful runs; None if none has feedback.
         similarity: of the most similar past state that led to it.
@@ -237,23 +237,14 @@ class _Evidence:
         )
 
     def _in_words(self, kind: Kind, found: _Candidate) -> str:
-        """Return the evidence in words, the strongest first."""
-        said: dict[Kind, str] = {}
-        if found.similarity is not None:
+        if kind == "search":
+            return "its description fits the request"
+        if kind == "episodic":
             states = "state" if self._voters == 1 else "states"
-            said["episodic"] = (
-                f"{found.voters} of the {self._voters} most similar past {states} went on with it "
-                f"(nearest: {found.similarity:.2f}{'' if found.judged else ', runs not judged'})"
-            )
-        if found.weight > 0:
-            after = "the start" if self._source == START else self._source
-            good, uses, bad = (round(number) for number in (found.good, self._uses, found.bad))
-            if good:
-                said["procedural"] = f"came next {good} of {max(good, uses)} times after {after} in successful runs"
-            else:
-                said["procedural"] = f"came next after {after} in runs that nobody judged"
-            if bad:
-                said["procedural"] += f", {bad} times in failed ones"
-        if found.relevance > 0:
-            said["search"] = "its description fits the request"
-        return "; ".join([said.pop(kind, ""), *said.values()]).strip("; ")
+            unjudged = "" if found.judged else ", in runs that nobody judged"
+            return f"came next in {found.voters} of the {self._voters} most similar past {states}{unjudged}"
+        where = "at the start" if self._source == START else f"after {self._source}"
+        good, uses, bad = (round(number) for number in (found.good, self._uses, found.bad))
+        times = f"{good} of {max(good, uses)} times {where} in successful runs"
+        failed = f", {bad} times in failed ones" if bad else ""
+        return f"came next {times if good else f'{where} in runs that nobody judged'}{failed}"

@@ -126,6 +126,11 @@ class EventStore:
                 self._make(folder)
             how = "FULL" if fsync == "always" else "NORMAL"
             self.database = EventLog(folder, read_only=read_only, synchronous=how, busy=BUSY_SECONDS)
+            try:
+                self.database.ask(_LAST)
+            except StorageError as error:
+                if error.__cause__ is None:  # another program's, or another release's: its snapshots stay as they are
+                    raise
             self._load()
 
     def _make(self, folder: Path) -> None:
@@ -149,8 +154,6 @@ class EventStore:
             try:
                 rows = self.database.ask(_BEHIND, (self.upto,))
             except StorageError as error:
-                if error.__cause__ is None:  # another program's, or another release's
-                    raise
                 self._degrade(error)
                 with suppress(StorageError):
                     rows = query_readonly(self.database.path, _BEHIND, (self.upto,)) or [] if self.database.path else []

@@ -518,7 +518,8 @@ class SharedLog:
                 for some in batches(range(each.parts), 4):
                     ops = [GetOp((*self._root, "snapshot", each.id), _key(part)) for part in some]
                     text += [item.value["p"] for item in self._batch(ops)]
-                return snapshot.loads(zlib.decompress(base64.b64decode("".join(text)))), each
+                with snapshot.no_collections():
+                    return snapshot.loads(zlib.decompress(base64.b64decode("".join(text)))), each
             except AttributeError:
                 continue  # deleted meanwhile
             except (KeyError, TypeError, ValueError, zlib.error, GraphFileError) as error:

@@ -69,8 +69,8 @@ T = TypeVar("T")
 
 DATABASE: Final = "chroma.sqlite3"
 LOCK: Final = "chroma.lock"
-TOOLS, PARAMETERS = "tools", "parameters"
-"""Kinds of `TextVectors`: of whole tools, of single things they take or give, and of all they take or give."""
+TOOLS: Final = "tools"
+"""Kind of `TextVectors`."""
 MAX_IN_USE: Final = 64
 """Collections that Chroma may keep open. Its own limit is a fifth of the process's file limit, with four files and some
 megabytes each: too much for a host with many users."""

@@ -38,26 +38,14 @@ ALIASES: Final = _pairs(
 )
 """Spellings of one word. ``title`` is what a name is called where things have titles."""
 
-COMPOUNDS: Final = _pairs(
-    "zip_code:zipcode postal_code:zipcode post_code:zipcode user_name:username file_name:filename "
-    "host_name:hostname domain_name:domain first_name:firstname last_name:lastname family_name:lastname "
-    "given_name:firstname full_name:fullname phone_number:phone mobile_number:phone email_address:email "
-    "e_mail:email time_zone:timezone time_stamp:timestamp date_time:time birth_date:birthdate ip_address:ip "
-    "web_site:website home_page:homepage access_token:accesstoken api_key:apikey"
-)
-"""Two words that are one."""
-
 FROM: Final = word_set(
     "from origin source start begin departure depart pickup outbound minimum base since after old previous"
 )
 TO: Final = word_set("to destination target end finish arrival dropoff inbound return maximum until before new upper")
-TAIL_ROLES: Final = word_set("from to start end minimum maximum since until")
-"""Roles that may stand behind their noun as well (``date_from``); the others are nouns there (``data_source``)."""
-
 NOISE: Final = word_set(
     "the a an of input param parameter arg argument field string str int integer value my your its our his her their "
     "any some one each that this which or and in by raw given specific certain particular single current selected "
-    "nearest closest default latest recent primary main matching unique numeric valid full new internal external "
+    "nearest closest default latest recent primary main matching unique numeric valid full new internal "
     "digit character alphanumeric short long optional required first last exact actual available pending all top "
     "best random popular real public private detailed next previous newly created"
 )
@@ -72,35 +60,36 @@ GENERIC: Final = word_set(
 )
 """Words that say what sort of value it is, not of what: ``id`` alone means nothing before we know whose."""
 
-WRAPPERS: Final = word_set(
-    "data result response list body payload output object content hit edge meta metadata information detail embedded "
-    "attribute property page"
-)
-"""Levels of an output that hold things without naming them."""
-MEMBERS: Final = word_set("item record entry row value node element")
-"""Levels that do so in what a search or a list gives; elsewhere they are things of their own: the items of an order."""
-_NAMELESS: Final = WRAPPERS | MEMBERS
-
-STRICT_VERBS: Final = word_set(
-    "get create search find update delete add remove fetch read send put patch set calculate compute convert "
-    "generate make retrieve lookup look buy cancel translate analyze analyse encrypt decrypt insert upsert edit modify "
-    "change select submit upload download install enable disable start stop close open turn write append resolve "
-    "verify validate authenticate login logout subscribe unsubscribe follow unfollow count compare predict estimate "
-    "detect extract parse execute run query is"
-)
-VERBS: Final = STRICT_VERBS | word_set(
-    "post list book order schedule play show check view report reserve exchange return purchase copy move share "
-    "record plan track rate review like display describe transfer invite message mention comment assign place sort"
-)
-"""Words that begin the name of a tool; those beyond the strict ones may be its noun as well."""
-
 READING: Final = word_set(
-    "get search find fetch read lookup look retrieve list show view check describe query display detect compare "
-    "extract calculate compute count predict estimate resolve"
+    "get fetch read retrieve list search find lookup look query view show display describe count check browse inspect "
+    "preview calculate compute estimate predict compare summarize explain detect extract is has exists grep"
 )
 """Verbs of tools that leave the world as it is."""
-FILTERING: Final = word_set("search find list query count lookup")
-"""Verbs of tools whose optional ids are filters."""
+CHANGING: Final = word_set(
+    "create add insert append delete remove erase wipe purge destroy modify edit rename replace overwrite cancel "
+    "assign enable disable activate deactivate suspend register subscribe install uninstall publish approve reject "
+    "deny revoke submit send deliver notify pay buy sell withdraw redeem acknowledge accept decline dismiss attach "
+    "detach increment decrement consume allocate provision deploy restore revert undo terminate kill restart reboot "
+    "mute promote hide synchronize migrate initialize configure write apply extend renew expire discard convert "
+    "reschedule postpone toggle upsert put fix escalate execute reserve deduct reimburse capture retry make charge "
+    "refund claim ensure trigger run start stop set reset update change save lock mark book order ship sign post "
+    "archive move copy schedule launch release transfer deposit purchase upload import export invite drop clear empty "
+    "flush upvote vote process pop next"
+)
+"""Verbs of tools that change it."""
+VERBS: Final = (READING | CHANGING) | word_set(
+    "resolve patch generate translate analyze analyse encrypt decrypt select download close open turn verify validate "
+    "authenticate login logout unsubscribe follow unfollow parse play report exchange return share record plan track "
+    "rate review like message mention comment place sort"
+)
+"""Words that begin the name of a tool."""
+STRICT_VERBS: Final = VERBS - word_set(
+    "post list book order schedule play show check view report reserve exchange return purchase copy move share "
+    "record plan track rate review like display describe transfer invite message mention comment assign place sort "
+    "preview estimate trigger charge claim process vote lock mark ship sign archive launch release deposit import "
+    "export drop flush pop next empty clear hide fix set retry capture grep has exists browse inspect"
+)
+"""Those that are no nouns as well."""
 PREPOSITIONS: Final = word_set("by for with from in of to on at via using per as and")
 
 IDENTIFIERS: Final = word_set(
@@ -211,15 +200,13 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
     if (named := _named(levels[-1], shape)) is not None:
         return named
     levels = [level for level in levels if level]
-    own, role = _own_words(levels[-1] if levels else "", flag=shape == "flag")
+    own, role = _own_words(levels[-1] if levels else "")
     way = route_of(route)
     owner = _entity(tool) if way is None else resource(way.path) or _entity(tool)
     above = [_own_words(level)[0] for level in levels[:-1]]
-    lists = verb_of(tool) in FILTERING or not verb_of(tool) if way is None else way.reads
-    nameless = _NAMELESS if lists else WRAPPERS
     if way is not None and path in way.slots:
         above, owner = [], resource(way.slots[path]) or owner
-    places = [words_of for words_of in above if words_of and words_of[-1] not in nameless]
+    places = [words_of for words_of in above if words_of]
     if way is not None:  # a path says more than a description, and its nouns have several words
         places, described = [owner, *places], ""
     else:
@@ -236,7 +223,7 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
 @lru_cache(maxsize=65_536)
 def _named(name: str, shape: Shape) -> Meaning | None:
     """Return the meaning of a value whose name says of what it is; None if the name is generic."""
-    own, role = _own_words(name, flag=shape == "flag")
+    own, role = _own_words(name)
     if not own or GENERIC.issuperset(own):
         return None
     kept = own if len(own) == 1 else tuple(word for word in own if word != "name") or own
@@ -262,14 +249,15 @@ def _generic_owner(
 def resource(path: str) -> tuple[str, ...]:
     """Return the words of what a path is about, () if nothing says so: its last name that is no verb.
 
-    >>> resource("/repos/{}/pull-requests/{}/merge")
-    ('pull', 'request')
+    >>> resource("/repos/{}/pull-requests/{}/merge"), resource("/rooms.listMembers")
+    (('pull', 'request'), ('member',))
     """
     for part in reversed(path.split("/")):
-        pieces = _PIECES.split(part)
-        if len(pieces) > 1 and canonical(pieces[-1])[:1] and canonical(pieces[-1])[0] in VERBS:  # users.list
-            pieces.pop()
-        said = canonical(pieces[-1]) if part and "{}" not in part else ()
+        pieces = [] if "{}" in part else _PIECES.split(part)
+        said = canonical(pieces[-1]) if pieces else ()
+        if len(pieces) > 1:  # users.list, rooms.listMembers: the last piece is a method
+            of = said[1:] if said[:1] and said[0] in VERBS else ()
+            said = of or canonical(pieces[-2])
         if said and not STRICT_VERBS.issuperset(said):
             return said
     return ()
@@ -281,24 +269,19 @@ def _entity(tool: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=65_536)
-def _own_words(name: str, *, flag: bool = False) -> tuple[tuple[str, ...], Literal["from", "to", ""]]:
+def _own_words(name: str) -> tuple[tuple[str, ...], Literal["from", "to", ""]]:
     """Return the words of a name that carry its meaning, and its role."""
     found = canonical(name)
-    if "or" in found[1:]:  # one of several: the first is as good as the others
-        found = found[: found.index("or", 1)]
-    if len(found) > 1 and found[0] in ("is", "has") and not flag:
-        found = found[1:]  # a prefix that keeps a name from being a reserved word
     role: Literal["from", "to", ""] = ""
     left: list[str] = []
-    for index, word in enumerate(found):
-        last = index == len(found) - 1
+    for word in found:
         side: Literal["from", "to", ""] = "from" if word in FROM else "to" if word in TO else ""
-        if side and len(found) > 1 and (not last or word in TAIL_ROLES):
+        if side and word != found[-1]:
             role = role or side
         else:
             left.append(word)
     if len(left) > 1:
-        left = [word for word in left if word not in NOISE and (len(word) > 1 or not word.isascii())] or left
+        left = [word for word in left if word not in NOISE] or left
     return tuple(dict.fromkeys(left)) or found, role
 
 
@@ -306,20 +289,10 @@ def _own_words(name: str, *, flag: bool = False) -> tuple[tuple[str, ...], Liter
 def canonical(name: str) -> tuple[str, ...]:
     """Return the words of a name: singular, in lower case, one spelling each.
 
-    >>> canonical("customerIDs"), canonical("zip_code"), canonical("lat")
-    (('customer', 'id'), ('zipcode',), ('latitude',))
+    >>> canonical("customerIDs"), canonical("lat")
+    (('customer', 'id'), ('latitude',))
     """
-    plain = [singular(word) for word in words(name.replace("IDs", "Ids"))][:12]
-    found: list[str] = []
-    index = 0
-    while index < len(plain):
-        if both := COMPOUNDS.get("_".join(plain[index : index + 2])):
-            found.append(both)
-            index += 2
-        else:
-            found.append(ALIASES.get(plain[index], plain[index]))
-            index += 1
-    return tuple(found)
+    return tuple(canonical_words(words(name.replace("IDs", "Ids"))[:12]))
 
 
 @lru_cache(maxsize=65_536)
@@ -341,14 +314,6 @@ def entity_of(tool: str) -> str:
     """
     nouns = _nouns(tool)
     return next((word for word in reversed(nouns) if word not in GENERIC and len(word) > 1), "")
-
-
-@lru_cache(maxsize=65_536)
-def implied_words(tool: str) -> frozenset[str]:
-    """Return what a tool without a declared output seems to give, by its name: ``find_user_id_by_email`` a user id."""
-    nouns = _nouns(tool)
-    owner = entity_of(tool)
-    return frozenset({owner, "id"}) if owner and nouns and nouns[-1] == "id" else frozenset()
 
 
 @lru_cache(maxsize=65_536)
@@ -395,7 +360,7 @@ def _canonical_text(text: str) -> tuple[str, ...]:
 
 
 def canonical_words(plain: Iterable[str]) -> list[str]:
-    """Return the same as `canonical`, of words that are split already; two are never joined."""
+    """Return words that are split already: singular, one spelling each."""
     return [ALIASES.get(word, word) for word in map(singular, plain)]
 
 
@@ -474,9 +439,8 @@ def outputs_of(
         inputs: its `inputs_of`, if they were read before.
 
     Returns:
-        One port per path. A tool that is named after an id (``find_user_id``) gives one, declared or not; if nothing
-        is declared or was seen, or no more than that something comes back, so does any other tool: an id of what
-        it is about; and so does a tool whose route lists a collection if no list was declared.
+        One port per path. If nothing is declared or was seen, or no more than that something comes back, a tool gives
+        an id of what it is about; and so does a tool whose route lists a collection if no list was declared.
     """
     ports: dict[str, Port] = {}
     declared = leaves_of(spec.returns, limit=MAX_OUTPUTS) if spec.returns is not None else []
@@ -486,11 +450,10 @@ def outputs_of(
     for path, types in (observed or {}).items():
         if path not in ports:
             ports[path] = _port(spec, Leaf(path, frozenset(types)), "out", "observed")
-    said = implied_words(spec.name)
-    way = route_of(spec.route)
+    way, said = route_of(spec.route), frozenset[str]()
     lists = way is not None and way.lists and not any("[]" in path for path in ports)
     if lists or all(_says_nothing(port) for port in ports.values()):
-        said = said or _implied_by(declared, spec)
+        said = _implied_by(declared, spec)
     # What takes an id does not find it; a list takes ids as filters.
     if said and "id" not in ports:
         taken = () if lists else inputs_of(spec) if inputs is None else inputs
@@ -501,8 +464,8 @@ def outputs_of(
 
 
 def _says_nothing(port: Port) -> bool:
-    """Return True for an object without properties, or a value that is called "result"."""
-    if port.meaning.shape == "object":
+    """Return True for an object without properties, a truth value, or a value that is called "result"."""
+    if port.meaning.shape != "scalar":
         return "." not in port.path
     return port.meaning.words <= {"result", "data", "response", "output", entity_of(port.tool)}
 
@@ -511,7 +474,7 @@ def _implied_by(declared: Iterable[Leaf], spec: Described) -> frozenset[str]:
     """Return the id that an output seems to hold: by the name of its one thing ("event"), or by the tool."""
     for leaf in declared:
         meaning = meaning_of(leaf, spec.name, spec.route)
-        if meaning.source == "name" and not meaning.vague and len(meaning.words) == 1:
+        if meaning.source == "name" and meaning.shape != "flag" and not meaning.vague and len(meaning.words) == 1:
             return meaning.words | {"id"}
     if (way := route_of(spec.route)) is not None:
         owner = resource(way.path)

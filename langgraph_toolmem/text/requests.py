@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.text.similarity import STOP_WEIGHT, features
-from langgraph_toolmem.text.values import RANKED, forget_values, quotes_in, values_in
+from langgraph_toolmem.text.values import RANKED, forget_values, values_in
 from langgraph_toolmem.text.words import forget_words, words
 
 MAX_REQUEST_CHARS: Final = 4000
@@ -39,8 +39,6 @@ _CLAUSE = re.compile(
     r",?\s+(?:" + "|".join(_JOINING) + r")\s+|,\s+|;\s*|:\s+|[，、；]\s*",
     re.IGNORECASE,
 )
-_BRACKETS = re.compile(r"\([^()\n]{1,200}\)")
-_LONGEST_QUOTE: Final = 200
 _WORD = re.compile(r"\w")
 
 
@@ -59,26 +57,13 @@ class Pieces(NamedTuple):
 def split_clauses(text: str) -> Pieces:
     """Return the sentences and clauses of a request. Of long texts the beginning is read.
 
-    >>> split_clauses("Find a flight to Oslo and book a hotel. Mail me 'sun, sea and sand'.").clauses
-    ('Find a flight to Oslo', 'book a hotel', "Mail me 'sun, sea and sand'")
+    >>> split_clauses("Find a flight to Oslo and book a hotel. Mail me.").clauses
+    ('Find a flight to Oslo', 'book a hotel', 'Mail me')
     """
     text = text[:MAX_REQUEST_CHARS]
     sentences = _different(_SENTENCE.split(text))[:MAX_SENTENCES]
-    clauses = _different(clause for sentence in sentences for clause in _clauses(sentence))
-    return Pieces(sentences, clauses[:MAX_CLAUSES])
-
-
-def _clauses(sentence: str) -> list[str]:
-    closed = [*quotes_in(sentence, _LONGEST_QUOTE), *(match.span() for match in _BRACKETS.finditer(sentence))]
-    found: list[str] = []
-    start = 0
-    for match in _CLAUSE.finditer(sentence):
-        if any(begin <= match.start() < end for begin, end in closed):
-            continue
-        found.append(sentence[start : match.start()])
-        start = match.end()
-    found.append(sentence[start:])
-    return [part.rstrip(".?!…。！？ ") for part in found]
+    parts = _different(part.rstrip(".?!…。！？ ") for sentence in sentences for part in _CLAUSE.split(sentence))
+    return Pieces(sentences, parts[:MAX_CLAUSES])
 
 
 def _different(parts: Iterable[str]) -> tuple[str, ...]:
@@ -142,14 +127,15 @@ def term_weight(term: str) -> float:
 
 _SMALL_TALK: Final = frozenset(
     words("""
-    again all alright appreciate back bit bye cheers continue correct day done else enough evening everything exactly
-    excellent fine go good goodbye great guys happy hello help helpful hey hi know like lot more morning much never no
-    nope nothing ok okay one perfect please proceed problem ready right same see so sorry sounds still sure talk thank
-    thanks that thing think today too understood very wait welcome well wonderful worries wow yeah yep yes you
+    again ahead all alright amazing appreciate back bit bye cheers continue correct done else enough evening
+    everything exactly excellent fine go good goodbye great guys happy hello help helpful hey hi just know like lot
+    mind moment more morning much never no nope nothing ok okay one perfect please problem proceed ready right same
+    see so sorry sounds still sure talk thank thanks that thing think today too understand understood very wait
+    welcome well wonderful worries worry wow yeah yep yes you
     """)
 )
-_JOINED: Final = re.compile(r"(?<=\w)(?:n't|'\w+)\b")
-"""A suffix after an apostrophe: "that's" is "that", "don't" is "do"."""
+_JOINED: Final = re.compile(r"(?<=\w)(?:n't|'\w+)\b|\b(?:good|great|nice) day\b")
+"""A wish, and a suffix after an apostrophe: "that's" is "that", "don't" is "do"."""
 _FEW: Final = 200
 """Characters from which a text is no small talk, whatever its words."""
 

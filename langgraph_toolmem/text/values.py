@@ -332,27 +332,18 @@ def date_of(text: str) -> str | None:
         return None
 
 
-def figures_of(text: str) -> str:
-    """Return the figures in an amount as written; "" if there are none, several, or thousands are left out ("5k").
-
-    >>> figures_of("EUR 1,200.50")
-    '1,200.50'
-    """
-    found = _FIGURES.findall(text)
-    return found[0] if len(found) == 1 else ""
-
-
 def number_of(text: str) -> int | float | None:
-    """Return the number in a text, with points or commas between thousands or before the fraction, if any.
+    """Return the only number in a text, with points or commas between thousands or before the fraction, if any.
 
-    What could be both, a single comma before three digits, separates thousands; a single point does not.
+    A single comma before three digits separates thousands; a single point does not. "5k" is no number.
 
     >>> number_of("$1,200"), number_of("1.234,56 €"), number_of("12,5 %"), number_of("1'5")
     (1200, 1234.56, 12.5, None)
     """
-    figures = figures_of(text)
-    if not figures:
+    found = _FIGURES.findall(text)
+    if len(found) != 1:
         return None
+    figures = found[0]
     whole, mark, fraction = figures.rpartition("," if figures.rfind(",") > figures.rfind(".") else ".")
     if not mark or mark in whole or (mark == "," and len(fraction) == 3 and "." not in whole):
         whole, fraction = figures, ""

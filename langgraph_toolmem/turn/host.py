@@ -18,9 +18,10 @@ from typing import Any, Final, Literal, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
+from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 
-from langgraph_toolmem.base.errors import log_failure
+from langgraph_toolmem.base.errors import LoopError, log_failure
 
 logger = logging.getLogger("langgraph_toolmem.turn")
 
@@ -62,7 +63,7 @@ def is_active() -> bool:
 
 
 class ErrorLog:
-    """Logs each kind of error once, so that an error that is passed over does not fill the log.
+    """Logs each kind of error once, so that an error that is passed over does not fill the log: ``with errors: ...``.
 
     Args:
         owner: the part that failed, for the message.
@@ -73,6 +74,16 @@ class ErrorLog:
         self._owner = owner
         self._logger = logger
         self._logged: set[tuple[type[Exception], CodeType | None, int]] = set()
+
+    def __enter__(self) -> None:
+        """Begin a block whose errors are logged and passed over."""
+
+    def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> bool:
+        """Log an error and go on. Interrupts, and the end of a looping run, pass."""
+        if not isinstance(error, Exception) or isinstance(error, (GraphBubbleUp, LoopError)):
+            return False
+        self.failed(error)
+        return True
 
     def failed(self, error: Exception) -> None:
         """Log an error that the host must not see: kind and place at ERROR, text and traceback at DEBUG.

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TypeVar
 
+from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import var_child_runnable_config
 
 logger = logging.getLogger("langgraph_toolmem.turn.providers")
@@ -290,21 +291,17 @@ def _leaves(
     if isinstance(config := fields.get("config"), Mapping):
         configurable = {**(config.get("configurable") or {}), **configurable}
 
-    inside: list[Any] = []
     if "_default_config" in fields:
         yield _configurable_leaf(fields, calls, configurable)
-    elif "runnable" in fields and "fallbacks" in fields:
-        inside = [fields["runnable"], *fields["fallbacks"]]
-    elif "bound" in fields:
-        inside = [fields["bound"]]
-        if isinstance(kwargs := fields.get("kwargs"), Mapping):
-            calls = (*calls, kwargs)
-    elif "first" in fields and "last" in fields:
-        inside = [fields["first"], *(fields.get("middle") or ()), fields["last"]]
-    else:
+        return
+    if isinstance(kwargs := fields.get("kwargs"), Mapping):
+        calls = (*calls, kwargs)
+    parts = (each if isinstance(each, (list, tuple)) else [each] for each in fields.values())
+    inside = [part for each in parts for part in each if isinstance(part, Runnable)]
+    if not inside:
         yield _Leaf(model, fields, calls)
-    for each in inside:
-        yield from _leaves(each, calls, configurable, depth + 1)
+    for part in inside:
+        yield from _leaves(part, calls, configurable, depth + 1)
 
 
 def _configurable_leaf(

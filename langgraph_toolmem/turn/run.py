@@ -1,24 +1,21 @@
-"""Running a step and recording a tool call, the same in a node and in middleware."""
+"""Running a step at model calls, the same in a node and in middleware; and the nodes of a graph: they fail open."""
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from langchain_core.messages import HumanMessage, ToolMessage
-from langgraph.errors import GraphBubbleUp
-from langgraph.prebuilt.tool_node import ToolCallRequest
-from langgraph.types import Command
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.graph import StateGraph
 
 from langgraph_toolmem.base import threads
-from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.runs.messages import status_of
-from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
-from langgraph_toolmem.turn.call import NOTHING, Call, Scope, StepOutput
-from langgraph_toolmem.turn.hints import point_of, turn_of
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.turn.ask import StepGenerator, adrive, drive
+from langgraph_toolmem.turn.hints import left_out_now, new_hint, point_of, turn_of
 from langgraph_toolmem.turn.host import (
     ErrorLog,
     annotate,
@@ -26,13 +23,15 @@ from langgraph_toolmem.turn.host import (
     env_mode,
     is_active,
     read_key,
+    runtime_of,
     thread_id_of,
     user_id_of,
 )
-from langgraph_toolmem.turn.step import ResultSource, Step
+from langgraph_toolmem.turn.step import NOTHING, Call, Scope, Step, StepOutput
+
+logger = logging.getLogger("langgraph_toolmem.nodes")
 
 MAX_TURNS: Final = 256
-_NEVER_RAN: Final = ("rejected", "unanswered")
 
 
 class StepRunner:
@@ -47,8 +46,8 @@ class StepRunner:
         step = self.step
         if (call.held_out or not is_active()) and not step.learns:
             return NOTHING
-        forgettings = step.core.forgettings
-        try:
+        forgettings = step.core.purge_count
+        with step.errors:
             kept = self._memo.get(call, forgettings)
             if kept is None:
                 found = step.compute(call)
@@ -61,35 +60,23 @@ class StepRunner:
             if output.event is not None and output.event != kept.event:
                 kept.event = output.event
                 report(step.role, output, call.runtime)
-        except GraphBubbleUp:
-            raise
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            step.failed(error)
-            with suppress(Exception):
-                self._memo.put(call, forgettings, None, broken=True)
-            return NOTHING
-        return output
+            return output
+        with step.errors:
+            self._memo.put(call, forgettings, None, broken=True)
+        return NOTHING
 
     def at_end(self, call: Call) -> StepGenerator[Any]:
         """Run the step at the end of a run."""
-        try:
+        with self.step.errors:
             output = self.step.on_end(call)
             if isinstance(output, Generator):
                 output = yield from output
             report(self.step.role, output, call.runtime)
-        except GraphBubbleUp:
-            raise
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self.step.failed(error)
 
     def at_error(self, call: Call, error: Exception, failed_call: str | None) -> None:
         """Run the step at an error that ends the run."""
-        try:
+        with self.step.errors:
             self.step.on_error(call, error, failed_call)
-        except GraphBubbleUp:
-            raise
-        except Exception as failure:  # noqa: BLE001 - the memory must never hurt the host
-            self.step.failed(failure)
 
 
 def report(role: str, output: StepOutput, runtime: Any) -> None:
@@ -174,99 +161,99 @@ def _begins(call: Call) -> bool:
     return call.thread_id is None and (isinstance(last, HumanMessage) or not getattr(last, "id", None))
 
 
-class CallRecorder:
-    """Executes tool calls and reports to the memory what was executed, and its result.
+# --- as a node of a graph ---
 
-    Made for ``wrap_tool_call``: put it innermost, so that it sees the arguments after everybody else changed them,
-    and each attempt of a retry. Its own failures never reach the host.
+
+class MemoryNode(Runnable[Any, Any]):
+    """A node over a memory. It never raises into the host's run.
+
+    Each kind of error inside is logged once, and the node returns no update.
 
     Args:
-        core: of the memory.
-        errors: logs its failures.
+        role: name of the node in a graph if no other is given, and in events.
+        about: its purpose, for Studio.
         messages_key: key of the messages in the host's state.
-        source: has results of prefetched calls; None if nothing is prefetched.
     """
 
-    def __init__(
-        self, core: Core, *, errors: ErrorLog, messages_key: str = "messages", source: ResultSource | None = None
-    ) -> None:
-        self._core, self._errors, self._source = core, errors, source
-        self._messages_key = messages_key
+    def __init__(self, role: str, about: str, *, messages_key: str = "messages") -> None:
+        self.role, self.about = role, about
+        self.messages_key = messages_key
+        self.name = type(self).__name__
+        self.errors = ErrorLog(self.name, logger)
 
-    def wrap(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
-        """Execute and record a call."""
-        try:
-            return drive(lambda: self._around(request), execute)
-        except GraphBubbleUp:
-            self._paused(request)
-            raise
+    def add_to(self, builder: StateGraph[Any, Any, Any, Any], name: str | None = None, **options: Any) -> None:
+        """Add the node to a graph, with metadata that describe it in Studio and traces.
 
-    async def awrap(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]) -> Any:
-        """Execute and record a call."""
-        try:
-            return await adrive(lambda: self._around(request), execute)
-        except GraphBubbleUp:
-            self._paused(request)
-            raise
+        Args:
+            builder: the graph.
+            name: of the node; its role if None.
+            options: of ``add_node``; `metadata` given here goes first.
+        """
+        metadata = {"toolmem": self.role, "toolmem_about": self.about, **(options.pop("metadata", None) or {})}
+        builder.add_node(name or self.role, self, metadata=metadata, **options)
 
-    def _around(self, request: ToolCallRequest) -> StepGenerator[Any]:
-        asked = request
-        if self._source is not None and env_mode() != "off":
-            asked = yield from self._source.serve(request)
-        try:
-            result = yield Proceed(asked)
-        except Exception:  # an interrupt never gets here: nothing was executed yet
-            self._record(request, "failed", raised=True)
-            raise
-        if (status := _outcome(result, request.tool_call["id"])) is not None:
-            self._record(request, status)
-        return result
-
-    def _paused(self, request: ToolCallRequest) -> None:
-        if self._source is not None and env_mode() != "off":
-            self._source.paused(request)
-
-    def _record(self, request: ToolCallRequest, status: Literal["ok", "failed"], *, raised: bool = False) -> None:
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002 - Runnable's name
+        """Run the node."""
         if env_mode() == "off":
-            return
-        call = request.tool_call
-        try:
-            self._core.lifecycle.executed(
-                list(read_key(request.state, self._messages_key) or ()),
-                call["id"] or "",
-                tool=call["name"],
-                args=call["args"],  # as asked for: the host injects its own later
-                status=status,
-                raised=raised,
-                **identity_of(request),
+            return None
+        with self.errors:
+            return drive(lambda: self.body(input, config))
+        return None
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+        """Run the node."""
+        if env_mode() == "off":
+            return None
+        with self.errors:
+            return await adrive(lambda: self.body(input, config))
+        return None
+
+    def body(self, state: Any, config: RunnableConfig | None) -> Any | StepGenerator[Any]:
+        """Return the update of the state. In an async graph it runs in a thread."""
+        raise NotImplementedError
+
+    def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
+        """Return the model call that comes after this node."""
+        messages = read_key(state, self.messages_key)
+        if messages is None:
+            raise ConfigurationError(
+                f"The state has no {self.messages_key!r}. Pass messages_key=… to {type(self).__name__}."
             )
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self._errors.failed(error)
+        runtime = runtime_of(config)
+        who = (thread_id_of(config, runtime), user_id_of(config, runtime))
+        left_out = left_out_now(state, messages_key=self.messages_key)
+        return Call(messages, *who, state, runtime, left_out=left_out)
 
 
-def identity_of(request: ToolCallRequest) -> dict[str, str | None]:
-    """Return thread and user of a tool call."""
-    runtime: Any = request.runtime
-    config = getattr(runtime, "config", None)
-    return {"thread_id": thread_id_of(config), "user_id": user_id_of(config, runtime)}
+class StepNode(MemoryNode):
+    """A step as a node: its hint goes into the graph's private state.
 
+    Args:
+        step: the step.
+        messages_key: see `MemoryNode`.
+    """
 
-def _outcome(result: Any, call_id: str | None) -> Literal["ok", "failed"] | None:
-    """Return the outcome of a call that returned; None if it was refused before the tool began."""
-    answer = next((m for m in _messages_in(result) if isinstance(m, ToolMessage) and m.tool_call_id == call_id), None)
-    if answer is None:  # a Command that answers nothing, such as a handoff
-        return "ok"
-    status = status_of(answer.content, error=answer.status == "error")
-    return None if status in _NEVER_RAN else "ok" if status == "ok" else "failed"
+    def __init__(self, step: Step[Any], *, messages_key: str = "messages") -> None:
+        super().__init__(step.role, step.about, messages_key=messages_key)
+        self.step = step
+        step.errors = self.errors
+        self.runner = StepRunner(step)
 
+    def body(self, state: Any, config: RunnableConfig | None) -> StepGenerator[Any]:
+        """Run the step, at the end of a run if that is its place."""
+        call = self.call_of(state, config)
+        if self.step.ends:
+            yield from self.runner.at_end(call)
+            return None
+        core = self.step.core
+        call.held_out = is_active() and core.held_out(call.messages, call.thread_id)
+        output = yield from self.runner.output(call)
+        if output.hint:  # feedback on the hint finds its episode, also where nobody records
+            core.log_and_continue(
+                "could not note a thread", lambda: core.know(core.read(call.messages, call.thread_id))
+            )
+        return None if output is NOTHING else self.update(call, output)
 
-def _messages_in(result: Any) -> Iterator[Any]:
-    if isinstance(result, Command):
-        update = result.update
-        found = update.get("messages") if isinstance(update, dict) else update
-        yield from found if isinstance(found, Iterable) and not isinstance(found, (str, bytes)) else ()
-    elif isinstance(result, (list, tuple)):
-        for part in result:
-            yield from _messages_in(part)
-    else:
-        yield result
+    def update(self, call: Call, output: StepOutput) -> Any:
+        """Return the update of the state for a step's output."""
+        return {**new_hint(self.role, output, call.messages, self.step.scope), **output.state}

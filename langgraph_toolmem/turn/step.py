@@ -1,52 +1,135 @@
-"""A step: the work of a method at a model call, at the end of a run, and at an error.
+"""A model call as a step sees it, the output of a step at it, and the step itself: the work of a method.
 
-Written once; a graph sees it as a node (`turn.node`) and an agent as middleware (`turn.middleware`), sync and async.
+A step is written once; a graph sees it as a node (`turn.run`) and an agent as middleware, sync and async.
 """
 
 from __future__ import annotations
 
 import logging
 from abc import ABC
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
-from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.trajectory import History
 from langgraph_toolmem.turn.ask import StepGenerator
-from langgraph_toolmem.turn.call import NOTHING, Call, Scope, StepOutput
 from langgraph_toolmem.turn.host import ErrorLog
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AIMessage
 
 logger = logging.getLogger("langgraph_toolmem.steps")
 
 M = TypeVar("M", bound=Method)
 
 Place = Literal["around", "inside"]
+Scope = Literal["call", "point", "turn"]
+"""Lifetime of a step's result: one model call; one model call with its retries; until the user speaks again."""
 
 
-class CallPrefetcher(Protocol):
-    """Begins work while the model is asked, so that results are ready for the calls in the answer. It never raises."""
+@dataclass(slots=True)
+class Call:
+    """The model call that comes next.
 
-    def begin(self, call: Call) -> Any:
-        """Return the work begun for a model call, with a `listener` for its stream; None if there is none."""
+    Attributes:
+        messages: the history; a list becomes a `History`.
+        thread_id: the thread, if the host has a checkpointer.
+        user_id: the user, if one is named.
+        state: the host's state.
+        runtime: of the graph; None outside of one.
+        tools: specs of the offered tools that the agent executes, by name; None if unknown.
+        offered: all offered tools, as the request has them.
+        insisted: names of tools that the request cannot do without.
+        model: the model that is asked, if known.
+        settings: of the request.
+        tool_choice: of the request.
+        recorded: True if a recorder reports executions.
+        left_out: tools that an earlier step took out, each with the reason.
+        held_out: True if the episode runs without the memory (`core.episodes`).
+        foresight: a step's prediction of the model's answer, for the prefetcher.
+    """
 
-    def answered(self, batch: Any, answer: Sequence[Any]) -> list[Any]:
-        """Return the messages that stand for the model's answer."""
+    messages: list[Any]
+    thread_id: str | None = None
+    user_id: str | None = None
+    state: Any = None
+    runtime: Any = None
+    tools: Mapping[str, ToolSpec] | None = None
+    offered: Sequence[Any] = ()
+    insisted: frozenset[str] = frozenset()
+    model: Any = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    tool_choice: Any = None
+    recorded: bool = False
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    held_out: bool = False
+    foresight: Any = None
 
-    def dropped(self, batch: Any) -> None:
-        """Stop the work: the model call failed, or nobody wants its answer."""
+    def __post_init__(self) -> None:
+        if not isinstance(self.messages, History):
+            self.messages = History(self.messages)
+
+    @property
+    def context(self) -> Any:
+        """Return the context of the host's run."""
+        return getattr(self.runtime, "context", None)
+
+    def allows(self, tool: str) -> bool:
+        """Return True if no earlier step took the tool out."""
+        return tool not in self.left_out
+
+    def after_failure(self, call_id: str) -> list[Any]:
+        """Return the history with a failed answer to a call that raised."""
+        return [*self.messages, ToolMessage("", tool_call_id=call_id, status="error")]
 
 
-class ResultSource(Protocol):
-    """Serves results in place of a tool call's execution. It never raises."""
+class Line(NamedTuple):
+    """One line of a hint, and the tool that it speaks for ("" if none)."""
 
-    def serve(self, request: ToolCallRequest) -> StepGenerator[ToolCallRequest]:
-        """Return the request with which the call is executed."""
+    text: str
+    about: str = ""
 
-    def paused(self, request: ToolCallRequest) -> None:
-        """Note that an interrupt stopped the call."""
+
+class StepOutput(NamedTuple):
+    """The output of a step at a model call.
+
+    Attributes:
+        text: a hint for the model, if there are no `lines`.
+        answer: a message in the model's place.
+        left_out: tools that the model is not offered, each with the reason in one line.
+        state: the private state that a graph keeps.
+        event: for the host's stream; None if there is nothing new.
+        notes: for traces; they must hold no words of a user.
+        lines: a hint for the model, the most important lines first.
+        head: the line above them.
+        sure: confidence, 0 to 1; where the budget is short, hints with more of it come first.
+        brief: for a hint that holds until the user speaks again: its lines at later model calls; None: the same lines.
+    """
+
+    text: str = ""
+    answer: AIMessage | None = None
+    left_out: Mapping[str, str] = {}
+    state: Mapping[str, Any] = {}
+    event: Mapping[str, Any] | None = None
+    notes: Mapping[str, str | int | float | bool] = {}
+    lines: Sequence[Line] = ()
+    head: str = ""
+    sure: float = 0.5
+    brief: Sequence[Line] | None = None
+
+    @property
+    def hint(self) -> Sequence[Line]:
+        """Return the lines for the model."""
+        return self.lines or ([Line(self.text)] if self.text else [])
+
+
+NOTHING = StepOutput()
 
 
 class Step(ABC, Generic[M]):
@@ -61,7 +144,6 @@ class Step(ABC, Generic[M]):
         ends: True if the step acts at the end of a run (`on_end`, `on_error`).
         learns: True if it also runs, silently, in episodes that are held out and in ``TOOLMEM=shadow``.
         tools: tools that it gives the agent.
-        prefetcher: prefetches by its predictions.
         method: the method that the step belongs to.
     """
 
@@ -72,12 +154,11 @@ class Step(ABC, Generic[M]):
     ends: ClassVar[bool] = False
     learns: ClassVar[bool] = False
     tools: Sequence[BaseTool] = ()
-    prefetcher: CallPrefetcher | None = None
 
     def __init__(self, method: M) -> None:
         self.method = method
-        #: Logs an error that is passed over; a node or middleware puts its own log here.
-        self.failed: Callable[[Exception], None] = ErrorLog(type(self).__name__, logger).failed
+        #: Logs errors that are passed over; a node puts its own log here.
+        self.errors = ErrorLog(type(self).__name__, logger)
 
     @property
     def core(self) -> Core:

@@ -25,9 +25,9 @@ from langchain_core.messages import AIMessage, convert_to_messages
 from openai_server import OpenAIStubServer, make_chat_model
 
 from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.middleware import assembly as middleware
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn import middleware
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 
@@ -131,6 +131,14 @@ async def test_a_shortcut_is_marked_as_the_memorys(desk: Desk, memory: ToolMemor
         assert json.loads(json.dumps(mark)) == mark
         assert (message.name, message.usage_metadata, message.text) == (None, None, "")
         assert message.id
+
+
+async def test_the_memorys_messages_carry_the_name_of_the_agent() -> None:
+    agent, without = both(name="clerk")
+    state, plain = await agent.run(1), await without.run(1)
+    assert shortcuts(state["messages"])
+    said = [{m.name for m in each["messages"] if isinstance(m, AIMessage)} for each in (state, plain)]
+    assert said == [{"clerk"}, {"clerk"}]
 
 
 # --- async ---

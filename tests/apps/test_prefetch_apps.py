@@ -339,16 +339,6 @@ def test_a_tool_that_is_named_runs_ahead_of_a_gate_unless_it_is_gated_itself(mem
     assert Counter(map(str, agent.desk.done)) == Counter(map(str, expected(NAMES[1])))
 
 
-def test_a_tool_whose_calls_nobody_came_for_is_left_alone(memory: ToolMemory) -> None:
-    """An approval in front of the list cannot be seen; that a call is held back can."""
-    approval = HumanInTheLoopMiddleware({"find_customer": True})
-    agent = agent_of(memory, before=[approval])
-    for number in range(2):
-        agent.graph.invoke(asked(number), thread(f"t{number}"))
-        gc.collect()
-    assert told(memory)["by_tool"]["find_customer"]["started"] == 1
-
-
 def test_a_tool_that_asks_a_person_is_left_alone(memory: ToolMemory) -> None:
     @reading()
     def find_customer(name: str) -> str:
@@ -438,14 +428,6 @@ def test_nothing_is_served_beside_a_call_that_changes_something(memory: ToolMemo
     assert told(memory)["served"] == 0
 
 
-def test_two_calls_alike_in_one_answer_are_two_executions(memory: ToolMemory) -> None:
-    find, *_ = expected(NAMES[1])
-    agent = agent_of(memory, prefetch=LIKELY, model=parallel(find, find))
-    agent.graph.invoke(asked(1), thread("t"))
-    assert agent.desk.done.count(find) == 2
-    assert told(memory)["by_tool"]["find_customer"]["served"] == 1
-
-
 @pytest.mark.parametrize(("shortcut", "served"), [(False, 3), (InertiaPolicy.paper(shadow=True), 0)])
 def test_look_ups_run_ahead_without_the_shortcut_and_not_under_the_papers_policy(
     memory: ToolMemory, shortcut: Any, served: int
@@ -522,18 +504,6 @@ async def test_in_graphs_nobody_gets_anothers_result(memory: ToolMemory) -> None
 
     assert await asyncio.gather(*map(run, range(12))) == [f"secret of user {number}" for number in range(12)]
     assert told(memory)["served"] == 12
-
-
-async def test_several_agents_on_one_memory_each_serve_their_own_within_a_graph_too(memory: ToolMemory) -> None:
-    agents = [agent_of(memory, prefetch=LIKELY, checkpointer=None) for _ in range(2)]
-    builder = StateGraph(MessagesState)
-    builder.add_node("inner", agents[1].graph)
-    builder.add_edge(START, "inner")
-    outer = builder.compile(checkpointer=InMemorySaver())
-    await asyncio.gather(agents[0].graph.ainvoke(asked(1)), outer.ainvoke(asked(1), thread("t")))
-    for agent in agents:
-        assert Counter(map(str, agent.desk.done)) == Counter(map(str, expected(NAMES[1])))
-    assert told(memory)["served"] == 4
 
 
 async def test_mcp_tools_run_in_the_loop_of_their_session(memory: ToolMemory) -> None:
@@ -622,21 +592,6 @@ async def test_a_streamed_look_up_begins_before_the_answer_ends_and_is_made_once
     without = await streamed(agent_of(None, model=parallel(expected("Ann")[0])), 0, way)
     assert plain(state["messages"]) == plain(without["messages"])
     assert (told(memory)["started"], told(memory)["served"]) == (1, 1)
-
-
-async def test_a_streamed_look_up_of_an_async_tool_runs_in_the_loop(memory: ToolMemory) -> None:
-    begun = threading.Event()
-
-    @reading()
-    async def find_customer(name: str) -> str:
-        """Find a customer by name."""
-        begun.set()
-        return name
-
-    model = Waiting(begun=begun, script=parallel(expected("Ann")[0]).script)
-    agent = agent_of(memory, None, UNLIKELY, model=model, tools=[find_customer])
-    assert (await streamed(agent, 0, "async"))["messages"][2].content == "Ann"
-    assert (agent.model.waited, told(memory)["served"]) == ([True], 1)
 
 
 @pytest.mark.parametrize("way", WAYS)

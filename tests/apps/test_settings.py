@@ -60,7 +60,7 @@ def test_a_context_without_settings_changes_nothing(caplog: pytest.LogCaptureFix
     empty = {"inertia_mode": None, "inertia_never": []}
     words = ("inertia_mode", ["inertia_mode", "off"], 7, object(), None)
     for context in ({}, plain, empty, Place(), InertiaSettings(user_id="u1"), Mine(), *words):
-        assert settings_policy(context, SHADOW) is SHADOW, context
+        assert settings_policy(context, SHADOW) == SHADOW, context
     assert not caplog.records
 
 
@@ -100,22 +100,8 @@ def test_a_setting_tightens_and_never_loosens(
     for _ in range(2):
         found = settings_policy({key: value}, code)
         assert found == code.with_(**tightened)
-        assert (found is code) == (not tightened)
         assert settings_policy(InertiaSettings(**{key: value}), code) == found
     assert len(caplog.records) == logs
-
-
-@pytest.mark.parametrize(
-    ("context", "code", "found"),
-    [
-        ({"inertia_min_precision": 0.1}, CODE, CODE.with_(min_precision=0.1)),
-        ({"inertia_max_wrong_per_100": 100}, CODE, CODE.with_(max_wrong_per_100=100)),
-        ({"inertia_mode": "act"}, SHADOW, CODE),
-        ({"inertia_mode": "off", "inertia_min_precision": "bad"}, CODE, None),
-    ],
-)
-def test_a_trusted_context_may_loosen(context: Any, code: InertiaPolicy, found: InertiaPolicy | None) -> None:
-    assert settings_policy(context, code, trusted=True) == found
 
 
 # --- bad values ---
@@ -156,9 +142,6 @@ def test_a_context_that_raises_is_no_harm() -> None:
         inertia_mode = "shadow"
 
     assert settings_policy(Broken(), GUARDED) == GUARDED.with_(shadow=True)
-
-
-# --- what Studio shows ---
 
 
 # --- in a graph ---

@@ -48,24 +48,6 @@ def memory() -> Iterator[ToolMemory]:
 # --- the hint ---
 
 
-async def test_the_hosts_error_is_the_hosts_and_the_resumed_turn_is_offered_once(memory: ToolMemory) -> None:
-    teach(memory)
-    tries: list[int] = []
-
-    def broken(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
-        tries.append(1)
-        raise TimeoutError("no answer")
-
-    app = agent_of(memory, HelpDesk({"Zoe": "router"}), broken, suggest=True)
-    with pytest.raises(TimeoutError):
-        await app.ask(ZOE)
-    assert len(tries) == 1
-    app.model.script = follower()
-    await app.ask(None)
-    assert ledger(memory).sums["sit"]["shown"] == 3
-    assert ledger(memory).turns == {}
-
-
 @pytest.mark.parametrize(
     ("decision", "done", "booked"),
     [("approve", "reset_password", [1, 1, 1]), ("edit", "restart_router", [1, 1, 0]), ("reject", None, [1, 1, 0])],
@@ -139,7 +121,7 @@ async def test_the_summary_tool_leads_to_the_cure() -> None:
         assert SUMMARY_TOOL not in {*memory.report().tools, *memory.view().tools}
 
 
-@pytest.mark.parametrize("text", ["", "  \n ", "x" * 300_000, "ページが開きません", "password expired", "\ud800 lone"])
+@pytest.mark.parametrize("text", ["  \n ", "x" * 300_000, "password expired", "\ud800 ページ"])
 def test_any_summary_is_answered(memory: ToolMemory, text: str) -> None:
     teach(memory, summaries=True)
     answer = answered(memory, [*before_cure("password"), calling(text)])[-1]
@@ -149,8 +131,7 @@ def test_any_summary_is_answered(memory: ToolMemory, text: str) -> None:
     assert {best, other} == {*CURES.values()}
     if "password" in text or not text.strip():  # without a summary, the history is the state
         assert best == "reset_password"
-        assert re.search(r"- reset_password: .*nearest: 0\.\d\d", answer.text)
-        assert "3 of 10 times" in answer.text
+        assert re.search(r"- reset_password: came next in \d", answer.text)
     assert len(answer.text) < 3_000
     assert ledger(memory).sums["sit"]["shown"] == 1
 

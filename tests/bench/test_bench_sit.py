@@ -14,7 +14,6 @@ from benchmarks import yardsticks
 from benchmarks.sit import Job
 from benchmarks.yardsticks import Hits
 from langgraph_toolmem.runs.run import Run
-from langgraph_toolmem.runs.trajectory import parse_run
 
 KINDS = {
     "refund": ("find_order", "refund_order", "Please give me my money back for order {n}"),
@@ -55,20 +54,6 @@ def test_the_nearest_request_is_followed_step_by_step():
     assert yardsticks.nearest_request([])(last(task("greet", 1))) == []
 
 
-def test_hits_by_hand():
-    always: dict[str, yardsticks.Method] = {
-        "right": lambda p: [p.tool],
-        "second": lambda p: ["?", p.tool, p.tool],
-        "no": lambda p: [],
-    }
-    assert yardsticks.measure(always, all_kinds(1)) == {
-        "right": Hits(100.0, 100.0),
-        "second": Hits(0.0, 100.0),
-        "no": Hits(0.0, 0.0),
-    }
-    assert yardsticks.measure(always, [])["right"] == Hits(0.0, 0.0)
-
-
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """A set whose second call hangs on the request, not on the call before; a fifth of the runs fail."""
@@ -95,25 +80,6 @@ def test_what_was_asked_tells_more_than_the_tool_before(data: Path):
     for method in ("combined", "nearest request"):
         assert hits[method] == Hits(100.0, 100.0)
     assert hits["combined"].two >= max(hits[method].two for method in bench.SINGLE)
-
-
-def test_queries_with_gold_calls_are_runs_too(tmp_path: Path):
-    query = {
-        "id": "q1",
-        "query": "Book it",
-        "calls": [{"name": "a", "arguments": {"n": 1}}, {"name": "b", "arguments": {}}],
-    }
-    (tmp_path / "queries.jsonl").write_text(json.dumps(query) + "\n", encoding="utf-8")
-    (logged,) = yardsticks.runs_of(tmp_path) or ()
-    run = parse_run(logged.messages, thread_id=logged.thread_id)
-    assert [(point.tool, point.state.user.raw) for point in yardsticks.points(run)] == [
-        ("a", "Book it"),
-        ("b", "Book it"),
-    ]
-    assert (logged.task, logged.success) == ("Book it", True)
-    (tmp_path / "queries.jsonl").write_text('{"id": "q1", "query": "x", "relevant": []}\n', encoding="utf-8")
-    assert yardsticks.runs_of(tmp_path) is None
-    assert yardsticks.runs_of(tmp_path / "absent") is None
 
 
 def test_the_command(data: Path, capsys: pytest.CaptureFixture[str]):

@@ -49,7 +49,11 @@ def test_the_command_runs_on_a_small_set(tmp_path, capsys):
     folder = tmp_path / "workbench_gpt4"
     folder.mkdir()
     rows = [
-        {"task": f"{verb} the {i}th report of {name}", "template": verb, "messages": []}
+        {
+            "task": f"{verb} the {i}th report of {name}",
+            "template": verb,
+            "messages": [{"role": "user", "content": f"{verb} the {i}th report of {name}"}],
+        }
         for verb in ("open", "close", "print", "mail")
         for i, name in enumerate(("amir", "bela", "chen", "dana", "emil", "farah", "goran", "hana", "ines", "jon"))
     ]

@@ -52,7 +52,7 @@ def test_shortcut_node_recorder_and_observe_together(desk: Desk, memory: ToolMem
     assert report.turns == 48
     assert report.skipped == 48 - len(model.calls) > 0
     assert report.runs_judged == report.runs_good == 12
-    assert report.runs_with_shortcut == report.judged_with_shortcut == report.good_with_shortcut
+    assert report.judged_with_shortcut == report.good_with_shortcut > 0
     assert not inertia(memory).open_turns
 
 

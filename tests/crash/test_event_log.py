@@ -583,9 +583,10 @@ def test_a_database_of_another_program_or_release_is_left_alone(tmp_path: Path) 
         filled(folder)
         with closing(sqlite3.connect(folder / NAME)) as file:
             file.execute(change)
-        content = (folder / NAME).read_bytes()
+        another_format(folder / SNAPSHOT)
+        content = {file: file.read_bytes() for file in folder.iterdir()}
         with pytest.raises(StorageError, match=said):
             opened(folder)
         with pytest.raises(StorageError, match=said):
             query_readonly(folder / NAME, "SELECT * FROM events")
-        assert (folder / NAME).read_bytes() == content
+        assert {file: file.read_bytes() for file in folder.iterdir()} == content

@@ -13,7 +13,6 @@ from browser import open_browser
 
 from langgraph_toolmem.core.method import Section
 from langgraph_toolmem.graph.view import START, EdgeView, FlowView, GraphView, ToolCounts
-from langgraph_toolmem.inertia.record import RuleRecord
 from langgraph_toolmem.page import render_page
 from langgraph_toolmem.page.render import depths
 from langgraph_toolmem.report.report import MAX_LINES, Report, ToolReport
@@ -46,8 +45,8 @@ DESK = GraphView(
 )
 
 
-def kinds_of_predictions(*rules: RuleRecord, **figures: Any) -> dict[str, Section]:
-    return {"inertia": Section("Kinds of predictions", {**figures, "rules": list(rules)})}
+def kinds_of_predictions(**figures: Any) -> dict[str, Section]:
+    return {"inertia": Section("Shortcut and prefetch", figures)}
 
 
 RECORD = Report(
@@ -59,8 +58,6 @@ RECORD = Report(
     wrong=1,
     precision=7 / 8,
     tokens_saved=12_345,
-    input_tokens_saved=12_000,
-    output_tokens_saved=345,
     money_saved=3.5,
     currency="EUR",
     tools={
@@ -70,9 +67,6 @@ RECORD = Report(
         "mail": ToolReport(4, 0),
     },
     sections=kinds_of_predictions(
-        RuleRecord("search", "read", 20, 5),
-        RuleRecord(START, "search", 9, 1),
-        RuleRecord("read!", "read", 0, 3),
         audits={"checks": 40, "right": 39, "low": 0.868, "high": 0.999, "at_least": 0.886},
         calls_made=800,
         budget_open=False,
@@ -295,7 +289,6 @@ def test_hostile_names_do_nothing(show: Opener) -> None:
         turns=9,
         tools={name: ToolReport(9) for name in cruel},
         sections=kinds_of_predictions(
-            *(RuleRecord(name, name, 1, 1) for name in cruel),
             undeclared=cruel,
             changes=[{**CHANGES[0], "tool": name, "args": name, "result": name} for name in cruel],
         ),

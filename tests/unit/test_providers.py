@@ -19,7 +19,6 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
-from langchain_openai.chat_models.base import BaseChatOpenAI
 from pydantic import Field
 
 from langgraph_toolmem.testing import ScriptedChatModel
@@ -56,9 +55,6 @@ class ChatAnthropicVertex(Standin): ...
 class ChatBedrockConverse(Standin): ...
 
 
-class ChatGoogleGenerativeAI(Standin): ...
-
-
 class ChatVertexAI(Standin): ...
 
 
@@ -68,16 +64,8 @@ class ChatOpenRouter(Standin): ...
 class ChatLiteLLM(Standin): ...
 
 
-class ChatDeepSeek(BaseChatOpenAI):
-    pass
-
-
 def openai(model: str, **fields: Any) -> ChatOpenAI:
     return ChatOpenAI(model=model, api_key="x", base_url="http://127.0.0.1:1/v1", **fields)
-
-
-def deepseek(model: str, **fields: Any) -> ChatDeepSeek:
-    return ChatDeepSeek(model=model, api_key="x", base_url="http://127.0.0.1:1/v1", **fields)
 
 
 MANUAL = {"type": "enabled", "budget_tokens": 2000}
@@ -86,47 +74,39 @@ OFF = {"type": "disabled"}
 PROFILE = "arn:aws:bedrock:us-east-1:1:application-inference-profile/abc"
 SONNET = "claude-sonnet-4-5-20250929"
 
+VERTEX, BEDROCK, ROUTER = ChatAnthropicVertex, ChatBedrockConverse, ChatOpenRouter
+NOVA = "amazon.nova-2-lite-v1:0"
+THINKS = {"thinking": MANUAL}
 # rule, a model it is about, a neighbour that no rule is about
 CASES: list[tuple[str, Any, Any]] = [
-    ("claude-thinking", ChatAnthropic(model=SONNET, thinking=MANUAL), ChatAnthropic(model=SONNET)),
+    ("claude-thinking", ChatAnthropic(model="our-deployment", **THINKS), ChatAnthropic(model=SONNET)),
+    ("claude-thinking", ChatAnthropic(model=SONNET, **THINKS), ChatAnthropic(model=SONNET, thinking=ADAPTIVE)),
     (
         "claude-thinking",
-        ChatAnthropic(model="our-deployment", thinking=MANUAL),
-        ChatAnthropic(model="claude-opus-4-6", thinking=ADAPTIVE),
+        VERTEX(model_name="claude-sonnet-4-5@20250929", model_kwargs=THINKS),
+        VERTEX(model_name="claude-sonnet-4-5@20250929", model_kwargs={"top_k": 3}),
     ),
     (
         "claude-thinking",
-        ChatAnthropicVertex(model_name="claude-sonnet-4-5@20250929", model_kwargs={"thinking": MANUAL}),
-        ChatAnthropicVertex(model_name="claude-sonnet-4-5@20250929", model_kwargs={"top_k": 3}),
-    ),
-    (
-        "claude-thinking",
-        ChatBedrockConverse(model_id=PROFILE, additional_model_request_fields={"thinking": MANUAL}),
-        ChatBedrockConverse(
-            model_id=PROFILE,
-            base_model_id="amazon.nova-2-lite-v1:0",
-            additional_model_request_fields={"reasoningConfig": {"type": "enabled"}},
+        BEDROCK(model_id=PROFILE, additional_model_request_fields=THINKS),
+        BEDROCK(
+            model_id=PROFILE, base_model_id=NOVA, additional_model_request_fields={"reasoningConfig": {"type": "on"}}
         ),
     ),
     (
         "gateway-claude-thinking",
-        ChatLiteLLM(model=f"anthropic/{SONNET}", model_kwargs={"thinking": MANUAL}),
-        ChatLiteLLM(model=f"anthropic/{SONNET}"),
+        ChatLiteLLM(model=f"anthropic/{SONNET}", model_kwargs=THINKS),
+        openai("gpt-5", extra_body=THINKS),
     ),
     (
         "gateway-claude-thinking",
-        openai(f"bedrock/us.anthropic.{SONNET}-v1:0", extra_body={"thinking": MANUAL}),
-        openai("gpt-5", extra_body={"thinking": MANUAL}),
-    ),
-    (
-        "gateway-claude-thinking",
-        ChatOpenRouter(model_name="anthropic/claude-opus-4.6", reasoning={"max_tokens": 2000}),
-        ChatOpenRouter(model_name="openai/gpt-5", reasoning={"max_tokens": 2000}),
+        ROUTER(model_name="anthropic/claude-opus-4.6", reasoning={"max_tokens": 2000}),
+        ROUTER(model_name="openai/gpt-5", reasoning={"max_tokens": 2000}),
     ),
     (
         "gateway-claude-effort",
-        ChatOpenRouter(model_name="anthropic/claude-sonnet-4.5", reasoning={"effort": "high"}),
-        ChatOpenRouter(model_name="anthropic/claude-sonnet-4.6", reasoning={"effort": "high"}),
+        ROUTER(model_name="anthropic/claude-sonnet-4.5", reasoning={"effort": "high"}),
+        ROUTER(model_name="anthropic/claude-sonnet-4.6", reasoning={"effort": "high"}),
     ),
     (
         "gateway-claude-effort",
@@ -135,41 +115,28 @@ CASES: list[tuple[str, Any, Any]] = [
     ),
     (
         "gateway-claude-effort",
-        ChatOpenRouter(model_name="anthropic/claude-opus-4", reasoning={"effort": "low"}),
-        ChatOpenRouter(model_name="anthropic/claude-opus-4-7", reasoning={"effort": "low"}),
+        ROUTER(model_name="anthropic/claude-opus-4", reasoning={"effort": "low"}),
+        ROUTER(model_name="anthropic/claude-opus-4-7", reasoning={"effort": "low"}),
     ),
-    (
-        "gemini-3",
-        ChatGoogleGenerativeAI(model="models/gemini-3-pro-preview"),
-        ChatGoogleGenerativeAI(model="gemini-2.5-pro", thinking_budget=1000),
-    ),
-    (
-        "gemini-3",
-        ChatVertexAI(model_name="gemini-3.1-flash-lite-preview"),
-        ChatVertexAI(model_name="gemini-3-pro-image-preview"),
-    ),
+    ("gemini-3", ChatVertexAI(model_name="gemini-3.1-flash-lite"), ChatVertexAI(model_name="gemini-3-pro-image")),
+    ("gemini-3", openai("models/gemini-3-pro-preview"), openai("gemini-2.5-pro")),
     ("gemini-3", openai("gemini-flash-latest"), openai("gemini-2.0-flash")),
     ("gemini-3", openai("gemini-10-pro"), openai("gemma-3-27b")),
-    ("reasoning-content", deepseek("deepseek-reasoner"), deepseek("deepseek-coder")),
-    (
-        "reasoning-content",
-        deepseek("deepseek-v4-pro"),
-        deepseek("deepseek-v4-pro", extra_body={"thinking": OFF}),
-    ),
-    (
-        "reasoning-content",
-        ChatOpenRouter(model_name="deepseek/deepseek-v4-pro", reasoning={"effort": "high"}),
-        ChatOpenRouter(model_name="deepseek/deepseek-v4-pro", reasoning={"effort": "none"}),
-    ),
-    (
-        "reasoning-content-if-on",
-        deepseek("deepseek-chat", extra_body={"thinking": {"type": "enabled"}}),
-        deepseek("deepseek-chat"),
-    ),
+    ("reasoning-content", openai("deepseek-reasoner"), openai("deepseek-coder")),
     ("reasoning-content", openai("moonshotai/Kimi-K2-Thinking"), openai("kimi-k2-0905-preview")),
-    ("reasoning-content", openai("kimi-k2.5"), openai("kimi-k2.5", extra_body={"thinking": OFF})),
-    ("reasoning-content", openai("mimo-v2.5-pro"), openai("mimo-v2.5-pro", extra_body={"thinking": OFF})),
-    ("reasoning-content-if-on", openai("mimo-v2-flash", extra_body={"thinking": MANUAL}), openai("mimo-v2-flash")),
+    *(
+        ("reasoning-content", openai(model), openai(model, extra_body={"thinking": OFF}))
+        for model in ("deepseek-v4-pro", "kimi-k2.5", "mimo-v2.5-pro")
+    ),
+    (
+        "reasoning-content",
+        ROUTER(model_name="deepseek/deepseek-v4-pro", reasoning={"effort": "high"}),
+        ROUTER(model_name="deepseek/deepseek-v4-pro", reasoning={"effort": "none"}),
+    ),
+    *(
+        ("reasoning-content-if-on", openai(model, extra_body=THINKS), openai(model))
+        for model in ("deepseek-chat", "mimo-v2-flash")
+    ),
 ]
 
 
@@ -229,7 +196,7 @@ def test_per_call_settings_count():
         name(ChatBedrockConverse(model_id=PROFILE), {"additional_model_request_fields": {"thinking": MANUAL}})
         == "claude-thinking"
     )
-    assert name(deepseek("deepseek-v4-pro"), {"extra_body": {"thinking": OFF}}) is None
+    assert name(openai("deepseek-v4-pro"), {"extra_body": {"thinking": OFF}}) is None
 
 
 @tool

@@ -23,7 +23,6 @@ from langgraph_toolmem.text.values import (
     WHOLE,
     date_of,
     dates_in,
-    figures_of,
     kind_of,
     masked,
     month_day,
@@ -68,23 +67,6 @@ def test_dates_are_known_by_their_months(text: str, date: str, iso: str | None):
     assert dates_in(text) == (date,)
 
 
-@pytest.mark.parametrize(
-    ("text", "day"),
-    [
-        ("on Friday", "Friday"), ("on mondays", "mondays"), ("WEDNESDAY next", "WEDNESDAY"),
-    ],
-)  # fmt: skip
-def test_weekdays_are_known(text: str, day: str):
-    assert found(text, frozenset({DAY})) == [(DAY, day)]
-    assert ("DATE", day) in found(text)
-    assert "<day>" in tokens(text)
-
-
-@pytest.mark.parametrize("text", ["november 32", "november 0", "november", "21st"])
-def test_what_is_no_day_of_a_month(text: str):
-    assert month_day(text) is None
-
-
 def test_every_name_is_found_in_any_case():
     assert set(MONTHS.values()) == set(range(1, 13))
     for name, number in MONTHS.items():
@@ -111,10 +93,8 @@ def test_words_that_look_like_months_are_none(text: str):
         ("to ann.b+c@mail.x.org.", [("EMAIL", "ann.b+c@mail.x.org")]),
         ("a@b, @ann", [("NAME", "ann")]),
         ("(see https://x.org/a?b=1, www.y.org/z.)", [("URL", "https://x.org/a?b=1"), ("URL", "www.y.org/z")]),
-        ("<http://x.org/a_b>", [("URL", "http://x.org/a_b")]),
         ("$1,200.50, 1.234,56 €", [("AMOUNT", "$1,200.50"), ("AMOUNT", "1.234,56 €")]),
         ("EUR 20 und 12 USD, 7, $8", [("AMOUNT", "EUR 20"), ("AMOUNT", "12 USD"), ("NUMBER", "7"), ("AMOUNT", "$8")]),
-        ("¥5000 or 50k dollars", [("AMOUNT", "¥5000"), ("AMOUNT", "50k dollars")]),
         ("12,5 % of 1,000", [("PERCENT", "12,5 %"), ("NUMBER", "1,000")]),
         ("order #W5442520, A-17x, paypal_39", [("ID", "#W5442520"), ("ID", "A-17x"), ("ID", "paypal_39")]),
         ("card 3704-0044-0532-0130", [("ID", "3704-0044-0532-0130")]),
@@ -127,7 +107,6 @@ def test_words_that_look_like_months_are_none(text: str):
         # What begins with letters, or with a mark, is not overlooked
         ("US$ 5, ab1, Q1", [("AMOUNT", "US$ 5"), ("ID", "ab1"), ("ID", "Q1")]),
         ("eur 3 in March", [("AMOUNT", "eur 3"), ("DATE", "March")]),
-        ("the next day, tonight", [("DATE", "the next day"), ("DATE", "tonight")]),
         ("a/b.txt. (x@y.org) pin: 7 , .c/d", [("FILE", "a/b.txt"), ("EMAIL", "x@y.org"), ("TEXT", "7")]),
     ],
 )  # fmt: skip
@@ -145,23 +124,20 @@ def test_what_is_looked_for_is_what_is_found():
 
 
 @pytest.mark.parametrize(
-    ("text", "number", "figures"),
+    ("text", "number"),
     [
-        ("$1,200", 1200, "1,200"), ("1.234,56 €", 1234.56, "1.234,56"), ("1,234.56", 1234.56, "1,234.56"),
-        ("12,5 %", 12.5, "12,5"), ("1.234.567", 1234567, "1.234.567"), ("1,234,567", 1234567, "1,234,567"),
-        ("1.5", 1.5, "1.5"), ("0.5", 0.5, "0.5"), ("7", 7, "7"), ("50k dollars", None, ""), ("3 or 4", None, ""),
-        ("twenty dollars", None, ""), ("1,234,567.8", 1234567.8, "1,234,567.8"),
+        ("$1,200", 1200), ("1.234,56 €", 1234.56), ("1,234.56", 1234.56), ("12,5 %", 12.5), ("1.234.567", 1234567),
+        ("1.5", 1.5), ("7", 7), ("50k dollars", None), ("3 or 4", None), ("twenty dollars", None),
     ],
 )  # fmt: skip
-def test_numbers_have_points_and_commas(text: str, number: float | None, figures: str):
+def test_numbers_have_points_and_commas(text: str, number: float | None):
     assert number_of(text) == number
-    assert figures_of(text) == figures
 
 
 @pytest.mark.parametrize(
     ("text", "iso"),
     [("2024-5-3", "2024-05-03"), ("2024/05/03", "2024-05-03"), ("2024-05-03 10:00", "2024-05-03"), ("3/5/2024", None),
-     ("2024-13-01", None), ("30 February 2024", None), ("May 2024", None), ("May 3", None), ("tomorrow", None)],
+     ("2024-13-01", None), ("30 February 2024", None), ("May 2024", None), ("November 32", None)],
 )  # fmt: skip
 def test_a_date_has_one_form(text: str, iso: str | None):
     assert date_of(text) == iso
@@ -188,11 +164,6 @@ def test_stems_are_the_stems_of_the_words(text: str):
     typed = Counter(word for word in tokens(text) if not word.startswith("<"))
     if not values_in(text, RANKED):
         assert typed == plain
-
-
-def test_values_are_kinds_among_the_words():
-    said = "Pay ann.lee@x.org €1.200 by 3 March, order W-17"
-    assert tokens(said) == ["pay", "<email>", "<amount>", "by", "<date>", "order", "<id>"]
 
 
 def test_what_was_said_is_masked_letter_by_letter():

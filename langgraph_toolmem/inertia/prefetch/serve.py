@@ -38,8 +38,8 @@ from langgraph_toolmem.inertia.record import REVIEWED, SECONDS, SERVED, UNCLAIME
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.turn.ask import StepGenerator, Wait, loop_of_run
-from langgraph_toolmem.turn.call import Call
 from langgraph_toolmem.turn.host import ErrorLog, config_of, emit, read_key, thread_id_of, user_id_of
+from langgraph_toolmem.turn.step import Call
 
 logger = logging.getLogger("langgraph_toolmem.prefetch")
 
@@ -59,7 +59,7 @@ NO_PLACE: Final = (
 
 Owner = tuple[str | None, str | None]
 """Thread and user of a run."""
-Place = tuple[Owner, str]
+Position = tuple[Owner, str]
 """Position of the model's next answer in a plain graph: owner, and id of the message before it."""
 
 
@@ -96,7 +96,7 @@ class Registry:
     """The batches of a memory, by the answer of the model that asks for their calls. Safe for threads.
 
     In an agent a batch belongs to the very object of the answer: ids of threads, runs, calls and messages repeat, and
-    what one user is answered must not come to another. In a plain graph it is found by its `Place`.
+    what one user is answered must not come to another. In a plain graph it is found by its `Position`.
 
     Attributes:
         lock: guards batches.
@@ -107,12 +107,12 @@ class Registry:
 
     def __init__(self) -> None:
         self.lock = threads.lock()
-        self._batches: dict[int | Place, PrefetchBatch] = {}
+        self._batches: dict[int | Position, PrefetchBatch] = {}
         self.executor = Executor()
         self.reported: set[str] = set()
         self.watched, self.unseen = False, 0
 
-    def keep(self, batch: PrefetchBatch, at: AIMessage | Place) -> None:
+    def keep(self, batch: PrefetchBatch, at: AIMessage | Position) -> None:
         """Keep a batch for the calls of an answer."""
         batch.listener = None
         if isinstance(at, AIMessage):
@@ -120,8 +120,8 @@ class Registry:
         with self.lock:
             self._batches[id(at) if isinstance(at, AIMessage) else at] = batch
 
-    def find(self, answer: AIMessage, at: Place | None) -> PrefetchBatch | None:
-        """Return the batch of this very answer, or of its place."""
+    def find(self, answer: AIMessage, at: Position | None) -> PrefetchBatch | None:
+        """Return the batch of this very answer, or of its position."""
         batch = self._batches.get(id(answer))
         if batch is not None and batch.answer is not None and batch.answer() is answer:
             return batch
@@ -143,10 +143,7 @@ class Registry:
 class AnswerListener(BaseCallbackHandler):
     """Reports each tool call of a streamed answer as soon as its arguments are complete. Makes no model stream.
 
-    Args:
-        changes: return True if a tool may change something: nothing is reported from such a call on.
-        begin: takes name and arguments, in the thread or event loop of the model.
-        errors: where failures are logged.
+    It reports nothing from a call on that may change something.
     """
 
     run_inline = True
@@ -241,7 +238,7 @@ class ResultServer:
         runtime: Any = request.runtime
         config = getattr(runtime, "config", None)
         owner = (thread_id_of(config), user_id_of(config, runtime))
-        batch = self.registry.find(messages[at], _place_of(owner, messages[at - 1]) if at else None)
+        batch = self.registry.find(messages[at], _position_of(owner, messages[at - 1]) if at else None)
         if batch is None or batch.owner != owner:
             return None
         with self.registry.lock:
@@ -389,17 +386,17 @@ class Prefetcher(ResultServer):
         """Begin the likeliest look-ups of a plain graph, where the answer is seen when its calls are executed."""
         if call.foresight is None:
             return
-        place = _place_of((call.thread_id, call.user_id), call.messages[-1] if call.messages else None)
-        if place is None:
+        position = _position_of((call.thread_id, call.user_id), call.messages[-1] if call.messages else None)
+        if position is None:
             self._report_once(NO_PLACE)
         elif not self.registry.watched and self.registry.unseen >= PATIENCE:
             self._report_once(UNWATCHED)
         elif (batch := self.begin(call)) is not None and batch.tasks:
             self.registry.unseen += 1
-            self.registry.keep(batch, place)
+            self.registry.keep(batch, position)
 
 
-def _place_of(owner: Owner, before: Any) -> Place | None:
+def _position_of(owner: Owner, before: Any) -> Position | None:
     """Return where an answer will stand; None if that is not known for sure."""
     message = getattr(before, "id", None)
     return (owner, message) if all(owner) and message else None

@@ -2,7 +2,6 @@
 
 ``graph``    tools and parameters, and the links between them
 ``links``    how likely a link works: structure, record, or a scorer of one's own
-``vectors``  parameters that mean the same in other words, by an embedder
 """
 
 from __future__ import annotations
@@ -16,12 +15,9 @@ from langgraph_toolmem.base import threads
 from langgraph_toolmem.navigator.evidence import NavigatorSources, Outputs
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.stores.vectors import PARAMETERS, VectorStore, text_vectors
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-    from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
-    from langgraph_toolmem.text.meaning import Port
 
 FRESH_SECONDS: Final = 1.0
 """Counts of the evidence graph are read anew at most this often."""
@@ -30,11 +26,8 @@ FRESH_SECONDS: Final = 1.0
 class CurrentGraph:
     """The graph of one memory, made when it is first needed. Safe for threads."""
 
-    def __init__(
-        self, evidence: NavigatorSources, vectors: VectorStore, aliases: Mapping[str, str] | None = None
-    ) -> None:
-        self._evidence, self._store, self._aliases = evidence, vectors, aliases
-        self._vectors: ParameterVectors | None = None
+    def __init__(self, evidence: NavigatorSources, aliases: Mapping[str, str] | None = None) -> None:
+        self._evidence, self._aliases = evidence, aliases
         self._lock = threads.lock()
         self._graph: ToolDependencyGraph | None = None
         self._specs: Mapping[str, ToolSpec] | None = None
@@ -46,15 +39,6 @@ class CurrentGraph:
         """Give the graph as it is now. Nobody changes it meanwhile."""
         with self._lock:
             yield self._current()
-
-    def prepare(self, ports: Iterable[Port]) -> None:
-        """Embed the meanings of known values without holding the graph."""
-        with self._lock:
-            vectors = self._meanings()
-            if vectors is None:
-                return
-            self._current()  # parameters of schemas come first: their vectors are kept
-        vectors.prepare(ports, again=False)
 
     def history(self, *, at_once: bool = False) -> History:
         """Return the counts of past runs, at most `FRESH_SECONDS` old; `at_once`: as they are now."""
@@ -95,21 +79,14 @@ class CurrentGraph:
         new = [
             spec for name, spec in specs.items() if name not in apis or apis[name].spec is not spec != apis[name].spec
         ]
-        if new:  # else nobody waits for values that are being embedded
+        if new:
             known = evidence.outputs_of([spec.name for spec in new])  # the graph forgot those of a tool that left
             for spec in new:
                 graph.note_outputs(spec.name, known.get(spec.name, {}))
             graph.update(new)
         return graph
 
-    def _meanings(self) -> ParameterVectors | None:
-        if self._vectors is None and (kept := text_vectors(self._store, PARAMETERS)) is not None:
-            from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
-
-            self._vectors = ParameterVectors(self._store.embedder, kept)
-        return self._vectors
-
     def _made(self, specs: Iterable[ToolSpec], observed: Outputs) -> ToolDependencyGraph:
         from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 
-        return ToolDependencyGraph(specs, aliases=self._aliases, vectors=self._meanings(), observed=observed)
+        return ToolDependencyGraph(specs, aliases=self._aliases, observed=observed)

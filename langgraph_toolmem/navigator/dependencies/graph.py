@@ -1,10 +1,10 @@
 """The tool dependency graph: API nodes and parameter nodes (NaviAgent, arXiv 2506.19500, section 2).
 
 A parameter node stands for all inputs and outputs that mean the same [P]: those with one alias, else those with the
-same words and shape, and those that an embedder finds alike [O]. Structural edges lead from a parameter to the APIs
-that take it and from an API to the parameters it gives. Behavioural edges are counts in `History` and are read when a
-link is weighed. Adding or removing a tool touches its own ports only; what words alone merge does not depend on the
-order of tools.
+same words and shape [O]. (In the paper an embedder finds those that mean the same; with all-MiniLM-L6-v2 that made no
+plan of six recorded sets right.) Structural edges lead from a parameter to the APIs that take it and from an API to the
+parameters it gives. Behavioural edges are counts in `History` and are read when a link is weighed. Adding or removing a
+tool touches its own ports only, and the order of tools does not matter.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.links import Link
@@ -40,9 +40,6 @@ from langgraph_toolmem.text.meaning import (
 )
 from langgraph_toolmem.text.similarity import rarity
 from langgraph_toolmem.text.words import stem
-
-if TYPE_CHECKING:
-    from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
 
 logger = logging.getLogger("langgraph_toolmem.navigator.dependencies.graph")
 
@@ -145,7 +142,6 @@ class ToolDependencyGraph:
     Args:
         specs: the tools. Of two with the same name the later counts, and the log says so.
         aliases: "tool.path" of an input or output -> the name of its parameter; equal names are one parameter.
-        vectors: meanings of parameters, for merging those whose words differ; None: words alone.
         observed: tool -> path -> JSON types of results that runs showed; see `note_outputs`.
     """
 
@@ -154,12 +150,11 @@ class ToolDependencyGraph:
         specs: Iterable[ToolSpec] = (),
         *,
         aliases: Mapping[str, str] | None = None,
-        vectors: ParameterVectors | None = None,
         observed: Mapping[str, Mapping[str, Iterable[str]]] | None = None,
     ) -> None:
         self.apis: dict[str, ApiNode] = {}
         self.clusters: dict[Key, Cluster] = {}
-        self._aliases, self._vectors = dict(aliases or {}), vectors
+        self._aliases = dict(aliases or {})
         self._observed: dict[str, dict[str, frozenset[str]]] = {
             tool: {path: frozenset(types) for path, types in paths.items()} for tool, paths in (observed or {}).items()
         }
@@ -179,16 +174,13 @@ class ToolDependencyGraph:
         return tool in self.apis
 
     def update(self, specs: Iterable[ToolSpec]) -> None:
-        """Add tools; one takes the place of the one with its name. Their meanings are embedded in one go."""
+        """Add tools; one takes the place of the one with its name."""
         given = list(specs)
         twice = [name for name, count in Counter(spec.name for spec in given).items() if count > 1]
         if twice:
             logger.warning("%d tools have the name of another one (%s); the later counts", len(twice), twice[0])
-        nodes = [self._node(spec) for spec in given]
-        if self._vectors is not None:
-            self.merge(port for node in nodes for ports in node.read() for port in ports)
-        for node in nodes:
-            self._add(node)
+        for spec in given:
+            self._add(self._node(spec))
 
     def remove(self, tool: str) -> None:
         """Remove a tool, with what was observed of it; one that is unknown is no error."""
@@ -235,18 +227,12 @@ class ToolDependencyGraph:
             raise ConfigurationError(f"There is no tool {tool!r} in the dependency graph of {len(self.apis)} tools.")
         return node
 
-    def merge(self, ports: Iterable[Port], *, again: bool = True) -> None:
-        """Have the embedder, if there is one, say which parameters are one; see `ParameterVectors.prepare`."""
-        if self._vectors is not None:
-            self._vectors.prepare(ports, again=again)
-
     def key_of(self, port: Port) -> Key:
         """Return the key of the parameter node that a port belongs to, whether there is one or not."""
         alias = self._aliases.get(f"{port.tool}.{port.path}") if self._aliases else None
         if alias is not None:
             return frozenset((alias,)), "alias"
-        key = port.meaning.words, port.meaning.shape
-        return key if self._vectors is None else self._vectors.root(key)
+        return port.meaning.words, port.meaning.shape
 
     def cluster_of(self, port: Port) -> Cluster:
         """Return the parameter node of a port of this graph."""
@@ -306,7 +292,8 @@ class ToolDependencyGraph:
         """Yield links by the hierarchy of paths, or of a document: to pick an element one lists its collection."""
         for tool, path in self._linked.get((port.tool, port.path), ()):
             if tool in self.apis and tool not in self._left_out:
-                yield Link(tool, path, port.tool, port.path, 1.0, "route")
+                output = None if path else self._element(tool, port, ())
+                yield Link(tool, output.path if output else path, port.tool, port.path, 1.0, "route")
         node = self.apis.get(port.tool)
         if node is None or node.route is None:
             return

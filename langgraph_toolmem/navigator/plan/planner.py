@@ -250,7 +250,7 @@ def _optional(port: Port, problem: PlanSearch, earlier: Collection[str]) -> Choi
 def plan(
     graph: ToolDependencyGraph,
     targets: str | Sequence[str],
-    known: Mapping[str, Any] | Collection[str] = (),
+    known: Mapping[str, Any] | Iterable[str] = (),
     *,
     k: int = 3,
     strategy: Strategy = "alpha_beta",
@@ -290,7 +290,6 @@ def plan(
         return clock is not None and end is not None and clock() >= end
 
     there = known_ports(known)
-    graph.merge(there, again=False)
     producers = Producers(graph, history or History(), scorer=scorer, done=done, request=request)
 
     def search(target: str, without: Collection[str]) -> tuple[Chain, bool]:
@@ -393,7 +392,7 @@ def recombine(
     graph: ToolDependencyGraph,
     chain: Chain,
     failed: Collection[str],
-    known: Mapping[str, Any] | Collection[str] = (),
+    known: Mapping[str, Any] | Iterable[str] = (),
     *,
     done: Collection[str] = (),
     settings: PlanSettings | None = None,
@@ -412,7 +411,7 @@ def recombine(
     Returns:
         A chain that asks the user for no more unfindable values than the failed one did, or the answer "none".
     """
-    out = frozenset(failed)
+    out, known = frozenset(failed), known if isinstance(known, Mapping) else list(known)
     allowed = sum(ask.system_value for ask in chain.asks)
     equal = {
         step.tool: equivalents(graph, step.tool, needed=[gift.output for gift in step.gives], avoid={*out, *done})

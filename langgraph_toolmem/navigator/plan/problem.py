@@ -43,6 +43,7 @@ Source = Literal["user", "produced", "either"]
 ENOUGH: Final = 3
 """Recorded uses of a parameter from which the record says who gives its value."""
 MOSTLY, SELDOM = 0.5, 0.2
+OTHERS: Final = "external"
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class PlanSettings:
     ask_produced: float = 1e-9
     weak: float = 0.2
     max_options: int = 12
-    max_nodes: int = 1_500
+    max_nodes: int = 800
 
     def __post_init__(self) -> None:
         """Check types and ranges. Raises ConfigurationError that names the field and what is expected."""
@@ -136,6 +137,8 @@ def value_source(port: Port, history: History) -> tuple[Source, str]:
         return "user", "a truth value is a wish"
     if port.leaf.choices:
         return "user", "a choice from a list"
+    if OTHERS in port.meaning.words:
+        return "user", "an identifier of another system"
     if port.meaning.words & IDENTIFIERS:
         return "produced", "an identifier that only a system knows"
     return "either", "nothing says so"
@@ -199,12 +202,12 @@ class Producers:
         given = zip(links, weights, plain, strict=True)
         return [(link, self.history.works(link.producer) * weight, known) for link, weight, known in given]
 
-    def why_none(self, port: Port, target: str) -> str:
-        """Say why nothing gives an input its value."""
-        changes = {link.producer for link, _, _ in self.weighed(port)} - {port.tool, target}
-        if not changes:
-            return "nothing produces it"
-        return f"only {', '.join(sorted(changes)[:3])} would, which changes something that nobody asked for"
+    def writers(self, port: Port) -> set[str]:
+        """Return the tools that give an input its value by a change that nobody asked for."""
+        return {link.producer for link, _, _ in self.weighed(port)} - {
+            port.tool,
+            *(each.origin for each in self.of(port)),
+        }
 
     def _may_call(self, tool: str, consumer: str) -> bool:
         spec = self.graph.apis[tool].spec
@@ -315,8 +318,10 @@ class PlanSearch:
             source, reason, givers = "user", "nothing is likely to produce it", []
         # Only now: that a producer is out of order does not make its value one that users know.
         likely = [giver for giver in givers if giver.origin not in self.avoid][: settings.max_options]
-        if not likely and source != "user":
-            reason = f"{reason}, and {self.producers.why_none(port, self.target)}"
+        if not givers and source == "produced" and (writers := self.producers.writers(port) - {self.target}):
+            source, reason = "either", f"only {', '.join(sorted(writers)[:3])} would give it, by a change"
+        elif not likely and source != "user":
+            reason = f"{reason}, and nothing gives it"
         cost = {"user": settings.ask_user, "either": settings.ask_either, "produced": settings.ask_produced}[source]
         user = Choice("user", "", "", cost, reason, source, self._question(port))
         return tuple(sorted([*likely, user], key=self._rank))
@@ -343,7 +348,10 @@ def known_ports(known: Mapping[str, Any] | Iterable[str]) -> list[Port]:
 
 def step_depths(draft: Assignment, target: str, depth: int) -> dict[str, int] | None:
     """Return step -> most calls between it and the target; None if a step lies too deep or there is no order."""
-    producers = producers_of(draft)
+    producers: dict[str, set[str]] = {}
+    for (tool, _, _), choice in draft.items():
+        if choice.kind == "step":
+            producers.setdefault(tool, set()).add(choice.origin)
     levels: dict[str, int] = {}
     waiting = [(target, 0)]
     while waiting:
@@ -359,14 +367,6 @@ def step_depths(draft: Assignment, target: str, depth: int) -> dict[str, int] | 
 def asks_for_system_value(draft: Assignment) -> bool:
     """Return True if the user is asked for something that only a system knows."""
     return any(choice.kind == "user" and choice.sort == "produced" for choice in draft.values())
-
-
-def producers_of(draft: Assignment) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for (tool, _, _), choice in draft.items():
-        if choice.kind == "step":
-            found.setdefault(tool, set()).add(choice.origin)
-    return found
 
 
 def _share(weight: float) -> float:

@@ -101,7 +101,7 @@ TRIPS = [run_of(user("x"), call("book", {"passengers": n}), thread_id=str(n)) fo
         ("cancel_order", {"reason": "A"}, {"reason": "<REASON>"}, {"runs": reasons(*"ABCDEFG" * 5)}),
         ("login", {"password": "hunter"}, {"password": "<PASSWORD>"}, {"runs": LOGINS}),
         ("find_person", {"name": "Yuki"}, {"name": "<PERSON>"}, {}),
-        ("pay", {"amount": 43.85}, {"amount": "<PAY_AMOUNT>"}, {}),
+        ("pay", {"amount": 43.85}, {"amount": "<AMOUNT>"}, {}),
         ("pay", {"amount": None, "x": "", "y": [], "z": {}}, {"amount": None, "x": "", "y": [], "z": {}}, {}),
         ("book", {"passengers": 2}, {"passengers": 2}, {"runs": TRIPS * 4}),
         ("book", {"passengers": 2}, {"passengers": "<PASSENGER>"}, {"runs": TRIPS}),

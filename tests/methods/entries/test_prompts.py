@@ -12,8 +12,9 @@ import pytest
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.steps import Recall
-from langgraph_toolmem.turn.call import Call
-from langgraph_toolmem.turn.hints import FRAME, composed
+from langgraph_toolmem.turn import hints
+from langgraph_toolmem.turn.hints import FRAME
+from langgraph_toolmem.turn.step import Call
 
 READS = ["find_customer", "find_order"]
 CUSTOMERS = {"Ann Lee": "c-11", "Bob Roy": "c-12", "Cleo Fox": "c-13", "Dan May": "c-14"}
@@ -69,7 +70,9 @@ def prompt(memory: ToolMemory, request: str, *, budget: int | None = None, later
     if later:
         messages = h.history(messages, h.call("find_customer", {"name": "Dan May"}, "c-14"))
     call = Call(messages, "now", None, {})
-    text = composed([step.render(call, step.compute(call))], messages, budget=budget)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hints, "AT_FIRST", budget or hints.AT_FIRST)
+        text = hints.composed([step.render(call, step.compute(call))], messages)
     assert text.startswith(FRAME) or not text
     return text.removeprefix(FRAME).strip()
 
@@ -104,8 +107,8 @@ Past runs with similar requests:
         {},
         """\
 Past runs with similar requests:
-- "Close the account of Bob Roy" (went wrong; critique: "What went wrong: The account was closed too early. Where: call 2, close_account. Instead: Ask for the date first."). Calls: find_customer(name="Bob Roy"); [1 more, not shown]
-- "Close the account of Cleo Fox" (not judged). Calls: find_customer(name="Cleo Fox"); [1 more, not shown]""",
+- "Close the account of Bob Roy" (went wrong; critique: "What went wrong: The account was closed too early. Where: call 2, close_account. Instead: Ask for the date first."). Calls: find_customer(name="Bob Roy"); 1 that may change something
+- "Close the account of Cleo Fox" (not judged). Calls: find_customer(name="Cleo Fox"); 1 that may change something""",
     ),
     "a later model call of the request": (
         "Please refund order A-99 of Eve Kim, it arrived broken",

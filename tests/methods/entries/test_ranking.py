@@ -150,8 +150,3 @@ def test_peaks_are_scipys(values: list[int], prominence: int) -> None:
 def test_n_is_where_the_list_falls_fastest(values: list[float], n: int) -> None:
     assert dynamic_n(values) == n
     assert dynamic_n(values, 3) == min(n, 3)
-
-
-@given(st.lists(st.floats(-1, 1), max_size=80).map(lambda values: sorted(values, reverse=True)))
-def test_n_is_within_the_list(values: list[float]) -> None:
-    assert 0 <= dynamic_n(values) <= len(values)

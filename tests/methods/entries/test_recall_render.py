@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.recall import RecalledEntry, Recollection, grouped
-from langgraph_toolmem.entries.render import HEAD, MAX_FULL, NOTHING, to_brief, to_event, to_lines, to_text
+from langgraph_toolmem.entries.render import HEAD, NOTHING, to_brief, to_event, to_lines, to_text
 from langgraph_toolmem.turn.hints import tokens_in
 
 
@@ -61,7 +61,7 @@ def test_calls_are_short_and_values_of_those_that_may_change_something_are_maske
     assert len(found) < 200
     assert not [word for word in ("secret", "answer", "refused", "3") if word in found]
     [unsure] = to_lines(Recollection((RecalledEntry(entry, 0.5, ""),)), ["search"])
-    assert unsure.endswith("deep=True); [3 more, not shown]")
+    assert unsure.endswith("deep=True); 3 that may change something")
 
 
 def test_of_many_calls_the_first_and_the_last_are_shown() -> None:
@@ -98,16 +98,15 @@ def long(name: str) -> RecalledEntry:
     return made
 
 
-def test_the_first_runs_are_shown_in_full_the_others_shorter_and_the_last_ones_not() -> None:
+def test_the_last_runs_that_fit_are_shown_shorter_and_further_ones_not() -> None:
     found = Recollection(tuple(map(long, "abcdefgh")))
-    lines = to_lines(found, budget=10_000)
-    assert len(lines) == 8
-    assert ["Instead: look" in each for each in lines] == [True] * 8
-    assert min(map(len, lines[:MAX_FULL])) > 1.5 * max(map(len, lines[MAX_FULL:]))
-    tight = to_lines(found, budget=300)
+    whole, tight = to_lines(found, budget=10_000), to_lines(found, budget=350)
+    assert len(whole) == 8
     assert 1 <= len(tight) < 8
-    assert len(tight[0]) == len(lines[0])
-    assert to_brief(found) == to_lines(Recollection(tuple(map(long, "xyz")) + found.entries[:2]), budget=10_000)[3:]
+    assert tight[0] == whole[0]
+    assert len(tight[-1]) < len(whole[0]) / 1.5
+    assert all("Instead: look" in each for each in [*whole, *tight])
+    assert [len(each) for each in to_brief(found)] == [len(tight[-1])] * 2
 
 
 TEXTS = st.text(max_size=400)
@@ -138,19 +137,10 @@ def test_the_budget_holds_and_each_line_is_whole(entries: list[RecalledEntry], b
 def test_the_event_tells_which_and_why_without_a_word_of_the_runs() -> None:
     entries = (recalled("secret", 1.0), recalled("hidden", 0.0, comment="hush"), recalled("quiet"))
     event = to_event(Recollection(entries))
-    assert [(each["id"], each["verdict"]) for each in event["entries"]] == [
-        (entry_id("secret"), "good"),
-        (entry_id("hidden"), "failed"),
-        (entry_id("quiet"), None),
-    ]
-    assert event["entries"][0]["score"] == 0.8125
-    assert event["entries"][0]["evidence"] == "71% of the wording"
-    assert event["reason"] == ""
-    text = json.dumps(event)
-    assert not [word for word in ("secret", "hidden", "quiet", "hush", "tool_0") if word in text]
-
-
-def test_the_event_says_why_there_is_none() -> None:
+    assert [each["verdict"] for each in event["entries"]] == ["good", "failed", None]
+    said = {"id": entry_id("secret"), "score": 0.8125, "evidence": "71% of the wording"}
+    assert (event["entries"][0] | said, event["reason"]) == (event["entries"][0], "")
+    assert not [word for word in ("secret", "hidden", "quiet", "hush", "tool_0") if word in json.dumps(event)]
     assert to_event(Recollection())["reason"] == NOTHING
     assert to_event(Recollection(missing="it is away"))["reason"] == "it is away"
 

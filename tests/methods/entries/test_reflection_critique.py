@@ -9,7 +9,6 @@ from openai_server import OpenAIStubServer, make_chat_model
 
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.entries import critique as critiques
 from langgraph_toolmem.entries.critique import Critique, bounded, critique
 from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, EntryCall, entry_id
 from langgraph_toolmem.runs.tools import read_tools
@@ -94,24 +93,6 @@ def test_only_failed_runs_are_criticised_and_no_model_is_asked() -> None:
 def test_an_answer_that_is_no_critique_is_an_error(answer: str) -> None:
     with OpenAIStubServer(lambda request: answer) as server, pytest.raises(InputError, match="no critique"):
         critique(make_chat_model(server), FAILED, TOOLS)
-
-
-def test_what_the_model_reads_is_bounded_and_says_so() -> None:
-    long = "word " * 2000
-    calls = tuple(EntryCall(f"t{n}", {"a": long[:1400]}, "ok", long[:300]) for n in range(40))
-    huge = entry("9", query=long[:2000], comment=long[:500], calls=calls, left_out=7)
-    tools = read_tools(
-        [{"name": f"tool{n}", "description": long, "parameters": {"type": "object"}} for n in range(300)]
-    )
-    with OpenAIStubServer(lambda request: json.dumps(SAID)) as server:
-        critique(make_chat_model(server), huge, tools, [replace(huge, critique=long)] * 9)
-        _, human = prompt(server)
-    assert len(human) < 3 * critiques.MAX_PART + 4000
-    assert human.count("lines left out") >= 1
-    assert "cut from" in human
-    assert "7 calls left out" in human or "lines left out" in human
-    for number in (1, 40):
-        assert f"\n{number}. t{number - 1}(" in human or f"{number}. t{number - 1}(" in human
 
 
 def test_lines_are_cut_before_they_are_left_out() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from typing import Any
 
 import pytest
 
@@ -33,41 +34,25 @@ def room(budget: Budget, *, changes: bool = False, policy: InertiaPolicy = POLIC
 # --- what flows in and out ---
 
 
-def test_an_empty_memory_may_miss_once_and_turns_fill_the_bucket():
-    assert room(kept()[1]) == of.FIRST
-    assert room(kept(50)[1]) == pytest.approx(of.FIRST + 0.5 * of.INFLOW)
-    assert room(kept(100_000)[1]) == of.CAPACITY == 3.0
-
-
-def test_one_miss_costs_one_and_time_forgives_it():
-    graph, budget = kept(1_000)
-    graph.apply(None, [checked(1_000, 1)])
-    assert room(budget) == pytest.approx(of.CAPACITY - 1)
-
-    graph.counters["turns"] = 1_060
-    assert room(budget) == pytest.approx(of.CAPACITY - 1 + 0.6 * of.INFLOW)
-    graph.counters["turns"] = 1_000 + math.ceil(100 / of.INFLOW)
-    assert room(budget) == of.CAPACITY
-
-
-def test_a_hit_costs_nothing():
-    graph, budget = kept(1_000)
-    graph.apply(None, [checked(1_000, 0)])
-
-    assert room(budget) == of.CAPACITY
-
-
-def test_misses_before_a_full_bucket_are_not_saved_for_later():
-    graph, budget = kept(2_000)
-    graph.apply(None, [checked(100, 1), checked(2_000, 1), checked(2_000, 1)])
-
-    assert room(budget) == pytest.approx(of.CAPACITY - 2)
-
-
-def test_no_misses_allowed_is_no_room_ever_and_no_budget_is_endless():
-    _, budget = kept(10_000)
-    assert room(budget, policy=POLICY.with_(max_wrong_per_100=0.0)) == 0
-    assert math.isinf(room(budget, policy=POLICY.with_(max_wrong_per_100=None)))
+@pytest.mark.parametrize(
+    ("turns", "rate", "records", "left"),
+    [
+        (0, 1.0, [], of.FIRST),
+        (50, 1.0, [], of.FIRST + 0.5 * of.INFLOW),
+        (100_000, 1.0, [], of.CAPACITY),
+        (10_000, 0.0, [], 0.0),
+        (10_000, None, [], math.inf),
+        (1_000, 1.0, [checked(1_000, 0)], of.CAPACITY),
+        (1_060, 1.0, [checked(1_000, 1)], of.CAPACITY - 1 + 0.6 * of.INFLOW),
+        (1_200, 1.0, [checked(1_000, 1)], of.CAPACITY),
+        (2_000, 1.0, [checked(100, 1), checked(2_000, 1), checked(2_000, 1)], of.CAPACITY - 2),
+        (1_000, 1.0, [Acted(1_000, 0, 0.25)] * 4, of.CAPACITY - 1),
+    ],
+)
+def test_turns_fill_the_bucket_and_misses_empty_it(turns: int, rate: float | None, records: list[Any], left: float):
+    graph, budget = kept(turns)
+    graph.apply(None, records)
+    assert room(budget, policy=POLICY.with_(max_wrong_per_100=rate)) == pytest.approx(left)
 
 
 # --- reads and writes ---
@@ -92,13 +77,6 @@ def test_together_they_stay_within_the_larger():
 
 
 # --- what was not checked ---
-
-
-def test_calls_made_cost_what_was_expected_of_them():
-    graph, budget = kept(1_000)
-    graph.apply(None, [Acted(1_000, 0, 0.25)] * 4)
-
-    assert room(budget) == pytest.approx(of.CAPACITY - 1)
 
 
 def test_turns_whose_end_never_comes_count_beyond_those_that_may_be_under_way():
@@ -238,12 +216,3 @@ def test_what_was_folded_before_is_what_would_be_folded_now(seed: int):
         _, fresh = kept(turn)
         fresh.load(budget.to_state())
         assert [room(budget, changes=c) for c in (False, True)] == [room(fresh, changes=c) for c in (False, True)]
-
-
-def test_old_blocks_go_the_oldest_first():
-    graph, budget = kept()
-    for turn in range(0, (of.MAX_BLOCKS + 5) * of.BLOCK, of.BLOCK):
-        graph.apply(None, [checked(turn, 0)])
-
-    assert len(budget.blocks["reads"]) == of.MAX_BLOCKS
-    assert min(map(int, budget.blocks["reads"])) == 5

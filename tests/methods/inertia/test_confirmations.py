@@ -60,48 +60,6 @@ LANGUAGES = {
         ],
         ["Nein, bitte nicht", "Ja, aber erst nächste Woche", "Ja, falls es kostenlos ist", "Ja bitte morgen"],
     ),
-    "French": Language(
-        "J'ai un problème avec la commande {}",
-        ["Dois-je annuler la commande {} ?", "Voulez-vous que j'annule la commande {} ?"],
-        ["Oui merci", "Oui, allez-y"],
-        ["Dois-je garder la commande {} ?", "Dois-je annuler l'assurance de la commande {} ?"],
-        ["Non, surtout pas", "Oui, mais la semaine prochaine", "Oui, si c'est gratuit", "Oui, gardez-la"],
-    ),
-    "Spanish": Language(
-        "Tengo un problema con el pedido {}",
-        ["¿Cancelo el pedido {}?", "¿Quiere que cancele el pedido {}?"],
-        ["Sí, por favor", "Sí, adelante"],
-        ["¿Mantengo el pedido {}?", "¿No cancelo el pedido {}?", "¿Cancelo el seguro {}?"],
-        ["No, por favor", "Sí, pero la semana que viene", "Sí, si es gratis", "Todavía no"],
-    ),
-    "Italian": Language(
-        "Ho un problema con l'ordine {}",
-        ["Annullo l'ordine {}?", "Vuole che annulli l'ordine {}?"],
-        ["Sì, grazie", "Sì, proceda"],
-        ["Mantengo l'ordine {}?", "Non annullo l'ordine {}?", "Annullo la polizza {}?"],
-        ["No, grazie", "Sì, ma la settimana prossima", "Sì, se è gratis", "Sì, lo tenga"],
-    ),
-    "Portuguese": Language(
-        "Tenho um problema com o pedido {}",
-        ["Cancelo o pedido {}?", "Quer que eu cancele o pedido {}?"],
-        ["Sim, por favor", "Sim, pode avançar"],
-        ["Mantenho o pedido {}?", "Não cancelo o pedido {}?", "Cancelo o seguro {}?"],
-        ["Não, por favor", "Sim, mas na próxima semana", "Sim, se for grátis", "Ainda não"],
-    ),
-    "Dutch": Language(
-        "Ik heb een probleem met bestelling {}",
-        ["Zal ik bestelling {} annuleren?", "Wilt u dat ik bestelling {} annuleer?"],
-        ["Ja graag", "Ja, ga uw gang"],
-        ["Zal ik bestelling {} behouden?", "Zal ik bestelling {} niet annuleren?", "Zal ik verzekering {} annuleren?"],
-        ["Nee, liever niet", "Ja, maar volgende week", "Ja, als het gratis is", "Ja graag morgen"],
-    ),
-    "Polish": Language(
-        "Mam problem z zamówieniem {}",
-        ["Czy anulować zamówienie {}?", "Czy mam anulować zamówienie {} teraz?"],
-        ["Tak, proszę", "Tak, śmiało"],
-        ["Czy zachować zamówienie {}?", "Czy nie anulować zamówienia {}?", "Czy anulować ubezpieczenie {}?"],
-        ["Nie, proszę", "Tak, ale za tydzień", "Tak, jeśli to nic nie kosztuje", "Jeszcze nie"],
-    ),
     "Russian": Language(
         "У меня проблема с заказом {}",
         ["Отменить заказ {}?", "Хотите, чтобы я отменил заказ {}?"],
@@ -123,18 +81,6 @@ LANGUAGES = {
         ["要保留订单{}吗？", "要不取消订单{}吗？", "要取消保险{}吗？"],
         ["不，请不要取消", "好的，但是下周再取消", "好的，如果免费请取消", "好的，请别取消"],
     ),
-    "Japanese": Language(
-        "注文 {} に問題があります",
-        ["注文{}をキャンセルしますか？", "今すぐ注文{}をキャンセルしましょうか？"],
-        ["はい、お願いします", "はい、進めてください"],
-        ["注文{}をそのままにしますか？", "注文{}をキャンセルしませんか？", "保険{}をキャンセルしますか？"],
-        [
-            "いいえ、しないでください",
-            "はい、でも来週お願いします",
-            "はい、無料ならお願いします",
-            "はい、進めないでください",
-        ],
-    ),
     "Thai": Language(
         "มีปัญหากับคำสั่งซื้อ {}",
         ["ต้องการยกเลิกคำสั่งซื้อ{}ไหม", "ให้ฉันยกเลิกคำสั่งซื้อ{}ตอนนี้ไหม"],
@@ -148,13 +94,6 @@ LANGUAGES = {
         ["نعم من فضلك", "نعم، تفضل"],
         ["هل أحتفظ بالطلب {}؟", "هل لا ألغي الطلب {}؟", "هل ألغي التأمين {}؟"],
         ["لا من فضلك", "نعم، لكن الأسبوع القادم", "نعم، إذا كان مجانيا", "نعم، لا تفعل"],
-    ),
-    "Hindi": Language(
-        "ऑर्डर {} में समस्या है",
-        ["क्या मैं ऑर्डर {} रद्द करूँ?", "क्या आप चाहते हैं कि मैं ऑर्डर {} रद्द करूँ?"],
-        ["हाँ, कृपया", "हाँ, कर दीजिए"],
-        ["क्या मैं ऑर्डर {} रखूँ?", "क्या मैं ऑर्डर {} रद्द न करूँ?", "क्या मैं बीमा {} रद्द करूँ?"],
-        ["नहीं, कृपया", "हाँ, पर अगले हफ़्ते", "हाँ, अगर मुफ़्त हो", "हाँ, मत कीजिए"],
     ),
 }
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-from histories import Learner, call, calls, reading, state_of, user, words
+from histories import Learner, call, reading, state_of, user, words
 
 from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.base.text import digest
@@ -17,16 +16,6 @@ from langgraph_toolmem.runs.values import canon_args
 
 TOOLS = [reading("set", "room level"), reading("look", "room")]
 FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
-EVENING = [("set", {"room": "hall", "level": "low"}), ("set", {"room": "attic", "level": "high"})]
-
-
-def house(runs: int = 40, asked: str = "Good evening", who: str | None = None) -> Learner:
-    """Who comes home sets the light in one room after the other: no value is said or shown."""
-    learner = Learner(TOOLS, FREE)
-    for i in range(runs):
-        made = [call(tool, args) for tool, args in EVENING]
-        learner.learn(user(asked), *made, words(), thread_id=str(i), user=who)
-    return learner
 
 
 def offered(learner: Learner, *parts: Any, who: str | None = None) -> list[Any]:
@@ -67,21 +56,6 @@ def test_a_call_is_offered_whole_where_no_source_gives_its_values():
     assert whole(learner, user("Scene e"))[0] == others[4]
 
 
-def test_a_rare_call_is_not_offered(monkeypatch: pytest.MonkeyPatch):
-    learner = house(runs=30)
-    for i in range(3):
-        args = {"room": "hut", "level": "off"}
-        learner.learn(user("Good evening"), call("set", args), words(), thread_id=f"h{i}")
-    at = user("Good evening")
-    assert (
-        call_key("set", canon_args({"room": "hut", "level": "off"})) in learner.graph.register(CallContexts).known.rows
-    )
-    assert ("set", {"room": "hut", "level": "off"}) not in whole(learner, at)
-
-    monkeypatch.setattr("langgraph_toolmem.inertia.contexts.MIN_SHARE", 0.0)
-    assert ("set", {"room": "hut", "level": "off"}) in whole(learner, at)
-
-
 SECRET = {"room": "the safe behind the picture", "level": "4711"}
 
 
@@ -116,16 +90,6 @@ def test_forgetting_a_user_takes_the_calls_nobody_else_made():
     assert digest("A") not in repr(both.to_state())
 
 
-def test_what_the_shortcut_did_teaches_nothing():
-    learner = house(runs=5)
-    before = repr(learner.graph.register(CallContexts).to_state())
-    made = call(*EVENING[0])
-    made[0]["additional_kwargs"] = {"toolmem": {"by": "inertia"}}
-    learner.learn(user("Good evening"), made, thread_id="s")
-
-    assert repr(learner.graph.register(CallContexts).to_state()) == before
-
-
 def test_contexts_tell_calls_and_requests_apart():
     one = call("look", {"room": "hall"}, {"state": "on"})
     keys = contexts_of(state_of(user("Look"), one))
@@ -145,12 +109,3 @@ def test_a_long_call_is_counted_but_not_kept():
 
     assert contexts.known.rows == {}
     assert contexts.after(state_of(user("Go")))[1][call_key("set", canon_args(args))] > 0
-
-
-def test_several_calls_and_words_are_followers_too():
-    learner = Learner(TOOLS, FREE)
-    pair = [("look", {"room": "a"}, "on"), ("look", {"room": "b"}, "off")]
-    learner.learn(user("Go"), calls(pair), words())
-    shares = learner.graph.register(CallContexts).after(state_of(user("Go")))[1]
-
-    assert list(shares) == [call_key("<parallel>look", "")]

@@ -13,7 +13,7 @@ from histories import call, history, reading, user, words
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia import estimator as of
-from langgraph_toolmem.inertia.estimator import EVERY, PRIOR, Estimator, Weighed, fit, pack, unpack
+from langgraph_toolmem.inertia.estimator import EVERY, PRIOR, Estimator, ExamplesSeen, fit, pack, unpack
 from langgraph_toolmem.inertia.record import Changes
 
 WIDTH = len(of.COLUMNS)
@@ -30,7 +30,7 @@ def learned(turns: int, seed: int = 0) -> Estimator:
     for turn in range(turns):
         good = chance.random() < 0.5
         hit = int(chance.random() < (0.95 if good else 0.1))
-        graph.apply(None, [Weighed(turn, [[pack(row(2.0 if good else -2.0))[0], hit]])])
+        graph.apply(None, [ExamplesSeen(turn, [[pack(row(2.0 if good else -2.0))[0], hit]])])
     return kept
 
 
@@ -74,7 +74,7 @@ def test_the_latest_examples_are_kept_in_the_order_of_turns(monkeypatch: pytest.
     graph = ToolGraph()
     kept = graph.register(Estimator)
     for turn in (8, 3, 1, 6, 9, 2, 4, 11, 0):
-        graph.apply(None, [Weighed(turn, [[pack(row(0.0))[0], 1]])])
+        graph.apply(None, [ExamplesSeen(turn, [[pack(row(0.0))[0], 1]])])
     assert [turn for turn, *_ in kept.examples] == [3, 4, 6, 8, 9, 11], "five before turn 10"
 
 

@@ -61,14 +61,6 @@ def test_a_few_runs_are_not_enough_and_many_are():
     assert proposal.confidence >= 0.9
 
 
-def test_a_bar_that_cannot_be_reached():
-    decision = at_second_call(practised(FREE.with_(min_precision=1.0)))
-
-    assert decision.proposal is None
-    assert "is below 1.00" in decision.reason
-    assert decision.options[0].probability > 0.9
-
-
 # --- budget, audits, shadow ---
 
 
@@ -128,26 +120,11 @@ def test_the_budget_holds_at_every_moment(script, budget, bar, audit_rate):
 # --- guards ---
 
 
-@pytest.mark.parametrize("marked", [{"annotations": {"destructiveHint": True}}, {"tags": ["destructive"]}])
-def test_a_destructive_tool_is_only_called_when_named(marked: dict[str, Any]):
-    tools = [TOOLS[0], {**TOOLS[1], "read_only": None, **marked}, TOOLS[2]]
-    learner = practised(tools=tools, reads={"open"})
-    decision = at_second_call(learner)
-    assert decision.proposal is None
-    assert "destructive" in decision.reason
-    assert decision.options[0].tool == "open"
-
-    learner.policy = FREE.with_(may_write={"open"}, allow_destructive={"open"})
-    assert at_second_call(learner).acts
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"never": ["open"]}, "excluded"),
         ({"only": ["find", "note"]}, "excluded"),
         ({"only": []}, "excluded"),
-        ({"needs_approval": ["open"]}, "approval"),
     ],
 )
 def test_tools_the_policy_keeps_out(changes: Any, reason: str):
@@ -225,26 +202,6 @@ def sends(learner: Learner, who: str, run: str, body: str = SECRET, text: str = 
 
 def everything_offered(decision: Any) -> str:
     return repr([decision.proposal, decision.options, decision.reason])
-
-
-def test_a_users_own_constant_is_offered_to_this_user_after_three_runs():
-    learner = Learner(MAIL, FREE)
-    own = digest("user", "A")
-    for i in range(2):
-        sends(learner, "A", f"a{i}")
-    assert "4711" not in everything_offered(learner.decide(user("Send the usual mail to Bob"), user=own))
-
-    for i in range(2, 30):
-        sends(learner, "A", f"a{i}")
-    assert learner.decide(user("Send the usual mail to Bob"), user=own).proposal.args["body"] == SECRET
-
-
-def test_values_made_of_the_users_own_words_are_fine_at_once():
-    learner = Learner(MAIL, FREE)
-    sends(learner, "A", "1", text="Send Bob the code is 4711")
-    decision = learner.decide(user("Send Bob the code is 4712"), user=digest("user", "B"))
-
-    assert dict(decision.options[0].args) == {"to": "Bob", "body": "the code is 4712"}
 
 
 def test_the_tail_of_a_long_value_is_not_leaked():

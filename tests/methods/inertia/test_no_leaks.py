@@ -71,16 +71,6 @@ def test_what_fewer_than_three_users_typed_is_no_others(way: Way) -> None:
             assert SECRET not in offered(learner, way, who)
 
 
-def test_two_users_do_not_get_each_others_value_either() -> None:
-    learner = taught(WAYS["constant"], ["A"])
-    for i in range(6):
-        other = history(user("Send the usual mail"), call("send", {"body": "hello"}), words())
-        learner.learn(other, thread_id=f"b{i}", user=digest("user", "B"))
-
-    assert SECRET not in offered(learner, WAYS["constant"], "B")
-    assert SECRET in offered(learner, WAYS["constant"], "A"), "it is A's own"
-
-
 @pytest.mark.parametrize("way", [WAYS["constant"], WAYS["number"], WAYS["template"], WAYS["dict"]])
 def test_what_three_users_typed_is_everybodys(way: Way) -> None:
     assert SECRET in offered(taught(way, ["A", "B", "C"], times=2), way, "D")

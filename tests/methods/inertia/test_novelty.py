@@ -132,17 +132,6 @@ def test_the_share_of_known_requests_that_were_as_far_away(values: tuple[float, 
     assert bool(record.refusal("find", distance)) is (share <= novelty.LEVEL)
 
 
-def test_the_latest_are_kept_in_any_order():
-    there, back = ToolGraph([NoveltyRecord]), ToolGraph([NoveltyRecord])
-    records = [RequestCompared(i, "find", i / 1000) for i in range(novelty.KEPT + 9)]
-    there.apply(None, list(records))
-    back.apply(None, records[::-1])
-
-    kept = there.register(NoveltyRecord).spread["find"]
-    assert kept == back.register(NoveltyRecord).spread["find"]
-    assert [turn for turn, _ in kept] == list(range(9, novelty.KEPT + 9))
-
-
 def test_only_right_predictions_widen_the_spread():
     learner = desk(BACK, runs=20)
     record = learner.graph.register(NoveltyRecord)

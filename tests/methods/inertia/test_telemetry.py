@@ -14,7 +14,6 @@ from desk import EAGER, Desk, build, request, run, warm
 from histories import Learner, call, history, reading, user, words
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import HumanMessage
 from langgraph.store.memory import InMemoryStore
 from langsmith import Client
@@ -26,13 +25,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import INVALID_SPAN, NonRecordingSpan, use_span
 
 from langgraph_toolmem import Decision, Inertia, InertiaPolicy, Proposal, ToolMemory
-from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
+from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.inertia import calibrated
 from langgraph_toolmem.inertia.decision import REASONS, Option, Reason, attributes, note_decision, reason_code
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores.events import EventLog
-from langgraph_toolmem.turn.node import MemoryNode
+from langgraph_toolmem.turn.run import MemoryNode
 
 Heard = pytest.LogCaptureFixture
 SECRET = "Rumpelstiltskin"
@@ -201,23 +200,6 @@ def test_a_span_around_the_run_keeps_each_decision(desk: Desk, memory: ToolMemor
     assert SECRET not in span.to_json()
 
 
-async def test_the_nodes_runs_in_langsmith_carry_the_decision(
-    desk: Desk, memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
-):
-    noted: list[tuple[str, dict[str, Any]]] = []
-    monkeypatch.setattr(RunTree, "add_metadata", lambda run, metadata: noted.append((run.name, metadata)))
-    graph = eager_graph(desk, memory)
-    with tracing_context(enabled=True, client=Mock(spec=Client)):
-        await graph.ainvoke({"messages": [HumanMessage(request(SECRET))]})
-
-    inertia = [metadata for name, metadata in noted if name == "inertia"]
-    assert [each["toolmem.decision"] for each in inertia] == DECISIONS
-    assert [each.get("gen_ai.tool.name") for each in inertia] == TOOL_NAMES
-    assert ("recorder", {"toolmem.node": "recorder", "toolmem.learned_turns": 1}) in noted
-    assert {name for name, _ in noted} == {"inertia", "recorder"}, "only the nodes' own runs"
-    assert SECRET not in repr(noted)
-
-
 class BrokenSpan(NonRecordingSpan):
     def is_recording(self) -> bool:
         return True
@@ -308,14 +290,6 @@ class QuotingStore(InMemoryStore):
         raise RuntimeError(f"DETAIL: failing row contains ({SECRET})")
 
 
-class QuotingEmbeddings(DeterministicFakeEmbedding):
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        raise RuntimeError(f"400: cannot embed {SECRET}")
-
-    def embed_query(self, text: str) -> list[float]:
-        raise RuntimeError(f"400: cannot embed {SECRET}")
-
-
 def shared_store(desk: Desk, _: Path, __: pytest.MonkeyPatch) -> None:
     with ToolMemory(None, tools=desk.tools, store=QuotingStore()) as memory:
         run(build(memory, desk.tools)[0], 0)
@@ -336,12 +310,6 @@ def stored_record(desk: Desk, folder: Path, _: pytest.MonkeyPatch) -> None:
     ToolMemory(folder, tools=desk.tools).close()
 
 
-def embedder(desk: Desk, _: Path, __: pytest.MonkeyPatch) -> None:
-    with ToolMemory.ephemeral(tools=desk.tools, embeddings=QuotingEmbeddings(size=4)) as memory:
-        warm(memory, 4)
-        memory.inertia.predict(history(user("Go."), call("find_customer", {"name": "x"}, text=SECRET)), policy=PAPER)
-
-
 def environment(_: Desk, __: Path, ___: pytest.MonkeyPatch) -> None:
     def room(tool: str, steps: Sequence[Any]) -> dict[str, Any]:
         raise LookupError(f"{tool} after {SECRET}")
@@ -355,7 +323,6 @@ def environment(_: Desk, __: Path, ___: pytest.MonkeyPatch) -> None:
         (shared_store, "RuntimeError"),
         (full_folder, "StorageError"),
         (stored_record, "ValueError"),
-        (embedder, "StorageError"),
         (environment, "LookupError"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
@@ -366,13 +333,3 @@ def test_what_fails_beside_the_run_is_told_of_without_the_users_words(
     place(desk, tmp_path, monkeypatch)
 
     assert_discreet(heard, warned=error)
-
-
-def test_an_error_in_short():
-    with pytest.raises(KeyError) as raised:
-        quoting(KeyError)()
-
-    line = raised.traceback[-1].lineno + 1
-    assert describe_error(raised.value) == f"KeyError at test_telemetry:{line}, caused by ValueError"
-    assert describe_error(ValueError(SECRET)) == "ValueError"
-    assert describe_error(ConfigurationError("k is a number")) == "ConfigurationError: k is a number"

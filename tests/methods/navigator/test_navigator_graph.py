@@ -5,26 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.embeddings import Embeddings
 from test_navigator_schema import anything
 
 from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.navigator.dependencies.graph import MAX_PRODUCERS, ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, LinkEvidence, evidence_of
-from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
 from langgraph_toolmem.navigator.history import Flow, History, plain_path
 from langgraph_toolmem.navigator.learned import TABLE, LinkTable, digest_of
 from langgraph_toolmem.navigator.plan.planner import plan
 from langgraph_toolmem.navigator.plan.problem import Producers
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.text.embedders import resolve_embedder
 from langgraph_toolmem.text.schema import paths_of
 
 TEXT = {"type": "string"}
@@ -82,87 +78,6 @@ def test_ids_of_different_things_stay_apart():
 def test_values_that_cannot_be_the_same_stay_apart(one: dict[str, Any], other: dict[str, Any]):
     graph = ToolDependencyGraph([tool("a", {"colour": one}), tool("b", {"colour": other})])
     assert node(graph, "a", "in", "colour") != node(graph, "b", "in", "colour")
-
-
-VECTORS = {"client": (1.0, 0.0), "customer": (0.96, 0.28), "invoice": (0.0, 1.0)}
-
-
-class Synonyms(Embeddings):
-    """Meanings in a plane: a client is a customer."""
-
-    def __init__(self) -> None:
-        self.asked: list[list[str]] = []
-        self.broken = False
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        self.asked.append(texts)
-        if self.broken:
-            raise OSError("the model is away")
-        return [list(next(vector for word, vector in VECTORS.items() if word in text)) for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        return self.embed_documents([text])[0]
-
-
-def meanings(model: Embeddings) -> ParameterVectors:
-    return ParameterVectors(resolve_embedder(model))
-
-
-def test_an_embedder_joins_what_words_do_not():
-    specs = [
-        tool("a", {"client_id": TEXT}),
-        tool("b", {"customer_id": TEXT}),
-        tool("c", {"customer": TEXT}),
-        tool("d", {"invoice_id": TEXT}),
-    ]
-    plain, dense = ToolDependencyGraph(specs), ToolDependencyGraph(specs, vectors=meanings(Synonyms()))
-
-    assert node(plain, "a", "in", "client_id") != node(plain, "b", "in", "customer_id")
-    assert node(dense, "a", "in", "client_id") == node(dense, "b", "in", "customer_id")
-    assert node(dense, "c", "in", "customer") != node(dense, "b", "in", "customer_id"), "a thing is not its id"
-    assert node(dense, "d", "in", "invoice_id") != node(dense, "b", "in", "customer_id")
-
-
-def test_without_its_embedder_words_tell_and_the_log_says_so_once(caplog: pytest.LogCaptureFixture):
-    model = Synonyms()
-    model.broken = True
-    specs = [tool("a", {"client_id": TEXT}), tool("b", {"client_id": TEXT})]
-    graph = ToolDependencyGraph(specs, vectors=meanings(model))
-    graph.update([tool("c", {"invoice_id": TEXT})])
-    assert node(graph, "a", "in", "client_id") == node(graph, "b", "in", "client_id")
-    assert [record.getMessage().split(":")[0] for record in caplog.records] == ["parameters are merged by words alone"]
-
-    asked = len(model.asked)
-    chain = plan(graph, "a", ["customer_id"]).chain
-    assert chain is not None
-    assert chain.asks
-    assert len(model.asked) == asked, "a known value is no reason to ask an embedder that just failed"
-    model.broken = False
-    graph.update([tool("d", {"client_id": TEXT}), tool("e", {"customer_id": TEXT})])
-    assert node(graph, "a", "in", "client_id") == node(graph, "e", "in", "customer_id"), "new tools are"
-
-
-def test_known_values_are_embedded_while_the_graph_is_free():
-    model, specs = Synonyms(), [tool("a", {"client_id": TEXT})]
-    with ToolMemory.ephemeral(tools=specs, methods=[Navigator()], embeddings=model) as memory:
-        memory.navigator.plan(target="a")
-        free: list[bool] = []
-        embed = model.embed_documents
-
-        def look() -> None:
-            with memory.navigator.dependencies():
-                pass
-
-        def watched(texts: list[str]) -> list[list[float]]:
-            other = Thread(target=look, daemon=True)
-            other.start()
-            other.join(2)
-            free.append(not other.is_alive())
-            return embed(texts)
-
-        model.embed_documents = watched  # type: ignore[method-assign]
-        memory.navigator.plan(target="a", known=["customer_id"])
-        assert free == [True]
 
 
 def test_aliases_join_and_split():

@@ -7,7 +7,6 @@ from typing import Any
 
 import histories as h
 import pytest
-from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import ConfigurationError, Navigator, ToolMemory
 from langgraph_toolmem.navigator.plan.planner import Plan
@@ -18,6 +17,12 @@ SCHEMAS = [
     h.schema("search_customers", "name"),
     h.schema("list_orders", "customer_id"),
     h.schema("refund_order", "order_id"),
+]
+
+
+MEANT = [
+    h.schema("sign_in", "phone", returns={"type": "object", "properties": {"customer_id": {"type": "string"}}}),
+    h.schema("close_contract", "client_id"),
 ]
 
 
@@ -94,51 +99,6 @@ def test_a_memory_without_the_tools_plans_like_the_one_that_had_them(tmp_path: P
     for read_only in (False, True):
         with ToolMemory(tmp_path, read_only=read_only) as memory:
             assert memory.navigator.plan(target="close_account", known=["phone"]) == expected
-
-
-class Synonyms(Embeddings):
-    """A client is a customer; all else is one thing."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.broken = False
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        if self.broken:
-            raise OSError("the model is away")
-        self.asked += texts
-        return [[1.0, 0.0] if "client" in text or "customer" in text else [0.0, 1.0] for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        return self.embed_documents([text])[0]
-
-
-MEANT = [
-    h.schema("sign_in", "phone", returns={"type": "object", "properties": {"customer_id": {"type": "string"}}}),
-    h.schema("close_contract", "client_id"),
-]
-
-
-def test_an_embedder_of_ones_own_merges_parameters_that_mean_the_same(tmp_path: Path) -> None:
-    def chain(memory: ToolMemory) -> tuple[str, ...]:
-        return best(memory.navigator.plan(target="close_contract", known=["phone"]))
-
-    with ToolMemory.ephemeral(tools=MEANT) as memory:
-        assert chain(memory) == ("close_contract",)
-    first, second = Synonyms(), Synonyms()
-    with ToolMemory(tmp_path, tools=MEANT, embeddings=first) as memory:
-        assert chain(memory) == ("sign_in", "close_contract")
-        memory.finish(
-            h.history(h.user("x"), h.call("sign_in", {"phone": "1"}, {"zip_code": "1"}), h.words()), thread_id="1"
-        )
-        assert chain(memory) == ("sign_in", "close_contract")
-        assert "zipcode" in first.asked
-        assert len(first.asked) == len({*first.asked})
-    with ToolMemory(tmp_path, tools=MEANT, embeddings=second) as memory:
-        assert chain(memory) == ("sign_in", "close_contract")
-        assert second.asked == ["zipcode"], "what only runs showed may be personal and is not kept"
-    with ToolMemory(tmp_path, tools=MEANT, embeddings=second, read_only=True) as memory:
-        assert chain(memory) == ("sign_in", "close_contract")
 
 
 async def test_runs_of_a_user_say_what_the_request_is_about() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 
+import pytest
+
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import Flow, History
@@ -93,6 +95,31 @@ def test_calls_in_rpc_style_and_a_credential_that_is_no_input():
     assert chain.complete
 
 
+def operation(name: str, *inputs: str, said: str = "", method: str = "post") -> dict[str, object]:
+    """An RPC-style operation that answers with a truth value."""
+    given = [{"name": each, "in": "query", "type": "string", "required": True, "description": said} for each in inputs]
+    answer = {"200": {"schema": {"type": "object", "properties": {"ok": {"type": "boolean"}}}}}
+    return {f"/{name}": {method: {"operationId": name.replace(".", "_"), "parameters": given, "responses": answer}}}
+
+
+@pytest.mark.parametrize(
+    ("giver", "target", "tools", "asks"),
+    [
+        (operation("rooms.listMembers", method="get"), operation("members.drop", "member_id"), 2, []),
+        (operation("calls.add"), operation("calls.end", "id"), 1, [("id", False)]),
+        (operation("calls.add"), operation("people.add", "id", said="As `calls.add` returned."), 1, [("id", False)]),
+        (operation("calls.add"), operation("people.add", "id"), 1, [("id", True)]),
+        (operation("calls.add"), operation("people.add", "external_id"), 1, [("external_id", False)]),
+    ],
+    ids=["a list without a schema", "made by a change", "named in a description", "unknown", "of another system"],
+)
+def test_the_user_is_asked_for_ids_that_somebody_has(giver, target, tools, asks):  # type: ignore[no-untyped-def]
+    specs = read_openapi({"swagger": "2.0", "paths": {**giver, **target}})
+    chain = chain_to(specs[-1].name, ToolDependencyGraph(specs))
+    assert len(chain.tools) == tools
+    assert [(ask.input, ask.system_value) for ask in chain.asks] == asks
+
+
 def test_nothing_is_created_in_order_to_delete_it_unless_the_request_says_so():
     document = copy.deepcopy(SHOP)
     del document["paths"]["/customers/{customer_id}/orders"]["get"]
@@ -100,8 +127,8 @@ def test_nothing_is_created_in_order_to_delete_it_unless_the_request_says_so():
     chain = chain_to("deleteOrder", graph)
     assert chain.tools == ("listCustomers", "deleteOrder")
     (ask,) = chain.asks
-    assert ask.system_value
-    assert "only createOrder would, which changes something" in ask.reason
+    assert not ask.system_value, "who had it created may have kept the id"
+    assert ask.reason == "only createOrder would give it, by a change"
     assert "createOrder" not in chain_to("deleteOrder", graph, request="delete the order").tools
     asked = chain_to("deleteOrder", graph, request="Create an order for Ann, then delete it")
     assert asked.tools == ("listCustomers", "createOrder", "deleteOrder")

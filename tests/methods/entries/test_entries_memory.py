@@ -1,15 +1,20 @@
-"""Entries in the memory: what is kept of finished runs, recalled, booked, criticised, and forgotten."""
+"""Entries in the memory: what is kept of finished runs, recalled, booked and forgotten, and what they stand up to."""
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import histories as h
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kept import episode, ledger
+from langchain_core.messages import AIMessage, ToolMessage
 from openai_server import OpenAIStubServer, make_chat_model
 
 from langgraph_toolmem import (
@@ -19,12 +24,15 @@ from langgraph_toolmem import (
     StorageError,
     ToolMemory,
 )
+from langgraph_toolmem.base.errors import NamespaceError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.recall import MAX_SAME, Recollection
 from langgraph_toolmem.entries.render import BUDGET
+from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
+from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.stores.vectors import VectorStore
 
 PER_USER = ("toolmem", "{user_id}")
@@ -83,21 +91,6 @@ def test_a_finished_run_is_recalled_with_its_verdict() -> None:
         assert [call.tool for call in found["Ann"].calls] == ["send_mail"]
         assert memory.entries.recall("what is the weather like") == []
         assert memory.report()["entries"]["kept"] == 3
-
-
-# --- critiques ---
-
-
-async def test_a_chat_model_writes_critiques() -> None:
-    said = '{"went_wrong": "Bob was meant.", "call": 1, "instead": "Ask which Bob."}'
-    with OpenAIStubServer(lambda request: said) as server:
-        model = make_chat_model(server)
-        async with ToolMemory.ephemeral(tools=[h.schema("send_mail", "to")], methods=[Entries(critic=model)]) as memory:
-            await memory.afinish(mail("Bob"), thread_id="1", success=False, comment="wrong Bob", wait=True)
-            (entry,) = await memory.entries.arecall("send a mail to Cid")
-        assert "Ask which Bob." in entry.critique
-        assert len(server.requests) == 1
-        assert "wrong Bob" in str(server.requests[0])
 
 
 # --- recalling ---
@@ -187,9 +180,6 @@ def test_a_read_only_memory_without_a_folder_refuses_a_verdict() -> None:
         memory.feedback("1", score=1.0)
 
 
-# --- verdicts from elsewhere ---
-
-
 # --- whose they are ---
 
 
@@ -225,21 +215,6 @@ def test_a_forgotten_user_is_in_no_file(tmp_path: Path, namespace: tuple[str, ..
         }
 
 
-def test_a_preference_needs_two_ratings_in_the_same_direction() -> None:
-    with ToolMemory.ephemeral(methods=[Entries()]) as memory:
-        memory.finish(mail("Ann", "fax"), thread_id="1", success=False, user_id="u")
-        assert memory.entries.preferences("send a mail to Bob", user_id="u") == []
-        memory.finish(mail("Bob", "fax"), thread_id="2", success=False, user_id="u")
-        memory.finish(mail("Cid", "post"), thread_id="3", success=True, user_id="other")
-        (found,) = memory.entries.preferences(asking("Dora"), user_id="u")
-        assert (found.tool, found.liked, found.ratings) == ("fax", False, 2)
-        assert memory.entries.preferences("send a mail to Bob", user_id="other") == []
-        assert memory.entries.preferences("book a flight to Oslo", user_id="u") == []
-
-
-# --- preferences ---
-
-
 def test_an_entry_is_read_back_as_it_was_kept(tmp_path: Path) -> None:
     """Times of 17 digits, as clocks tell them, do not all survive Chroma."""
     asked = ["book a room", "pay the rent", "translate this letter", "water plants", "order paper", "fix my bike"]
@@ -253,3 +228,186 @@ def test_an_entry_is_read_back_as_it_was_kept(tmp_path: Path) -> None:
     assert [entry.query for [entry] in kept] == asked
     with ToolMemory(tmp_path, read_only=True) as again:
         assert [again.entries.recall(text, policy=ONE) for text in asked] == kept
+
+
+ASKS = ("send a mail to Ann", "send a mail to Bob", "book a room in Oslo", "yes please", "thanks", "cancel order 7")
+TURNS = st.lists(
+    st.tuples(st.sampled_from(ASKS), st.lists(st.sampled_from(["mail", "book", "look"]), max_size=2)),
+    min_size=1,
+    max_size=4,
+)
+
+
+def turn(ask: str, tools: list[str]) -> list[Any]:
+    calls = [message for tool in tools for message in h.call(tool, {"what": ask}, f"{tool} done")]
+    return h.history(h.user(ask), calls, h.words("Which one?" if ask.startswith("cancel") else "Done."))
+
+
+def kept(memory: ToolMemory) -> set[Any]:
+    assert memory.flush()
+    return {
+        (each.id, each.query, repr(each.calls), each.score, each.comment, each.user, each.made_by)
+        for each in memory.entries.rows.all(memory.core.users.of(None))
+    }
+
+
+@settings(max_examples=15)
+@given(TURNS, st.booleans(), st.booleans(), st.sampled_from([None, 0.0, 1.0]))
+def test_observed_live_or_imported_the_entries_are_the_same(
+    turns: list[tuple[str, list[str]]], watched: bool, each_turn: bool, score: float | None
+) -> None:
+    parts = [turn(ask, tools) for ask, tools in turns]
+    whole = h.history(*parts)
+    memories = []
+    for way in ("live", "imported"):
+        with ToolMemory.ephemeral(methods=[Entries()]) as memory:
+            if way == "imported":
+                memory.import_runs([(parse_run(whole, thread_id="t"), None, None)])
+            else:
+                for end in range(1, len(parts) + 1):
+                    history = h.history(*parts[:end])
+                    if watched:
+                        for cut in range(len(h.history(*parts[: end - 1])) + 1, len(history)):
+                            memory.observe(history[:cut], thread_id="t")
+                    if each_turn or end == len(parts):
+                        memory.finish(history, thread_id="t")
+            if score is not None:
+                memory.feedback("t", score=score, comment="said later")
+            memories.append(kept(memory))
+    assert memories[0] == memories[1]
+
+
+def test_a_memory_that_nobody_judges_shows_its_runs_as_unjudged_until_somebody_does() -> None:
+    with ToolMemory.ephemeral(methods=[Entries()]) as memory:
+        for name in ("Ann", "Bob", "Cid"):
+            memory.finish(turn(f"send a mail to {name}", ["mail"]), thread_id=name)
+        memory.flush()
+        asked = [h.user("send a mail to Dora")]
+        assert [each.entry.score for each in memory.entries.recollect(asked, thread_id="d").entries] == [None]
+        memory.feedback("Bob", score=0.0, comment="too late")
+        memory.flush()
+        first, second = memory.entries.recollect(asked, thread_id="d").entries
+        assert (first.entry.failed, first.entry.comment) == (True, "too late")
+        assert (second.entry.score, len(second.others)) == (None, 1)
+
+
+# --- whose a verdict is ---
+
+
+def test_a_verdict_on_another_users_run_of_the_same_id_is_not_taken_over(tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, namespace=PER_USER, methods=[Entries()]) as memory:
+        memory.finish(mail("Ann"), thread_id="1", success=False, comment="Zebulons word", user_id="zeb")
+        memory.finish(mail("Bob"), thread_id="1", user_id="bob")
+        (entry,) = memory.entries.recall("send a mail to Cid", user_id="bob")
+        assert (entry.score, entry.comment) == (None, "")
+        memory.feedback("1", score=1.0, comment="fine", user_id="bob")
+        memory.finish(mail("Ann"), thread_id="1", user_id="zeb")
+        (entry,) = memory.entries.recall("send a mail to Cid", user_id="zeb")
+        assert (entry.score, entry.comment) == (0.0, "Zebulons word")
+        with pytest.raises(NamespaceError, match="2 users have a thread '1'"):
+            memory.feedback("1", score=0.2, comment="once more")
+        memory.feedback("1", score=0.2, comment="once more", user_id="zeb")
+        (entry,) = memory.entries.recall("send a mail to Cid", user_id="zeb")
+        assert (entry.score, entry.comment) == (0.2, "once more")
+
+
+def _later(memory: ToolMemory) -> None:
+    memory.finish(mail("Ann"), thread_id="1", wait=True)
+    memory.feedback("1", score=0.0, comment="Zebulons word", user_id="zeb")
+
+
+def _before(memory: ToolMemory) -> None:
+    memory.observe(mail("Ann")[:-1], thread_id="1")
+    memory.feedback("1", score=0.0, comment="Zebulons word", user_id="zeb")
+    memory.finish(mail("Ann"), thread_id="1")
+
+
+def _observed(memory: ToolMemory) -> None:
+    memory.observe(mail("Zebulons mother")[:-1], thread_id="1", user_id="zeb")
+    memory.finish(mail("Zebulons mother"), thread_id="1")
+
+
+def _on_anothers(memory: ToolMemory) -> None:
+    memory.finish(mail("Ann"), thread_id="1", user_id="ann", wait=True)
+    memory.feedback("1", score=0.0, comment="Zebulons word", user_id="zeb")
+
+
+@pytest.mark.parametrize("said", [_later, _before, _observed, _on_anothers], ids=lambda said: said.__name__)
+def test_where_a_user_is_named_only_once_forgetting_finds_all_the_same(tmp_path: Path, said: Any) -> None:
+    with ToolMemory(tmp_path, methods=[Entries()]) as memory:
+        said(memory)
+        assert memory.flush()
+        assert holding(tmp_path, "Zebulon")
+        memory.forget(user_id="zeb")
+        assert holding(tmp_path, "Zebulon") == []
+    assert holding(tmp_path, "Zebulon") == []
+
+
+def test_what_a_cold_start_is_judging_is_not_kept_when_its_user_is_forgotten(tmp_path: Path) -> None:
+    call = {"name": "a", "args": {"of": "Zebulon"}, "id": "call_1", "type": "tool_call"}
+    answered = [AIMessage("", tool_calls=[call]), ToolMessage("1", tool_call_id="call_1"), AIMessage("Done.")]
+
+    class Agent:
+        def invoke(self, state: dict[str, Any], config: Any) -> Any:
+            return {"messages": [*state["messages"], *answered]}
+
+    with ToolMemory(tmp_path, namespace=PER_USER, methods=[Entries()]) as memory:
+
+        def reply(request: dict[str, Any]) -> str:
+            if request["response_format"]["json_schema"]["name"] == "Judgement":
+                memory.forget(user_id="zeb")
+                return json.dumps({"why": "Zebulon.", "done": "yes"})
+            return json.dumps({"queries": [{"text": "Please write a letter to Zebulon.", "tools": ["a"]}]})
+
+        with OpenAIStubServer(reply) as server:
+            model = make_chat_model(server, max_retries=0)
+            sandbox = Sandbox(Agent(), [h.schema("a", "of")])
+            options: Any = {"judge": model, "budget": Budget(queries=1), "user_id": "zeb"}
+            done = Bootstrap(memory, sandbox, model, **options).run()
+            assert done.stopped == "a user was forgotten meanwhile"
+        assert memory.entries.recall("Please write a letter", user_id="zeb") == []
+    assert holding(tmp_path, "Zebulon") == []
+
+
+# --- work that does not end ---
+
+
+def test_entries_do_not_wait_for_a_critic_that_hangs() -> None:
+    critic = Critic()
+    with ToolMemory.ephemeral(methods=[Entries(critic=critic)]) as memory:
+        critic.go.clear()
+        memory.finish(mail("Ann"), thread_id="1", success=False)
+        until(lambda: critic.asked != [])
+        memory.finish(mail("Bob"), thread_id="2", success=True)
+        until(lambda: "send a mail to Bob" in shown(memory.entries.recollect(asking("Cid"))))
+        until(lambda: memory.report().jobs.pending == 1)
+        assert "still to be written: 1" in str(memory.report())
+        critic.go.set()
+        assert memory.flush()
+        assert [bool(entry.critique) for entry in memory.entries.recall("send a mail to Cid") if entry.failed] == [True]
+
+
+# --- parts that fail ---
+
+
+def test_where_no_thread_is_to_be_had_verdicts_find_their_run_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def none_left(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with ToolMemory(tmp_path, methods=[Entries()]) as memory:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", none_left)
+            memory.finish(mail("Zebulon"), thread_id="1")
+            memory.feedback("1", score=0.0, comment="wrong")
+        (entry,) = memory.entries.recall("send a mail to Ann")
+        assert (entry.score, entry.comment) == (0.0, "wrong")
+    assert "background work could not begin" in caplog.text
+    assert "Zebulon" not in caplog.text
+
+
+def until(happened: Callable[[], bool]) -> None:
+    """StepBudget, up to the test's time limit."""
+    while not happened():
+        time.sleep(0.01)
