@@ -157,13 +157,14 @@ def test_answers_are_known_by_their_keys_and_their_looks() -> None:
     assert True not in [value for values in found.to_plain().values() for value in values]
 
 
-def test_lists_give_the_values_of_their_rows() -> None:
+def test_lists_and_tables_give_the_values_of_their_rows() -> None:
     found = known(
         user("?"),
         call("get_user", {"user_id": "u_1"}, {"orders": [{"order_id": "#W1A"}, {"order_id": "#W2B"}]}),
-        call("get_order", {"order_id": "#W1A"}, {"items": {"1001": {"price": 5}}}),
+        call("get_order", {"order_id": "#W1A"}, {"items": {"1001": {"price": 5}, "1002": {"price": 6}}}),
     )
     assert found.values("ORDER_ID") == ["#W2B", "#W1A"]  # the one used last is the latest
+    assert found.values("ITEM_ID") == ["1001", "1002"]
     assert not [label for label in found.to_plain() if "1001" in label]
 
 
