@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from itertools import islice
 from typing import Any, Final
 
 from langgraph_toolmem.atoms.atoms import leaves_of
@@ -23,7 +22,6 @@ from langgraph_toolmem.text.meaning import (
     FREE_TEXT,
     GENERIC,
     IDENTIFIERS,
-    NOISE,
     PERSONAL,
     SECRETS,
     Meaning,
@@ -33,7 +31,7 @@ from langgraph_toolmem.text.meaning import (
     meaning_of,
 )
 from langgraph_toolmem.text.requests import SENTENCE_END
-from langgraph_toolmem.text.schema import Leaf, is_table
+from langgraph_toolmem.text.schema import Leaf
 from langgraph_toolmem.text.values import (
     FILE,
     ID,
@@ -74,7 +72,6 @@ HIDDEN: Final = SECRETS | {"token", "accesstoken", "authorization"}
 SLOT: Final = re.compile(r"<([A-Z][A-Z0-9_]*)>")
 """A type in angle brackets, in the place of a value."""
 _SENTENCE: Final = re.compile(SENTENCE_END)
-_LINKS: Final = word_set("is are was be as of number nr no to the a an my his her their")
 _FILLERS: Final = word_set("will can must may should would could be is are was has have do does not only used")
 _INT64: Final = 2**63
 
@@ -147,7 +144,7 @@ class Slots:
             for port in inputs_of(spec):
                 made = self._parameters[name, port.path] = Parameter(port.leaf, port.meaning)
                 said = port.meaning.words
-                if not port.meaning.vague and not made.text and all(len(w) > 1 and w not in NOISE for w in said):
+                if not port.meaning.vague and not made.text and all(len(w) > 1 for w in said):
                     self.labels.setdefault(said, made.label)
 
     def parameter(self, tool: str, path: str) -> Parameter:
@@ -321,8 +318,6 @@ def named(text: str, value: Value, labels: Mapping[frozenset[str], str]) -> str:
         return ""
     sentence = _SENTENCE.split(text[max(0, value.start - 60) : value.start])[-1]
     before = canonical_words(words(sentence))
-    while before and before[-1] in _LINKS:
-        before.pop()
     near = set(before[-4:] if value.kind in (ID, NUMBER) else before[-2:])
     said = near | {"id"} if value.kind == ID else near
     fitting = [parts for parts in labels if parts <= said and parts & near]
@@ -346,15 +341,12 @@ def answered(step: ExecutedCall) -> list[tuple[str, Any]]:
 
 
 def _read_answer(value: Any, path: str, depth: int, leaves: list[tuple[str, Any]]) -> None:
-    """Add the scalars of an answer with their paths; the keys of a table are ids of its rows."""
+    """Add the scalars of an answer with their paths."""
     if depth > MAX_DEPTH or len(leaves) >= MAX_LEAVES:
         return
     if isinstance(value, dict):
-        table = bool(value) and is_table(value)
-        for key, inner in islice(value.items(), MAX_ROWS if table else None):
-            if table:
-                leaves.append((f"{path}[].id", str(key)))
-            _read_answer(inner, f"{path}[]" if table else f"{path}.{key}" if path else str(key), depth + 1, leaves)
+        for key, inner in value.items():
+            _read_answer(inner, f"{path}.{key}" if path else str(key), depth + 1, leaves)
     elif isinstance(value, (list, tuple)):
         for inner in value[:MAX_ROWS]:
             _read_answer(inner, f"{path}[]", depth + 1, leaves)
