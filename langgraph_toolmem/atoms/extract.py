@@ -52,6 +52,8 @@ MAX_GOALS: Final = 12
 MAX_GOAL: Final = 300
 """Characters of a sub-goal."""
 MAX_CHARS: Final = 6000
+LEAST_FIT: Final = 0.1
+"""Least similarity of a request's clause to a call that carries it out."""
 SHORTEST: Final = 3
 """Characters of a value that tells which part of a request a call was about."""
 EARLIER: Final = 100
@@ -357,7 +359,7 @@ def goal_of(step: ExecutedCall, where: Situation, does: str) -> str:
     values = [text for text in texts if len(text) >= SHORTEST]
     fits = [sum(v in part.lower() for v in values) + similarity(sparse(does), sparse(part)) for part in where.raw]
     best = max(fits, default=0.0)
-    return where.goals[fits.index(best)] if best > 0 else " ".join(where.goals)
+    return where.goals[fits.index(best)] if best >= LEAST_FIT else " ".join(where.goals)
 
 
 def names_in(mail: str) -> list[str]:
