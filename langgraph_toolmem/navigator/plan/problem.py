@@ -118,8 +118,8 @@ def value_source(port: Port, history: History) -> tuple[Source, str]:
 
     The record tells first: a value that came out of earlier outputs in most of at least `ENOUGH` recorded uses is
     *produced*, one that did in few of them is the user's. Without a record, choices from a list and truth values are
-    the user's, ids, tokens and hashes of this system are produced, and everything else is *either*: it is looked for, and asked for
-    where nothing produces it.
+    the user's, ids, tokens and hashes of this system are produced, and everything else is *either*: it is looked for,
+    and asked for where nothing produces it.
     """
     produced = sum(count for _, count in history.flows_into(port.tool, port.parameter))
     given = history.given.get((port.tool, port.parameter), 0.0)
