@@ -21,7 +21,7 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
-from langgraph_toolmem.text.meaning import VERBS
+from langgraph_toolmem.text.meaning import STRICT_VERBS
 from langgraph_toolmem.text.requests import NEXT, SENTENCE_END, is_usual
 from langgraph_toolmem.text.similarity import LexicalEmbedder, similarity
 from langgraph_toolmem.text.tools import Wording
@@ -52,6 +52,8 @@ MAX_GOALS: Final = 12
 MAX_GOAL: Final = 300
 """Characters of a sub-goal."""
 MAX_CHARS: Final = 6000
+LEAST_FIT: Final = 0.1
+"""Least similarity of a request's clause to a call that carries it out."""
 SHORTEST: Final = 3
 """Characters of a value that tells which part of a request a call was about."""
 EARLIER: Final = 100
@@ -63,7 +65,11 @@ ENOUGH: Final = 3
 FEW, OFTEN = 6, 4
 """A parameter has choices that nobody declared if it has at most so many values, each given so often on average."""
 
-_ACTS: Final = VERBS | word_set("mail email tell ask give let use go write note call pay tweet ensure tag remind")
+_ACTS: Final = STRICT_VERBS | word_set(
+    "mail email tell ask give let use go write note call pay tweet ensure tag remind post list book order "
+    "schedule play show check report reserve exchange return purchase copy move share record plan rate review "
+    "like comment message mention invite assign place"
+)
 _JOINED: Final = re.compile(rf"^(?:{NEXT})\b[, ]*", re.IGNORECASE)
 _BREAK: Final = re.compile(
     rf"{SENTENCE_END}|,?\s+(?:{NEXT})\b[, ]*"
@@ -353,7 +359,7 @@ def goal_of(step: ExecutedCall, where: Situation, does: str) -> str:
     values = [text for text in texts if len(text) >= SHORTEST]
     fits = [sum(v in part.lower() for v in values) + similarity(sparse(does), sparse(part)) for part in where.raw]
     best = max(fits, default=0.0)
-    return where.goals[fits.index(best)] if best > 0 else " ".join(where.goals)
+    return where.goals[fits.index(best)] if best >= LEAST_FIT else " ".join(where.goals)
 
 
 def names_in(mail: str) -> list[str]:

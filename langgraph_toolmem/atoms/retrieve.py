@@ -120,7 +120,7 @@ def ranked(
     resolve: Resolve = by_name,
     plain: bool = False,
 ) -> list[AtomHit]:
-    """Return the k atoms that fit best, best first; of equal ones the first.
+    """Return the k atoms that fit best, best first; of equal ones those of more visits.
 
     Args:
         atoms: each with its likeness to the goals of the question (`to_goal`).
@@ -143,7 +143,7 @@ def ranked(
         ((1 - beta) * cosine + beta * feasibility(atom.required_slots), cosine, like, atom)
         for cosine, like, atom in given
     ]
-    scored.sort(key=lambda each: -round(each[0], 9))
+    scored.sort(key=lambda each: (-each[0], -each[3].visits))
     hits: dict[str, AtomHit] = {}
     for score, cosine, like, atom in scored:
         if not plain and atom.tool in hits:

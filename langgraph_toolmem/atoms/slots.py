@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import islice
+from types import MappingProxyType
 from typing import Any, Final
 
 from langgraph_toolmem.atoms.atoms import leaves_of
@@ -31,7 +33,7 @@ from langgraph_toolmem.text.meaning import (
     meaning_of,
 )
 from langgraph_toolmem.text.requests import SENTENCE_END
-from langgraph_toolmem.text.schema import Leaf
+from langgraph_toolmem.text.schema import Leaf, is_table
 from langgraph_toolmem.text.values import (
     FILE,
     ID,
@@ -72,8 +74,8 @@ HIDDEN: Final = SECRETS | {"token", "accesstoken", "authorization"}
 SLOT: Final = re.compile(r"<([A-Z][A-Z0-9_]*)>")
 """A type in angle brackets, in the place of a value."""
 _SENTENCE: Final = re.compile(SENTENCE_END)
+_LINKS: Final = word_set("is are was be as of number nr no to the a an my his her their")
 _FILLERS: Final = word_set("will can must may should would could be is are was has have do does not only used")
-_INT64: Final = 2**63
 
 
 def label_of(meaning: Meaning, path: str = "") -> str:
@@ -164,20 +166,20 @@ def _output_label(tool: str, path: str) -> str:
 class Known:
     """Typed slots with their values, in the order in which they came. `push` and `add` change it.
 
-    Secrets are left out, under any type. Values can be put into a checkpoint.
+    Secrets are left out, under any type.
 
     Args:
-        slots: types and values to begin with; what is no mapping of types to lists is left out.
+        slots: types and values to begin with.
     """
 
     __slots__ = ("_named", "_secrets", "_slots")
 
-    def __init__(self, slots: Any = None) -> None:
+    def __init__(self, slots: Mapping[str, Iterable[Any]] = MappingProxyType({})) -> None:
         self._slots: dict[str, dict[str, Any]] = {}
         self._secrets: set[str] = set()
         self._named: frozenset[str] = frozenset()
-        for label, values in slots.items() if isinstance(slots, Mapping) else ():
-            for value in values if isinstance(label, str) and isinstance(values, (list, tuple)) else ():
+        for label, values in slots.items():
+            for value in values:
                 self.add(label, value)
 
     def __contains__(self, label: object) -> bool:
@@ -232,8 +234,6 @@ class Known:
             return
         if isinstance(value, str):
             value = clean(value)
-        elif not isinstance(value, float) and not -_INT64 <= value < _INT64:
-            value = str(value)
         key = _key(value)
         if _is_secret(label):
             self._secrets.add(key)
@@ -287,15 +287,8 @@ class Known:
         return made
 
     def to_plain(self) -> dict[str, list[Any]]:
-        """Return types to values; of more than `MAX_CHARS` characters the types that came last."""
-        kept: dict[str, list[Any]] = {}
-        room = MAX_CHARS
-        for label, values in reversed(self._slots.items()):
-            room -= len(label) + sum(map(len, values))
-            if room < 0:
-                break
-            kept[label] = list(values.values())
-        return dict(reversed(kept.items()))
+        """Return types to values."""
+        return {label: list(values.values()) for label, values in self._slots.items()}
 
 
 def known_given(slots: Any) -> Known:
@@ -318,6 +311,8 @@ def named(text: str, value: Value, labels: Mapping[frozenset[str], str]) -> str:
         return ""
     sentence = _SENTENCE.split(text[max(0, value.start - 60) : value.start])[-1]
     before = canonical_words(words(sentence))
+    while before and before[-1] in _LINKS:
+        before.pop()
     near = set(before[-4:] if value.kind in (ID, NUMBER) else before[-2:])
     said = near | {"id"} if value.kind == ID else near
     fitting = [parts for parts in labels if parts <= said and parts & near]
@@ -341,12 +336,15 @@ def answered(step: ExecutedCall) -> list[tuple[str, Any]]:
 
 
 def _read_answer(value: Any, path: str, depth: int, leaves: list[tuple[str, Any]]) -> None:
-    """Add the scalars of an answer with their paths."""
+    """Add the scalars of an answer with their paths; the keys of a table are ids of its rows."""
     if depth > MAX_DEPTH or len(leaves) >= MAX_LEAVES:
         return
     if isinstance(value, dict):
-        for key, inner in value.items():
-            _read_answer(inner, f"{path}.{key}" if path else str(key), depth + 1, leaves)
+        table = bool(value) and is_table(value)
+        for key, inner in islice(value.items(), MAX_ROWS if table else None):
+            if table:
+                leaves.append((f"{path}[].id", str(key)))
+            _read_answer(inner, f"{path}[]" if table else f"{path}.{key}" if path else str(key), depth + 1, leaves)
     elif isinstance(value, (list, tuple)):
         for inner in value[:MAX_ROWS]:
             _read_answer(inner, f"{path}[]", depth + 1, leaves)

@@ -217,26 +217,6 @@ def test_where_a_run_stands_is_said_as_its_next_atom_would_be() -> None:
     assert set(second.required_slots) <= known.types
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"type": "object", "properties": {"to": {"anyOf": [{"type": "string"}, {"type": "null"}]}}},
-        {"type": "object", "properties": {"to": {"$ref": "#/$defs/To"}}, "$defs": {"To": {"type": "string"}}},
-        {"type": "object", "properties": {"to": {"$ref": "#/$defs/No"}}},
-        {"type": "object"},
-        {},
-    ],
-    ids=["any", "ref", "broken", "bare", "empty"],
-)
-def test_schemas_of_all_sorts_give_atoms(parameters: dict[str, Any]) -> None:
-    specs = read_tools([{"name": "ping", "parameters": parameters}])
-    run = run_of(user("أرسل إلى ann@x.org \ud800 الآن"), call("ping", {"to": "ann@x.org", "n": [{"a": None}]}))
-    (atom,) = atoms_of(run, specs)
-    assert atom.arguments == {"to": "<EMAIL>", "n": [{"a": None}]}
-    json.dumps(to_plain(atom)).encode()
-    assert "\ud800" not in atom.goal
-
-
 # --- privacy ---
 
 

@@ -265,16 +265,6 @@ def test_supports_are_bounded_and_good_ones_stay() -> None:
     assert {each.run for each in item.supports} == {f"r{number}" for number in range(5, MAX_SUPPORTS + 5)}
 
 
-def test_a_user_who_leaves_takes_their_runs() -> None:
-    two = stored(run("a", user="ann"), Support("", "bob", 1.0))
-    left = KIND.without(two, "bob")
-    assert left is not None
-    assert [each.run for each in left.supports] == ["a"]
-    assert KIND.without(left, "a") is KIND.without(left, "ann") is None
-    assert KIND.since(two, 0.0) is two
-    assert KIND.since(two, 1.0) is None
-
-
 class Letters(Embeddings):
     """An embedder of letter counts, with a name of its own."""
 
