@@ -80,8 +80,8 @@ def decide(
         return Reason("low_confidence", f"confidence {p:.2f} is below {least:.2f}") if p < least else ""
 
     def option(p: float, c: Candidate, records: tuple[str, ...], row: str, distance: float | None) -> Option:
-        changes = c.tool in specs and may_write(c.tool, specs, policy)
-        stale = may_be_stale(c.tool, c.calls, specs=specs, policy=policy, state=state)
+        changes = c.tool in specs and may_write(c.tool, specs)
+        stale = may_be_stale(c.tool, c.calls, specs, state)
         return Option(
             c.tool, c.calls, p, refused(p, c, distance, changes=changes), changes, stale, records, row, distance
         )

@@ -29,7 +29,6 @@ Code: TypeAlias = Literal[
     "repeat",
     "unknown_tool",
     "excluded",
-    "needs_approval",
     "destructive",
     "steers_the_run",
     "not_named",

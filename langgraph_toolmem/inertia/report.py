@@ -43,7 +43,7 @@ def section_of(graph: ToolGraph, budget: Budget, policy: InertiaPolicy, specs: M
     figures |= {"mode": "shadow, nothing is called" if policy.shadow else "acting", "kind": policy.kind}
     figures["declared"] = [sum(spec.read_only is True for spec in specs.values()), len(policy.may_write & specs.keys())]
     figures["refused"] = sorted(tool for tool in specs if graph.by_tool.get(tool, {}).get(REVIEWED))
-    figures |= {"unskipped": idle, "changing": changing(specs, policy)}
+    figures |= {"unskipped": idle, "changing": changing(specs)}
     return Section("Shortcut and prefetch", figures | ahead, (*_sentences(figures | ahead),), tables)
 
 
@@ -96,7 +96,7 @@ def _unskipped(
         record = graph.by_tool.get(tool, {})
         skipped = int(sum(record.get(f"acted_{end}", 0) for end in ("ok", "failed", "stopped")))
         if calls >= OFTEN and 2 * skipped < calls:
-            bar = budget.bar(policy, changes=may_write(tool, specs, policy)) if tool in specs else None
+            bar = budget.bar(policy, changes=may_write(tool, specs)) if tool in specs else None
             why, todo = _why(tool, figures, record, policy, bar)
             found.append({"tool": tool, "calls": calls, "skipped": skipped, "why": why, "todo": todo})
     return sorted(found, key=lambda each: (-each["calls"], each["tool"]))[:MOST]
@@ -111,7 +111,7 @@ def _why(
     if bar is None:
         return "guard: it is not among the tools", "name it in tools="
     if never := figures["never_skipped"].get(tool):
-        chosen = tool in policy.never or tool in policy.needs_approval or policy.only is not None
+        chosen = tool in policy.never or policy.only is not None
         marked = "if it only reads: ToolMemory(reads=...) or the tag 'read_only'; otherwise may_write=... allows it"
         return f"guard: {never.removeprefix(tool).strip()}", "" if chosen else marked
     if policy.shadow:
