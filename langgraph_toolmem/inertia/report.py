@@ -55,9 +55,7 @@ def _sentences(figures: Mapping[str, Any]) -> list[str]:
             f"While acting, {audits['right']:,} of {audits['checks']:,} checked by chance were right: at least "
             f"{math.floor(100 * audits['at_least'])} %. Without acting, {shadow['right']:,} of {shadow['checks']:,}."
         )
-    if learning := figures["learning"]:
-        lines.append(f"Learning: {learning[0]:,} of {learning[1]:,} turns; imported logs count, too (toolmem import).")
-    elif not figures["budget_open"]:
+    if not figures["budget_open"]:
         lines.append("The budget of misses has no room: the model is asked until it has.")
     if declare := undeclared_line(figures["undeclared"], figures["suggested"]):
         lines.append(declare)
@@ -116,8 +114,6 @@ def _why(
         return f"guard: {never.removeprefix(tool).strip()}", "" if chosen else marked
     if policy.shadow:
         return "shadow mode", "InertiaPolicy(shadow=False) when the record is good enough"
-    if learning := figures["learning"]:
-        return f"budget: learning, {learning[0]:,} of {learning[1]:,} turns", _LOGS
     if not figures["budget_open"]:
         return "budget: the allowed misses are used up", "wait, or allow more: Bound(max_wrong_per_100=...)"
     if of < _FEW:
