@@ -22,6 +22,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import conclude, lines_of
 from benchmarks.replay import DATA
 from langgraph_toolmem import ToolMemory
 
@@ -33,8 +34,8 @@ TARGET_SECONDS: Final = 40.0
 
 def recorded(folder: Path, most: int) -> Iterator[dict[str, Any]]:
     """Runs of a set, from the beginning again under other names where there are too few."""
-    lines = (folder / "trajectories.jsonl").read_text(encoding="utf-8").splitlines()
-    return ({**json.loads(lines[i % len(lines)]), "id": f"run-{i}"} for i in range(most))
+    lines = lines_of(folder / "trajectories.jsonl")
+    return ({**lines[i % len(lines)], "id": f"run-{i}"} for i in range(most))
 
 
 def finish(memory: ToolMemory, run: dict[str, Any]) -> None:
@@ -86,17 +87,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             kept = f"{got['kept']:,} of {got['episodes']:,}"
             cells = (f"{got[each]:.1f}" for each in ("ms", "host_ms", "seconds"))
             table.add_row(name, f"{runs:,}", *cells, kept)
-    console = Console()
-    console.print(table)
-    checks = [(f"{name}: {got['ms']:.1f} <= {TARGET_MS} ms", got["ms"] <= TARGET_MS) for name, got in found.items()]
+    Console().print(table)
+    checks = [(got["ms"] <= TARGET_MS, f"{name}: {got['ms']:.1f} <= {TARGET_MS} ms") for name, got in found.items()]
     if burst := found.get("burst"):
         words = f"burst: written in {burst['seconds']:.1f} <= {TARGET_SECONDS} s"
-        checks.append((words, burst["done"] and not burst["waiting"] and burst["seconds"] <= TARGET_SECONDS))
-    for words, holds in checks:
-        console.print(f"{'holds ' if holds else 'MISSED'}  {words}")
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    return 0
+        checks.append((burst["done"] and not burst["waiting"] and burst["seconds"] <= TARGET_SECONDS, words))
+    return conclude(checks, found, options.json)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
+from benchmarks import lines_of
+
 Json = dict[str, Any]
 Sets = Iterator[tuple[str, list[Json], list[Json]]]
 """Name of a set, its tools, its runs or queries."""
@@ -79,11 +81,6 @@ def schema(name: str, description: str, properties: Json, required: Iterable[str
 def load(path: Path) -> Any:
     """Read JSON."""
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-def lines(path: Path) -> list[Json]:
-    """Read JSON lines."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
 def parsed(text: str, parameters: Json | None = None) -> tuple[str, Json]:
@@ -437,13 +434,16 @@ BFCL: Final = "berkeley-function-call-leaderboard"
 def bfcl(folder: Path) -> Sets:
     """Convert the multi-turn set of BFCL: its right calls, executed on its own classes."""
     data = folder / BFCL / "bfcl_eval/data"
-    queries = lines(data / "BFCL_v4_multi_turn_base.json")
-    right = {each["id"]: each["ground_truth"] for each in lines(data / "possible_answer/BFCL_v4_multi_turn_base.json")}
+    queries = lines_of(data / "BFCL_v4_multi_turn_base.json")
+    right = {
+        each["id"]: each["ground_truth"] for each in lines_of(data / "possible_answer/BFCL_v4_multi_turn_base.json")
+    }
     with program(folder / BFCL) as module:
         config = module("bfcl_eval.constants.executable_backend_config")
         kinds = sorted({kind for query in queries for kind in query["involved_classes"]})
         documents = {
-            kind: lines(data / "multi_turn_func_doc" / config.MULTI_TURN_FUNC_DOC_FILE_MAPPING[kind]) for kind in kinds
+            kind: lines_of(data / "multi_turn_func_doc" / config.MULTI_TURN_FUNC_DOC_FILE_MAPPING[kind])
+            for kind in kinds
         }
         classes = {kind: getattr(module(config.CLASS_FILE_PATH_MAPPING[kind]), kind) for kind in kinds}
         tools = [bfcl_tool(doc, kind) for kind, docs in documents.items() for doc in docs]
@@ -646,9 +646,7 @@ def toolbench_tool(name: str, api: Json) -> Json:
 
 
 def template_schema(template: Any) -> Json | None:
-    """Return the schema of a response's template; of one that was cut, the schema of its complete part."""
-    if isinstance(template, str) and template[:1] in "{[":
-        return {**(template_schema(complete_part(template)) or {}), "x-truncated": True}
+    """Return the schema of a response's template; None for one that was cut."""
     if isinstance(template, dict):
         found = {name: template_schema(each) for name, each in template.items() if name != "_list_length"}
         return {"type": "object", "properties": {name: each for name, each in found.items() if each}}
@@ -662,23 +660,6 @@ def template_schema(template: Any) -> Json | None:
     if listed := re.fullmatch(r"list of (\w+) with length \d+", str(template)):
         return {"type": "array", "items": {"type": TYPES[listed[1]]}}
     return {"type": TYPES[template]} if template in TYPES else None
-
-
-def complete_part(text: str) -> Any:
-    """Return what is complete of a JSON text that was cut."""
-    closing, best, inside, escaped = "", "{}", False, False
-    for at, letter in enumerate(text):
-        if inside:
-            inside, escaped = escaped or letter != '"', letter == "\\" and not escaped
-        elif letter == '"':
-            inside = True
-        elif letter in "{[":
-            closing = ("}" if letter == "{" else "]") + closing
-        elif letter in "}]":
-            closing = closing[1:]
-        elif letter == ",":
-            best = text[:at] + closing
-    return json.loads(best)
 
 
 # --- all of them ---

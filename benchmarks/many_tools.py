@@ -29,6 +29,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import conclude
 from benchmarks.recall import embedder_named, missing
 from benchmarks.replay import DATA
 from benchmarks.tool_search import CATALOGUE, Rank, Request, episodes, halves, requests, tools_of, yardsticks
@@ -308,12 +309,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (facts["constant_tokens"] <= CONSTANT, f"constant tools: {facts['constant_tokens']:,} tokens <= {CONSTANT:,}"),
         (facts["cpu_ms"] <= CPU_MS, f"search: {facts['cpu_ms']:.1f} ms of CPU <= {CPU_MS:.0f}"),
     ]
-    for holds, text in checks:
-        print(f"{'holds ' if holds else 'MISSED'}  {text}")
-    if options.json:
-        found = {"scores": [*map(asdict, scores)], "revealed": [*map(asdict, shown)], **facts}
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    return 0
+    figures = {"scores": [*map(asdict, scores)], "revealed": [*map(asdict, shown)], **facts}
+    return conclude(checks, figures, options.json)
 
 
 if __name__ == "__main__":

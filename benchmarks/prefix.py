@@ -18,6 +18,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, conve
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import conclude
 from benchmarks.replay import DATA, arrange
 from benchmarks.yardsticks import runs_of
 from langgraph_toolmem import SIT, Atoms, Entries, ToolMemory
@@ -199,13 +200,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not found:
         return 0
     Console(width=None if sys.stdout.isatty() else 160).print(table(found))
-    checks = verdicts(found)
-    for holds, text in checks:
-        print(f"{'holds' if holds else 'MISSED'}  {text}")
-    if options.json_file is not None:
-        plain = {"sets": {name: {kind: asdict(each) for kind, each in kinds.items()} for name, kinds in found.items()}}
-        options.json_file.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
-    return 0
+    figures = {"sets": {name: {kind: asdict(each) for kind, each in kinds.items()} for name, kinds in found.items()}}
+    return conclude(verdicts(found), figures, options.json_file)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import random
 import re
 import sys
@@ -25,6 +24,7 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import conclude, lines_of
 from benchmarks.replay import DATA
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
@@ -124,29 +124,31 @@ def memory_of(requests: Sequence[Request], embedder: Embedder | None = None) -> 
 
 def by_template(folder: Path) -> list[Request]:
     """One run per task; relevant: made from the same template."""
-    return _once(Request(row["task"], row["template"], _called(row["messages"])) for row in _rows(folder))
+    return _once(Request(row["task"], row["template"], _called(row["messages"])) for row in lines_of(source(folder)))
 
 
 def by_calls(folder: Path) -> list[Request]:
     """One run per task; relevant: the same tools were called in the same order."""
-    return _once(_of_calls(row["task"], _called(row["messages"])) for row in _rows(folder))
+    return _once(_of_calls(row["task"], _called(row["messages"])) for row in lines_of(source(folder)))
 
 
 def by_calls_of_turns(folder: Path) -> list[Request]:
     """Each user turn by itself; relevant: the same tools were called in it in the same order."""
     return _once(
-        _of_calls(text, _called(messages)) for row in _rows(folder) for text, messages in _turns(row["messages"])
+        _of_calls(text, _called(messages))
+        for row in lines_of(source(folder))
+        for text, messages in _turns(row["messages"])
     )
 
 
 def by_gold_calls(folder: Path) -> list[Request]:
     """Queries with gold calls; relevant: the same tools in the same order."""
-    return _once(_of_calls(row["query"], tuple(c["name"] for c in row["calls"])) for row in _rows(folder))
+    return _once(_of_calls(row["query"], tuple(c["name"] for c in row["calls"])) for row in lines_of(source(folder)))
 
 
 def by_gold_tools(folder: Path) -> list[Request]:
     """Queries with the tools they need; relevant: exactly the same tools."""
-    return _once(_of_calls(row["query"], tuple(sorted(row["relevant"]))) for row in _rows(folder))
+    return _once(_of_calls(row["query"], tuple(sorted(row["relevant"]))) for row in lines_of(source(folder)))
 
 
 SETS: Final[dict[str, Callable[[Path], list[Request]]]] = {
@@ -163,11 +165,6 @@ def source(folder: Path) -> Path:
     """The file with a set's runs or queries."""
     runs = folder / "trajectories.jsonl"
     return runs if runs.is_file() else folder / "queries.jsonl"
-
-
-def _rows(folder: Path) -> Iterator[dict[str, Any]]:
-    with source(folder).open(encoding="utf-8") as lines:
-        yield from map(json.loads, lines)
 
 
 def _once(requests: Iterator[Request]) -> list[Request]:
@@ -321,7 +318,7 @@ def calibrated(parts: Split, embedder: Embedder | None = None) -> list[list[int]
 def in_threads(folder: Path, seeds: int) -> dict[int, float]:
     """F1 of what is shown at the k-th request of a thread; memory and questions are threads of LENGTHS requests."""
     recorded: dict[str, list[dict[str, Any]]] = {}
-    for row in _rows(folder):
+    for row in lines_of(source(folder)):
         recorded.setdefault(row["task"], [each for each in row["messages"] if each["role"] != "system"])
     found: dict[int, list[float]] = {}
     for seed in range(seeds):
@@ -484,15 +481,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for k, value in places.items():
         text = f"{MAIN}, request {k} of a thread: F1 {value:.3f} >= {LEAST_IN_THREADS}"
         checks.append((value >= LEAST_IN_THREADS, text))
-    for holds, text in checks:
-        print(f"{'holds' if holds else 'MISSED'}  {text}")
-    if options.json_file is not None:
-        plain = {
-            "scores": [asdict(score) for score in scores],
-            "targets": [{"holds": holds, "target": text} for holds, text in checks],
-        }
-        options.json_file.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
-    return 0
+    return conclude(checks, {"scores": [asdict(score) for score in scores], "in_threads": places}, options.json_file)
 
 
 if __name__ == "__main__":

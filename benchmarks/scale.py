@@ -25,6 +25,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import conclude
 from benchmarks.workload import Workload
 from langgraph_toolmem import InertiaPolicy, ToolMemory
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -131,15 +132,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     Console(width=None if sys.stdout.isatty() else 160).print(table)
     last = found[-1]
-    for name, value, most in (
+    bounds = (
         ("append with apply, p50 ms", last["append_ms"][0], APPEND_MS),
         ("open to the first decision, s", last["open_s"], OPEN_S),
         ("memory once opened, MiB", last["open_mib"], OPEN_MIB),
-    ):
-        print(f"{'holds ' if value <= most else 'MISSED'}  {name}: {value:.2f} <= {most:g}")
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    return 0
+    )
+    checks = [(value <= most, f"{name}: {value:.2f} <= {most:g}") for name, value, most in bounds]
+    return conclude(checks, found, options.json)
 
 
 if __name__ == "__main__":

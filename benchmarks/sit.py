@@ -19,6 +19,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import conclude
 from benchmarks.replay import DATA, arrange
 from benchmarks.yardsticks import (
     Hits,
@@ -192,19 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     means = mean_of(results)
     output = Console(width=None if sys.stdout.isatty() else 180)
     output.print(main_table(means, options.seeds))
-    checks = verdicts(means)
-    for holds, text in checks:
-        print(f"{'holds' if holds else 'MISSED'}  {text}")
-    if options.json_file is not None:
-        plain = {
-            "means": [asdict(m) for m in means],
-            "splits": [
-                asdict(job) | {"hits": {name: asdict(hit) for name, hit in hits.items()}} for job, hits in results
-            ],
-            "targets": [{"holds": holds, "target": text} for holds, text in checks],
-        }
-        options.json_file.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
-    return 0
+    splits = [asdict(job) | {"hits": {name: asdict(hit) for name, hit in hits.items()}} for job, hits in results]
+    return conclude(verdicts(means), {"means": [asdict(m) for m in means], "splits": splits}, options.json_file)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import conclude, lines_of
 from benchmarks.recall import embedder_named, missing
 from benchmarks.replay import DATA
 from langgraph_toolmem.navigator.tool_search.search import ToolSearcher
@@ -83,7 +84,7 @@ def tools_of(data: Path, name: str) -> list[ToolSpec]:
 
 def requests(data: Path) -> list[Request]:
     """Read the requests of the catalogue, with their groups."""
-    found = _rows(data / CATALOGUE / "queries.jsonl")
+    found = lines_of(data / CATALOGUE / "queries.jsonl")
     kits = {each.name: kit_of(each) for each in tools_of(data, CATALOGUE)}
     groups = joined_kits([[kits[tool] for tool in row["relevant"]] for row in found])
     return [Request(row["query"], group, frozenset(row["relevant"])) for row, group in zip(found, groups, strict=True)]
@@ -94,7 +95,7 @@ def episodes(data: Path, name: str) -> list[Episode]:
     known = {each.name for each in tools_of(data, name)}
     found = [
         Episode(row["task"], request, tuple(tool for tool in tools if tool in known))
-        for row in _rows(data / name / "trajectories.jsonl")
+        for row in lines_of(data / name / "trajectories.jsonl")
         for request, tools in _turns(row["messages"])
     ]
     return [each for each in found if each.tools]
@@ -132,10 +133,6 @@ def _turns(messages: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
         elif message["role"] == "assistant" and found:
             found[-1][1].extend(call["function"]["name"] for call in message.get("tool_calls") or ())
     return found
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 # --- what one would use instead ---------------------------------------------------------------------------------
@@ -331,14 +328,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     scores = [score for method, rank in methods.items() for score in measure(method, rank, asked)]
     output = Console(width=None if sys.stdout.isatty() else 180)
     output.print(table(scores, len(tools), len(asked)))
-    checks = verdicts(scores)
-    for holds, text in checks:
-        print(f"{'holds' if holds else 'MISSED'}  {text}")
-    if options.json_file is not None:
-        targets = [{"holds": holds, "target": text} for holds, text in checks]
-        plain = {"scores": [asdict(score) for score in scores], "targets": targets}
-        options.json_file.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
-    return 0
+    return conclude(verdicts(scores), {"scores": [asdict(score) for score in scores]}, options.json_file)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ _LAST: Final = (
 _OPTIONS: Final = ("standard", "express", "draft", "full")
 _USUAL: Final = 0.9
 """How often a tool's option has its usual value."""
+ZIPF: Final = 1.1
 _DETOUR: Final = 0.1
 """How often a run leaves its chain after a call."""
 
@@ -50,15 +51,13 @@ class Workload:
     Args:
         tools: number of tools.
         seed: of everything that is drawn.
-        kinds: different kinds of requests; two per tool, at least 40, if None.
-        zipf: the exponent: kind number r (from 1) is drawn with weight r^−zipf.
     """
 
-    def __init__(self, tools: int, *, seed: int = 0, kinds: int | None = None, zipf: float = 1.1) -> None:
+    def __init__(self, tools: int, *, seed: int = 0) -> None:
         self._random = random.Random(seed)
         self.names = [_name(i) for i in range(tools)]
-        self._kinds = [self._kind() for _ in range(kinds or max(40, 2 * tools))]
-        self._cumulated = list(accumulate((rank + 1) ** -zipf for rank in range(len(self._kinds))))
+        self._kinds = [self._kind() for _ in range(max(40, 2 * tools))]
+        self._cumulated = list(accumulate((rank + 1) ** -ZIPF for rank in range(len(self._kinds))))
         self._drawn = 0
 
     def schemas(self) -> list[dict[str, Any]]:

@@ -120,7 +120,7 @@ def ranked(
     resolve: Resolve = by_name,
     plain: bool = False,
 ) -> list[AtomHit]:
-    """Return the k atoms that fit best, best first; of equal ones the first.
+    """Return the k atoms that fit best, best first; of equal ones those of more visits.
 
     Args:
         atoms: each with its likeness to the goals of the question (`to_goal`).
@@ -130,29 +130,29 @@ def ranked(
         resolve: finds tools; atoms without one are left out.
         plain: if True, the published score, and several atoms of a tool.
     """
-    where = sparse(question.state)
+    if plain:
+        whole = sparse(f"{' '.join(question.goals)}\n{question.state}")
+        given = [(similarity(whole, sparse(f"{atom.goal}\n{atom.state}")), like, atom) for atom, like in atoms]
+    else:
+        where = sparse(question.state)
+        state = cache(lambda text: STATE * similarity(where, sparse(text)))
+        given = [(like + state(atom.state), like, atom) for atom, like in atoms]
     has = cache(question.known.has)
-    whole = sparse(f"{' '.join(question.goals)}\n{question.state}")
-    states: dict[str, float] = {}
-    scored: list[tuple[float, float, float, float, Atom]] = []
-    for atom, to_goal in atoms:
-        if plain:
-            cosine = similarity(whole, sparse(f"{atom.goal}\n{atom.state}"))
-        else:
-            like = states.get(atom.state)
-            if like is None:
-                like = states[atom.state] = similarity(where, sparse(atom.state))
-            cosine = to_goal + STATE * like
-        needed = atom.required_slots
-        feasible = sum(map(has, needed)) / (len(needed) + EPSILON) if needed else 1.0
-        scored.append(((1 - beta) * cosine + beta * feasible, cosine, feasible, to_goal, atom))
-    scored.sort(key=lambda each: -round(each[0], 9))
+    feasibility = cache(lambda needed: sum(map(has, needed)) / (len(needed) + EPSILON) if needed else 1.0)
+    scored = [
+        ((1 - beta) * cosine + beta * feasibility(atom.required_slots), cosine, like, atom)
+        for cosine, like, atom in given
+    ]
+    scored.sort(key=lambda each: (-each[0], -each[3].visits))
     hits: dict[str, AtomHit] = {}
-    for score, cosine, feasible, to_goal, atom in scored:
+    for score, cosine, like, atom in scored:
+        if not plain and atom.tool in hits:
+            continue
         found = resolve(atom)
         key = atom.id if plain or found is None else found.tool
         if found is not None and key not in hits:
-            hits[key] = AtomHit(atom, score, cosine, feasible, *found, filled(atom.arguments, question.known), to_goal)
+            arguments = filled(atom.arguments, question.known)
+            hits[key] = AtomHit(atom, score, cosine, feasibility(atom.required_slots), *found, arguments, like)
             if len(hits) == k:
                 break
     return list(hits.values())

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Final
 
 from langgraph_toolmem.atoms.atoms import leaves_of
@@ -23,7 +24,6 @@ from langgraph_toolmem.text.meaning import (
     FREE_TEXT,
     GENERIC,
     IDENTIFIERS,
-    NOISE,
     PERSONAL,
     SECRETS,
     Meaning,
@@ -76,7 +76,6 @@ SLOT: Final = re.compile(r"<([A-Z][A-Z0-9_]*)>")
 _SENTENCE: Final = re.compile(SENTENCE_END)
 _LINKS: Final = word_set("is are was be as of number nr no to the a an my his her their")
 _FILLERS: Final = word_set("will can must may should would could be is are was has have do does not only used")
-_INT64: Final = 2**63
 
 
 def label_of(meaning: Meaning, path: str = "") -> str:
@@ -147,7 +146,7 @@ class Slots:
             for port in inputs_of(spec):
                 made = self._parameters[name, port.path] = Parameter(port.leaf, port.meaning)
                 said = port.meaning.words
-                if not port.meaning.vague and not made.text and all(len(w) > 1 and w not in NOISE for w in said):
+                if not port.meaning.vague and not made.text and all(len(w) > 1 for w in said):
                     self.labels.setdefault(said, made.label)
 
     def parameter(self, tool: str, path: str) -> Parameter:
@@ -167,20 +166,20 @@ def _output_label(tool: str, path: str) -> str:
 class Known:
     """Typed slots with their values, in the order in which they came. `push` and `add` change it.
 
-    Secrets are left out, under any type. Values can be put into a checkpoint.
+    Secrets are left out, under any type.
 
     Args:
-        slots: types and values to begin with; what is no mapping of types to lists is left out.
+        slots: types and values to begin with.
     """
 
     __slots__ = ("_named", "_secrets", "_slots")
 
-    def __init__(self, slots: Any = None) -> None:
+    def __init__(self, slots: Mapping[str, Iterable[Any]] = MappingProxyType({})) -> None:
         self._slots: dict[str, dict[str, Any]] = {}
         self._secrets: set[str] = set()
         self._named: frozenset[str] = frozenset()
-        for label, values in slots.items() if isinstance(slots, Mapping) else ():
-            for value in values if isinstance(label, str) and isinstance(values, (list, tuple)) else ():
+        for label, values in slots.items():
+            for value in values:
                 self.add(label, value)
 
     def __contains__(self, label: object) -> bool:
@@ -235,8 +234,6 @@ class Known:
             return
         if isinstance(value, str):
             value = clean(value)
-        elif not isinstance(value, float) and not -_INT64 <= value < _INT64:
-            value = str(value)
         key = _key(value)
         if _is_secret(label):
             self._secrets.add(key)
@@ -290,15 +287,8 @@ class Known:
         return made
 
     def to_plain(self) -> dict[str, list[Any]]:
-        """Return types to values; of more than `MAX_CHARS` characters the types that came last."""
-        kept: dict[str, list[Any]] = {}
-        room = MAX_CHARS
-        for label, values in reversed(self._slots.items()):
-            room -= len(label) + sum(map(len, values))
-            if room < 0:
-                break
-            kept[label] = list(values.values())
-        return dict(reversed(kept.items()))
+        """Return types to values."""
+        return {label: list(values.values()) for label, values in self._slots.items()}
 
 
 def known_given(slots: Any) -> Known:

@@ -109,23 +109,21 @@ def segment_softmax(logits: Tensor, segments: Tensor, count: int) -> Tensor:
 
 
 class LinkModel(nn.Module):
-    """Vectors of nodes, and heads for links between tools and from tools to the parameters they give.
+    """Vectors of nodes, and the head for links between tools.
 
     Args:
         inputs: type of nodes -> numbers of their features.
         width, heads, layers: of the attention.
-        dropout: share of a vector's numbers that a head does not see while it learns.
     """
 
-    def __init__(self, inputs: Mapping[str, int], width: int, heads: int, layers: int, dropout: float) -> None:
+    def __init__(self, inputs: Mapping[str, int], width: int, heads: int, layers: int) -> None:
         super().__init__()
         self.encoders = nn.ModuleDict(
             {kind: nn.Sequential(nn.Linear(n, width), nn.GELU(), nn.LayerNorm(width)) for kind, n in inputs.items()}
         )
         self.layers = nn.ModuleList(RelationalAttention(width, heads, RELATIONS) for _ in range(layers))
         self.norms = nn.ModuleList(nn.ModuleDict({kind: nn.LayerNorm(width) for kind in inputs}) for _ in range(layers))
-        self.dropout = nn.Dropout(dropout)
-        self.links, self.parameters_given = nn.Linear(2 * width, 1), nn.Linear(2 * width, 1)
+        self.head = nn.Linear(2 * width, 1)
 
     def forward(self, features: Mapping[str, Tensor], edges: Tensors, weights: Tensors) -> dict[str, Tensor]:
         """(N, width) for each type of nodes."""
@@ -135,7 +133,7 @@ class LinkModel(nn.Module):
             nodes = {kind: norms[kind](nodes[kind] + heard[kind]) for kind in nodes}
         return nodes
 
-    def logits(self, head: nn.Module, source: Tensor, target: Tensor) -> Tensor:
-        """(P,) logits of (P, width) sources and targets, by `links` or `parameters_given`."""
-        found: Tensor = head(torch.cat([self.dropout(source), self.dropout(target)], dim=-1))
+    def logits(self, source: Tensor, target: Tensor) -> Tensor:
+        """(P,) logits of (P, width) sources and targets."""
+        found: Tensor = self.head(torch.cat([source, target], dim=-1))
         return found.squeeze(-1)

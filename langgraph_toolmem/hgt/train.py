@@ -1,8 +1,7 @@
 """Training on what a memory holds, and the table that the navigator reads.
 
-In each epoch some links are asked about; these, and their way back, are no edges then. The links that end training
-early, and those that the result is measured on, are no edges in any epoch; the table is made with all links as edges.
-The graph is worked on as a whole, and everything is drawn from the seed.
+In each epoch some links are asked about; these, and their way back, are no edges then. The links that the result is
+measured on are no edges in any epoch; the table is made with all links as edges. Everything is drawn from the seed.
 """
 
 from __future__ import annotations
@@ -18,13 +17,10 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.graph.view import START
 from langgraph_toolmem.hgt.model import API, PARAMETER, RELATIONS, LinkModel, Relation
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import Link
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.learned import digest_of
-from langgraph_toolmem.text.meaning import canonical
 from langgraph_toolmem.text.tools import Wording, embedded_text
 
 if TYPE_CHECKING:
@@ -32,14 +28,12 @@ if TYPE_CHECKING:
 
 LEAST_LINKS: Final = 40
 """Different links from which something is learned."""
-LOOK_EVERY: Final = 5
-"""Epochs from one validation to the next."""
+ASKED: Final = 0.4
+"""Share of the links that is asked about in an epoch."""
 RIVALS: Final = 128
 """Other producers that a held-out link's own is ranked among."""
-BEFORE: Final = (API, "before", API)
-GIVES: Final = (API, "gives", PARAMETER)
-_BACK: Final = dict(zip(RELATIONS[::2], RELATIONS[1::2], strict=True))
-Pairs = list[tuple[int, int]]
+TAKES, GIVES, BEFORE, FLOWS = RELATIONS[::2]
+Links = dict[tuple[int, int], float]
 Embed = Callable[[list[str]], Sequence[Sequence[float]]]
 
 
@@ -49,14 +43,11 @@ class Training:
 
     Attributes:
         width, heads, layers: of the attention.
-        dropout: share of a vector's numbers that a head does not see while it learns.
-        epochs: at most.
-        patience: epochs without a better validation before it ends.
-        rate, decay: of AdamW.
-        asked: share of the links that is asked about in an epoch.
+        epochs: steps over the whole graph.
+        rate: of AdamW.
         negatives: sources that replace a link's own, for each.
         start, gamma, margin: μ₀, γ and m₀ of the losses.
-        held_out: share of the links for early stopping; as many again are for measuring.
+        held_out: share of the links that the result is measured on.
         seed: of everything that is drawn.
         device: "auto" (CUDA if there is any), "cpu", "cuda" …
     """
@@ -64,12 +55,8 @@ class Training:
     width: int = 256
     heads: int = 8
     layers: int = 2
-    dropout: float = 0.5
-    epochs: int = 200
-    patience: int = 30
+    epochs: int = 40
     rate: float = 1e-3
-    decay: float = 1e-3
-    asked: float = 0.4
     negatives: int = 4
     start: float = 1.0
     gamma: float = 0.97
@@ -79,18 +66,12 @@ class Training:
     device: str = "auto"
 
 
-def train_links(
-    memory: ToolMemory,
-    training: Training | None = None,
-    *,
-    told: Callable[[int, Mapping[str, float]], None] | None = None,
-) -> dict[str, float]:
+def train_links(memory: ToolMemory, training: Training | None = None) -> dict[str, float]:
     """Train on what a memory has seen, and keep the table of scores in its folder.
 
     Args:
         memory: with a navigator.
         training: how.
-        told: gets each epoch and its losses.
 
     Returns:
         "links", and the shares of other producers that rank below the right one of a held-out link: "learned" by the
@@ -103,9 +84,10 @@ def train_links(
     navigator = memory.navigator
     graph, history = navigator.snapshot()
     trainer = Trainer(graph, history, navigator.core.vectors.embedder.embed_documents, training or Training())
-    trainer.run(told)
+    trainer.run()
     figures: dict[str, float] = {"links": len(trainer.links), **trainer.measured()}
-    navigator.links.keep({**figures, "digests": _digests(graph), "rows": trainer.rows()})
+    digests = {name: digest_of(node.spec) for name, node in graph.apis.items()}
+    navigator.links.keep({**figures, "digests": digests, "rows": trainer.rows()})
     return figures
 
 
@@ -159,27 +141,33 @@ class GraphTensors(NamedTuple):
     edges: dict[Relation, Tensor]
     weights: dict[Relation, Tensor]
 
-    def without(self, links: Tensor, relation: Relation) -> GraphTensors:
-        """Return the same without some edges of a relation, (2, L), and of the same one backward."""
+    def without(self, links: Tensor) -> GraphTensors:
+        """Return the same without some links between tools, (2, L), forward and backward."""
         edges, weights = dict(self.edges), dict(self.weights)
-        total = max(map(len, self.features.values())) + 1
-        for each, pairs in ((relation, links), (_BACK[relation], links.flip(0))):
-            keys = edges[each][0] * total + edges[each][1]
+        total = len(self.features[API])
+        for relation, pairs in ((BEFORE, links), (_back(BEFORE), links.flip(0))):
+            keys = edges[relation][0] * total + edges[relation][1]
             kept = ~torch.isin(keys, pairs[0] * total + pairs[1])
-            edges[each], weights[each] = edges[each][:, kept], weights[each][kept]
+            edges[relation], weights[relation] = edges[relation][:, kept], weights[relation][kept]
         return GraphTensors(self.features, edges, weights)
 
 
-def links_of(history: History, graph: ToolDependencyGraph) -> list[tuple[str, str]]:
-    """Return the links that runs have shown between tools: one well after another, or fed by it."""
-    found = {edge for edge, count in history.transitions.items() if count > 0}
-    found |= {(flow.source, flow.target) for flow, count in history.flows.items() if count > 0}
-    return sorted((a, b) for a, b in found if a != b and a != START and a in graph and b in graph)
+def _back(relation: Relation) -> Relation:
+    return RELATIONS[RELATIONS.index(relation) + 1]
 
 
-def numbers_of(graph: ToolDependencyGraph) -> dict[str, int]:
-    """Return the number of each parameter node, by its id."""
-    return {cluster: number for number, cluster in enumerate(sorted(each.id for each in graph.clusters.values()))}
+def links_of(history: History, graph: ToolDependencyGraph) -> dict[tuple[str, str], float]:
+    """Return the links that runs have shown between tools, one well after another or fed by it, with their w."""
+    found = {link: history.weight(*link) for link, count in history.transitions.items() if count > 0}
+    for flow, count in history.flows.items():
+        link = flow.source, flow.target
+        if count > 0:
+            found[link] = max(found.get(link, 0.0), _share(count, flow.target, history))
+    return {(a, b): found[a, b] for a, b in sorted(found) if a != b and a in graph and b in graph}
+
+
+def _share(count: float, tool: str, history: History) -> float:
+    return min(1.0, count / max(history.uses.get(tool, 0.0), 1.0))
 
 
 def tensors_of(
@@ -190,44 +178,36 @@ def tensors_of(
     hidden: frozenset[tuple[str, str]] = frozenset(),
 ) -> GraphTensors:
     """Return a dependency graph with what runs have shown; `hidden` links, and flows along them, are left out."""
-    places = {name: place for place, name in enumerate(sorted(graph.apis))}
-    numbers = numbers_of(graph)
-    found: dict[Relation, dict[tuple[int, int], float]] = {relation: {} for relation in RELATIONS[::2]}
-    takes, gives, before, flows = found.values()
-
-    def add(edges: dict[tuple[int, int], float], source: int, target: int, weight: float) -> None:
-        edges[source, target] = max(edges.get((source, target), 0.0), min(1.0, weight))
-
+    tools = {name: number for number, name in enumerate(sorted(graph.apis))}
+    parameters = {name: number for number, name in enumerate(sorted(each.id for each in graph.clusters.values()))}
+    found: dict[Relation, Links] = {relation: {} for relation in (TAKES, GIVES, BEFORE, FLOWS)}
     for name, node in graph.apis.items():
-        for port in node.outputs:
-            add(gives, places[name], numbers[graph.cluster_of(port).id], 0.0)
-        for port in node.inputs:
-            flowed = history.flows_into(name, port.parameter)
-            fed = sum(n for flow, n in flowed if (flow.source, name) not in hidden)
-            add(takes, numbers[graph.cluster_of(port).id], places[name], fed / max(history.uses.get(name, 0.0), 1.0))
-    for a, b in links_of(history, graph):
+        found[TAKES].update(((parameters[graph.cluster_of(port).id], tools[name]), 0.0) for port in node.inputs)
+        found[GIVES].update(((tools[name], parameters[graph.cluster_of(port).id]), 0.0) for port in node.outputs)
+    for (a, b), weight in links_of(history, graph).items():
         if (a, b) not in hidden:
-            add(before, places[a], places[b], history.weight(a, b))
+            found[BEFORE][tools[a], tools[b]] = weight
     for (a, path, b, taken), count in history.flows.items():
         if a in graph and b in graph and (a, b) not in hidden:
-            share = count / max(history.uses.get(b, 1.0), 1.0)
-            add(before, places[a], places[b], share)
-            for end in [port for port in graph.apis[b].inputs if port.parameter == taken][:1]:
-                for start in (port for port in graph.apis[a].outputs if port.path == path):
-                    add(flows, numbers[graph.cluster_of(start).id], numbers[graph.cluster_of(end).id], share)
+            starts = [port for port in graph.apis[a].outputs if port.path == path]
+            ends = [port for port in graph.apis[b].inputs if port.parameter == taken][:1]
+            for pair in ((start, end) for start in starts for end in ends):
+                link = parameters[graph.cluster_of(pair[0]).id], parameters[graph.cluster_of(pair[1]).id]
+                found[FLOWS][link] = max(found[FLOWS].get(link, 0.0), _share(count, b, history))
     edges, weights = {}, {}
-    for relation, pairs in found.items():
-        edges[relation] = torch.tensor(list(pairs), dtype=torch.long, device=device).reshape(-1, 2).T.contiguous()
-        weights[relation] = torch.tensor(list(pairs.values()), dtype=torch.float32, device=device)
-        edges[_BACK[relation]], weights[_BACK[relation]] = edges[relation].flip(0), weights[relation]
-    used = []
-    for name in places:
-        good, bad = history.good(name), history.failures.get(name, 0.0)
-        used.append([math.log1p(good), math.log1p(bad), good / (good + bad) if good + bad else 0.0])
+    for relation, links in found.items():
+        edges[relation] = torch.tensor(list(links), dtype=torch.long, device=device).reshape(-1, 2).T.contiguous()
+        weights[relation] = torch.tensor(list(links.values()), dtype=torch.float32, device=device)
+        edges[_back(relation)], weights[_back(relation)] = edges[relation].flip(0), weights[relation]
+    used = [(history.good(name), history.failures.get(name, 0.0)) for name in tools]
+    rows = [[math.log1p(good), math.log1p(bad), good / max(good + bad, 1.0)] for good, bad in used]
+    takes, gives = np.array([*found[TAKES]]).reshape(-1, 2), np.array([*found[GIVES]]).reshape(-1, 2)
     columns = {
-        API: [vectors[API], np.array(used), _degree(takes, 1, len(places)), _degree(gives, 0, len(places))],
-        PARAMETER: [vectors[PARAMETER], _degree(gives, 1, len(numbers)), _degree(takes, 0, len(numbers))],
-    }
+        API: [vectors[API], np.array(rows), _degree(takes[:, 1], len(tools)), _degree(gives[:, 0], len(tools))],
+        PARAMETER: [
+            vectors[PARAMETER], _degree(gives[:, 1], len(parameters)), _degree(takes[:, 0], len(parameters))
+        ],
+    }  # fmt: skip
     features = {
         kind: torch.tensor(np.concatenate(each, axis=1), dtype=torch.float32, device=device)
         for kind, each in columns.items()
@@ -235,9 +215,8 @@ def tensors_of(
     return GraphTensors(features, edges, weights)
 
 
-def _degree(edges: Mapping[tuple[int, int], float], side: int, count: int) -> np.ndarray[Any, Any]:
-    ends = np.array([edge[side] for edge in edges], dtype=np.int64)
-    return np.log1p(np.bincount(ends, minlength=count))[:, None]
+def _degree(ends: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
+    return np.log1p(np.bincount(ends.astype(np.int64), minlength=count))[:, None]
 
 
 # --- training ---
@@ -253,7 +232,6 @@ class Trainer:
         training: how.
 
     Attributes:
-        model: the best one so far, after `run`.
         losses: of each epoch.
 
     Raises:
@@ -265,150 +243,98 @@ class Trainer:
         self.device = device_of(training.device)
         self.names = sorted(graph.apis)
         places = {name: place for place, name in enumerate(self.names)}
-        named = links_of(history, graph)
-        if len(named) < LEAST_LINKS:
-            raise ConfigurationError(f"The memory has seen {len(named)} links between tools; {LEAST_LINKS} are needed.")
-        self.links: Pairs = [(places[a], places[b]) for a, b in named]
-        self._known = set(self.links)
-        rng = np.random.default_rng(training.seed)
-        order, part = rng.permutation(len(self.links)).tolist(), max(1, round(training.held_out * len(self.links)))
-        self.validation, self.test, self.learned = (
-            [self.links[place] for place in each] for each in (order[:part], order[part : 2 * part], order[2 * part :])
-        )
+        self.links: Links = {(places[a], places[b]): w for (a, b), w in links_of(history, graph).items()}
+        if len(self.links) < LEAST_LINKS:
+            raise ConfigurationError(
+                f"The memory has seen {len(self.links)} links between tools; {LEAST_LINKS} are needed."
+            )
+        drawn = [[*self.links][place] for place in np.random.default_rng(training.seed).permutation(len(self.links))]
+        part = max(1, round(training.held_out * len(drawn)))
+        self.test, self.learned = drawn[:part], drawn[part:]
         wording = Wording()
         for node in graph.apis.values():
             wording.learn(node.spec)
         texts = [embedded_text(graph.apis[name].spec, wording) for name in self.names]
-        labels = [*numbers_of(graph)]
-        vectors = np.array(embed([*texts, *labels]), dtype=np.float32)
+        vectors = np.array(embed([*texts, *sorted(each.id for each in graph.clusters.values())]), dtype=np.float32)
         self._vectors = {API: vectors[: len(texts)], PARAMETER: vectors[len(texts) :]}
-        hidden = frozenset((self.names[a], self.names[b]) for a, b in [*self.validation, *self.test])
+        hidden = frozenset((self.names[a], self.names[b]) for a, b in self.test)
         self.tensors = tensors_of(graph, history, self._vectors, self.device, hidden)
         with torch.random.fork_rng():
             torch.manual_seed(training.seed)
             widths = {kind: each.shape[1] for kind, each in self.tensors.features.items()}
-            self.model = LinkModel(widths, training.width, training.heads, training.layers, training.dropout)
-        self.model.to(self.device)
-        self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=training.rate, weight_decay=training.decay)
+            self.model = LinkModel(widths, training.width, training.heads, training.layers).to(self.device)
+        self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=training.rate)
         self.losses: list[dict[str, float]] = []
 
-    def run(self, told: Callable[[int, Mapping[str, float]], None] | None = None) -> Trainer:
-        """Train until the validation gets no better; `told` gets each epoch and its losses."""
-        best, at, state = -1.0, 0, self.model.state_dict()
-        for epoch in range(self.training.epochs):
-            with torch.random.fork_rng():
-                torch.manual_seed(1_000_003 * self.training.seed + epoch)
-                self.losses.append(self._epoch(epoch))
-            if told is not None:
-                told(epoch, self.losses[-1])
-            if epoch % LOOK_EVERY == LOOK_EVERY - 1 or epoch == self.training.epochs - 1:
-                worth = self._ranked(self.validation, self.logits(self.tensors)[0])
-                if worth > best:
-                    best, at = worth, epoch
-                    state = {name: each.detach().clone() for name, each in self.model.state_dict().items()}
-                elif epoch - at >= self.training.patience:
-                    break
-        self.model.load_state_dict(state)
+    def run(self) -> Trainer:
+        """Train for all epochs."""
+        self.model.train()
+        self.losses = [self._epoch(epoch) for epoch in range(self.training.epochs)]
         return self
 
     def _epoch(self, epoch: int) -> dict[str, float]:
         how, rng = self.training, np.random.default_rng((self.training.seed, epoch))
-        self.model.train()
-        self._optimizer.zero_grad()
-        order = rng.permutation(len(self.learned))[: max(1, round(how.asked * len(self.learned)))]
-        links = [self.learned[place] for place in order.tolist()]
+        order = rng.permutation(len(self.learned))[: max(1, round(ASKED * len(self.learned)))]
+        links = [self.learned[place] for place in order]
         wrong = rng.integers(len(self.names), size=(len(links), how.negatives))
-        asked = torch.tensor(links, device=self.device)
-        sources = torch.from_numpy(wrong).to(self.device)
-        pairs = zip(wrong.tolist(), links, strict=True)
-        true = [[a != b and (a, b) not in self._known for a in row] for row, (_, b) in pairs]
-        fine = torch.tensor(true, device=self.device)
-        gives = self.tensors.edges[GIVES]
-        given = gives[:, torch.from_numpy(rng.random(gives.shape[1]) < 0.2).to(self.device)]
-        nodes = self.model(*self.tensors.without(asked.T, BEFORE).without(given, GIVES))
-        tools, parameters = nodes[API], nodes[PARAMETER]
-        target = tools[asked[:, 1]]
-        right = self.model.logits(self.model.links, tools[asked[:, 0]], target)
-        left = self.model.logits(self.model.links, tools[sources], target.unsqueeze(1).expand(-1, how.negatives, -1))
-        labels = torch.tensor([self.history.weight(self.names[a], self.names[b]) for a, b in links], device=self.device)
-        none = torch.zeros_like(left[fine])
-        entropy = binary_cross_entropy_with_logits(right, labels) + binary_cross_entropy_with_logits(left[fine], none)
-        margin = adaptive_margin(right, left.masked_fill(~fine, -1e4), labels, how.margin)
+        fine = [[a != b and (a, b) not in self.links for a in row] for row, (_, b) in zip(wrong, links, strict=True)]
+        asked, true = torch.tensor(links, device=self.device).T, torch.tensor(fine, device=self.device)
+        tools = self.model(*self.tensors.without(asked))[API]
+        target = tools[asked[1]]
+        right = self.model.logits(tools[asked[0]], target)
+        left = self.model.logits(
+            tools[torch.from_numpy(wrong).to(self.device)], target.unsqueeze(1).expand(-1, how.negatives, -1)
+        )
+        labels = torch.tensor([self.links[link] for link in links], device=self.device)
+        none = torch.zeros_like(left[true])
+        entropy = binary_cross_entropy_with_logits(right, labels) + binary_cross_entropy_with_logits(left[true], none)
+        margin = adaptive_margin(right, left.masked_fill(~true, -1e4), labels, how.margin)
         first = share_of_first(epoch, how.start, how.gamma)
         loss = first * entropy + (1 - first) * margin
-        if given.shape[1]:
-            other = torch.from_numpy(rng.integers(len(tools), size=given.shape[1])).to(self.device)
-            for source, label in ((given[0], torch.ones), (other, torch.zeros)):
-                logits = self.model.logits(self.model.parameters_given, tools[source], parameters[given[1]])
-                loss = loss + binary_cross_entropy_with_logits(logits, label(len(logits), device=self.device)) / 2
+        self._optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self._optimizer.step()
         return {"entropy": float(entropy.detach()), "margin": float(margin.detach()), "loss": float(loss.detach())}
 
-    def logits(self, tensors: GraphTensors) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Return (N, N) of producers and consumers, and (N, M) of tools and the parameters they may give."""
+    # --- the result ---
+
+    def logits(self, tensors: GraphTensors) -> np.ndarray[Any, Any]:
+        """Return (N, N) logits of producers and consumers."""
         self.model.eval()
         with torch.no_grad():
-            nodes = self.model(*tensors)
-            found = []
-            for head, ends in ((self.model.links, nodes[API]), (self.model.parameters_given, nodes[PARAMETER])):
-                # The head is separable, so that all pairs are a sum of two vectors.
-                own, other = head.weight[0].split(self.training.width)
-                found.append(((nodes[API] @ own)[:, None] + (ends @ other)[None] + head.bias).cpu().numpy())
-        return found[0], found[1]
-
-    def _ranked(self, links: Pairs, scores: np.ndarray[Any, Any]) -> float:
-        """Return the mean share of other producers of a link's consumer that rank below its own; ties count half."""
-        rng, found = np.random.default_rng(self.training.seed), []
-        for a, b in links:
-            drawn = rng.permutation(len(self.names))[:RIVALS].tolist()
-            rivals = scores[[each for each in drawn if each != b and (each, b) not in self._known], b]
-            found.append(float(((rivals < scores[a, b]) + (rivals == scores[a, b]) / 2).mean()) if len(rivals) else 0.5)
-        return float(np.mean(found))
-
-    # --- the result ---
+            tools = self.model(*tensors)[API]
+            # The head is separable, so that all pairs are a sum of two vectors.
+            own, other = self.model.head.weight[0].split(self.training.width)
+            found: np.ndarray[Any, Any] = ((tools @ own)[:, None] + tools @ other + self.model.head.bias).cpu().numpy()
+        return found
 
     def measured(self) -> dict[str, float]:
         """Return how links rank that training did not see: by the model, and by structure alone."""
         structural = np.zeros((len(self.names), len(self.names)))
-        places = {name: place for place, name in enumerate(self.names)}
         for b in {b for _, b in self.test}:
             for port in self.graph.apis[self.names[b]].inputs:
                 for link in self.graph.links_into(port):
-                    a = places[link.producer]
+                    a = self.names.index(link.producer)
                     structural[a, b] = max(structural[a, b], link.fit)
-        learned = self._ranked(self.test, self.logits(self.tensors)[0])
-        return {"learned": learned, "structural": self._ranked(self.test, structural)}
+        return {"learned": self._ranked(self.logits(self.tensors)), "structural": self._ranked(structural)}
+
+    def _ranked(self, scores: np.ndarray[Any, Any]) -> float:
+        """Return the mean share of other producers of a link's consumer that rank below its own; ties count half."""
+        rng, found = np.random.default_rng(self.training.seed), []
+        for a, b in self.test:
+            drawn = rng.permutation(len(self.names))[:RIVALS]
+            rivals = scores[[each for each in drawn if each != b and (each, b) not in self.links], b]
+            found.append(float(((rivals < scores[a, b]) + (rivals == scores[a, b]) / 2).mean()) if len(rivals) else 0.5)
+        return float(np.mean(found))
 
     def rows(self) -> list[tuple[str, str, str, str, float]]:
-        """Return rows of links with the score √(p(a→b) p(a→i)) (½ + ½ likeness(o, i)) [O]."""
-        between, towards = self.logits(tensors_of(self.graph, self.history, self._vectors, self.device))
-        numbers = numbers_of(self.graph)
-        places = {name: place for place, name in enumerate(self.names)}
+        """Return rows of the links that structure and runs show, with p(a→b) [O]."""
+        logits = self.logits(tensors_of(self.graph, self.history, self._vectors, self.device))
         found = []
-        for consumer, column in zip(self.names, between.T, strict=True):
+        for consumer, column in zip(self.names, 1 / (1 + np.exp(-logits.T)), strict=True):
+            likely = dict(zip(self.names, map(float, column), strict=True))
             for port in self.graph.apis[consumer].inputs:
-                parameter = numbers[self.graph.cluster_of(port).id]
-                for link in self.graph.links_into(port, self.history):
-                    a = places[link.producer]
-                    found.append(_row(link, column[a], towards[a, parameter]))
+                links = self.graph.links_into(port, self.history)
+                found += [(a.producer, a.output, consumer, a.input, round(likely[a.producer], 4)) for a in links]
         return found
-
-
-def _likeness(link: Link) -> float:
-    """Return how much an output and an input are called the same, 0 to 1; 1 if they are of one cluster."""
-    if link.kind in ("cluster", "route") and link.fit > 0:
-        return 1.0
-    one, other = (set(canonical(path.replace("[]", "").rsplit(".", 1)[-1])) for path in (link.output, link.input))
-    return 2 * len(one & other) / (len(one) + len(other)) if one and other else 0.0
-
-
-def _row(link: Link, between: float, towards: float) -> tuple[str, str, str, str, float]:
-    likely = math.sqrt(1 / (1 + math.exp(-between)) / (1 + math.exp(-towards)))
-    score = round(likely * (0.5 + 0.5 * _likeness(link)), 4)
-    return link.producer, link.output, link.consumer, link.input, score
-
-
-def _digests(graph: ToolDependencyGraph) -> dict[str, str]:
-    return {name: digest_of(node.spec) for name, node in graph.apis.items()}

@@ -60,7 +60,7 @@ def decide(
     if all(candidate.tool == WORDS and not candidate.p_tool for candidate in found):
         return Decision(None, Reason("nothing_seen", "nothing like this has been seen yet"))
     keys = [record_keys(c, state) for c in found]
-    novelty = Novelty(state, neighbours, graph.cases, {c.tool for c in found})
+    novelty = Novelty(state, neighbours, graph.cases)
     distances = [novelty.distance(c) for c in found]
     shares = [tables.novelty.share(c.tool, each) for c, each in zip(found, distances, strict=True)]
     columns = columns_of(found, keys, shares, neighbours, tables.evidence.rules)

@@ -16,9 +16,10 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
 from langgraph_toolmem.graph.cases import CaseIndex, Neighbour
@@ -111,30 +112,15 @@ class NoveltyRecord(Table):
 
 
 class Novelty:
-    """The wording of a request, next to that of past requests: `neighbours` went the same way so far.
+    """The wording of a request, next to that of past requests: `neighbours` went the same way so far."""
 
-    It compares for these tools only.
-    """
-
-    def __init__(
-        self, state: RunState, neighbours: Sequence[Neighbour], cases: CaseIndex, tools: Collection[str]
-    ) -> None:
-        self._cases, self._near = cases, neighbours
+    def __init__(self, state: RunState, neighbours: Sequence[Neighbour], cases: CaseIndex) -> None:
+        self._state, self._cases, self._near = state, cases, neighbours
         self._asks = bool(state.user_key)
         self._text, self._asked = state.user.raw, state.asked
         self._called = [canon(value) for step in state.since_user for value in step.args.values()]
         self._distances: dict[tuple[str, str], float | None] = {}
         self._pasts: dict[tuple[str, bool], list[frozenset[str]]] = {}
-        self._led: dict[str, list[str]] = {tool: [] for tool in tools}
-        wanted = set(tools)
-        for case in cases.alike(state) if self._asks else ():
-            for tool in wanted & {WORDS, *cases.led_to(case)}:
-                led = self._led[tool]
-                led.append(case)
-                if len(led) == ALIKE:
-                    wanted.remove(tool)
-            if not wanted:
-                break
 
     def distance(self, candidate: Candidate) -> float | None:
         """Return the Dice distance of the wording to the nearest of the similar requests that led to the tool.
@@ -153,7 +139,8 @@ class Novelty:
 
     def _past(self, tool: str, *, asked: bool = False) -> list[frozenset[str]]:
         if (tool, asked) not in self._pasts:
-            texts = ((self._cases.cases[each][4 if asked else 0], each) for each in self._led[tool])
+            led = (each for each in self._cases.alike(self._state) if tool == WORDS or self._cases.led_to(each, tool))
+            texts = ((self._cases.cases[each][4 if asked else 0], each) for each in islice(led, ALIKE))
             self._pasts[tool, asked] = [_wording_of(text, self._cases.arguments(each)) for text, each in texts]
         return self._pasts[tool, asked]
 

@@ -22,6 +22,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
@@ -38,10 +39,10 @@ from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError, ToolMemoryError, log_failure
 from langgraph_toolmem.base.text import digest, shortened
+from langgraph_toolmem.core.catalogue import without_own
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.entries.critique import describe_calls, describe_tools
 from langgraph_toolmem.entries.entry import Entry, entry_of
-from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.text.similarity import LexicalEmbedder, similarity
 from langgraph_toolmem.turn.host import read_key
@@ -57,7 +58,6 @@ T = TypeVar("T")
 
 BOOTSTRAP: Final = "bootstrap"
 """`Entry.made_by` of a cold start's entries."""
-TAG: Final = "toolmem:bootstrap"
 BATCH: Final = 10
 """Requests invented in one call."""
 DRY: Final = 3
@@ -108,8 +108,8 @@ class RefusedError(ToolMemoryError):
 class Spending:
     """Model calls and tokens of one session, counted before each call. Safe for threads."""
 
-    def __init__(self, budget: Budget) -> None:
-        self._budget, self._lock = budget, threading.Lock()
+    def __init__(self, budget: Budget, name: str) -> None:
+        self._budget, self._name, self._lock = budget, name, threading.Lock()
         self.calls = self.tokens = 0
 
     @property
@@ -132,14 +132,15 @@ class Spending:
         with self._lock:
             self.tokens += tokens
 
-    def config(self, name: str = "toolmem_bootstrap", tag: str = TAG) -> RunnableConfig:
-        """Return the config of one question.
+    def config(self, meter: Meter | None = None) -> RunnableConfig:
+        """Return the config of one question, or of one run.
 
         Raises:
             RefusedError: the budget is spent. LangChain would log an error of the callback.
         """
         self.take(0)
-        return RunnableConfig(callbacks=[Meter(self)], tags=[tag], run_name=name)
+        tags, name = [f"toolmem:{self._name}"], f"toolmem_{self._name}"
+        return RunnableConfig(callbacks=[meter or Meter(self)], tags=tags, run_name=name)
 
 
 class Meter(BaseCallbackHandler):
@@ -187,7 +188,7 @@ class Sandbox:
     Attributes:
         agent: a compiled graph, or any object with the same ``ainvoke`` or ``invoke``. Each request has its own
             thread, ``config["configurable"]["thread_id"]``. Callbacks of the config count model calls.
-        tools: the agent's tools. Defaults to those of the graph's tool nodes.
+        tools: the agent's tools, from which requests are invented.
         reset: returns the sandbox to its first state; called before each request.
         verdict: judges a run, right after it.
         about: names, ids and dates that exist in the sandbox, so that requests can be carried out.
@@ -200,37 +201,36 @@ class Sandbox:
     """
 
     agent: Any
-    tools: Iterable[ToolLike] | None = None
+    tools: Iterable[ToolLike]
     reset: Callable[[], Any] | None = None
     verdict: Verdict | None = None
     about: str = ""
     messages_key: str = "messages"
 
     def __post_init__(self) -> None:
-        if isinstance(self.agent, type) or not any(callable(getattr(self.agent, n, None)) for n in _INVOKE):
+        if isinstance(self.agent, type) or not (hasattr(self.agent, "invoke") or hasattr(self.agent, "ainvoke")):
             kind = getattr(self.agent, "__name__", type(self.agent).__name__)
             raise ConfigurationError(f"`agent` must have invoke or ainvoke, as a compiled graph has, got {kind}.")
 
-    async def run(
-        self, query: str, config: RunnableConfig, *, seconds: float, blocking: bool = False
-    ) -> list[BaseMessage]:
+    async def run(self, query: str, config: RunnableConfig, *, seconds: float) -> list[BaseMessage]:
         """Run one request to its end.
 
         Args:
             query: the user's words.
             config: the thread and the callbacks.
             seconds: time after which the run is cancelled. A thread cannot be cancelled, and is abandoned.
-            blocking: prefer ``invoke``, in a thread, to ``ainvoke``.
 
         Raises:
             TimeoutError: it took too long.
             InputError: no messages came back, or the agent waits for a person.
             Exception: any error of the agent.
         """
-        state = {self.messages_key: [HumanMessage(query)]}
-        name = next(n for n in (_INVOKE if blocking else _INVOKE[::-1]) if callable(getattr(self.agent, n, None)))
-        call = getattr(self.agent, name)
-        running: Awaitable[Any] = call(state, config) if name == "ainvoke" else in_thread(lambda: call(state, config))
+        agent, state = self.agent, {self.messages_key: [HumanMessage(query)]}
+        running: Awaitable[Any] = (
+            agent.ainvoke(state, config)
+            if hasattr(agent, "ainvoke")
+            else in_thread(lambda: agent.invoke(state, config))
+        )
         try:
             result = await asyncio.wait_for(running, seconds)
         except asyncio.TimeoutError:  # another class than the built-in one before Python 3.11
@@ -256,27 +256,6 @@ class Sandbox:
             raise InputError(f"A verdict must be true, false, None or a score from 0 to 1, got {score!r:.60}.")
         return None if score is None else float(score)
 
-    def specs(self) -> dict[str, ToolSpec]:
-        """Return the agent's tools by name.
-
-        Raises:
-            ConfigurationError: none are known.
-        """
-        tools: Any = self.tools
-        if tools is None:
-            nodes = getattr(self.agent, "nodes", None) or {}
-            bound = [getattr(node, "bound", node) for node in nodes.values()]
-            tools = [tool for node in bound for tool in getattr(node, "tools_by_name", {}).values()]
-        specs = {name: spec for name, spec in read_tools(tools).items() if name != SUMMARY_TOOL}
-        if not specs:
-            raise ConfigurationError(
-                "No tools are known from which requests could be invented: pass tools= to Sandbox."
-            )
-        return specs
-
-
-_INVOKE: Final = ("invoke", "ainvoke")
-
 
 async def _awaited(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
@@ -284,27 +263,20 @@ async def _awaited(value: Any) -> Any:
 
 def in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
     """Call a blocking function in a daemon thread. One that hangs does not keep the interpreter from ending."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
+    done: Future[T] = Future()
+    done.set_running_or_notify_cancel()
     context = copy_context()
 
-    def settle(set_it: Callable[[Any], None], value: Any) -> None:
-        if not future.done():
-            set_it(value)
-
     def work() -> None:
-        outcome: tuple[Callable[[Any], None], Any]
         try:
-            outcome = future.set_result, context.run(call)
+            done.set_result(context.run(call))
         except Exception as error:  # noqa: BLE001 - raised where it is awaited
-            outcome = future.set_exception, error
+            done.set_exception(error)
         except BaseException as error:  # noqa: BLE001 - only the user may end this process
-            outcome = future.set_exception, RuntimeError(f"{type(error).__name__} was raised")
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, *outcome)
+            done.set_exception(RuntimeError(f"{type(error).__name__} was raised"))
 
     threads.start("toolmem-bootstrap", work)
-    return future
+    return asyncio.wrap_future(done)
 
 
 # --- inventing requests ---
@@ -317,6 +289,8 @@ tool or of a parameter.
 - Be concrete: names, dates, times, amounts, titles, as a person would give them. Where a list says what exists, take \
 them from there and invent none. No placeholders, nothing in brackets.
 - Each request can be carried out with these tools alone, at once, without asking back.
+- About half of the requests take one tool. The others take several, where one call needs what another answered, or \
+where one request holds several wishes or a condition.
 - Make the requests as different as you can from each other and from the known ones: in what is wanted, in wording, in \
 length, in tone. Some are short, some polite, some in a hurry, some give a reason or a condition.
 {MATERIAL}"""
@@ -337,57 +311,42 @@ class InventedQueries(BaseModel):
     queries: list[InventedQuery]
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The next requests to invent: how many, about which tools, and whether each needs several of them."""
-
-    count: int
-    tools: tuple[str, ...]
-    several: bool
-
-
-def next_wanted(known: Sequence[InventedQuery], tools: Iterable[str], missing: int, rng: random.Random) -> Wanted:
-    """Return what to invent next: the tools that came up least, one or several of them a request, in equal shares."""
-    count = max(1, min(BATCH, missing + 2))  # some will be rejected
+def least_used(tools: Iterable[str], known: Iterable[InventedQuery], rng: random.Random) -> list[str]:
+    """Return the tools that the next requests are about: those that came up least."""
     names, times = list(tools), Counter(name for query in known for name in query.tools)
-    several = len(names) > 1 and 2 * sum(len(query.tools) > 1 for query in known) < len(known) + 1
     rng.shuffle(names)
-    return Wanted(count, tuple(sorted(names, key=lambda name: times[name])[:count]), several)
+    return sorted(names, key=lambda name: times[name])[:BATCH]
 
 
 def invent(
     model: StructuredModel[InventedQueries],
-    wanted: Wanted,
+    count: int,
+    about: Sequence[str],
     tools: Mapping[str, ToolSpec],
     known: Sequence[InventedQuery],
     *,
-    about: str = "",
+    exists: str = "",
     config: RunnableConfig | None = None,
 ) -> list[InventedQuery]:
-    """Ask a model for requests and return the usable ones. Raises whatever the model raises."""
-    names, about_them = ", ".join(wanted.tools), set(wanted.tools)
-    task = (
-        "each of which takes two or more different tools, where one call needs what another answered, or where one "
-        f"request holds several wishes or a condition. Use each of these tools at least once, with others: {names}."
-        if wanted.several
-        else f"each of which takes exactly one tool. Spread them over these tools: {names}."
-    )
-    shown = sorted(range(len(known)), key=lambda i: (not about_them & set(known[i].tools), -i))[:KNOWN]
+    """Ask a model for requests about some tools and return the usable ones. Raises whatever the model raises."""
     parts = {
-        "Tools": describe_tools(tools, wanted.tools),
-        "What exists": shortened(about.strip(), 4_000) or "(unknown: take what is common everywhere)",
-        "Known requests": "\n".join(f"- {shortened(known[i].text, 160)}" for i in sorted(shown)) or "(none)",
+        "Tools": describe_tools(tools, about),
+        "What exists": shortened(exists.strip(), 4_000) or "(unknown: take what is common everywhere)",
+        "Known requests": "\n".join(f"- {shortened(each.text, 160)}" for each in known[-KNOWN:]) or "(none)",
     }
-    prompt = [SystemMessage(_INVENT), HumanMessage(f"{sections(parts)}\n\nInvent {wanted.count} requests, {task}")]
-    answer = model.ask(prompt, config).value
+    task = f"Invent {count} requests. Use each of these tools at least once: {', '.join(about)}."
+    answer = model.ask([SystemMessage(_INVENT), HumanMessage(f"{sections(parts)}\n\n{task}")], config).value
     return [] if answer is None else usable(answer.queries, tools, [query.text for query in known])
 
 
 def usable(invented: Iterable[InventedQuery], tools: Collection[str], known: Iterable[str]) -> list[InventedQuery]:
-    """Return the requests that a person could write, without those that nearly repeat another one."""
+    """Return the requests that a person could write, without those that nearly repeat another one.
+
+    A person writes no placeholders and no tool's name, if that is more than a plain word.
+    """
     embedder = LexicalEmbedder()
     seen = [embedder.sparse(text) for text in known]
-    names = re.compile("|".join(_mention(name) for name in tools), re.IGNORECASE)
+    names = [name for name in tools if re.search(r"[\W_]|[a-z][A-Z]", name)]
     found: list[InventedQuery] = []
     for each in invented:
         text = " ".join(each.text.split())
@@ -396,21 +355,13 @@ def usable(invented: Iterable[InventedQuery], tools: Collection[str], known: Ite
         if (
             needed
             and 8 <= len(text) <= 1_000
-            and not names.search(text)
+            and not any(name in text for name in names)
             and not _PLACEHOLDER.search(text)
             and all(similarity(vector, other) < SAME for other in seen)
         ):
             seen.append(vector)
             found.append(InventedQuery(text=text, tools=needed))
     return found
-
-
-def _mention(name: str) -> str:
-    """Match a tool's name as only somebody writes it who knows the tools; ``search`` alone is a plain word."""
-    quoted = re.escape(name)
-    if re.search(r"[\W_]|[a-z][A-Z]", name):
-        return rf"(?<!\w){quoted}(?!\w)"
-    return rf"`{quoted}`|(?<!\w){quoted}\(|(?<!\w){quoted}\s+(?:tool|function|api)\b"
 
 
 # --- judging runs ---
@@ -481,14 +432,9 @@ class Progress:
     errors: tuple[str, ...] = ()
 
     @property
-    def entries(self) -> int:
-        """Runs that became entries."""
-        return self.good + self.wrong + self.unjudged
-
-    @property
     def run(self) -> int:
         """Requests whose run is over."""
-        return self.entries + self.empty + self.failed
+        return self.good + self.wrong + self.unjudged + self.empty + self.failed
 
 
 class Bootstrap:
@@ -529,9 +475,11 @@ class Bootstrap:
         self._model = StructuredModel(model, InventedQueries)
         self.budget = budget or Budget()
         self._user_id, self._user = user_id, memory.core.users.of(user_id)
-        self._seed, self._questions = seed, 0
-        self.tools = sandbox.specs()
-        self._spending = Spending(self.budget)
+        self._rng = random.Random(seed)
+        self.tools = without_own(read_tools(sandbox.tools))
+        if not self.tools:
+            raise ConfigurationError("`tools` of a Sandbox must name at least one tool.")
+        self._spending = Spending(self.budget, "bootstrap")
         known = _made(memory, user_id)
         self._over: Counter[str] = Counter(map(_outcome, known))
         self._requests = [InventedQuery(text=each.query, tools=list(each.tools)) for each in known]
@@ -543,11 +491,11 @@ class Bootstrap:
         memory.core.episodes.at_forgetting.append(self._forgotten.set)
 
     def run(self, on_step: Callable[[Progress], object] | None = None) -> Progress:
-        """Sync variant of `arun`; the agent's ``invoke`` is preferred. Must be called outside an event loop."""
+        """Sync variant of `arun`. Must be called outside an event loop."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(self._continue(on_step, blocking=True))
+            return asyncio.run(self.arun(on_step))
         raise ConfigurationError("An event loop is running here: await arun() instead of calling run().")
 
     async def arun(self, on_step: Callable[[Progress], object] | None = None) -> Progress:
@@ -560,7 +508,23 @@ class Bootstrap:
             ToolMemoryError: the model or the sandbox's reset failed, or `FAILURES` runs or judgements in a row did.
                 What was done is kept, and the next session continues there.
         """
-        return await self._continue(on_step, blocking=False)
+        notify = on_step or (lambda _: None)
+        dry = 0
+        self._stopped = ""
+        notify(self.progress())
+        while (missing := self.budget.queries - self.progress().run) > 0:
+            self._stopped = self._stopped or self._spending.over
+            if self._stopped:
+                break
+            if self._waiting:
+                await self._run(self._waiting[0])
+            else:
+                dry = 0 if await self._invent(missing) else dry + 1
+                if dry >= DRY:
+                    self._stopped = "the model invents nothing new any more"
+            notify(self.progress())
+        await in_thread(self._memory.flush)
+        return self.progress()
 
     def progress(self) -> Progress:
         """Return the progress."""
@@ -573,33 +537,12 @@ class Bootstrap:
             errors=tuple(self._errors[-5:]),
         )
 
-    async def _continue(self, on_step: Callable[[Progress], object] | None, *, blocking: bool) -> Progress:
-        notify = on_step or (lambda _: None)
-        dry = 0
-        self._stopped = ""
-        notify(self.progress())
-        while (missing := self.budget.queries - self.progress().run) > 0:
-            self._stopped = self._stopped or self._spending.over
-            if self._stopped:
-                break
-            if self._waiting:
-                await self._run(self._waiting[0], blocking=blocking)
-            else:
-                dry = 0 if await self._invent(missing) else dry + 1
-                if dry >= DRY:
-                    self._stopped = "the model invents nothing new any more"
-            notify(self.progress())
-        await in_thread(self._memory.flush)
-        return self.progress()
-
     async def _invent(self, missing: int) -> bool:
-        self._questions += 1
-        rng = random.Random(f"{self._seed}-{len(self._requests)}-{self._questions}")
-        wanted = next_wanted(self._requests, self.tools, missing, rng)
+        about = least_used(self.tools, self._requests, self._rng)[: missing + 2]  # some will be rejected
 
         def ask() -> list[InventedQuery]:
-            config, about = self._spending.config(), self._sandbox.about
-            return invent(self._model, wanted, self.tools, self._requests, about=about, config=config)
+            exists, config = self._sandbox.about, self._spending.config()
+            return invent(self._model, len(about), about, self.tools, self._requests, exists=exists, config=config)
 
         try:
             found = await in_thread(ask)  # connections of some clients belong to one event loop, and survive it
@@ -610,74 +553,63 @@ class Bootstrap:
             raise ToolMemoryError(
                 f"The model that invents requests failed ({_text(error)}). What was done is kept."
             ) from error
-        self._waiting = found[: min(missing, BATCH)]
+        self._waiting = found[:missing]
         self._requests += self._waiting
         return bool(self._waiting)
 
-    async def _run(self, query: InventedQuery, *, blocking: bool) -> None:
+    async def _run(self, query: InventedQuery) -> None:
         """Run one request. It waits in the queue until its run is over."""
-        meter, thread, failures, error = Meter(self._spending), _thread(query.text), self._in_a_row, ""
-        config = RunnableConfig(callbacks=[meter], tags=[TAG], run_name="toolmem_bootstrap")
-        config["configurable"] = {"thread_id": thread} | ({} if self._user_id is None else {"user_id": self._user_id})
-        messages: list[BaseMessage] = []
         if self._sandbox.reset is not None:
             try:
                 await _awaited(self._sandbox.reset())
-            except Exception as raised:
+            except Exception as error:
                 raise ToolMemoryError(
-                    f"The sandbox could not be reset ({_text(raised)}). What was done is kept."
-                ) from raised
+                    f"The sandbox could not be reset ({_text(error)}). What was done is kept."
+                ) from error
+        meter, thread = Meter(self._spending), _thread(query.text)
+        config = self._spending.config(meter)
+        config["configurable"] = {"thread_id": thread} | ({} if self._user_id is None else {"user_id": self._user_id})
+        errors = len(self._errors)
+        outcome = ""
         try:
-            seconds = self.budget.seconds_per_run
-            messages = await self._sandbox.run(query.text, config, seconds=seconds, blocking=blocking)
-        except Exception as raised:  # noqa: BLE001 - the agent is the user's; a failed run does not end the session
-            log_failure(logger, logging.DEBUG, "a run in the sandbox failed", error=raised)
-            error = _text(raised)
+            messages = await self._sandbox.run(query.text, config, seconds=self.budget.seconds_per_run)
+        except Exception as error:  # noqa: BLE001 - the agent is the user's; a failed run does not end the session
+            log_failure(logger, logging.DEBUG, "a run in the sandbox failed", error=error)
+            if not meter.refused:
+                outcome = "failed"
+                self._errors.append(_text(error))
         finally:
             meter.stop()
         if meter.refused:
             self._stopped = self._spending.over
             return
-        outcome = "failed" if error else await self._keep(query, messages, thread)
+        if not outcome:
+            outcome = await self._keep(query, messages, thread)
         self._waiting.pop(0)
         if outcome:
             self._over[outcome] += 1
-        if error:
-            self._failed("runs", error)
-        elif self._in_a_row == failures:
+        self._in_a_row = self._in_a_row + 1 if len(self._errors) > errors else 0
+        if self._in_a_row >= FAILURES:
             self._in_a_row = 0
+            raise ToolMemoryError(
+                f"{FAILURES} runs in a row failed or could not be judged, the last with {self._errors[-1]}. "
+                "What was done is kept."
+            )
 
     async def _keep(self, query: InventedQuery, messages: list[BaseMessage], thread: str) -> str:
         """Store a finished run as an entry, while the sandbox is as the run left it. Return its outcome."""
-        core, score, comment = self._memory.core, None, ""
+        core, now = self._memory.core, self._memory.core.now()
         self._forgotten.clear()
         try:
-            score = await self._sandbox.judge(query.text, messages)
-        except Exception as error:  # noqa: BLE001 - the check is the user's; without it the run is unjudged
-            log_failure(logger, logging.WARNING, "the sandbox's verdict failed", error=error)
-            self._errors.append(f"verdict: {_text(error)}")
-        try:
             run = core.read(messages, thread)
+            entry = entry_of(run, run_digest=run.digest, now=now, user=user_digest(self._user_id), made_by=BOOTSTRAP)
+            if entry is None:
+                raise InputError("nothing can be read from the run")
         except ToolMemoryError as error:
-            self._failed("runs", _text(error))
+            self._errors.append(_text(error))
             return "failed"
         core.know(run)  # for feedback that comes later
-        entry = entry_of(run, run_digest=run.digest, now=core.now(), user=user_digest(self._user_id), made_by=BOOTSTRAP)
-        if entry is None:
-            self._failed("runs", "nothing can be read from the run")
-            return "failed"
-        if score is None and self._judge is not None:
-            model, unjudged, last = self._judge, entry, messages[-1]
-            answer = last.text if isinstance(last, AIMessage) else ""
-            try:
-                score, comment = await in_thread(
-                    lambda: judge(model, unjudged, answer, self.tools, self._spending.config())
-                )
-            except RefusedError:
-                self._stopped = self._spending.over
-            except Exception as error:  # noqa: BLE001 - any error of a provider: the run is unjudged
-                log_failure(logger, logging.WARNING, "the judge failed on a run", error=error)
-                self._failed("judgements", _text(error))
+        score, comment = await self._score(query, messages, entry)
         entry = replace(entry, score=score, comment=comment)
         if not entry.calls and not entry.failed:
             return "empty"
@@ -687,12 +619,21 @@ class Bootstrap:
         await in_thread(lambda: self._memory.entries.put(entry, self._user))
         return _outcome(entry)
 
-    def _failed(self, what: str, error: str) -> None:
-        self._errors.append(error)
-        self._in_a_row += 1
-        if self._in_a_row >= FAILURES:
-            self._in_a_row = 0
-            raise ToolMemoryError(f"{FAILURES} {what} in a row failed, the last with {error}. What was done is kept.")
+    async def _score(self, query: InventedQuery, messages: list[BaseMessage], entry: Entry) -> tuple[float | None, str]:
+        """Return the sandbox's score of a run, otherwise the judge's with its reason; None if nobody has one."""
+        last, model = messages[-1], self._judge
+        answer = last.text if isinstance(last, AIMessage) else ""
+        try:
+            score = await self._sandbox.judge(query.text, messages)
+            if score is not None or model is None:
+                return score, ""
+            return await in_thread(lambda: judge(model, entry, answer, self.tools, self._spending.config()))
+        except RefusedError:
+            self._stopped = self._spending.over
+        except Exception as error:  # noqa: BLE001 - the check is the user's, the judge a provider's: an unjudged run
+            log_failure(logger, logging.WARNING, "a run could not be judged", error=error)
+            self._errors.append(_text(error))
+        return None, ""
 
 
 def drop(memory: ToolMemory, *, user_id: str | None = None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from langgraph_toolmem.base.text import canonical, digest
 from langgraph_toolmem.core.catalogue import suggested
@@ -16,6 +16,7 @@ from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.offline.entropy import InertiaMeter, InertiaTest
 from langgraph_toolmem.offline.prefetch import PrefetchTally, model_seconds
+from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.tools import ToolLike
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -26,22 +27,6 @@ STUCK = 3
 
 _CHAIN_LENGTHS = (2, 3, 4)
 _CHAINS = 10
-
-
-class RunLike(Protocol):
-    """A recorded run; `langgraph_toolmem.runs.logs.LoggedRun` is one."""
-
-    @property
-    def messages(self) -> list[Any]:
-        """The messages."""
-
-    @property
-    def thread_id(self) -> str:
-        """Its identity."""
-
-    @property
-    def user_id(self) -> str | None:
-        """Whose run it is."""
 
 
 @dataclass
@@ -120,14 +105,14 @@ class ReplayReport:
 
 
 def replay(
-    runs: Iterable[RunLike],
+    runs: Iterable[LoggedRun],
     *,
     tools: Iterable[ToolLike] | None = None,
     reads: Iterable[str] = (),
     policy: InertiaPolicy | None = None,
     seed: int = 0,
     memory: ToolMemory | None = None,
-    on_run: Callable[[RunLike], None] | None = None,
+    on_run: Callable[[LoggedRun], None] | None = None,
     on_turn: Callable[[Turn, Decision], None] | None = None,
     prefetch: PrefetchTally | None = None,
     on_end: Callable[[ToolMemory], object] | None = None,

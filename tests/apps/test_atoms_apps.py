@@ -100,7 +100,7 @@ async def test_what_is_known_outlives_a_summary_of_its_messages(memory: ToolMemo
     app = app_of(memory, says, inside=[shrinking])
     order = expected("Zoe")[2][1]["order_id"]
     await app.ask(ZOE)
-    await app.ask("Write a note to that order again")
+    await app.ask("Mark that order again")
     assert order not in "".join(m.text for m in app.state()["messages"])
     assert dict(patterns(app.hints()[-1]))["add_note"]["order_id"] == order
 

@@ -13,7 +13,6 @@ from benchmarks import sit as bench
 from benchmarks import yardsticks
 from benchmarks.sit import Job
 from benchmarks.yardsticks import Hits
-from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import Run
 
 KINDS = {
@@ -43,17 +42,6 @@ def test_the_most_frequent_successor():
     assert order_1(last(task("track", 9))) == ["refund_order", "track_parcel"]
     assert order_1(next(yardsticks.points(task("greet", 9)))) == ["find_order"]
     assert order_1(last(task("greet", 9))) == []
-
-
-def test_the_last_two_tools_go_before_the_last_one():
-    history = [
-        run_of(user("x"), call("a"), call("b"), call("c")),
-        *[run_of(user("x"), call("d"), call("b"), call("e"))] * 2,
-    ]
-    point = last(run_of(user("x"), call("a"), call("b"), call("?")))
-    assert yardsticks.successors(history, 2)(point)[:2] == ["c", "e"]
-    assert yardsticks.successors(history, 1)(point)[:2] == ["e", "c"]
-    assert START not in yardsticks.successors(history, 2)(next(yardsticks.points(history[0])))
 
 
 def test_the_nearest_request_is_followed_step_by_step():

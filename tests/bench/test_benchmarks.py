@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from histories import call, calls, history, reading, schema, user, words
+from histories import call, history, reading, schema, user, words
 
 from benchmarks import replay as bench_replay
 from benchmarks import scale as bench_scale
@@ -55,29 +55,6 @@ def test_the_n_gram_backs_off_to_the_longest_context_it_knows():
     assert seen(three[1]) == (B, 1 / 2)  # after c
 
 
-def test_the_n_gram_uses_the_tools_where_the_arguments_are_new():
-    first = history(user("x"), call("a", {"k": 1}), call("b"), words())
-    second = history(user("x"), call("a", {"k": 2}), call("b"), words())
-    guess = guesses(BackOffNGram(), first, second)[1][1]
-
-    assert seen(guess) == (B, 1 / 2)
-
-
-def test_several_calls_at_once_are_no_call_that_can_be_proposed():
-    both = history(user("x"), calls([("a", {}, "ok"), ("b", {}, "ok")]), words())
-    found = guesses(BackOffNGram(), both, both)[1][0]
-
-    assert found == Guess(None, 0.0, frozenset())
-
-
-def test_of_equally_frequent_calls_the_latest_is_guessed():
-    found = guesses(
-        BackOffNGram(), history(user("x"), call("b")), history(user("x"), call("a")), history(user("x"), call("b"))
-    )
-
-    assert seen(found[2][0]) == (A, 1 / 3)
-
-
 def test_the_exact_cache_wants_the_same_words_and_the_same_calls():
     run = history(user("x"), call("a"), call("b"), words())
     other = history(user("y"), call("a"), call("b"), words())
@@ -106,19 +83,6 @@ def test_y1_and_y3_by_hand():
     assert best_yield(rows, 3) == 9  # down to 0.5, with three misses
     assert best_yield(rows, 0) == 4
     assert best_yield(rows[:50], 1) == 8  # of 50 turns one miss is too many
-
-
-def test_calls_of_equal_confidence_stand_and_fall_together():
-    rows = [row(0.9, True), row(0.9), *[row(None)] * 8]
-
-    assert best_yield(rows, 3) == 0
-    assert best_yield(rows, 10) == 10
-
-
-def test_nothing_to_look_at():
-    assert best_yield([], 1) == 0
-    assert live([]).right == 0
-    assert live([]).highest is None
 
 
 def test_what_was_done_and_its_highest_running_value():
@@ -190,13 +154,6 @@ def test_one_pass_tells_what_every_threshold_would_have_done(
     assert report.right > 0
 
 
-def test_rows_tell_what_was_foreseen(one_pass: list[Row]):
-    assert {row.words for row in one_pass} == {True, False}
-    assert all(row.known for row in one_pass if row.right)
-    assert all(row.acted == (row.confidence is not None) for row in one_pass)
-    assert not any(row.right and row.words for row in one_pass)
-
-
 # --- how runs are arranged --------------------------------------------------------------------------------------
 
 
@@ -209,15 +166,6 @@ def test_warm_puts_whole_tasks_into_the_history():
     assert {run.thread_id for run in arranged} == {run.thread_id for run in runs}
     assert not before & after
     assert abs(len(before) - len(after)) <= 1
-
-
-def test_cold_is_a_shuffle_that_the_seed_decides():
-    runs = visits(60, seed=1)
-    one, two = bench_replay.arrange(runs, "cold", 1), bench_replay.arrange(runs, "cold", 2)
-
-    assert one == bench_replay.arrange(runs, "cold", 1)
-    assert one[0] != two[0] != runs
-    assert one[1] == 0
 
 
 # --- both commands ----------------------------------------------------------------------------------------------
@@ -247,11 +195,6 @@ def test_the_replay_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert len(figures["shuffles"]) == 4
 
 
-def test_without_the_recorded_runs_there_is_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert bench_replay.main(["--data", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.count("skipped: ") == len(bench_replay.SETS)
-
-
 def test_the_scale_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     file = tmp_path / "figures.json"
     assert bench_scale.main(["--tools", "12", "--events", "60", "--samples", "5", "--json", str(file)]) == 0
@@ -262,11 +205,6 @@ def test_the_scale_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 
 # --- the synthetic workload -------------------------------------------------------------------------------------
-
-
-def test_the_workload_is_the_same_for_the_same_seed():
-    assert list(Workload(20, seed=4).runs(5)) == list(Workload(20, seed=4).runs(5))
-    assert list(Workload(20, seed=4).runs(5)) != list(Workload(20, seed=5).runs(5))
 
 
 def test_runs_pass_values_on_and_keep_to_the_schemas():

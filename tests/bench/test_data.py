@@ -70,37 +70,6 @@ def test_a_tau2_run_shows_what_its_agent_saw() -> None:
     assert (run["times"], run["success"], run["task"]) == ([0.0, 0.5, 0.75, 2.5], True, "7")
 
 
-def test_tau2_tools_are_read_off_the_source(tmp_path: Path) -> None:
-    source = '''
-class Tools:
-    @is_tool(ToolType.READ)
-    def get_user_details(self, user_id: str, limit: int = 3) -> User:
-        """
-        Get a user,
-        in detail.
-
-        Args:
-            user_id: The id.
-            limit: At most.
-        """
-
-    @is_tool(ToolType.WRITE)
-    def book(self, kind: FlightType, ids: List[str], flights: List[Flight | dict]) -> None:
-        """Book."""
-
-    def _helper(self) -> None: ...
-'''
-    write(tmp_path, {"tools.py": source})
-    look, book = data.tau2_tools(tmp_path / "tools.py", "airline")
-    assert look["annotations"] == {"readOnlyHint": True}
-    assert look["function"]["description"] == "Get a user, in detail."
-    properties = {"user_id": {"type": "string", "description": "The id."}}
-    properties["limit"] = {"type": "integer", "description": "At most."}
-    assert look["function"]["parameters"] == {"type": "object", "properties": properties, "required": ["user_id"]}
-    types = [each["type"] for each in book["function"]["parameters"]["properties"].values()]
-    assert (types, book["annotations"]) == (["object", "array", "array"], {"readOnlyHint": False})
-
-
 # --- sources that are programs ---
 
 
@@ -212,34 +181,6 @@ def test_workbench_runs_are_read_and_judged(tmp_path: Path) -> None:
     assert (read["success"], failed["success"], read["gold_id"]) == (False, False, gold["id"])
 
 
-def test_workbench_tools_are_read_off_the_source(tmp_path: Path) -> None:
-    source = '''
-@tool("email.search", return_direct=False)
-def search(query="", day=None):
-    """
-    Searches emails.
-
-    Parameters
-    ----------
-    query: str, optional
-        Words in
-        the subject.
-    day : str, optional
-        A day.
-
-    Returns
-    -------
-    emails : list
-        What was found.
-    """
-'''
-    [tool] = data.workbench_tools(write(tmp_path, {"email.py": source}) / "email.py")
-    words = {"type": "string", "description": "Words in the subject.", "default": ""}
-    properties = {"query": words, "day": {"type": "string", "description": "A day."}}
-    assert tool["function"]["parameters"] == {"type": "object", "properties": properties, "required": []}
-    assert tool["function"]["returns"] == {"type": "array", "description": "emails: What was found."}
-
-
 # --- catalogues ---
 
 
@@ -292,8 +233,7 @@ def test_real_apis_keep_their_names_apart(tmp_path: Path) -> None:
     order = {"type": "object", "properties": {"no": {"type": "integer"}}}
     tags = {"type": "array", "items": {"type": "string"}}
     assert food["function"]["returns"]["properties"] == {"orders": {"type": "array", "items": order}, "tags": tags}
-    inner = {"type": "object", "properties": {"c": {"type": "integer"}}}
-    assert toys["function"]["returns"]["properties"] == {"a": {"type": "string"}, "b": inner}
+    assert "returns" not in toys["function"]
 
 
 # --- fetching and writing ---

@@ -10,8 +10,8 @@ import pytest
 from histories import call, schema, user
 
 from benchmarks import sga as bench
-from benchmarks.sga import Renaming, entities_of, load, other_word
-from langgraph_toolmem.runs.logs import LoggedRun
+from benchmarks.sga import load
+from langgraph_toolmem.graph.state import RunState
 
 NAMES = ("Ann", "Ben", "Cleo", "Dora", "Emil", "Finn", "Gita", "Hugo")
 KINDS = {
@@ -69,39 +69,13 @@ def test_runs_whose_right_answer_is_to_do_nothing_are_left_out(tmp_path: Path):
     assert [run.thread_id for run in loaded[0]] == ["rg1"]
 
 
-# --- other names ---------------------------------------------------------------------------------------------
-
-
-def runs(data: Path) -> tuple[list[LoggedRun], dict[str, Any]]:
+def test_renamed_tools_keep_all_but_their_names(data: Path):
     loaded = load(data / "shop")
     assert loaded is not None
-    return loaded
-
-
-def test_entities_are_what_stands_in_values_and_not_in_the_rest_of_requests(data: Path):
-    found = entities_of(*runs(data))
-    assert {"ben", "w101a"} <= found
-    assert found.isdisjoint({"order", "parcel", "birthday", "refund", "where"})
-
-
-def test_renaming_is_consistent_and_leaves_no_old_name(data: Path):
-    loaded, specs = runs(data)
-    other = Renaming(loaded, specs)
-    renamed = [other.run(run) for run in loaded]
-    text = json.dumps([run.messages for run in renamed])
-    assert not [name for name in (*specs, *NAMES[1:], "W101A") if name in text]
-    assert [run.messages for run in renamed] == [Renaming(loaded, specs).run(run).messages for run in loaded]
-    assert other_word("W101A") in text
-    assert set(other.specs()) == {other.tool(name) for name in specs}
-    assert {spec.description for spec in other.specs().values()} == set(ABOUT.values())
-    assert "Refund what" in text
-
-
-def test_other_words_keep_their_shape():
-    assert other_word("Yuki") != "Yuki"
-    assert other_word("Yuki")[0].isupper()
-    assert other_word("w12").lower()[1:].isdigit()
-    assert other_word("YUKI") == other_word("yuki").upper()
+    runs, tools = bench.renamed(bench.read(loaded[0]), loaded[1])
+    assert {spec.description for spec in tools.values()} == set(ABOUT.values())
+    assert not set(tools) & set(ABOUT)
+    assert {step.tool for run in runs for step in RunState.of(run).steps} <= set(tools)
 
 
 # --- what is measured ----------------------------------------------------------------------------------------
@@ -113,12 +87,6 @@ def test_all_methods_answer_and_atoms_do_not_need_the_names(data: Path, names: s
     assert set(hits) == {*bench.METHODS, "right", "wrong"}
     assert hits["hybrid"] == 100.0
     assert hits["trajectory"] > 50.0
-
-
-def test_compression_counts_successful_actions(data: Path):
-    actions, calls, wordings = bench.compression([data / "shop", data / "absent"])
-    assert (actions, calls) == (42, 5)
-    assert wordings >= calls
 
 
 def test_the_command(data: Path, capsys: pytest.CaptureFixture[str]):

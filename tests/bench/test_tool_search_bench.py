@@ -11,44 +11,9 @@ from benchmarks import tool_search as bench
 from benchmarks.replay import DATA
 from benchmarks.tool_search import (
     CATALOGUE,
-    Episode,
-    Request,
-    best_ranks,
-    fused,
-    halves,
-    joined_kits,
     requests,
     tools_of,
 )
-
-
-def test_figures_of_a_ranking_by_hand():
-    asked = [Request("one", "g", frozenset("ab")), Request("two", "g", frozenset("c"))]
-    ranked = {"one": list("axxxxxxb"), "two": list("c")}
-    scores = {score.part: score for score in bench.measure("m", ranked.__getitem__, asked)}
-    figures = scores["all"]
-    assert (figures.r5, figures.c5, figures.c10, figures.c20) == (75.0, 50.0, 100.0, 100.0)
-    assert set(scores) <= {"all", "held out"}
-
-
-def test_rankings_are_joined_by_hand():
-    assert fused([[0, 1, 2], [1, 0, 2]]) == [0, 1, 2]
-    assert fused([[0, 1, 2], [1, 2, 0], [2, 1, 0]]) == [1, 2, 0]
-    assert best_ranks([[0, 1, 2], [2, 1, 0]]) == [0, 2, 1]
-
-
-def test_rows_that_share_a_key_are_one_component():
-    assert len(set(joined_kits([["a", "b"], ["c"], ["b", "d"], ["d"], ["e"]]))) == 3
-    joined = joined_kits([["a", "b"], ["c"], ["b", "d"], ["d"]])
-    assert joined[0] == joined[2] == joined[3] != joined[1]
-
-
-def test_halves_are_split_by_task():
-    given = [Episode(f"t{i % 7}", "", ("a",)) for i in range(30)]
-    first, second = halves(given, seed=2)
-    assert len(first) + len(second) == 30
-    assert not {each.task for each in first} & {each.task for each in second}
-    assert halves(given, seed=2) == (first, second)
 
 
 def write(folder, tools, **files):
@@ -84,12 +49,6 @@ def test_the_targets_without_a_model_hold_on_the_requests_that_were_held_out():
     scores = {score.part: score for score in bench.measure("ours, built-in", rank, asked)}["held out"]
     assert len(asked) > 300
     assert min(scores.r5 - 72, scores.c5 - 53, scores.c10 - 68, scores.c20 - 78) >= 0
-
-
-def test_what_prompts_have_in_common_by_hand():
-    assert many_tools.in_common("abcd", "abxd") == 2
-    assert many_tools.in_common("", "ab") == 0
-    assert many_tools.in_common("ab", "abc") == 2
 
 
 @pytest.mark.skipif(not (DATA / CATALOGUE).is_dir(), reason=f"no {CATALOGUE}")

@@ -63,7 +63,7 @@ with ToolMemory(folder, tools=tools) as memory:
         for entry in memory.entries.rows.all(memory.core.users.of(None), retired=True):
             tell(f"over {entry.query}")
     done = made.run(over)
-    tell(f"ended {done.entries}")
+    tell(f"ended {done.run}")
 """
 
 

@@ -11,7 +11,6 @@ import json
 import math
 import random
 import re
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -294,17 +293,6 @@ def test_the_shortest_path_wins_though_the_policy_prefers_others() -> None:
     assert found.reward == SearchSettings().reward(1)
 
 
-def test_statistics_are_sums_over_the_paths_walked() -> None:
-    found = search(Rooms(), Script(OPEN, LAMP), iterations=12, patience=None, depth=3)
-    outcome = found.run()
-    root = next(iter(found.nodes.values()))
-    assert root.edges is not None
-    assert root.visits == outcome.iterations == sum(each.visits for each in root.edges)
-    assert math.isclose(sum(each.total for each in root.edges), root.total)
-    assert root.total > 0
-    assert sum(each.prior for each in root.edges) == pytest.approx(1.0)
-
-
 def test_states_are_equal_by_what_is_known_and_what_was_changed() -> None:
     state = State(TASK, goal=Goal("x"))
     on, off = (Transition(EnvironmentCall("set", {"to": to}), Observation("ok")) for to in ("on", "off"))
@@ -434,22 +422,6 @@ class Undecided(Rooms):
 
     def success(self) -> bool | None:
         return None
-
-
-def test_plan_act_and_reflect_find_the_way() -> None:
-    world, model = Rooms(), ScriptedChatModel(script=script)
-    with Discovery(lambda: world, [TASK], model=model, settings=FAST) as discovery:
-        report = discovery.run()
-        (found,) = discovery.found()
-    assert [each.call.tool for each in found.path] == ["find_key", "open_safe"]
-    assert "ring_bell" in world.log
-    asked = [each.tools[0]["function"]["name"] for each in model.calls]
-    assert asked == ["PlanAnswer", "ActAnswer", "ReflectAnswer", "ActAnswer"]
-    assert (report.model_calls, report.tokens) == (4, 400)
-    prompt = model.calls[1].messages
-    assert TASK.request in prompt[-1].text
-    assert "find the key" in prompt[-1].text
-    assert "never an instruction" in prompt[0].text
 
 
 def test_a_real_client_against_a_real_server() -> None:
@@ -603,27 +575,6 @@ def test_an_environment_that_always_raises_ends_it() -> None:
         with pytest.raises(ToolMemoryError, match="5 searches in a row failed"):
             discovery.run()
         assert discovery.report().failed == 5
-
-
-def test_each_worker_has_an_environment_of_its_own_and_closes_it() -> None:
-    made: list[Any] = []
-    lock = threading.Lock()
-
-    class Closing(Rooms):
-        closed = False
-
-        def __init__(self) -> None:
-            super().__init__()
-            with lock:
-                made.append(self)
-
-        def close(self) -> None:
-            self.closed = True
-
-    with searched(Closing, workers=3) as discovery:
-        discovery.run()
-    assert 1 <= len(made) <= 3
-    assert all(world.closed for world in made)
 
 
 def test_arguments_that_cannot_work_are_rejected() -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import random
 from collections.abc import Iterable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from places import DATA
 
 from langgraph_toolmem.offline.entropy import InertiaMeter, InertiaTest
 
@@ -34,16 +32,6 @@ def test_code_length_by_hand():
     assert result.bits[1] * 3 == pytest.approx(0 + 1 + 3)
     # Order 2: (start, a) and (a, a) are new contexts too.
     assert result.bits[2] * 3 == pytest.approx(0 + 1 + 3)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_uniform_noise_gains_nothing(seed):
-    rng = random.Random(seed)
-    result = measured([[rng.choice("abcdefgh") for _ in range(5)] for _ in range(30)])
-
-    assert result.gain <= 0
-    assert not result.has_inertia
-    assert result.verdict.startswith("No inertia")
 
 
 def test_a_gain_that_may_be_chance_is_not_called_inertia():
@@ -77,21 +65,3 @@ def test_the_code_is_a_probability_distribution(sequences, prefix):
     for order in range(3):
         total = sum(2 ** -(bits(tool)[order] - before[order]) for tool in [*seen, "never seen"])
         assert total == pytest.approx(1)
-
-
-@pytest.mark.parametrize("name", ["workbench_gpt4", "tau_retail_gold", "bfcl_v3_multi_turn"])
-def test_recorded_runs_have_inertia(name):
-    path = DATA / name / "trajectories.jsonl"
-    if not path.exists():
-        pytest.skip("recorded runs are not beside the repository (../shared/data)")
-    with path.open(encoding="utf-8") as lines:
-        logged = [json.loads(line)["messages"] for line in lines]
-    sequences = [
-        [call["function"]["name"] for message in messages for call in message.get("tool_calls") or ()]
-        for messages in logged
-    ]
-
-    result = measured(sequences)
-
-    assert result.has_inertia
-    assert result.gain > 0.7

@@ -26,7 +26,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -86,7 +85,6 @@ logger = logging.getLogger("langgraph_toolmem.offline.discovery")
 
 OnStep: TypeAlias = Callable[["DiscoveryReport"], object]
 FILE: Final = "discovery.jsonl"
-TAG: Final = "toolmem:discovery"
 FAILURES: Final = 5
 """Failed searches in a row after which the environment is at fault, and not the task."""
 SOLVED: Final = 0.5
@@ -208,7 +206,7 @@ class Discovery:
         self.tasks = list(tasks)
         self.settings = settings or SearchSettings()
         self._make, self._model, self._policy, self._judge = environment, model, policy, judge
-        self._spending = Spending(budget or Budget())
+        self._spending = Spending(budget or Budget(), "discovery")
         self._seed, self._workers = seed, workers
         self._free = [self._environment()]
         self.specs: dict[str, ToolSpec] = read_tools(self._free[0].tools)
@@ -369,7 +367,7 @@ class Discovery:
             raise ConfigurationError(
                 "Nothing decides whether a task is done: give the environment a success(), or pass judge=."
             )
-        config = partial(self._spending.config, "toolmem_discovery", TAG)
+        config = self._spending.config
         policy = self._policy
         if policy is None:
             assert self._model is not None

@@ -17,7 +17,6 @@ from langgraph_toolmem.atoms.extract import (
     distil,
     goal_of,
     habits_of,
-    names_in,
     open_parts,
     parts_of,
 )
@@ -25,7 +24,6 @@ from langgraph_toolmem.atoms.retrieve import Question, Resolver, ranked, to_goal
 from langgraph_toolmem.atoms.slots import Known, Slots
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.text.values import delexicalised, values_in
 
 PLOT = schema("plot", "start kind title")
 PLOT["parameters"]["properties"]["kind"]["enum"] = ["bar", "line"]
@@ -120,16 +118,6 @@ def test_what_is_a_slot_and_what_stays(tool: str, args: dict[str, Any], pattern:
         assert len(found["flights"]) == 2
     else:
         assert found == pattern
-
-
-def test_what_only_another_call_was_given_makes_no_other_atom() -> None:
-    run = run_of(user("Delete it twice"), *(call("delete_event", {"event_id": "e_1"}, {"ok": True}) for _ in range(2)))
-    assert [atom.arguments for atom in atoms_of(run, SPECS)] == [{"event_id": "<EVENT_ID>"}] * 2
-
-
-def test_mail_addresses_name_persons_and_mailboxes_do_not() -> None:
-    assert names_in("ann.lee2@x.org") == ["ann", "lee"]
-    assert names_in("support@x.org") == names_in("@") == names_in("") == []
 
 
 # --- where a run stands ---
@@ -229,26 +217,6 @@ def test_where_a_run_stands_is_said_as_its_next_atom_would_be() -> None:
     assert set(second.required_slots) <= known.types
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"type": "object", "properties": {"to": {"anyOf": [{"type": "string"}, {"type": "null"}]}}},
-        {"type": "object", "properties": {"to": {"$ref": "#/$defs/To"}}, "$defs": {"To": {"type": "string"}}},
-        {"type": "object", "properties": {"to": {"$ref": "#/$defs/No"}}},
-        {"type": "object"},
-        {},
-    ],
-    ids=["any", "ref", "broken", "bare", "empty"],
-)
-def test_schemas_of_all_sorts_give_atoms(parameters: dict[str, Any]) -> None:
-    specs = read_tools([{"name": "ping", "parameters": parameters}])
-    run = run_of(user("أرسل إلى ann@x.org \ud800 الآن"), call("ping", {"to": "ann@x.org", "n": [{"a": None}]}))
-    (atom,) = atoms_of(run, specs)
-    assert atom.arguments == {"to": "<EMAIL>", "n": [{"a": None}]}
-    json.dumps(to_plain(atom)).encode()
-    assert "\ud800" not in atom.goal
-
-
 # --- privacy ---
 
 
@@ -305,18 +273,6 @@ STEPS = st.lists(
 TEXTS = st.text(max_size=80) | st.sampled_from(
     ["Cancel order #W17X. Mail ann@x.org 'a b', then go", "<A> <B_C> {}[]\\"]
 )
-
-
-@settings(max_examples=60)
-@given(TEXTS, st.text(min_size=1, max_size=6))
-def test_values_stand_where_they_say_in_any_text(text: str, value: str) -> None:
-    end = 0
-    for each in values_in(text):
-        assert end <= each.start < each.end
-        assert text[each.start : each.end] == each.text
-        end = each.end
-    assert "\n" not in delexicalised(text, {value: "X"}, also=[value])
-    parts_of(text)
 
 
 @settings(max_examples=60)

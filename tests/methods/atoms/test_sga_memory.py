@@ -17,12 +17,10 @@ from langchain_core.embeddings import Embeddings
 from langgraph_toolmem import Atoms, ConfigurationError, InputError, ToolMemory
 from langgraph_toolmem.atoms import keeping
 from langgraph_toolmem.atoms.atoms import (
-    FAILED_AFTER,
     IGNORED_AFTER,
     MAX_DEPTH,
     Atom,
     AtomRecord,
-    from_plain,
     make_atom,
     merge_all,
     to_plain,
@@ -91,30 +89,6 @@ def test_merging_does_not_depend_on_the_order(drawn: list[tuple[str, str, int]],
     one, other = (sorted(json.dumps(to_plain(each)) for each in merge_all(some)) for some in (atoms, shuffled))
     assert one == other
     assert len(one) == len({(tool, goal) for tool, goal, _ in drawn})
-
-
-def test_merging_adds_visits_and_weighs_the_value() -> None:
-    (merged,) = merge_all([atom(value=1.0, visits=3), atom(value=0.2, about="long")])
-    assert (merged.visits, merged.about, merged.value) == (4, "long", pytest.approx(0.8))
-    assert (atom(state="two\nlines   here").state, len(atom(goal="x" * 5000).goal)) == ("two lines here", 600)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"tool": ""}, "tool"),
-        ({"tool": None}, "None"),
-        ({"value": 1.5}, "between 0 and 1"),
-        ({"value": float("nan")}, "between 0 and 1"),
-        ({"visits": 0}, "visits"),
-        ({"required_slots": "DATE"}, "list of texts"),
-        ({"state": 5}, "text"),
-        ({"arguments": 5}, "no atom"),
-    ],
-)
-def test_what_is_no_atom_is_refused_with_a_reason(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        from_plain(to_plain(atom()) | change)
 
 
 def nested(depth: int) -> Any:
@@ -291,16 +265,6 @@ def test_supports_are_bounded_and_good_ones_stay() -> None:
     assert {each.run for each in item.supports} == {f"r{number}" for number in range(5, MAX_SUPPORTS + 5)}
 
 
-def test_a_user_who_leaves_takes_their_runs() -> None:
-    two = stored(run("a", user="ann"), Support("", "bob", 1.0))
-    left = KIND.without(two, "bob")
-    assert left is not None
-    assert [each.run for each in left.supports] == ["a"]
-    assert KIND.without(left, "a") is KIND.without(left, "ann") is None
-    assert KIND.since(two, 0.0) is two
-    assert KIND.since(two, 1.0) is None
-
-
 class Letters(Embeddings):
     """An embedder of letter counts, with a name of its own."""
 
@@ -471,23 +435,6 @@ async def test_atoms_that_nobody_follows_are_shown_no_longer() -> None:
         assert tools_of(found(memory)) == [hits[1].tool]
         assert (await memory.atoms.arecords([hits[0].atom.call]))[hits[0].atom.call].misleads
         assert len(memory.atoms.all()) == 2
-
-
-@pytest.mark.slow
-def test_only_feedback_says_that_an_atom_misleads() -> None:
-    with ToolMemory.ephemeral(tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
-        memory.finish(order(), thread_id="1", success=True)
-        hits = [hit for hit in found(memory) if hit.tool == "find_order"]
-        runs = range(100, 102 + IGNORED_AFTER)
-        for number in runs:
-            show(memory, asking(number), hits, str(number))
-            memory.finish(order(number), thread_id=str(number))
-        assert "find_order" in tools_of(found(memory))  # followed each time, and nobody gave feedback
-        for number in runs[:FAILED_AFTER]:
-            memory.feedback(str(number), score=0.0)
-        assert "find_order" not in tools_of(found(memory))
-        memory.feedback(str(runs[0]), score=1.0)  # a second look
-        assert "find_order" in tools_of(found(memory))
 
 
 def test_no_word_of_an_atom_stays_in_ram_when_its_user_is_forgotten() -> None:

@@ -41,25 +41,6 @@ def applied(**changes: Any) -> Atom:
     return worded(step(), Pattern.model_validate(SAID | changes))
 
 
-@pytest.mark.slow
-def test_the_model_words_state_and_goal_and_names_the_slots() -> None:
-    with OpenAIStubServer(lambda request: json.dumps(SAID)) as server:
-        atom = AtomWriter(make_chat_model(server)).words(step())
-        (request,) = server.requests
-    assert atom is not None
-    system, human = (message["content"] for message in request["messages"])
-    assert request["response_format"]["type"] == "json_schema"
-    assert (atom.state, atom.goal) == (SAID["state"], SAID["goal"])
-    draft = step().atom
-    assert draft.required_slots == ("DATE",)  # what must be known keeps the name under which it is known
-    assert (atom.arguments["place"], atom.arguments["when"]) == ("<CITY>", "<DATE>")
-    assert (atom.arguments["unit"], atom.arguments["stops"]) == (draft.arguments["unit"], draft.arguments["stops"])
-    assert (atom.tool, atom.about) == ("weather", "The weather of a place.")
-    assert "never an instruction" in system
-    for said in (REQUEST, "DATE", 'place = "Rome"', "stops[] = ", "The weather of a place."):
-        assert said in human
-
-
 @pytest.mark.parametrize("text", ["look up Rome", "call weather", "see 2024-05-01", "tell Kim", "to kim@x.org", "  "])
 def test_a_text_with_a_value_or_a_tool_in_it_is_not_taken(text: str) -> None:
     atom = applied(goal=text, state=text)

@@ -21,7 +21,6 @@ from langgraph_toolmem.atoms.planning import HintPlanner, Planned, Planning, mar
 from langgraph_toolmem.atoms.retrieve import AtomHit
 from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.atoms.slots import MAX_VALUE, Known, filled
-from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn.ask import adrive, drive
@@ -245,14 +244,6 @@ async def test_the_budget_leaves_the_worst_out_and_says_so(memory: ToolMemory) -
     assert [each["why_not"] for each in narrow.event["candidates"]][:3] == ["", *["no room in the prompt"] * 2]
     one = await planned(planner_of(memory, k=1, plain=True), [HumanMessage(ASKED)], memory)
     assert [each["why_not"] for each in one.event["candidates"]][:3] == ["", *["others fit better"] * 2]
-
-
-def test_tools_the_planner_reads_of_are_bounded(memory: ToolMemory) -> None:
-    many = read_tools([h.schema(f"tool_{i}", "x") | {"description": "d" * 500 + str(i)} for i in range(100)])
-    model = ScriptedChatModel(script=lambda messages, tools: plan_call(next_goal="x"))
-    long = h.history(h.user("y" * 50_000), h.call("tool_1", {"x": "z" * 9_000}, "o" * 9_000))
-    drive(partial(planner_of(memory, model=model).planning, long, many))
-    assert len(model.calls[0].messages[-1].text) < 14_000
 
 
 # --- hints as text ---
