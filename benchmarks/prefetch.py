@@ -104,7 +104,7 @@ def work(job: Job) -> tuple[Job, Figures]:
         even = [replace(run, times=None) for run in runs]
         replay(even, policy=policy, memory=memory, prefetch=live, on_turn=note)
         specs = memory.core.catalogue.marked()
-        writes = {name for name in specs if may_write(name, specs, policy)}
+        writes = {name for name in specs if may_write(name, specs)}
     assert not writes & reading
     return job, Figures(
         reads=live.reads,

@@ -306,7 +306,7 @@ class Inertia(Method):
             return decision
 
         def changes(tool: str) -> bool:
-            return tool in specs and may_write(tool, specs, policy)
+            return tool in specs and may_write(tool, specs)
 
         stopped = ""
         if turn.chosen_by == "shortcut":
@@ -339,8 +339,8 @@ class Inertia(Method):
         alters = best is not None and changes(best)
         record += learn_case(self.cases, learned, best, sure, number, changes=alters, stopped=bool(stopped))
         record += [*followed(state, turn, learned.thread, learned.user), *credit_reviews(turn)]
-        record += credit_varied(state, specs, policy)
-        record += self.changes.record(learned, policy)
+        record += credit_varied(state, specs)
+        record += self.changes.record(learned)
         # Calls that would have been shortcuts count as such for the caps of the paper's policy.
         chosen_by += ["shortcut" if acts else turn.chosen_by] * len(turn.steps)
         return record
@@ -349,7 +349,7 @@ class Inertia(Method):
         """Learn from a fork: the turn began again, and the model did the same."""
         turn = learned.turn
         self._chosen_by(learned).extend([turn.chosen_by] * len(turn.steps))
-        return [*self._closed(turn), *self.changes.record(learned, self.policy)]
+        return [*self._closed(turn), *self.changes.record(learned)]
 
     def _chosen_by(self, learned: LearnedTurn) -> list[str]:
         """Return who chose the calls before a turn, as this pass counts."""

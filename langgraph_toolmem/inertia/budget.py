@@ -206,24 +206,10 @@ class Budget(Table):
 
     # --- reported ---
 
-    def opens_in(self, policy: InertiaPolicy) -> int | None:
-        """Return the model turns until a look-up may be made without further misses; 0: now, None: never."""
-        room, allowed = self.room(policy, changes=False), policy.reads.max_wrong_per_100
-        if room > 0:
-            return 0
-        return math.floor(-room * 100 / (INFLOW * allowed)) + 1 if allowed else None
-
     def figures(self, policy: InertiaPolicy) -> dict[str, Any]:
-        """Return the outcome of the checks, and whether the bucket has room.
-
-        "learning" has the turns so far and those needed, as long as nothing was made yet and the bucket has no room.
-        """
-        turns = int(self.graph.turns)
+        """Return the outcome of the checks, and whether the bucket has room."""
         audits, right, shadowed, shadowed_right = (sum(each) for each in zip(*self.record.values(), strict=True))
-        acted = any(self.graph.counters.get(f"acted_{end}") for end in ("ok", "failed", "stopped"))
-        left = self.opens_in(policy)
         return {
-            "learning": None if acted or not left else [turns, turns + left],
             "audits": _checked(audits, right),
             "shadow_checks": _checked(shadowed, shadowed_right),
             "checks_by_kind": {kind: _checked(row[0] + row[2], row[1] + row[3]) for kind, row in self.record.items()},

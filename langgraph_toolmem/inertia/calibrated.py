@@ -20,7 +20,7 @@ from langgraph_toolmem.inertia.candidates import Candidate, candidates
 from langgraph_toolmem.inertia.cases import Cases
 from langgraph_toolmem.inertia.contexts import CallContexts
 from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Reason
-from langgraph_toolmem.inertia.estimator import Estimator, columns_of, pack, record_keys
+from langgraph_toolmem.inertia.estimator import Estimator, columns_of, record_keys
 from langgraph_toolmem.inertia.guards import may_be_stale, may_write, refusal
 from langgraph_toolmem.inertia.novelty import Novelty, NoveltyRecord
 from langgraph_toolmem.inertia.policy import InertiaPolicy
@@ -65,7 +65,7 @@ def decide(
     shares = [tables.novelty.share(c.tool, each) for c, each in zip(found, distances, strict=True)]
     columns = columns_of(found, keys, shares, neighbours, tables.evidence.rules)
     likely = map(float, tables.estimator.probabilities(columns))
-    weighed = sorted(zip(likely, found, keys, pack(columns), distances, strict=True), key=lambda w: -w[0])
+    weighed = sorted(zip(likely, found, keys, columns.round(3).tolist(), distances, strict=True), key=lambda w: -w[0])
 
     def refused(p: float, c: Candidate, distance: float | None, *, changes: bool) -> str:
         if c.tool == WORDS:
@@ -79,9 +79,9 @@ def decide(
         least = policy.bound_of(changes).min_precision
         return Reason("low_confidence", f"confidence {p:.2f} is below {least:.2f}") if p < least else ""
 
-    def option(p: float, c: Candidate, records: tuple[str, ...], row: str, distance: float | None) -> Option:
-        changes = c.tool in specs and may_write(c.tool, specs, policy)
-        stale = may_be_stale(c.tool, c.calls, specs=specs, policy=policy, state=state)
+    def option(p: float, c: Candidate, records: tuple[str, ...], row: list[float], distance: float | None) -> Option:
+        changes = c.tool in specs and may_write(c.tool, specs)
+        stale = may_be_stale(c.tool, c.calls, specs, state)
         return Option(
             c.tool, c.calls, p, refused(p, c, distance, changes=changes), changes, stale, records, row, distance
         )

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.graph.cases import Neighbour
-from langgraph_toolmem.graph.learning import constants, decode_value, may_be_from_output, pattern_of
+from langgraph_toolmem.graph.learning import constants, may_be_from_output, pattern_of
 from langgraph_toolmem.graph.sources import evaluate, is_template
 from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, slot_key, windows
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, ToolGraph
@@ -21,7 +21,6 @@ from langgraph_toolmem.inertia.contexts import CallContexts, call_key, interpola
 from langgraph_toolmem.inertia.decision import calls_text
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, canon, canon_args, fit
-from langgraph_toolmem.text.values import shape_of
 
 MAX_TOOLS: Final = 3
 LEAST_SHARE: Final = 0.05
@@ -244,7 +243,6 @@ def _offers(
     here = graph.sources.row(f"{slot}\x1e{previous}")
     carried = [n.carried.get(parameter, ABSENT) for n in same_tool]
     texts = list(map(canon, carried))
-    forms = _Forms(graph.values.row(slot))
     by_text, by_source = _Support(), _Support()
     for near, text in zip(same_tool, texts, strict=True):
         by_text.add(near.similarity, [text])
@@ -271,12 +269,12 @@ def _offers(
         value = fit(given, schema)
         if value is ABSENT and (is_required or given is not ABSENT):
             continue
-        text, likelihood = canon(value), forms.likelihood(value)
+        text = canon(value)
         backing = offers.setdefault(text, (value, []))[1]
         for descriptor in descriptors:
             weight = _precision(overall.get(descriptor), here.get(descriptor))
             moved = by_source.moved(weight, descriptor) if "|" in descriptor else by_text.moved(weight, text)
-            backing.append((moved * likelihood, descriptor))
+            backing.append((moved, descriptor))
     ranked = sorted(offers.items(), key=lambda o: (max(o[1][1])[0], len(o[1][1]), max(o[1][1])[1]), reverse=True)
     found = []
     for text, (value, backing) in ranked[:FILLINGS]:
@@ -311,39 +309,6 @@ def fill_each(
             if ABSENT not in values and (best is None or weight > best[1].probability):
                 best = parameter, Filled(values, weight, descriptor)
     return best
-
-
-class _Forms:
-    """Forms that the values of a slot had: a word where ids have stood is hardly meant."""
-
-    def __init__(self, values: Mapping[str, list[float]]) -> None:
-        seen = [_form_of_text(text) for text in values if text]
-        self._seen = set(seen)
-        self._unseen = len(self._seen) / (len(seen) + len(self._seen)) if seen else 1.0
-
-    def likelihood(self, value: Any) -> float:
-        """Return 1 for a form that was seen, else the share of new forms among the values seen (Witten-Bell)."""
-        return 1.0 if value is ABSENT or _form(value) in self._seen else self._unseen
-
-
-@lru_cache(maxsize=8192)
-def _form_of_text(text: str) -> str:
-    return _form(decode_value(text))
-
-
-def _form(value: Any) -> str:
-    """Return the form of a value: the shape of an id, how many words and how they are written, or its type."""
-    if isinstance(value, list):
-        return f"[{_form(value[0]) if value else ''}]"
-    return _form_of_string(value) if isinstance(value, str) else type(value).__name__
-
-
-@lru_cache(maxsize=8192)
-def _form_of_string(value: str) -> str:
-    words = value.split()
-    if len(words) > 3:
-        return "text"
-    return " ".join(shape_of(word) or ("Aa" if word.istitle() else "A" if word.isupper() else "a") for word in words)
 
 
 class _Support(dict[str, float]):

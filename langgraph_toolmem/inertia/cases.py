@@ -27,7 +27,7 @@ from datetime import date
 from functools import lru_cache
 from typing import Any, Final
 
-from langgraph_toolmem.base.intervals import at_most, lower_limit
+from langgraph_toolmem.base.intervals import lower_limit
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.events import Event, Forgotten, Record
@@ -55,8 +55,6 @@ MAX_VALUES: Final = 20
 LEAST_WRITE, LEAST_READ = 3, 2
 BAR_WRITE, BAR_READ = 0.9, 0.7
 CULPRIT: Final = 0.2
-CHANCE: Final = 0.2
-"""Probability below which misses are not taken for the model's wavering."""
 LIMIT: Final = 0.9
 """Confidence with which a write after a call of the memory is known to be right often enough: from 22 of 22 on."""
 
@@ -193,20 +191,13 @@ class _Summary:
 
     Attributes:
         culprits: facts that speak against the call.
-        rest: cases that no culprit explains: the hits and the other misses.
         explained: how many explained misses had a fact.
         spans: place -> the range of the hits.
     """
 
     culprits: set[str]
-    rest: list[list[Any]]
     explained: Counter[str]
     spans: dict[str, _Span]
-
-    def tells(self, hits: int, misses: int) -> bool:
-        """Return True if so many misses are more than a model that wavers everywhere explains."""
-        share = sum(not case[HIT] for case in self.rest) / max(1, len(self.rest))
-        return 1 - at_most(misses - 1, hits + misses, share) < CHANCE
 
 
 @dataclass(slots=True)
@@ -335,20 +326,21 @@ class Cases(Table):
                     self._read_text(place, value, today, found)
 
     def _read_text(self, where: str, text: str, today: int, found: Facts) -> None:
-        """A word counts by the word before it; ids and names there do not."""
-        before = ""
+        """A word counts by the two words before it; ids and names among these do not."""
+        before = ("", "")
         for word in _WORD.findall(text[:MAX_TEXT].lower()):
-            place = SEPARATOR.join((where, before))
+            place = SEPARATOR.join((where, *before))
             if word[0].isdigit() or word[-1].isdigit():
                 if (day := _day(word)) is not None:
                     found.add_day(place, day, today)
                 else:
                     with suppress(ValueError):
                         found.add_number(place, float(word.rstrip(".-")))
-                before = "*"
+                word = "*"
             else:
                 found.add(place, word[:MAX_CHARS], "=")
-                before = word if self.categorical(place_key(place)) else "*"
+                word = word if self.categorical(place_key(place)) else "*"
+            before = (before[1], word)
 
     def doubt(self, state: RunState, tool: str, facts: Facts, *, changes: bool) -> str:
         """Return why past cases speak against a call with these facts; "" if they do not."""
@@ -364,7 +356,7 @@ class Cases(Table):
             hits, misses = pair.hits[fact], pair.misses[fact] - found.explained[fact]
             if hits + misses < least:
                 return "a value in the outputs has hardly been seen at this point"
-            if misses and (hits + 1) / (hits + misses + 2) < bar and found.tells(hits, misses):
+            if misses and (hits + 1) / (hits + misses + 2) < bar:
                 return "with a value in the outputs the model often does something else"
         for place, value in facts.numbers.items():
             span = found.spans.get(place)
@@ -405,14 +397,11 @@ def _sum_up(pair: _Pair) -> _Summary:
         for fact, misses in pair.misses.items()
         if misses >= 2 and pair.hits[fact] <= CULPRIT * (pair.hits[fact] + misses)
     }
-    rest, explained = list[list[Any]](), Counter[str]()
+    explained = Counter[str]()
     for case in pair.cases.values():
-        unsure = case[CONFIDENCE] < SURE
-        if not case[HIT] and (unsure or not culprits.isdisjoint(case[FACTS])):
+        if not case[HIT] and (case[CONFIDENCE] < SURE or not culprits.isdisjoint(case[FACTS])):
             explained.update(case[FACTS])
-        else:
-            rest.append(case)
-    return _Summary(culprits, rest, explained, _spans(pair.cases.values()))
+    return _Summary(culprits, explained, _spans(pair.cases.values()))
 
 
 def _spans(cases: Iterable[Sequence[Any]]) -> dict[str, _Span]:

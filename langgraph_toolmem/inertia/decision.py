@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -29,7 +29,6 @@ Code: TypeAlias = Literal[
     "repeat",
     "unknown_tool",
     "excluded",
-    "needs_approval",
     "destructive",
     "steers_the_run",
     "not_named",
@@ -110,7 +109,7 @@ class Option:
         changes: a call of it may change something.
         stale: the result of a call may be out of date when the model asks for it (`guards.may_be_stale`).
         records: keys of the records to be updated once the model's turn is known.
-        columns: the estimator's columns, as `estimator.pack` writes them; "" under the paper's policy.
+        columns: the estimator's columns; none under the paper's policy.
         distance: of the request from past ones (`novelty`); None if there is none to compare with.
     """
 
@@ -121,7 +120,7 @@ class Option:
     changes: bool = False
     stale: bool = False
     records: tuple[str, ...] = ()
-    columns: str = ""
+    columns: Sequence[float] = ()
     distance: float | None = None
 
     @property

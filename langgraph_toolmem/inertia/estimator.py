@@ -7,7 +7,6 @@ drawn towards `PRIOR`, which recorded runs of other agents gave: without evidenc
 from __future__ import annotations
 
 import math
-from binascii import a2b_base64, b2a_base64
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +62,7 @@ class ExamplesSeen(Event):
 
     Attributes:
         turn: number of the model turn.
-        examples: per candidate its columns as `pack` writes them, and 1 if it was what the model did, else 0.
+        examples: per candidate its columns, and 1 if it was what the model did, else 0.
     """
 
     kind = "examples_seen"
@@ -111,7 +110,9 @@ class Estimator(Table):
         settled = self._settled()
         if self._fitted is None or self._fitted[0] != settled:
             known = self.examples[: settled[1]]
-            self._fitted = settled, fit(*unpack(known), PRIOR) if known else np.array(PRIOR)
+            columns, hits = ([example[part] for example in known] for part in (1, 2))
+            weights = fit(np.array(columns), np.array(hits, dtype=np.float64), PRIOR) if known else np.array(PRIOR)
+            self._fitted = settled, weights
         return self._fitted[1]
 
     def probabilities(self, columns: Floats) -> Floats:
@@ -120,22 +121,6 @@ class Estimator(Table):
 
         weights = self.weights()
         return np.minimum(_sigmoid(columns @ weights[:-1] + weights[-1]), MOST)
-
-
-def pack(columns: Floats) -> list[str]:
-    """Write each row of (candidates, columns) as a short text. Half precision is enough."""
-    import numpy as np
-
-    return [b2a_base64(each.tobytes(), newline=False).decode("ascii") for each in columns.astype(np.dtype("<f2"))]
-
-
-def unpack(examples: Sequence[Sequence[Any]]) -> tuple[Floats, Floats]:
-    """Return (examples, columns) and (examples,) of 0 and 1 from what `Examples` keeps."""
-    import numpy as np
-
-    raw = b"".join(map(a2b_base64, (packed for _, packed, _ in examples)))
-    columns = np.frombuffer(raw, dtype="<f2").astype(np.float64).reshape(len(examples), -1)
-    return columns, np.array([hit for *_, hit in examples], dtype=np.float64)
 
 
 def fit(columns: Floats, hits: Floats, around: Sequence[float], ridge: float = RIDGE) -> Floats:

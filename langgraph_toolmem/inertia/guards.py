@@ -22,7 +22,7 @@ _WHY: Final[dict[SideEffects, str]] = {
     "reads": "it is declared to only read",
     "changes": "nobody declared that it only reads",
     "destroys": "it is marked destructive",
-    "controls": "it returns a Command, directly to the user, or is named in control",
+    "controls": "it returns a Command, or directly to the user",
 }
 
 
@@ -48,7 +48,7 @@ def refusal(
             return Reason("invalid_arguments", f"arguments of {tool} break its schema: {problem}")
     if tool in policy.allow_repeats:
         return ""
-    texts, changes = list(map(canon_args, calls)), may_write(tool, specs, policy)
+    texts, changes = list(map(canon_args, calls)), may_write(tool, specs)
     if changes and len(set(texts)) < len(texts):
         return Reason("repeat", f"{tool} would be called twice with the same arguments")
     return next((why for each in texts if (why := _repeats(spec, each, changes, graph, state))), "")
@@ -73,45 +73,38 @@ def _repeats(spec: ToolSpec, args: str, changes: bool, graph: ToolGraph, state: 
     return Reason("repeat", f"{tool} was called like this before in this run, and its answer did not stay the same")
 
 
-def may_be_stale(
-    tool: str,
-    calls: Iterable[Mapping[str, Any]],
-    *,
-    specs: Mapping[str, ToolSpec],
-    policy: InertiaPolicy,
-    state: RunState,
-) -> bool:
+def may_be_stale(tool: str, calls: Iterable[Mapping[str, Any]], specs: Mapping[str, ToolSpec], state: RunState) -> bool:
     """Return True if the answer to a look-up may change while the model thinks.
 
     So it is after a call that changes something, and with a call that was made since the user spoke: who makes it again
     waits for something.
     """
-    if any(step.tool not in specs or may_write(step.tool, specs, policy) for step in state.latest):
+    if any(step.tool not in specs or may_write(step.tool, specs) for step in state.latest):
         return True
     made = {canon_args(step.args) for step in state.since_user if step.tool == tool}
     return bool(made) and any(canon_args(args) in made for args in calls)
 
 
-def may_write(tool: str, specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> bool:
+def may_write(tool: str, specs: Mapping[str, ToolSpec]) -> bool:
     """Return True if a tool may change something: every tool may that is not declared to only read."""
-    return _effects(specs[tool], policy) != "reads"
+    return side_effects(specs[tool]) != "reads"
 
 
-def changing(specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> dict[str, str]:
+def changing(specs: Mapping[str, ToolSpec]) -> dict[str, str]:
     """Return the tools that may change something, each with the reason."""
-    effects = {name: _effects(spec, policy) for name, spec in sorted(specs.items())}
+    effects = {name: side_effects(spec) for name, spec in sorted(specs.items())}
     return {name: _WHY[effect] for name, effect in effects.items() if effect != "reads"}
 
 
 def undeclared(specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> list[str]:
     """Return the tools that are never called without the model because nobody declared or named them."""
-    named = policy.may_write | policy.never | policy.needs_approval
+    named = policy.may_write | policy.never
     if policy.only is not None:
         specs = {name: spec for name, spec in specs.items() if name in policy.only}
     return [
         name
         for name, spec in sorted(specs.items())
-        if name not in named and spec.read_only is None and _effects(spec, policy) == "changes"
+        if name not in named and spec.read_only is None and side_effects(spec) == "changes"
     ]
 
 
@@ -123,10 +116,8 @@ def why_never(spec: ToolSpec, policy: InertiaPolicy) -> str:
     tool = spec.name
     if tool in policy.never or (policy.only is not None and tool not in policy.only):
         return Reason("excluded", f"{tool} is excluded by the policy")
-    if tool in policy.needs_approval:
-        return Reason("needs_approval", f"{tool} needs a human's approval")
-    effects = _effects(spec, policy)
-    if spec.controls or effects == "controls":
+    effects = side_effects(spec)
+    if spec.controls:
         return Reason("steers_the_run", f"{tool} ends the run or steers it ({_WHY['controls']})")
     if effects == "destroys":
         wanted = [name for name in ("may_write", "allow_destructive") if tool not in getattr(policy, name)]
@@ -137,10 +128,6 @@ def why_never(spec: ToolSpec, policy: InertiaPolicy) -> str:
     if effects == "reads" or tool in policy.may_write:
         return ""
     return Reason("not_named", f"{tool} may change something ({_WHY[effects]}) and is not named in may_write")
-
-
-def _effects(spec: ToolSpec, policy: InertiaPolicy) -> SideEffects:
-    return "controls" if spec.name in policy.control else side_effects(spec)
 
 
 def misnamed(policy: InertiaPolicy, tools: Collection[str]) -> set[str]:
@@ -157,7 +144,7 @@ def misnamed(policy: InertiaPolicy, tools: Collection[str]) -> set[str]:
 # --- calls that repeat ---
 
 
-def credit_varied(state: RunState, specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> Record:
+def credit_varied(state: RunState, specs: Mapping[str, ToolSpec]) -> Record:
     """Count the calls of the turn before, whose results are known by now, that differ from an equal call's.
 
     Only reads stand between the two.
@@ -171,6 +158,6 @@ def credit_varied(state: RunState, specs: Mapping[str, ToolSpec], policy: Inerti
                 if before.status == step.status == "ok" and before.output != step.output:
                     record.append(ToolCount(step.tool, VARIED))
                 break
-            if before.tool not in specs or may_write(before.tool, specs, policy):
+            if before.tool not in specs or may_write(before.tool, specs):
                 break
     return record

@@ -177,7 +177,7 @@ def decide(
     ) -> Decision:
         args, sources = filled
         refused = refusal(tool, (args,), specs=specs, policy=allowed, graph=graph, state=state)
-        record, changes = f"P{state.symbols[-1]}{SEPARATOR}{tool}", may_write(tool, specs, policy)
+        record, changes = f"P{state.symbols[-1]}{SEPARATOR}{tool}", may_write(tool, specs)
         hits, misses = rules.row(record).get("", (0, 0))
         confidence = (hits + 1) / (hits + misses + 2)  # CIPS is no probability
         options = (Option(tool, (args,), score, refused, changes, records=(record,)), *rest)

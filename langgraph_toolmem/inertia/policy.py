@@ -45,7 +45,7 @@ class Bound:
 
 _BOUNDS: Final = ("reads", "writes")
 NAMES_OF_TOOLS: Final = (
-    "may_write", "allow_destructive", "never", "control", "needs_approval", "allow_repeats",
+    "may_write", "allow_destructive", "never", "allow_repeats",
 )  # fmt: skip
 _OF_BOUNDS: Final = tuple(f.name for f in fields(Bound))
 
@@ -62,10 +62,8 @@ class InertiaPolicy:
         allow_destructive: destructive tools (MCP annotation, tag or metadata) that may be called without the model,
             besides being in `may_write`.
         only: nothing but these tools is shortcut; None: no such limit.
-        never: tools that are never shortcut.
-        control: tools that end the run or steer it (handoffs, ``ResearchComplete``), besides those that return a
-            ``Command`` or have ``return_direct``. They are never shortcut nor prefetched, whatever else names them.
-        needs_approval: tools that a human must approve; they are never shortcut.
+        never: tools that are never shortcut nor prefetched, such as those that a human must approve or that end the
+            run. Tools that return a ``Command`` or have ``return_direct`` need no name here.
         allow_repeats: tools for which a call identical to an earlier one of the run is fine. Without it, history
             decides: repeats are made if at least a third of the tool's calls repeated one, and only while the
             answer stays the same.
@@ -82,8 +80,6 @@ class InertiaPolicy:
     allow_destructive: frozenset[str] = frozenset()
     only: frozenset[str] | None = None
     never: frozenset[str] = frozenset()
-    control: frozenset[str] = frozenset()
-    needs_approval: frozenset[str] = frozenset()
     allow_repeats: frozenset[str] = frozenset()
     shadow: bool = False
     audit_rate: float = 0.05

@@ -16,7 +16,6 @@ from langgraph_toolmem.inertia.decision import Decision, calls_text
 from langgraph_toolmem.inertia.estimator import ExamplesSeen
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.novelty import RequestCompared
-from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.runs.run import Turn
 
 MAX_RULES: Final = 40_000
@@ -312,13 +311,13 @@ class Changes(Table):
         names = ("hour", "thread", "tool", "args", "status", "result")
         return [dict(zip(names, fields[2:], strict=True)) for fields in reversed(self.made.values())]
 
-    def record(self, learned: LearnedTurn, policy: InertiaPolicy) -> Record:
+    def record(self, learned: LearnedTurn) -> Record:
         """Return the changes of a turn that the memory took, if they are new or have a result now."""
         if learned.turn.chosen_by != "shortcut":
             return []
         found: Record = []
         for step in learned.turn.steps:
-            if step.tool in learned.specs and not may_write(step.tool, learned.specs, policy):
+            if step.tool in learned.specs and not may_write(step.tool, learned.specs):
                 continue
             args, result = shortened(canonical(step.args), MAX_TEXT), shortened(as_text(step.output or ""), MAX_TEXT)
             known = self.made.get(step.key)

@@ -43,7 +43,7 @@ def section_of(graph: ToolGraph, budget: Budget, policy: InertiaPolicy, specs: M
     figures |= {"mode": "shadow, nothing is called" if policy.shadow else "acting", "kind": policy.kind}
     figures["declared"] = [sum(spec.read_only is True for spec in specs.values()), len(policy.may_write & specs.keys())]
     figures["refused"] = sorted(tool for tool in specs if graph.by_tool.get(tool, {}).get(REVIEWED))
-    figures |= {"unskipped": idle, "changing": changing(specs, policy)}
+    figures |= {"unskipped": idle, "changing": changing(specs)}
     return Section("Shortcut and prefetch", figures | ahead, (*_sentences(figures | ahead),), tables)
 
 
@@ -55,9 +55,7 @@ def _sentences(figures: Mapping[str, Any]) -> list[str]:
             f"While acting, {audits['right']:,} of {audits['checks']:,} checked by chance were right: at least "
             f"{math.floor(100 * audits['at_least'])} %. Without acting, {shadow['right']:,} of {shadow['checks']:,}."
         )
-    if learning := figures["learning"]:
-        lines.append(f"Learning: {learning[0]:,} of {learning[1]:,} turns; imported logs count, too (toolmem import).")
-    elif not figures["budget_open"]:
+    if not figures["budget_open"]:
         lines.append("The budget of misses has no room: the model is asked until it has.")
     if declare := undeclared_line(figures["undeclared"], figures["suggested"]):
         lines.append(declare)
@@ -96,7 +94,7 @@ def _unskipped(
         record = graph.by_tool.get(tool, {})
         skipped = int(sum(record.get(f"acted_{end}", 0) for end in ("ok", "failed", "stopped")))
         if calls >= OFTEN and 2 * skipped < calls:
-            bar = budget.bar(policy, changes=may_write(tool, specs, policy)) if tool in specs else None
+            bar = budget.bar(policy, changes=may_write(tool, specs)) if tool in specs else None
             why, todo = _why(tool, figures, record, policy, bar)
             found.append({"tool": tool, "calls": calls, "skipped": skipped, "why": why, "todo": todo})
     return sorted(found, key=lambda each: (-each["calls"], each["tool"]))[:MOST]
@@ -111,13 +109,11 @@ def _why(
     if bar is None:
         return "guard: it is not among the tools", "name it in tools="
     if never := figures["never_skipped"].get(tool):
-        chosen = tool in policy.never or tool in policy.needs_approval or policy.only is not None
+        chosen = tool in policy.never or policy.only is not None
         marked = "if it only reads: ToolMemory(reads=...) or the tag 'read_only'; otherwise may_write=... allows it"
         return f"guard: {never.removeprefix(tool).strip()}", "" if chosen else marked
     if policy.shadow:
         return "shadow mode", "InertiaPolicy(shadow=False) when the record is good enough"
-    if learning := figures["learning"]:
-        return f"budget: learning, {learning[0]:,} of {learning[1]:,} turns", _LOGS
     if not figures["budget_open"]:
         return "budget: the allowed misses are used up", "wait, or allow more: Bound(max_wrong_per_100=...)"
     if of < _FEW:

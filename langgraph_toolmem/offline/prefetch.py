@@ -53,7 +53,7 @@ class PrefetchTally:
         settings, specs = self.settings, memory.core.catalogue.marked()
 
         def reads(tool: str) -> bool:
-            return tool in specs and not may_write(tool, specs, policy)
+            return tool in specs and not may_write(tool, specs)
 
         def may(tool: str, args: Mapping[str, Any]) -> bool:
             named = settings.tools is None or tool in settings.tools

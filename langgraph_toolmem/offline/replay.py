@@ -143,7 +143,7 @@ def replay(
 
     def credit(turn: Turn, decision: Decision) -> None:
         proposal = decision.proposal
-        changes = proposal is not None and may_write(proposal.tool, memory.core.catalogue.marked(), chosen)
+        changes = proposal is not None and may_write(proposal.tool, memory.core.catalogue.marked())
         _credit(report, turn, decision, stuck=_stuck(made, turn), changes=changes)
         if prefetch is not None:
             prefetch.credit(memory, chosen, turn, decision, seconds.get(turn.key))

@@ -259,7 +259,7 @@ class Report:
         """Return what the memory may not do at present, although the policy allows it."""
         found = self["inertia"]
         lines = [f"{tool}: a person refused or edited such a call" for tool in found.get("refused", ())]
-        if found.get("budget_open") is False and not found.get("learning"):
+        if found.get("budget_open") is False:
             lines.append("calls in the model's place: the budget of misses is used up")
         return lines
 

@@ -46,7 +46,7 @@ from langgraph_toolmem.testing import ScriptedChatModel
 
 LIKELY = Prefetch(min_probability=0.5)
 """Throws nothing away on the desk."""
-READS = InertiaPolicy(control={"add_note"}, shadow=True)
+READS = InertiaPolicy(never={"add_note"}, shadow=True)
 """Never makes a call itself: every call is the model's."""
 
 

@@ -24,7 +24,6 @@ from langgraph_toolmem.testing import ScriptedChatModel
 LOGGER = "langgraph_toolmem.inertia.settings"
 GUARDS: Any = {
     "never": {"a"},
-    "needs_approval": {"b"},
     "allow_destructive": {"c"},
     "allow_repeats": {"d"},
     "only": {"b", "e"},

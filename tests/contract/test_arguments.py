@@ -105,7 +105,6 @@ POLICY = [
     *each("writes", None, {"min_precision": 0.8}),
     *each("audit_rate", 2, None),
     *each("never", "delete", None, 5, [1]),
-    *each("needs_approval", "delete"),
     *each("may_write", "send"),
     *each("only", "send"),
     *each("allow_destructive", {"delete": True}),

@@ -56,7 +56,7 @@ def effects_of(memory: ToolMemory, name: str) -> str:
 def test_what_counts_as_a_declaration(name: str, marks: Mapping[str, Any], reads: Any, effects: str) -> None:
     with ToolMemory.ephemeral(tools=[schema(name, **marks)], reads=reads, methods=[Inertia()]) as memory:
         assert effects_of(memory, name) == effects
-        assert guards.may_write(name, memory.core.catalogue.marked(), NOTHING) == (effects != "reads")
+        assert guards.may_write(name, memory.core.catalogue.marked()) == (effects != "reads")
         undeclared = [name] if effects == "changes" and marks.get("annotations") != WRITES["annotations"] else []
         assert guards.undeclared(memory.core.catalogue.marked(), NOTHING) == undeclared
 

@@ -16,7 +16,7 @@ def test_the_default_is_calibrated():
     assert policy.reads == Bound() == Bound(min_precision=0.7, max_wrong_per_100=1)
     assert policy.writes == Bound(min_precision=0.8, max_wrong_per_100=0.5)
     assert (policy.audit_rate, policy.shadow, policy.only) == (0.05, False, None)
-    assert not policy.may_write | policy.allow_destructive | policy.never | policy.needs_approval
+    assert not policy.may_write | policy.allow_destructive | policy.never
 
 
 def test_the_papers_figures():

@@ -85,7 +85,7 @@ def _why_not(
     if settings.tools is not None and name not in settings.tools:
         return "is not named in Prefetch(tools=...)"
     reading = policy.with_(may_write=(), only=None)  # a name given to the shortcut is no declaration
-    if may_write(name, {name: spec}, reading):
+    if may_write(name, {name: spec}):
         return "is not declared to only read"
     if never := why_never(spec, reading):
         return never

@@ -317,7 +317,7 @@ class Prefetcher(ResultServer):
             return tool in tools and specs[tool].problem(args) is None
 
         def changes(tool: str) -> bool:
-            return tool not in specs or may_write(tool, specs, policy)
+            return tool not in specs or may_write(tool, specs)
 
         batch = PrefetchBatch(owner, changes)
         start = partial(self._start, batch, tools, Host(config, call.runtime, loop, contextvars.copy_context()))

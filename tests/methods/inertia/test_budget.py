@@ -154,20 +154,6 @@ def test_what_holds_a_proposal_back():
 # --- what is told ---
 
 
-def test_before_anything_was_done_no_room_is_learning():
-    graph, budget = kept(70)
-    graph.apply(None, [checked(turn, 1) for turn in (5, 15, 25)])
-    learning, left = budget.figures(POLICY)["learning"], budget.opens_in(POLICY)
-
-    assert room(budget) <= 0
-    assert learning == [70, 70 + left]
-    graph.counters["turns"] = 70 + left - 1
-    assert room(budget) <= 0
-    graph.counters["turns"] = 70 + left
-    assert room(budget) > 0
-    assert budget.figures(POLICY)["learning"] is None
-
-
 @pytest.mark.parametrize(
     ("right", "wrong", "at_least", "low", "high"),
     [(8, 0, 0.688, 0.631, 1.0), (27, 0, 0.895, 0.872, 1.0), (45, 5, 0.801, 0.782, 0.967), (0, 0, 0.0, 0.0, 1.0)],

@@ -13,7 +13,7 @@ from histories import call, history, reading, user, words
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia import estimator as of
-from langgraph_toolmem.inertia.estimator import EVERY, PRIOR, Estimator, ExamplesSeen, fit, pack, unpack
+from langgraph_toolmem.inertia.estimator import EVERY, PRIOR, Estimator, ExamplesSeen, fit
 from langgraph_toolmem.inertia.record import Changes
 
 WIDTH = len(of.COLUMNS)
@@ -30,7 +30,7 @@ def learned(turns: int, seed: int = 0) -> Estimator:
     for turn in range(turns):
         good = chance.random() < 0.5
         hit = int(chance.random() < (0.95 if good else 0.1))
-        graph.apply(None, [ExamplesSeen(turn, [[pack(row(2.0 if good else -2.0))[0], hit]])])
+        graph.apply(None, [ExamplesSeen(turn, [[row(2.0 if good else -2.0)[0].tolist(), hit]])])
     return kept
 
 
@@ -49,7 +49,8 @@ def test_with_examples_it_says_what_came():
 @pytest.mark.parametrize(("turns", "at"), [(4, 0), (6, 5), (20, 15), (21, 20), (40, 20), (41, 40), (60, 40)])
 def test_fitted_to_what_was_known_at_fixed_turns(turns: int, at: int):
     known = learned(at)
-    expected = fit(*unpack(known.examples), PRIOR) if at else np.array(PRIOR)
+    columns, hits = ([example[part] for example in known.examples] for part in (1, 2))
+    expected = fit(np.array(columns), np.array(hits), PRIOR) if at else np.array(PRIOR)
     assert learned(turns).weights() == pytest.approx(expected)
 
 
@@ -61,20 +62,12 @@ def test_a_fit_ends_for_columns_that_tell_hits_and_misses_apart():
     assert (columns @ weights[:-1] + weights[-1] > 0).tolist() == (hits > 0).tolist()
 
 
-def test_columns_survive_packing():
-    columns = np.array([[0.5, 2.0, -1.25], [1.0, 0.0, 3.0]])
-    first, second = pack(columns)
-    back, hits = unpack([[1, first, 0], [2, second, 1]])
-    assert (back == columns).all()
-    assert hits.tolist() == [0, 1]
-
-
 def test_the_latest_examples_are_kept_in_the_order_of_turns(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(of, "MAX_EXAMPLES", 5)
     graph = ToolGraph()
     kept = graph.register(Estimator)
     for turn in (8, 3, 1, 6, 9, 2, 4, 11, 0):
-        graph.apply(None, [ExamplesSeen(turn, [[pack(row(0.0))[0], 1]])])
+        graph.apply(None, [ExamplesSeen(turn, [[row(0.0)[0].tolist(), 1]])])
     assert [turn for turn, *_ in kept.examples] == [3, 4, 6, 8, 9, 11], "five before turn 10"
 
 

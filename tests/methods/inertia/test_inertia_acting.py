@@ -10,33 +10,12 @@ from histories import Learner, call, reading, schema, shortcut, user, words
 
 from langgraph_toolmem import Bound, Inertia, InertiaPolicy, ToolMemory
 from langgraph_toolmem.base.intervals import interval
-from langgraph_toolmem.inertia import guards
 from langgraph_toolmem.inertia.budget import Acted
 from langgraph_toolmem.inertia.record import begin_shortcut
-from langgraph_toolmem.runs.tools import read_tools
 
 READ = {"annotations": {"readOnlyHint": True}}
 WRITE = {"annotations": {"readOnlyHint": False}}
 FREE = InertiaPolicy(may_write={"save"}).with_(max_wrong_per_100=None, audit_rate=0.0)
-
-# --- what may change something ---
-
-
-@pytest.mark.parametrize(
-    ("policy", "marks", "writes"),
-    [
-        ({}, {}, True),
-        ({}, READ, False),
-        ({}, WRITE, True),
-        ({"control": {"open"}}, READ, True),
-        ({"may_write": {"open"}}, {}, True),
-    ],
-)
-def test_which_tools_may_write(policy: Any, marks: Any, writes: bool):
-    specs = read_tools([schema("find", "name", **READ), schema("open", "id", **marks)])
-
-    assert guards.may_write("open", specs, InertiaPolicy(**policy)) is writes
-    assert not guards.may_write("find", specs, InertiaPolicy())
 
 
 def practised(policy: InertiaPolicy, runs: int = 40) -> Learner:

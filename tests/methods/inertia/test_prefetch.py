@@ -30,13 +30,13 @@ from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.turn.host import ErrorLog
 
 FORESEEN = (
-    Option("find", ({"name": "Ann"},), 0.6, columns="x"),
+    Option("find", ({"name": "Ann"},), 0.6, columns=[1.0]),
     Option("send", ({"to": "Ann"},), 0.5, changes=True),
-    Option("find", ({"name": "Ann"},), 0.4, columns="x"),
+    Option("find", ({"name": "Ann"},), 0.4, columns=[1.0]),
     Option("poll", ({},), 0.3, stale=True),
-    Option("open", ({"id": 1}, {"id": 2}), 0.2, columns="x"),
-    Option(WORDS, (), 0.15, columns="x"),
-    Option("find", ({"name": "Ben"},), 0.05, columns="x"),
+    Option("open", ({"id": 1}, {"id": 2}), 0.2, columns=[1.0]),
+    Option(WORDS, (), 0.15, columns=[1.0]),
+    Option("find", ({"name": "Ben"},), 0.05, columns=[1.0]),
 )
 
 
