@@ -481,7 +481,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for k, value in places.items():
         text = f"{MAIN}, request {k} of a thread: F1 {value:.3f} >= {LEAST_IN_THREADS}"
         checks.append((value >= LEAST_IN_THREADS, text))
-    return conclude(checks, {"scores": [asdict(score) for score in scores]}, options.json_file)
+    return conclude(checks, {"scores": [asdict(score) for score in scores], "in_threads": places}, options.json_file)
 
 
 if __name__ == "__main__":

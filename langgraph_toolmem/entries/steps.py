@@ -15,7 +15,6 @@ from langgraph_toolmem.entries.preferences import to_event as preference_event
 from langgraph_toolmem.entries.preferences import to_prompt as preference_prompt
 from langgraph_toolmem.entries.render import BUDGET, HEAD, to_brief, to_event, to_lines
 from langgraph_toolmem.runs.tools import ToolLike, name_of, read_tools
-from langgraph_toolmem.turn.hints import new_left_out
 from langgraph_toolmem.turn.step import Call, Line, Place, Scope, Step, StepOutput
 
 if TYPE_CHECKING:
@@ -101,7 +100,6 @@ class Preferences(Step[Entries]):
         return StepOutput(
             "" if self.how == "leave_out" else preference_prompt(found, {*names} - out.keys()),
             left_out=out,
-            state=new_left_out(out, call.messages),
             event=preference_event(found, out),
             notes={"toolmem.left_out": len(out)},
         )

@@ -302,9 +302,9 @@ class CaseIndex:
         """Yield the past requests that share most words with a run's latest one, whatever they led to."""
         return (case_id for case_id in self._query(state.user.raw, state.asked).ranked if case_id != state.user_key)
 
-    def led_to(self, case_id: str) -> set[str]:
-        """Return the tools that were called after a request."""
-        return {call[0] for call in self.cases[case_id][2].values()}
+    def led_to(self, case_id: str, tool: str) -> bool:
+        """Return True if a tool was called after a request."""
+        return tool in [call[0] for call in self.cases[case_id][2].values()]
 
     def _heaviest(self, weights: Mapping[str, float], most: int) -> list[tuple[float, str]]:
         known = [(weight, term) for term, weight in weights.items() if term in self._postings]

@@ -35,7 +35,7 @@ class Event:
         return reader(type(self))(self)
 
     def plain(self) -> Plain:
-        """Return its kind and fields; the inverse of `ToolGraph.operation`."""
+        """Return its kind and fields; the inverse of `ToolGraph.event_of`."""
         return [self.kind, *reader(type(self))(self)]
 
 
@@ -50,7 +50,7 @@ def reader(kind: type[Event]) -> Callable[[Any], tuple[Any, ...]]:
     if read is None:
         names = [each.name for each in fields(kind)]
         getter = attrgetter(*names)
-        read = _READERS[kind] = getter if len(names) > 1 else lambda operation: (getter(operation),)
+        read = _READERS[kind] = getter if len(names) > 1 else lambda event: (getter(event),)
     return read
 
 
@@ -92,7 +92,7 @@ def _mentions(plain: Any, names: Collection[str]) -> bool:
 
 @dataclass(slots=True)
 class Unknown(Event):
-    """An operation of a table that is not registered here, as it was read."""
+    """An event of a table that is not registered here, as it was read."""
 
     kind = ""
     content: Plain

@@ -31,7 +31,7 @@ MAX_SEEN: Final = 2_000_000
 MAX_SOURCES: Final = 32
 MAX_RUNS: Final = 50_000
 MAX_WAITING: Final = 10_000
-"""Operations kept for tables that are not registered; the oldest leave."""
+"""Events kept for tables that are not registered; the oldest leave."""
 SHORTCUTS, SCORE, COMMENT, OWNER, AUTHOR, WEIGHT, WHEN = range(7)
 """Columns of a run (an episode): shortcuts taken, verdict, the word on it, whose run it is, who gave the verdict, how
 much that counts, when it was given."""
@@ -208,7 +208,7 @@ class Table(_Parts):
         self.graph = graph
 
     def handlers(self) -> Mapping[type[Event], Handler]:
-        """Return what applies its operations; it may look at those of others too, after they were applied there."""
+        """Return what applies its events; it may look at those of others too, after they were applied there."""
         return {}
 
     def forget(self, gone: Forgotten) -> int:
@@ -219,7 +219,7 @@ class Table(_Parts):
 class ToolGraph(_Parts):
     """Tools, successor statistics, argument sources, past requests, counters and runs; and tables of others.
 
-    What belongs to a table that is not registered is kept: its state as it was read, its operations in their order
+    What belongs to a table that is not registered is kept: its state as it was read, its events in their order
     (MAX_WAITING of them), until somebody registers it. At a bound the rows with the least evidence leave (requests,
     runs, hours and keys: the oldest).
     """
@@ -291,7 +291,7 @@ class ToolGraph(_Parts):
     def _handle(self, handlers: Mapping[type[Event], Handler]) -> None:
         for kind, handler in handlers.items():
             if self._kinds.setdefault(kind.kind, kind) is not kind:
-                raise ValueError(f"two operations are called {kind.kind!r}")
+                raise ValueError(f"two events are called {kind.kind!r}")
             self._handlers.setdefault(kind, []).append(handler)
 
     def _fill(self, table: Table) -> None:
@@ -304,7 +304,7 @@ class ToolGraph(_Parts):
             for _ in range(len(self._waiting)):
                 # What cannot be applied is left out: it is from a file.
                 with suppress(TypeError, ValueError, LookupError, AttributeError):
-                    self.apply(None, [self.operation(self._waiting.popleft())])
+                    self.apply(None, [self.event_of(self._waiting.popleft())])
 
     @property
     def tables(self) -> Collection[Table]:
@@ -312,14 +312,14 @@ class ToolGraph(_Parts):
 
     # --- what has been seen ---
 
-    def operation(self, plain: Any) -> Event:
-        """Return the operation that was written as plain values.
+    def event_of(self, plain: Any) -> Event:
+        """Return the event that was written as plain values.
 
         Raises:
             TypeError, LookupError: it is none, or has not the fields of its kind.
         """
         if not (isinstance(plain, list) and isinstance(plain[0], str)):
-            raise TypeError("an operation is a list that begins with its kind")
+            raise TypeError("an event is a list that begins with its kind")
         kind = self._kinds.get(plain[0])
         return op.Unknown(plain) if kind is None else kind(*plain[1:])
 
@@ -336,14 +336,14 @@ class ToolGraph(_Parts):
             self._seen[number] = None
             if len(self._seen) > MAX_SEEN:
                 del self._seen[next(iter(self._seen))]
-        for operation in record:
-            kind = type(operation)
-            values = reader(kind)(operation)
+        for event in record:
+            kind = type(event)
+            values = reader(kind)(event)
             for handler in self._handlers[kind]:
                 handler(*values)
         return True
 
-    # --- the operations ---
+    # --- the events ---
 
     def _add_successor(self, contexts: list[str], following: str, column: int) -> None:
         for context in contexts:

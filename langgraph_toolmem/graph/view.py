@@ -7,9 +7,8 @@ from typing import Any, Literal
 
 from langgraph_toolmem.base.errors import MissingExtraError
 from langgraph_toolmem.graph.state import PARALLEL, SEPARATOR, WORDS
+from langgraph_toolmem.graph.state import START as START
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, ToolGraph
-
-START = "<start>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from __future__ import annotations
 import json
 import re
 from bisect import insort
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 from langgraph_toolmem.graph.cases import CaseIndex, Neighbour
@@ -113,11 +113,7 @@ class Novelty:
         self._called = [canon(value) for step in state.since_user for value in step.args.values()]
         self._distances: dict[tuple[str, str], float | None] = {}
         self._pasts: dict[tuple[str, bool], list[frozenset[str]]] = {}
-        self._led = defaultdict[str, list[str]](list)
-        for case in cases.alike(state) if self._asks else ():
-            for tool in (WORDS, *cases.led_to(case)):
-                if len(self._led[tool]) < ALIKE:
-                    self._led[tool].append(case)
+        self._alike = [*cases.alike(state)] if self._asks else []
 
     def distance(self, candidate: Candidate) -> float | None:
         """Return the Dice distance of the wording to the nearest of the similar requests that led to the tool.
@@ -136,7 +132,8 @@ class Novelty:
 
     def _past(self, tool: str, *, asked: bool = False) -> list[frozenset[str]]:
         if (tool, asked) not in self._pasts:
-            texts = ((self._cases.cases[each][4 if asked else 0], each) for each in self._led[tool])
+            led = (each for each in self._alike if tool == WORDS or self._cases.led_to(each, tool))
+            texts = ((self._cases.cases[each][4 if asked else 0], each) for each in islice(led, ALIKE))
             self._pasts[tool, asked] = [_wording_of(text, self._cases.arguments(each)) for text, each in texts]
         return self._pasts[tool, asked]
 

@@ -60,7 +60,7 @@ from langgraph_toolmem.runs.messages import text_of
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.turn.ask import Ask, StepGenerator, adrive, drive
-from langgraph_toolmem.turn.hints import LeftOutState, left_out_now
+from langgraph_toolmem.turn.hints import HintState, left_out_now
 from langgraph_toolmem.turn.host import ErrorLog, annotate, emit, read_key, runtime_of, thread_id_of, user_id_of
 from langgraph_toolmem.turn.structured import Method, StructuredModel
 
@@ -200,11 +200,11 @@ def _builder(messages_key: str, state_schema: type | None) -> StateGraph[Any, An
             raise ConfigurationError(f"state_schema cannot be read: {error}") from error
         # A key with a reducer would be reduced a second time in the host's graph.
         plain = {key: kind for key, kind in hosts.items() if isinstance(channels.get(key), LastValue)}
-    left_out, own = (get_type_hints(schema, include_extras=True) for schema in (LeftOutState, NaviState))
+    hints, own = (get_type_hints(schema, include_extras=True) for schema in (HintState, NaviState))
     make: Any = TypedDict  # the keys are known when the graph is made, not when types are checked
     return StateGraph(
-        make("NaviGraphState", {**hosts, **messages, **left_out, **own}),
-        input_schema=make("NaviInput", {**hosts, **messages, **left_out}),
+        make("NaviGraphState", {**hosts, **messages, **hints, **own}),
+        input_schema=make("NaviInput", {**hosts, **messages, **hints}),
         output_schema=make("NaviOutput", {**plain, **messages, "toolmem_navi": NaviRecord}),
     )
 

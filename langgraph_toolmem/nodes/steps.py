@@ -278,7 +278,7 @@ def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "message
         model.bind_tools(guided_tools(state, tools))
 
     Args:
-        state: the state, with the key `toolmem_left_out` (see `MemoryState`). Without it all tools are left.
+        state: the state, with the key `toolmem_hints` (see `MemoryState`). Without it all tools are left.
         tools: the tools of this step; those without a name are left.
     """
     given = list(tools)

@@ -312,18 +312,18 @@ def _quarantine(path: Path) -> None:
         closing(sqlite3.connect(path, isolation_level=None)) as new,
         suppress(sqlite3.DatabaseError),
     ):
+        new.execute("BEGIN IMMEDIATE")  # a kill leaves an empty file: tables without the mark are another program's
+        new.execute(f"PRAGMA application_id = {MARK}")
+        new.execute(f"PRAGMA user_version = {FORMAT}")
         for name, sql in _names(old).items():
             if str(sql).startswith("CREATE TABLE"):
-                new.execute("BEGIN")
                 new.execute(sql)
                 for order in ("ASC", "DESC"):  # from both ends up to the damage
                     with suppress(sqlite3.DatabaseError):
                         for row in old.execute(f"SELECT * FROM {name} ORDER BY rowid {order}"):
                             new.execute(f"INSERT OR IGNORE INTO {name} VALUES ({', '.join('?' * len(row))})", row)
-                new.execute("COMMIT")
+        new.execute("COMMIT")
         rows = new.total_changes
-        new.execute(f"PRAGMA application_id = {MARK}")
-        new.execute(f"PRAGMA user_version = {FORMAT}")
     logger.error("%s is damaged: renamed to %s; the new one has %d rows of it", path.name, aside.name, rows)
 
 

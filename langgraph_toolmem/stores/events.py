@@ -200,7 +200,7 @@ class EventStore:
 
     def _apply_row(self, key: str | None, body: str) -> None:
         try:
-            self.graph.apply(key, [self.graph.operation(each) for each in json.loads(body)])
+            self.graph.apply(key, [self.graph.event_of(each) for each in json.loads(body)])
         except Exception as error:  # noqa: BLE001 - whatever is in the log, the host runs on
             self.say(f"an event could not be applied and is left out: {describe_error(error)}", error)
 

@@ -38,7 +38,6 @@ LATEST: Final = 40
 """Messages that are read to find the first model call of an episode: the length of a thread must not matter."""
 CACHE: Final = "cache_control"
 HINTS: Final = "toolmem_hints"
-LEFT_OUT: Final = "toolmem_left_out"
 _USER: Final = ("human", "user", "HumanMessageChunk")
 
 
@@ -161,6 +160,7 @@ class Hint(TypedDict):
     brief: list[list[str]] | None
     head: str
     sure: float
+    left_out: dict[str, str]
 
 
 def merge_hints(old: dict[str, Hint] | None, new: dict[str, Hint] | None) -> dict[str, Hint]:
@@ -168,28 +168,14 @@ def merge_hints(old: dict[str, Hint] | None, new: dict[str, Hint] | None) -> dic
     return {**(old or {}), **(new or {})}
 
 
-class LeftOut(TypedDict):
-    """Tools that are left out, each with the reason in one line, and their user turn."""
-
-    at: str
-    tools: dict[str, str]
-
-
-def merge_left_out(old: LeftOut | None, new: LeftOut | None) -> LeftOut | None:
-    """Return the latest."""
-    return new or old
-
-
-class LeftOutState(TypedDict):
-    """The private key of `PreferenceGuide`."""
-
-    toolmem_left_out: NotRequired[Annotated[LeftOut, merge_left_out]]
-
-
-class MemoryState(MessagesState, LeftOutState):
-    """`MessagesState` with room for the memory's values: ``StateGraph(MemoryState)``."""
+class HintState(TypedDict):
+    """The private key of the memory."""
 
     toolmem_hints: NotRequired[Annotated[dict[str, Hint], merge_hints]]
+
+
+class MemoryState(MessagesState, HintState):
+    """`MessagesState` with room for the memory's values: ``StateGraph(MemoryState)``."""
 
 
 def new_hint(role: str, output: StepOutput, messages: Sequence[Any], scope: Scope = "call") -> dict[str, Any]:
@@ -208,6 +194,7 @@ def new_hint(role: str, output: StepOutput, messages: Sequence[Any], scope: Scop
         brief=None if output.brief is None else list(map(list, output.brief)),
         head=output.head,
         sure=output.sure,
+        left_out=dict(output.left_out),
     )
     return {HINTS: {role: hint}}
 
@@ -216,9 +203,20 @@ def hints_now(state: Any, *, messages_key: str = "messages") -> str:
     """Return the text of the hints for the next model call; "" if there is none, or the memory is switched off."""
     if not is_active():
         return ""
-    hints, messages = _kept(state, HINTS) or {}, read_key(state, messages_key) or ()
-    held = [hint for _, hint in sorted(hints.items()) if hint["lines"] and _holds(hint, messages)]
-    return composed(map(_output_of, held), messages)
+    held = _held(state, messages_key)
+    return composed(map(_output_of, held), read_key(state, messages_key) or ())
+
+
+def left_out_now(state: Any, *, messages_key: str = "messages") -> Mapping[str, str]:
+    """Return the tools that are left out in this user turn, each with the reason."""
+    return {tool: why for hint in _held(state, messages_key) for tool, why in hint["left_out"].items()}
+
+
+def _held(state: Any, messages_key: str) -> list[Hint]:
+    """Return the hints that hold for the next model call, by role."""
+    hints = None if isinstance(state, (list, tuple)) else read_key(state, HINTS)
+    messages = read_key(state, messages_key) or ()
+    return [hint for _, hint in sorted((hints or {}).items()) if _holds(hint, messages)]
 
 
 def _output_of(hint: Hint) -> StepOutput:
@@ -231,24 +229,6 @@ def _holds(hint: Hint, messages: Sequence[Any]) -> bool:
         return hint["at"] == point_of(messages)
     # Without any user message the one it is for was trimmed or summarised, and nobody has spoken since.
     return bool(messages) and turn_of(messages) in (hint["at"], "")
-
-
-def new_left_out(tools: Mapping[str, str], messages: Sequence[Any]) -> dict[str, LeftOut]:
-    """Return the update of the state for the tools that are left out until the next user message."""
-    return {LEFT_OUT: LeftOut(at=turn_of(messages), tools=dict(tools))}
-
-
-def left_out_now(state: Any, *, messages_key: str = "messages") -> Mapping[str, str]:
-    """Return the tools that are left out in this user turn, each with the reason."""
-    found = _kept(state, LEFT_OUT)
-    if not found or found["at"] != turn_of(read_key(state, messages_key) or ()):
-        return {}
-    tools: Mapping[str, str] = found["tools"]
-    return tools
-
-
-def _kept(state: Any, key: str) -> Any:
-    return None if isinstance(state, (list, tuple)) else read_key(state, key)
 
 
 # --- the place in a request ---

@@ -256,4 +256,4 @@ class StepNode(MemoryNode):
 
     def update(self, call: Call, output: StepOutput) -> Any:
         """Return the update of the state for a step's output."""
-        return {**new_hint(self.role, output, call.messages, self.step.scope), **output.state}
+        return new_hint(self.role, output, call.messages, self.step.scope)

@@ -103,7 +103,6 @@ class StepOutput(NamedTuple):
         text: a hint for the model, if there are no `lines`.
         answer: a message in the model's place.
         left_out: tools that the model is not offered, each with the reason in one line.
-        state: the private state that a graph keeps.
         event: for the host's stream; None if there is nothing new.
         notes: for traces; they must hold no words of a user.
         lines: a hint for the model, the most important lines first.
@@ -115,7 +114,6 @@ class StepOutput(NamedTuple):
     text: str = ""
     answer: AIMessage | None = None
     left_out: Mapping[str, str] = {}
-    state: Mapping[str, Any] = {}
     event: Mapping[str, Any] | None = None
     notes: Mapping[str, str | int | float | bool] = {}
     lines: Sequence[Line] = ()

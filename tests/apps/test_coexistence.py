@@ -18,7 +18,6 @@ from desk import (
     call_id,
     expected,
     number,
-    request,
     script,
     shortcuts,
     this_turn,
@@ -54,7 +53,6 @@ from pydantic import BaseModel
 from langgraph_toolmem import Inertia, ToolMemory
 from langgraph_toolmem.graph.learning import decode_value
 from langgraph_toolmem.graph.state import slot_key
-from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
@@ -246,47 +244,12 @@ async def test_an_agent_within_a_graph_learns_each_turn_once(own: bool | None) -
     assert {c.calls for c in memory.view().tools.values()} == {20}
 
 
-# --- forks of a thread ---
-
-
-def counted(memory: ToolMemory) -> tuple[Any, ...]:
-    report = memory.report()
-    tools = {name: counts.calls for name, counts in memory.view().tools.items()}
-    edges = [(e.source, e.target, e.ok, e.failed) for e in memory.view().edges]
-    return report.turns, report.calls, report.answers, report.skipped, tools, edges
-
-
-async def test_a_fork_that_does_the_same_teaches_nothing_and_another_question_does() -> None:
-    memory = new_memory()
-    agent = build_agent(memory, policy=SHADOW)
-    await agent.run(0)
-    before = counted(memory)
-    assert before[:4] == (4, 3, 1, 0)
-    past = [s for s in agent.graph.get_state_history(thread("thread-0")) if s.next in (("model",), ("tools",))]
-    assert [s.next[0] for s in past] == ["model", "tools", "model", "tools", "model", "tools", "model"]
-    for step, checkpoint in enumerate(past):
-        asked_before = agent.model_calls
-        state = await agent.ask(None, checkpoint.config)
-        assert agent.model_calls == asked_before + step // 2 + 1
-        assert calls_in(state) == expected("Ann")
-        assert counted(memory) == before
-    edited = HumanMessage(request("Ben"), id=past[-1].values["messages"][0].id)
-    state = await agent.ask(None, agent.graph.update_state(past[-1].config, {"messages": [edited]}))
-    assert calls_in(state) == expected("Ben")
-    assert counted(memory)[:4] == (8, 6, 2, 0)
-
-
 # --- middleware that changes what the model sees ---
 
 
-@pytest.mark.parametrize("place", ["inside", "in front"])
-async def test_cleared_tool_results_are_learned_whole(place: str) -> None:
+async def test_cleared_tool_results_are_learned_whole() -> None:
     memory = new_memory(tools=Desk().tools)
-    clearing = [ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=0)])]
-    if place == "inside":
-        agent = build_agent(memory, inside=clearing)
-    else:
-        agent = build_agent(None, inside=[*clearing, *tool_memory_middleware(memory, shortcut=EAGER)])
+    agent = build_agent(memory, inside=[ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=0)])])
     for i in range(20):
         state = await agent.run(i)
     assert agent.desk.done == [step for i in range(20) for step in expected(NAMES[i % 12])]

@@ -31,7 +31,8 @@ from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import PreferenceGuide, ReflectionWriter, guided_tools
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.hints import new_left_out
+from langgraph_toolmem.turn.hints import new_hint
+from langgraph_toolmem.turn.step import StepOutput
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 ZOE = REQUEST.format("Zoe")
@@ -432,7 +433,8 @@ async def test_the_model_may_be_told_instead(rated: ToolMemory, desk: ParcelDesk
 
 def state_with(*names: str) -> dict[str, Any]:
     messages = [HumanMessage("Hello", id="1")]
-    return {"messages": messages, **new_left_out(dict.fromkeys(names, "rated badly"), messages)}
+    out = StepOutput(left_out=dict.fromkeys(names, "rated badly"))
+    return {"messages": messages, **new_hint("preferences", out, messages, "turn")}
 
 
 def test_guided_tools_takes_tools_in_any_form_and_leaves_something() -> None:

@@ -24,7 +24,8 @@ from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.navigator.decide import rounds
 from langgraph_toolmem.nodes import create_navi_subgraph, navi
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.hints import LEFT_OUT, turn_of
+from langgraph_toolmem.turn.hints import new_hint
+from langgraph_toolmem.turn.step import StepOutput
 
 REFUND = "Refund the order of Ann"
 CHAIN = (
@@ -317,8 +318,8 @@ def test_searches_know_what_may_be_called_and_whose_run_it_is(
     noted("plan", store.navigator.plan)
     model = scripted(seek("an API that refunds an order"), say("There is none."))
     said = [HumanMessage(REFUND, id="m1")]
-    left_out = {"at": turn_of(said), "tools": {"refund_order": "the user said so"}}
-    run(create_navi_subgraph(model, shop.tools, store), {"messages": said, LEFT_OUT: left_out}, user_id="u1")
+    left_out = new_hint("preferences", StepOutput(left_out={"refund_order": "the user said so"}), said, "turn")
+    run(create_navi_subgraph(model, shop.tools, store), {"messages": said, **left_out}, user_id="u1")
     there = {"find_customer", "search_customers", "list_orders"}
     assert asked == [("plan", there, "u1"), ("search", there, "u1")] * 2
     assert all("- refund_order(" not in call.messages[1].text for call in model.calls)

@@ -157,42 +157,6 @@ def learned(tools: list[BaseTool], script: Any, runs: int = 14, **options: Any) 
     return memory, graph, model, state
 
 
-def test_a_tool_that_raises_ends_the_run_and_is_learned_as_it_stands() -> None:
-    fails = [True]
-
-    @tool
-    def brittle(place: str) -> str:
-        """Works the second time."""
-        if fails[0]:
-            raise ValueError("the floor is gone")
-        return "ok"
-
-    tools = [look, brittle]
-    memory = ToolMemory.ephemeral(reads=READS, tools=tools)
-    script = plan([LOOK], [("brittle", {"place": "x"})])
-    graph, _ = app(memory, tools, script, checkpointer=InMemorySaver())
-    with pytest.raises(ValueError, match="floor"):
-        graph.invoke(say(0), thread(0))
-    assert memory.report().calls == 1, "the pending call is not learned yet"
-    fails[0] = False
-    state = graph.invoke(None, thread(0))
-    assert_answered(state["messages"])
-    report = memory.report()
-    assert (report.calls, report.answers, report.turns) == (2, 1, 3)
-    assert report.tools["brittle"].failed == 0
-    # On another thread the user speaks again after the failure: the call never got an answer.
-    fails[0] = True
-    with pytest.raises(ValueError, match="floor"):
-        graph.invoke(say(1), thread(1))
-    fails[0] = False
-    graph.invoke(say(2), thread(1))
-    graph.invoke(say(3), thread(1))
-    report = memory.report()
-    assert report.turns == 3 + 2 + 3 + 3
-    assert report.calls == 2 + 2 + 2 + 2
-    assert report.answers == 3
-
-
 # --- injected arguments ---
 
 

@@ -297,7 +297,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         ],
     ),
     # --- navigator ---
-    "Navigator": (method(Navigator), [({"scorer": no}, "method weigh") for no in NO_SCORER]),
+    "Navigator": (method(Navigator), [({"scorer": no}, "a method weigh") for no in NO_SCORER]),
     "ToolSearch": (plain(ToolSearch), [*each("k", 0), *each("mode", "fast"), *each("always", "a")]),
     "navigator.search": (
         called(lambda m: m.navigator.search, query="send an email"),

@@ -27,7 +27,7 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import rlock
 from langgraph_toolmem.graph.events import Count, Forgotten, Record, RunSeen, Verdict
 from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.stores import events, snapshot
+from langgraph_toolmem.stores import database, events, snapshot
 from langgraph_toolmem.stores.database import NAME, query_readonly, refuse_remote
 from langgraph_toolmem.stores.events import BEFORE, SNAPSHOT, EventStore, inspect_folder
 
@@ -290,16 +290,20 @@ def test_without_the_log_the_last_snapshot_stands_and_learning_goes_on(
     assert reopened(tmp_path)[0] == found + 7
 
 
-def test_a_damaged_page_costs_its_rows_alone(tmp_path: Path) -> None:
-    log = opened(tmp_path)
+def with_a_damaged_page(folder: Path) -> None:
+    log = opened(folder)
     for number in range(200):
         log.append(None, [*ONE, Count(f"number {number} " + "y" * 700)])
     assert log.database is not None
     log.database.close()
-    data = bytearray((tmp_path / NAME).read_bytes())
+    data = bytearray((folder / NAME).read_bytes())
     at = data.index(b"number 100 ") // 4096 * 4096
     data[at : at + 16] = b"?" * 16
-    (tmp_path / NAME).write_bytes(data)
+    (folder / NAME).write_bytes(data)
+
+
+def test_a_damaged_page_costs_its_rows_alone(tmp_path: Path) -> None:
+    with_a_damaged_page(tmp_path)
     with store(tmp_path) as again:
         for _ in range(3):
             again.append(None, ONE)  # the damage is met here at the latest
@@ -308,6 +312,32 @@ def test_a_damaged_page_costs_its_rows_alone(tmp_path: Path) -> None:
     found, _ = reopened(tmp_path)
     assert 180 <= found <= 203
     assert (tmp_path / f"{NAME}.corrupt-1").exists()
+
+
+class Torn(dict[str, str]):
+    """Tables, of which the second is never come to."""
+
+    def items(self) -> Any:
+        yield next(iter(super().items()))
+        raise KeyboardInterrupt
+
+
+def test_a_kill_while_rows_are_salvaged_leaves_a_file_that_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_a_damaged_page(tmp_path)
+    real = database._names
+    monkeypatch.setattr(database, "_names", lambda connection: Torn(real(connection)))
+    log = opened(tmp_path)
+    log.append(None, ONE)  # the damage is met here at the latest
+    log.refresh()
+    with pytest.raises(KeyboardInterrupt):
+        log.close()
+    monkeypatch.undo()
+    assert (tmp_path / f"{NAME}.corrupt-1").exists()
+    with store(tmp_path) as again:
+        add(again, 1)
+        assert again.problems == []
 
 
 def test_both_files_gone_it_begins_anew(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_of_the_same_reply_the_one_to_the_same_question_is_nearest():
     found = index.nearest("Yes please", [], asked="Shall I cancel it?")
     assert found[0].tool == "cancel_order"
     assert [near.similarity for near in found] == [pytest.approx(1), pytest.approx(0.75, abs=0.2), pytest.approx(0.5)]
-    assert index.led_to("keep") == {"keep_order"}
+    assert index.led_to("keep", "keep_order")
 
 
 def test_calls_that_arrive_before_their_request_are_kept():

@@ -85,7 +85,7 @@ def test_an_operation_comes_back_from_the_log(operation: Event) -> None:
     written = operation.plain()
 
     assert written[0] == operation.kind
-    assert ToolGraph(TABLES).operation(json.loads(json.dumps(written))) == operation
+    assert ToolGraph(TABLES).event_of(json.loads(json.dumps(written))) == operation
 
 
 def test_forgetting_reaches_every_table() -> None:
@@ -105,7 +105,7 @@ def test_forgetting_reaches_every_table() -> None:
 def test_what_belongs_to_a_table_that_is_not_there_waits_for_it(absent: type[Table]) -> None:
     graph = ToolGraph([table for table in TABLES if table is not absent])
     for operation in OPERATIONS.values():
-        graph.apply(None, [graph.operation(copy.deepcopy(operation.plain()))])
+        graph.apply(None, [graph.event_of(copy.deepcopy(operation.plain()))])
     state = loads(dumps(graph.to_state()))
     later = ToolGraph([table for table in TABLES if table is not absent])
     later.load(state)
@@ -127,7 +127,7 @@ def test_a_user_is_forgotten_where_the_table_is_not_there_too(absent: type[Table
     graph = ToolGraph([table for table in TABLES if table is not absent])
     graph.load(loads(dumps(full().to_state())))
     for operation in OPERATIONS.values():
-        graph.apply(None, [graph.operation(operation.plain())])
+        graph.apply(None, [graph.event_of(operation.plain())])
     graph.forget_user(ANN)
 
     assert ANN not in repr(graph.to_state())
@@ -225,5 +225,5 @@ def test_two_of_one_name_are_the_developers_error() -> None:
     graph = ToolGraph([Reminders])
     with pytest.raises(ValueError, match="two tables are called 'reminders'"):
         graph.register(Other)
-    with pytest.raises(ValueError, match="two operations are called 'count'"):
+    with pytest.raises(ValueError, match="two events are called 'count'"):
         graph.register(Taken)
