@@ -48,8 +48,7 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.navigator.tool_search import ToolHit
     from langgraph_toolmem.report.report import Report, TokenPrice
     from langgraph_toolmem.sit import SIT
-    from langgraph_toolmem.sit.policy import SITPolicy
-    from langgraph_toolmem.sit.suggest import Suggestion
+    from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion
 
 _HOMES = {
     "AtomHit": "atoms.retrieve",
@@ -72,7 +71,7 @@ _HOMES = {
     "Report": "report.report",
     "SGASettings": "atoms.settings",
     "SIT": "sit",
-    "SITPolicy": "sit.policy",
+    "SITPolicy": "sit.suggest",
     "Suggestion": "sit.suggest",
     "TokenPrice": "report.report",
     "ToolHit": "navigator.tool_search",

@@ -21,7 +21,7 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
-from langgraph_toolmem.text.meaning import VERBS
+from langgraph_toolmem.text.meaning import STRICT_VERBS
 from langgraph_toolmem.text.requests import NEXT, SENTENCE_END, is_usual
 from langgraph_toolmem.text.similarity import LexicalEmbedder, similarity
 from langgraph_toolmem.text.tools import Wording
@@ -65,7 +65,11 @@ ENOUGH: Final = 3
 FEW, OFTEN = 6, 4
 """A parameter has choices that nobody declared if it has at most so many values, each given so often on average."""
 
-_ACTS: Final = VERBS | word_set("mail email tell ask give let use go write note call pay tweet ensure tag remind")
+_ACTS: Final = STRICT_VERBS | word_set(
+    "mail email tell ask give let use go write note call pay tweet ensure tag remind post list book order "
+    "schedule play show check report reserve exchange return purchase copy move share record plan rate review "
+    "like comment message mention invite assign place"
+)
 _JOINED: Final = re.compile(rf"^(?:{NEXT})\b[, ]*", re.IGNORECASE)
 _BREAK: Final = re.compile(
     rf"{SENTENCE_END}|,?\s+(?:{NEXT})\b[, ]*"

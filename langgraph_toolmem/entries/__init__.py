@@ -8,7 +8,7 @@ similar requests is a *preference* against a tool, which may be taken out of wha
 ``Entries``         this method: what is kept, when, and how it is asked for; written, judged and criticised in the
                     background
 ``entry``           an entry, made of a run, and as a row of Chroma
-``recall``          past runs for a request: Chroma's nearest, weighed by ``ranking``, as many as ``policy`` says
+``recall``          past runs for a request: Chroma's nearest, weighed, as many as ``policy`` says
 ``critique``        what was wrong, by a chat model
 ``preferences``     what a user likes and avoids, and which tools are left out for it
 ``render``          entries for the prompt, within a budget

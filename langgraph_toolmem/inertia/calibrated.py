@@ -17,7 +17,7 @@ from langgraph_toolmem.graph.state import WORDS, RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.candidates import Candidate, candidates
-from langgraph_toolmem.inertia.cases import ASKED, Cases
+from langgraph_toolmem.inertia.cases import Cases
 from langgraph_toolmem.inertia.contexts import CallContexts
 from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Reason
 from langgraph_toolmem.inertia.estimator import Estimator, columns_of, pack, record_keys
@@ -90,8 +90,7 @@ def decide(
     (p, best, *_), first = weighed[0], options[0]
     if first.refused:
         return Decision(None, first.refused, options, p)
-    asked_by_chance = policy.audit_rate <= draw < policy.audit_rate + ASKED
-    if doubt := tables.cases.refusal(state, best.tool, changes=first.changes, today=today, earn=asked_by_chance):
+    if doubt := tables.cases.refusal(state, best.tool, changes=first.changes, today=today):
         return Decision(None, doubt, (replace(first, refused=doubt), *options[1:]), p)
     hold, audit = tables.budget.held_back(policy, p, draw, changes=first.changes)
     proposal = Proposal(

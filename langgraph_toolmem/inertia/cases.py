@@ -59,9 +59,6 @@ CHANCE: Final = 0.2
 """Probability below which misses are not taken for the model's wavering."""
 LIMIT: Final = 0.9
 """Confidence with which a write after a call of the memory is known to be right often enough: from 22 of 22 on."""
-EARNING: Final = 60
-"""Cases up to which the model is asked in ASKED of those situations."""
-ASKED: Final = 0.3
 
 NUMBER, MADE, HIT, CONFIDENCE, FACTS, NUMBERS, RUN, USER = range(8)
 """Columns of a case."""
@@ -338,21 +335,20 @@ class Cases(Table):
                     self._read_text(place, value, today, found)
 
     def _read_text(self, where: str, text: str, today: int, found: Facts) -> None:
-        """A word counts by the two words before it; ids and names among these do not."""
-        before = ("", "")
+        """A word counts by the word before it; ids and names there do not."""
+        before = ""
         for word in _WORD.findall(text[:MAX_TEXT].lower()):
-            place = SEPARATOR.join((where, *before))
+            place = SEPARATOR.join((where, before))
             if word[0].isdigit() or word[-1].isdigit():
                 if (day := _day(word)) is not None:
                     found.add_day(place, day, today)
                 else:
                     with suppress(ValueError):
                         found.add_number(place, float(word.rstrip(".-")))
-                word = "*"
+                before = "*"
             else:
                 found.add(place, word[:MAX_CHARS], "=")
-                word = word if self.categorical(place_key(place)) else "*"
-            before = (before[1], word)
+                before = word if self.categorical(place_key(place)) else "*"
 
     def doubt(self, state: RunState, tool: str, facts: Facts, *, changes: bool) -> str:
         """Return why past cases speak against a call with these facts; "" if they do not."""
@@ -378,19 +374,14 @@ class Cases(Table):
                 return "a number in the outputs is outside the range of what led to the call before"
         return ""
 
-    def refusal(self, state: RunState, tool: str, *, changes: bool, today: int, earn: bool) -> str:
-        """Return why past cases forbid a call here; "" if they do not.
-
-        With `earn` the model is asked where a write after a call of the memory has less than EARNING cases.
-        """
+    def refusal(self, state: RunState, tool: str, *, changes: bool, today: int) -> str:
+        """Return why past cases forbid a call here; "" if they do not."""
         if changes and made_by_memory(state):
             cases = self._pairs.get(pair_key(state, tool), _NOTHING).cases.values()
             hits = [case[HIT] for case in cases if case[MADE] and (case[HIT] or case[CONFIDENCE] >= SURE)]
             if lower_limit(sum(hits), len(hits), LIMIT) < BAR_WRITE:
                 text = f"after a call of the memory {tool} was right {sum(hits)} of {len(hits)} times"
                 return Reason("cases", f"{text}: the model is asked")
-            if len(hits) < EARNING and earn:
-                return Reason("cases", f"after a call of the memory {tool} is checked more often: the model is asked")
         doubt = self.doubt(state, tool, self.facts_of(state, today, changes=changes), changes=changes)
         return doubt and Reason("cases", doubt)
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from langgraph_toolmem.graph.cases import CaseIndex, Neighbour
 from langgraph_toolmem.graph.events import Event
@@ -67,6 +67,12 @@ class NoveltyRecord(Table):
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.spread: dict[str, list[list[float]]] = {}
+        self._sorted: dict[str, list[float]] = {}  # the distances, until one is added
+
+    def load(self, state: dict[str, Any]) -> None:
+        """See `Table`."""
+        super().load(state)
+        self._sorted.clear()
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
@@ -77,6 +83,7 @@ class NoveltyRecord(Table):
             seen = self.spread.setdefault(key, [])
             insort(seen, [turn, round(distance, 4)])
             del seen[:-KEPT]
+            self._sorted.pop(key, None)
 
     def share(self, tool: str, distance: float | None) -> float:
         """Return the conformal p-value: the share of the tool's known requests that are at least as far away.
@@ -87,11 +94,12 @@ class NoveltyRecord(Table):
             return 0.0
         if distance == 0:
             return 1.0
-        seen: Sequence[list[float]] = self.spread.get(tool, ())
-        if len(seen) < ENOUGH:
-            seen = self.spread.get("", ())
-        least = round(distance, 4)
-        return sum(other >= least for _, other in seen) / (len(seen) + 1) if len(seen) >= ENOUGH else 0.0
+        key = tool if len(self.spread.get(tool, ())) >= ENOUGH else ""
+        seen = self._sorted.get(key)
+        if seen is None:
+            seen = self._sorted[key] = sorted(other for _, other in self.spread.get(key, ()))
+        further = len(seen) - bisect_left(seen, round(distance, 4))
+        return further / (len(seen) + 1) if len(seen) >= ENOUGH else 0.0
 
     def refusal(self, tool: str, distance: float | None) -> str:
         """Return why a request is unfamiliar; "" if it is one of those that the record is about."""
@@ -107,13 +115,12 @@ class Novelty:
     """The wording of a request, next to that of past requests: `neighbours` went the same way so far."""
 
     def __init__(self, state: RunState, neighbours: Sequence[Neighbour], cases: CaseIndex) -> None:
-        self._cases, self._near = cases, neighbours
+        self._state, self._cases, self._near = state, cases, neighbours
         self._asks = bool(state.user_key)
         self._text, self._asked = state.user.raw, state.asked
         self._called = [canon(value) for step in state.since_user for value in step.args.values()]
         self._distances: dict[tuple[str, str], float | None] = {}
         self._pasts: dict[tuple[str, bool], list[frozenset[str]]] = {}
-        self._alike = [*cases.alike(state)] if self._asks else []
 
     def distance(self, candidate: Candidate) -> float | None:
         """Return the Dice distance of the wording to the nearest of the similar requests that led to the tool.
@@ -132,7 +139,7 @@ class Novelty:
 
     def _past(self, tool: str, *, asked: bool = False) -> list[frozenset[str]]:
         if (tool, asked) not in self._pasts:
-            led = (each for each in self._alike if tool == WORDS or self._cases.led_to(each, tool))
+            led = (each for each in self._cases.alike(self._state) if tool == WORDS or self._cases.led_to(each, tool))
             texts = ((self._cases.cases[each][4 if asked else 0], each) for each in islice(led, ALIKE))
             self._pasts[tool, asked] = [_wording_of(text, self._cases.arguments(each)) for text, each in texts]
         return self._pasts[tool, asked]

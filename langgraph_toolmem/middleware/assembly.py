@@ -52,7 +52,7 @@ from langgraph_toolmem.nodes.steps import (
 )
 from langgraph_toolmem.runs.run import CALL_TOOL, SEARCH_TOOL
 from langgraph_toolmem.runs.tools import name_of
-from langgraph_toolmem.sit.policy import SITPolicy
+from langgraph_toolmem.sit.suggest import SITPolicy
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import composed, placed
 from langgraph_toolmem.turn.host import ErrorLog, config_of, env_mode, is_active, thread_id_of, user_id_of

@@ -34,7 +34,6 @@ from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.graph.view import START
 from langgraph_toolmem.navigator.decide.recording import DecisionLog
 from langgraph_toolmem.navigator.dependencies import CurrentGraph
-from langgraph_toolmem.navigator.dependencies.links import check_scorer
 from langgraph_toolmem.navigator.evidence import MOST_DAYS, NavigatorEvidence, NavigatorSources
 from langgraph_toolmem.navigator.learned import TrainedLinks
 from langgraph_toolmem.navigator.tool_search import TARGETS, ToolHit, targets_of
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.core.method import PastRuns
     from langgraph_toolmem.graph.events import Forgotten, Record
     from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-    from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
+    from langgraph_toolmem.navigator.dependencies.links import LinkScores
     from langgraph_toolmem.navigator.history import History
     from langgraph_toolmem.navigator.plan.planner import Chain, Plan, Recombination, Strategy
     from langgraph_toolmem.navigator.plan.problem import PlanSettings
@@ -104,15 +103,13 @@ class Navigator(Method):
     decisions hold for all processes. New tools join without a decision, with zero counts.
 
     Args:
-        scorer: weighs and proposes links between tools (`dependencies.links.EdgeScorer`). None: the table that `hgt`
-            trained on the memory, if that is better than structure alone.
         settings: how chains are searched.
         aliases: "tool.path" of an input or output -> the name of its parameter, such as ``{"get_weather.q": "place",
             "find.location.name": "place"}``: values with one name are one parameter. A name that nothing else has
             keeps a value apart from those with the same words.
 
     Raises:
-        ConfigurationError: `scorer` cannot weigh links, or `aliases` is no mapping of texts.
+        ConfigurationError: `aliases` is no mapping of texts.
     """
 
     name: ClassVar[str] = "navigator"
@@ -121,13 +118,10 @@ class Navigator(Method):
     def __init__(
         self,
         *,
-        scorer: EdgeScorer | None = None,
         settings: PlanSettings | None = None,
         aliases: Mapping[str, str] | None = None,
     ) -> None:
-        if scorer is not None:
-            check_scorer(scorer)
-        self._scorer, self._settings = scorer, settings
+        self._settings = settings
         texts = isinstance(aliases, Mapping) and all(isinstance(each, str) for each in (*aliases, *aliases.values()))
         _check(aliases is None or texts, "aliases", "a mapping of 'tool.path' to names of parameters", aliases)
         self._aliases = dict(aliases or {})
@@ -246,7 +240,7 @@ class Navigator(Method):
                 k=k,
                 strategy=strategy,
                 history=history,
-                scorer=self.scorer,
+                learned=self.learned,
                 settings=self._settings,
                 avoid=out,
                 done=done,
@@ -293,7 +287,7 @@ class Navigator(Method):
                 known,
                 done=done,
                 history=history,
-                scorer=self.scorer,
+                learned=self.learned,
                 settings=self._settings,
                 clock=time.monotonic,
                 budget=budget,
@@ -401,9 +395,9 @@ class Navigator(Method):
     apropagate = async_variant(propagate)
 
     @property
-    def scorer(self) -> EdgeScorer | None:
-        """Return what weighs links in plans; None: structure and record alone."""
-        return self._scorer or self.links.scorer()
+    def learned(self) -> LinkScores | None:
+        """Return the scores that `hgt` trained on the memory; None unless they are better than structure alone."""
+        return self.links.scores()
 
     def dependencies(self) -> AbstractContextManager[ToolDependencyGraph]:
         """Return the dependency graph as it is now; nobody changes it within the ``with`` block."""

@@ -9,7 +9,7 @@ recorder) sees calls of the real tools.
 
 ==============  =====================================================================================================
 ``anthropic``   all tools are sent, deferred; the answer of a search becomes ``tool_reference`` blocks
-``openai``      from gpt-5.4: ``tool_search`` that the client executes; before: ``additional_tools`` behind the answer
+``openai``      from gpt-5.4: ``tool_search`` that the client executes
 ``portable``    `call_tool` runs what was found; it becomes the real call in the answer, and `call_tool` in the prompt
 ==============  =====================================================================================================
 """
@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, get_args
 
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_function
 from langgraph.prebuilt import ToolRuntime
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("langgraph_toolmem.navigator")
 
 Mode = Literal["auto", "anthropic", "openai", "portable"]
-Way = Literal["anthropic", "tool_search", "additional_tools", "portable"]
+Way = Literal["anthropic", "tool_search", "portable"]
 
 MAX_REVEALED: Final = 200
 """Tools found in a thread that stay revealed; of more, the latest."""
@@ -188,12 +188,8 @@ def way_of(model: Any, mode: Mode = "auto") -> Way:
     name = str(getattr(model, "model_name", None) or getattr(model, "model", ""))
     url = str(getattr(getattr(model, "root_client", None), "base_url", "") or "")
     own_openai = "ChatOpenAI" in kinds and url.startswith("https://api.openai.com/")
-    if mode == "openai" or (own_openai and getattr(model, "use_responses_api", None) is not False):
-        if _GPT.match(name):
-            return "tool_search"
-        responses = getattr(model, "use_responses_api", None) or getattr(model, "output_version", "") == "responses/v1"
-        if mode == "openai" or (responses and (getattr(model, "profile", None) or {}).get("mid_conversation_tools")):
-            return "additional_tools"
+    if mode == "openai" or (own_openai and getattr(model, "use_responses_api", None) is not False and _GPT.match(name)):
+        return "tool_search"
     of_anthropic = "ChatAnthropic" in kinds and str(getattr(model, "anthropic_api_url", "")).startswith(
         "https://api.anthropic.com"
     )
@@ -254,13 +250,8 @@ class DeferredTools:
             offered = _with_cache_mark([*always, self.search_tool], later.values())
             hidden = [tool.model_copy(update={"extras": _deferring(tool)}) for tool in later.values()]
             return Offer([*hidden, *offered], _referenced(messages, later.keys()), way)
-        client = way == "tool_search"
-        search: Any = (
-            {"type": "tool_search", "execution": "client", "description": SEARCH_ABOUT, "parameters": _QUERY}
-            if client
-            else self.search_tool
-        )
-        return Offer([*always, search], _loaded(messages, later, client=client), way)
+        search = {"type": "tool_search", "execution": "client", "description": SEARCH_ABOUT, "parameters": _QUERY}
+        return Offer([*always, search], _loaded(messages, later), way)
 
     # --- from the model ---
 
@@ -490,41 +481,26 @@ def _referenced(messages: Sequence[Any], there: Collection[str]) -> list[Any]:
     ]
 
 
-def _loaded(messages: Sequence[Any], tools: Mapping[str, BaseTool], *, client: bool) -> list[Any]:
-    """Add the schemas of what searches found: as output of ``tool_search``, or right behind the answers."""
+def _loaded(messages: Sequence[Any], tools: Mapping[str, BaseTool]) -> list[Any]:
+    """Turn calls of `search_tools` and their answers into items of ``tool_search``, the answers with schemas.
+
+    A search that another model made stays a call.
+    """
     made: list[Any] = []
     items: set[str] = set()
-    pending: list[dict[str, Any]] = []
     for message in messages:
-        if pending and not isinstance(message, ToolMessage):
-            made.append(SystemMessage([{"type": "additional_tools", "role": "developer", "tools": pending}]))
-            pending = []
-        if client and isinstance(message, AIMessage) and (kept := _kept_items(message)):
+        if isinstance(message, AIMessage) and (kept := _kept_items(message)):
             items |= {item["call_id"] for _, item in kept}
             content: list[Any] = [*message.content] if isinstance(message.content, list) else []
             for place, item in kept:
                 content.insert(place, item)
             calls = [call for call in message.tool_calls if call["id"] not in items]
-            made.append(message.model_copy(update={"content": content, "tool_calls": calls}))
-            continue
-        if not (isinstance(message, ToolMessage) and message.name == SEARCH_TOOL):
-            made.append(message)
-            continue
-        found = [_function(tools[name], deferred=client) for name in _revealed(message) if name in tools]
-        if message.tool_call_id in items:
-            output = {
-                "type": "tool_search_output",
-                "execution": "client",
-                "call_id": message.tool_call_id,
-                "status": "completed",
-                "tools": found,
-            }
-            made.append(HumanMessage([output]))
-        else:
-            made.append(message)
-            pending += found
-    if pending:
-        made.append(SystemMessage([{"type": "additional_tools", "role": "developer", "tools": pending}]))
+            message = message.model_copy(update={"content": content, "tool_calls": calls})
+        elif isinstance(message, ToolMessage) and message.tool_call_id in items:
+            found = [_function(tools[name]) for name in _revealed(message) if name in tools]
+            output = {"type": "tool_search_output", "execution": "client", "call_id": message.tool_call_id}
+            message = HumanMessage([{**output, "status": "completed", "tools": found}])
+        made.append(message)
     return made
 
 
@@ -574,9 +550,8 @@ def _with_cache_mark(offered: list[Any], deferred: Iterable[BaseTool]) -> list[A
     return [*offered[:-1], last.model_copy(update={"extras": {**(last.extras or {}), "cache_control": marks[-1]}})]
 
 
-def _function(tool: BaseTool, *, deferred: bool) -> dict[str, Any]:
-    more = {"defer_loading": True} if deferred else {}
-    return {"type": "function", **convert_to_openai_function(tool), **more}
+def _function(tool: BaseTool) -> dict[str, Any]:
+    return {"type": "function", **convert_to_openai_function(tool), "defer_loading": True}
 
 
 def _revealed(message: ToolMessage) -> list[str]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any, Final
 
 from langgraph_toolmem.core.core import Core
@@ -81,10 +80,10 @@ class PutBack(Event):
 
 
 @dataclass(slots=True)
-class LinksWeighed(Event):
+class LinkWeightsSet(Event):
     """Weights of links, {target: {source: weight}}, in place of earlier ones."""
 
-    kind = "links_weighed"
+    kind = "link_weights_set"
     weights: dict[str, dict[str, float]]
     when: float
 
@@ -123,8 +122,7 @@ class NavigatorEvidence(Table):
         self.weights: list[Any] = [0.0, {}]
         self.outputs: dict[str, dict[str, list[Any]]] = {}
         self.searches: list[int] = [0] * 6
-        self._changed: dict[str, int] = {}  # tool -> number of the change; see `outputs_since`
-        self._changes = 0
+        self.changes = 0  # of outputs
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
@@ -133,7 +131,7 @@ class NavigatorEvidence(Table):
             OutputsSeen: self._add_outputs,
             PrunedTool: self._leave_out,
             PutBack: self._put_back,
-            LinksWeighed: self._weigh,
+            LinkWeightsSet: self._weigh,
             ToolsSearched: self._add_searches,
         }
 
@@ -160,12 +158,7 @@ class NavigatorEvidence(Table):
                 row[path] = [sorted({*known[0], *types}), known[1] if user in (None, known[1]) else ""]
             elif len(row) < MAX_PATHS:
                 row[path] = [sorted(types), user or ""]
-        self._change(tool)
-
-    def _change(self, tool: str) -> None:
-        self._changes += 1
-        self._changed.pop(tool, None)  # the latest comes last
-        self._changed[tool] = self._changes
+        self.changes += 1
 
     def _leave_out(self, calls: Mapping[str, int], when: float) -> None:
         for tool, good in calls.items():
@@ -209,21 +202,11 @@ class NavigatorEvidence(Table):
                 found[path] = sorted(types)
         return found
 
-    def outputs_since(self, number: int) -> tuple[int, list[str]]:
-        """Return the number of the latest change of known outputs, and the tools that changed after the given one."""
-        found = takewhile(lambda pair: pair[1] > number, reversed(self._changed.items()))
-        return self._changes, [tool for tool, _ in found]
-
-    def usable_outputs(self, tools: Iterable[str]) -> Outputs:
-        """Return the fields of results that may be used, for those of the tools of which some are known."""
+    def usable_outputs(self) -> Outputs:
+        """Return the fields of results that may be used."""
         return {
-            tool: {
-                path: list(types)
-                for path, (types, whose) in self.outputs[tool].items()
-                if not (whose and _may_be_name(path))
-            }
-            for tool in tools
-            if tool in self.outputs
+            tool: {path: list(types) for path, (types, whose) in row.items() if not (whose and _may_be_name(path))}
+            for tool, row in self.outputs.items()
         }
 
     def recent(self, now: float, days: float) -> dict[str, list[Any]]:
@@ -242,12 +225,10 @@ class NavigatorEvidence(Table):
 
     def forget(self, gone: Forgotten) -> int:
         """Delete names of output fields that only this user's runs showed."""
-        for tool, row in self.outputs.items():
-            mine = [path for path, (_, whose) in row.items() if gone.user and whose == gone.user]
-            for path in mine:
+        for row in self.outputs.values():
+            for path in [path for path, (_, whose) in row.items() if gone.user and whose == gone.user]:
                 del row[path]
-            if mine:
-                self._change(tool)
+                self.changes += 1
         return 0
 
 
@@ -299,20 +280,11 @@ class NavigatorSources:
                 self._quiet[step.tool] = 0
         return record
 
-    def outputs(self, since: int | None) -> tuple[int, Outputs]:
-        """Return what results of tools look like, of those where that changed.
-
-        Args:
-            since: the number that came with the last answer; None: all there is.
-        """
+    def outputs(self, since: int | None = None) -> tuple[int, Outputs | None]:
+        """Return what results of tools look like, with a number; None if that is the number that was given."""
         with self.lock:
-            version, changed = self._table.outputs_since(since or 0)
-            return version, self._table.usable_outputs(self._table.outputs if since is None else changed)
-
-    def outputs_of(self, tools: Collection[str]) -> Outputs:
-        """Return what results of some tools look like."""
-        with self.lock:
-            return self._table.usable_outputs(tools)
+            number = self._table.changes
+            return number, None if number == since else self._table.usable_outputs()
 
     def history(self, *, at_once: bool = False) -> History:
         """Return the counts of past runs; `at_once`: with what other workers learned a moment ago."""
@@ -379,7 +351,7 @@ class NavigatorSources:
         found: dict[str, dict[str, float]] = {}
         for (source, target), weight in weights.items():
             found.setdefault(target, {})[source] = weight
-        self._decide(lambda now: LinksWeighed(found, now))
+        self._decide(lambda now: LinkWeightsSet(found, now))
 
     def searched(self, first: int, later: int, never: int, sent: int, saved: int) -> None:
         """Count a model call with deferred tools; see `ToolsSearched`."""

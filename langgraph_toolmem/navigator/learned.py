@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,7 @@ from typing import Any, Final
 from langgraph_toolmem.base.errors import StorageError, log_failure
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import Section
-from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, LinkEvidence
+from langgraph_toolmem.navigator.dependencies.links import LinkScores
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.snapshot import replace_file
 
@@ -26,7 +26,7 @@ logger = logging.getLogger("langgraph_toolmem.navigator")
 TABLE: Final = "links.json"
 
 
-class LinkTable(EdgeScorer):
+class LinkTable:
     """Scores of links.
 
     Args:
@@ -46,12 +46,7 @@ class LinkTable(EdgeScorer):
             rows = [((str(a), str(o), str(b), str(i)), float(p)) for a, o, b, i, p in table["rows"]]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StorageError(f"{TABLE} cannot be read: {error!r}. Train again, or delete it.") from error
-        self._scores = {link: score for link, score in rows if link[0] in same and link[2] in same}
-
-    def weigh(self, links: Sequence[Link], known: Sequence[LinkEvidence]) -> list[float | None]:
-        """See `EdgeScorer` and `dependencies.links`."""
-        scores = [self._scores.get((each.producer, each.output, each.consumer, each.input)) for each in links]
-        return [None if p is None else max(of.weight, of.joined(p)) for p, of in zip(scores, known, strict=True)]
+        self.scores: LinkScores = {link: score for link, score in rows if link[0] in same and link[2] in same}
 
 
 class TrainedLinks:
@@ -62,8 +57,7 @@ class TrainedLinks:
         self._in_ram: bytes | None = None
         self._read: tuple[object, Mapping[str, ToolSpec], LinkTable | None] | None = None
 
-    def scorer(self) -> LinkTable | None:
-        """Return the table, if there is one that is better than structure alone."""
+    def _used(self) -> LinkTable | None:
         stamp = self._stamp()
         if stamp is None:
             return None
@@ -72,6 +66,11 @@ class TrainedLinks:
             self._read = stamp, dict(specs), self._load(specs)
         found = self._read[2]
         return found if found is not None and found.better else None
+
+    def scores(self) -> LinkScores | None:
+        """Return the scores of the table, if there is one that is better than structure alone."""
+        used = self._used()
+        return None if used is None else used.scores
 
     def keep(self, table: Mapping[str, Any]) -> None:
         """Keep a table; it is used from now on. Raises StorageError if the folder cannot be written."""
@@ -86,7 +85,7 @@ class TrainedLinks:
 
     def report(self) -> Section | None:
         """Return how good the table is; None if none is used."""
-        used = self.scorer()
+        used = self._used()
         if used is None:
             return None
         said = used.figures

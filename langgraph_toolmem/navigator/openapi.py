@@ -60,7 +60,7 @@ Source = Mapping[str, Any] | str | Path
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Location:
     """The place of a parameter in a request.
 
     Attributes:
@@ -91,7 +91,7 @@ class Operation:
     spec: ToolSpec
     method: str
     path: str
-    places: Mapping[str, _Place]
+    places: Mapping[str, _Location]
     media: str
     server: str
     credentials: tuple[tuple[str, str], ...] = ()
@@ -231,7 +231,7 @@ class _Inputs:
     def __init__(self) -> None:
         self.properties: dict[str, Any] = {}
         self.required: list[str] = []
-        self.places: dict[str, _Place] = {}
+        self.places: dict[str, _Location] = {}
 
     def put(self, label: str, kind: str, schema: Any, *, needed: bool, style: str = "repeat") -> None:
         name = _legal(label)
@@ -239,7 +239,7 @@ class _Inputs:
         while name in self.properties:
             name = f"body_{name}"
         self.properties[name] = dict(_mapping(schema))
-        self.places[name] = _Place(label, kind, style)
+        self.places[name] = _Location(label, kind, style)
         if needed:
             self.required.append(name)
 
@@ -627,7 +627,7 @@ def _segment(operation: Operation, label: str, values: Mapping[str, Any]) -> str
     return quote(str(value), safe="")
 
 
-def _pairs(place: _Place, value: Any) -> list[tuple[str, str]]:
+def _pairs(place: _Location, value: Any) -> list[tuple[str, str]]:
     if isinstance(value, Mapping):
         if place.style == "deep":
             return [(f"{place.label}[{key}]", _text(inner)) for key, inner in value.items()]

@@ -41,8 +41,8 @@ from langgraph_toolmem.runs.run import OWN_TOOLS, Run, UserMessage
 from langgraph_toolmem.runs.tools import ToolLike, as_tool, name_of, read_tools
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.sit import SIT
-from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.step import Suggest
+from langgraph_toolmem.sit.suggest import SITPolicy
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import left_out_now
 from langgraph_toolmem.turn.host import env_mode, is_active, read_key, thread_id_of, user_id_of

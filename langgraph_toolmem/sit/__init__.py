@@ -11,8 +11,7 @@ Feedback counts when a state is read, so it may change at any time. Observed and
 
 ==================  ===============================================================
 ``SIT``             this method: what is learned and suggested
-``evidence``        transitions of runs and the edges they add up to
-``states``          the state at a model turn, and past states similar to it
+``evidence``        transitions of runs, the edges they add up to, and past states similar to the present
 ``suggest``         the three kinds of evidence, weighed; ``policy``
 ``step``            suggestions at a model call; the summary tool
 ==================  ===============================================================
@@ -31,10 +30,8 @@ from langgraph_toolmem.core.method import LearnedTurn, Method, Section, shown_in
 from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.tools import side_effects
-from langgraph_toolmem.sit.evidence import SITEvidence
-from langgraph_toolmem.sit.policy import SITPolicy, checked
-from langgraph_toolmem.sit.states import Near, near_states, source_of, transitions, written_states
-from langgraph_toolmem.sit.suggest import NEAREST, Suggestion, Vote
+from langgraph_toolmem.sit.evidence import Near, SITEvidence, near_states, source_of, transitions, written_states
+from langgraph_toolmem.sit.suggest import NEAREST, SITPolicy, Suggestion, Vote, checked
 from langgraph_toolmem.sit.suggest import suggest as weigh
 from langgraph_toolmem.text.similarity import LexicalIndex
 from langgraph_toolmem.text.tools import tool_text
@@ -47,6 +44,8 @@ if TYPE_CHECKING:
 
 SEARCHED: Final = 50
 """Tools that a search by description gives as candidates."""
+WORTH: Final = 0.1
+"""Score from which a suggestion is shown to a model: less likely ones are right in one of ten cases."""
 
 
 class SIT(Method):
@@ -93,7 +92,8 @@ class SIT(Method):
             available: names of the tools that may be suggested; all known ones if None.
             policy: how the evidence is used; the method's own if None.
             thread_id, user_id: of the run, for the record of what was shown.
-            shown: If True, the model gets to see the suggestions now, and the ledger keeps them.
+            shown: If True, the model gets to see the suggestions now: unlikely ones are left out, and the ledger keeps
+                the others.
             tools: the tools of this step, as `read_tools` reads them.
 
         Raises:
@@ -108,6 +108,7 @@ class SIT(Method):
             core.catalogue.adopt(tools)
         core.refresh()
         found = self.suggest_for(core.state_of(run), summary=summary, k=k, available=available, policy=policy)
+        found = [each for each in found if each.score >= WORTH] if shown else found
         if shown and run.next_key is not None and not core.read_only:
             core.know(run)
             items: dict[str, str | None] = {each.tool: each.tool for each in found}

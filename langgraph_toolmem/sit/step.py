@@ -20,8 +20,7 @@ from langgraph_toolmem.base.text import printable
 from langgraph_toolmem.runs.run import OWN_TOOLS, SUMMARY_TOOL
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.sit import SIT
-from langgraph_toolmem.sit.policy import SITPolicy, checked
-from langgraph_toolmem.sit.suggest import Suggestion
+from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion, checked
 from langgraph_toolmem.turn.host import ErrorLog, read_key, thread_id_of, user_id_of
 from langgraph_toolmem.turn.step import Call, Line, Step, StepOutput
 

@@ -4,7 +4,7 @@ Three kinds of evidence for a candidate tool t, each of which can be missing:
 
 - **habit** (procedural): p(t) = w(t) / (Σ w + number of targets), with w = N + Σ 1/n the edges' weights out of
   the last tool;
-- **states** (episodic): the NEAREST past states most similar to the present one (`states.near_states`) vote for what
+- **states** (episodic): the NEAREST past states most similar to the present one (`evidence.near_states`) vote for what
   came next in them. The i-th, of similarity s_i, has w_i = e^(−SHARPNESS·(s_1 − s_i)) votes times its run's weight,
   and what nobody has seen yet 1.5·(1 − s_1²) / s_1², the more the less alike the nearest state is:
   v(t) = Σ_{i: target t} w_i / (Σ_i w_i + 1.5·(1 − s_1²) / s_1²);
@@ -28,13 +28,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, NamedTuple
 
+from langgraph_toolmem.base.checks import expect, is_count, is_share
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.sit.evidence import Edge
-from langgraph_toolmem.sit.policy import SITPolicy
 
 Search = Callable[[str], Iterable[tuple[str, float]]]
 """From a text to (tool, score) pairs. A score of 0 means that nothing is shared, one near 1 that all is."""
@@ -51,6 +52,45 @@ FAINT: Final = 0.01
 """Score of a search's best hit at which its say is halved."""
 UNSEEN: Final = 1.5
 """Votes for what nobody has seen yet, where the nearest state has a similarity of √½."""
+
+
+@dataclass(frozen=True)
+class SITPolicy:
+    """Settings of suggestions.
+
+    Attributes:
+        kind: ``combined`` weighs three kinds of evidence. ``paper`` ranks the states that an agent summarised first,
+            then the heaviest edges.
+        k: tools suggested. Two were best in the paper: one over-constrains, three add noise.
+        unlabelled: weight of a run without feedback, relative to one that went well; less on edges that were judged
+            bad (`Edge.trust`). At 0 such runs do not teach.
+    """
+
+    kind: Literal["combined", "paper"] = "combined"
+    k: int = 2
+    unlabelled: float = 0.3
+
+    def __post_init__(self) -> None:
+        """Check types and ranges. Raises ConfigurationError that names the field and what is expected."""
+        expect(self, "kind", "'combined' or 'paper'", lambda v: v in ("combined", "paper"))
+        expect(self, "k", "a whole number from 1", lambda v: is_count(v, 1))
+        expect(self, "unlabelled", "a share from 0 to 1", is_share)
+
+    @classmethod
+    def paper(cls, **changes: Any) -> SITPolicy:
+        """Return SIT-Graph's rule: summarised states before edges, k = 2, only good runs teach."""
+        return cls(**{"kind": "paper", "unlabelled": 0.0, **changes})
+
+    def with_(self, **changes: Any) -> SITPolicy:
+        """Return a copy with some fields changed."""
+        return replace(self, **changes)
+
+
+def checked(policy: SITPolicy | None) -> SITPolicy | None:
+    """Return a policy as it was given, if at all. Raises ConfigurationError if it is something else."""
+    if policy is not None and not isinstance(policy, SITPolicy):
+        raise ConfigurationError(f"`policy` must be a SITPolicy, got {type(policy).__name__}.")
+    return policy
 
 
 class Vote(NamedTuple):
@@ -241,8 +281,8 @@ class _Evidence:
             return "its description fits the request"
         if kind == "episodic":
             states = "state" if self._voters == 1 else "states"
-            unjudged = "" if found.judged else ", in runs that nobody judged"
-            return f"came next in {found.voters} of the {self._voters} most similar past {states}{unjudged}"
+            alike = f"{found.similarity:.0%} alike{'' if found.judged else ', not judged'}"
+            return f"came next in {found.voters} of the {self._voters} most similar past {states} ({alike})"
         where = "at the start" if self._source == START else f"after {self._source}"
         good, uses, bad = (round(number) for number in (found.good, self._uses, found.bad))
         times = f"{good} of {max(good, uses)} times {where} in successful runs"

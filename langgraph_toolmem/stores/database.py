@@ -197,7 +197,7 @@ class Database:
             raise sqlite3.DatabaseError(found)
         self._begin_log(database)
         database.execute(f"PRAGMA synchronous = {self._synchronous}")
-        if marked and self.tables.keys() <= _names(database).keys():
+        if marked and self.tables.keys() <= table_names(database).keys():
             return
         database.execute("BEGIN IMMEDIATE")
         for name, columns in self.tables.items():
@@ -280,7 +280,7 @@ def refuse_remote(folder: Path, mounts: Path = Path("/proc/mounts")) -> None:
 
 def _check(database: sqlite3.Connection, name: str) -> bool:
     """Refuse a file that this package did not write, or cannot read; return True if it bears the package's mark."""
-    names = _names(database)  # before the mark: another process may make both between the two
+    names = table_names(database)  # before the mark: another process may make both between the two
     mark, version = (database.execute(f"PRAGMA {each}").fetchone()[0] for each in ("application_id", "user_version"))
     if mark != MARK and (mark or names):
         raise StorageError(f"{name} is a database of another program; move it away.")
@@ -290,7 +290,8 @@ def _check(database: sqlite3.Connection, name: str) -> bool:
     return bool(mark == MARK)
 
 
-def _names(database: sqlite3.Connection) -> dict[str, str]:
+def table_names(database: sqlite3.Connection) -> dict[str, str]:
+    """Return the name and the SQL of each table, without those of SQLite itself."""
     tables = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
     return dict(database.execute(tables).fetchall())
 
@@ -315,7 +316,7 @@ def _quarantine(path: Path) -> None:
         new.execute("BEGIN IMMEDIATE")  # a kill leaves an empty file: tables without the mark are another program's
         new.execute(f"PRAGMA application_id = {MARK}")
         new.execute(f"PRAGMA user_version = {FORMAT}")
-        for name, sql in _names(old).items():
+        for name, sql in table_names(old).items():
             if str(sql).startswith("CREATE TABLE"):
                 new.execute(sql)
                 for order in ("ASC", "DESC"):  # from both ends up to the damage

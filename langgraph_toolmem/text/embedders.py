@@ -68,10 +68,7 @@ class Embedder:
             ConfigurationError: the embedder cannot be made.
             StorageError: it failed, or its answer cannot be used.
         """
-        if not texts:
-            return []
-        given = [clean(text) for text in texts]
-        return self._checked(self._ask(lambda: self._ready().embed_documents(given)), len(given))
+        return self._vectors(texts, lambda embeddings, given: embeddings.embed_documents(given)) if texts else []
 
     def of(self, texts: Mapping[str, str]) -> dict[str, list[float]]:
         """Return the vector of each text by name. Raises as `embed_documents`."""
@@ -79,8 +76,7 @@ class Embedder:
 
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of a question, of length 1. Raises as `embed_documents`."""
-        given = clean(text)
-        return self._checked(self._ask(lambda: [self._ready().embed_query(given)]), 1)[0]
+        return self._vectors([text], lambda embeddings, given: [embeddings.embed_query(given[0])])[0]
 
     def dimension(self) -> int:
         """Return the length of the vectors. Embed one word if none was embedded before."""
@@ -88,35 +84,35 @@ class Embedder:
             self.embed_query("dimension")
         return cast("int", self._dimension)
 
-    def _ready(self) -> Embeddings:
-        if self._embeddings is None:
-            with self._lock:
-                if self._embeddings is None:
-                    try:
-                        self._embeddings = self._load()
-                    except ToolMemoryError:
-                        raise
-                    except Exception as error:
-                        raise ConfigurationError(
-                            f"The embedder {self.name!r} cannot be loaded: {_first_line(error)}"
-                        ) from error
-        return self._embeddings
+    def _loaded(self) -> Embeddings:
+        with self._lock:
+            if self._embeddings is None:
+                try:
+                    self._embeddings = self._load()
+                except ToolMemoryError:
+                    raise
+                except Exception as error:
+                    raise ConfigurationError(
+                        f"The embedder {self.name!r} cannot be loaded: {_first_line(error)}"
+                    ) from error
+            return self._embeddings
 
-    def _ask(self, question: Callable[[], list[list[float]]]) -> list[list[float]]:
+    def _vectors(
+        self, texts: Sequence[str], ask: Callable[[Embeddings, list[str]], list[list[float]]]
+    ) -> list[list[float]]:
+        embeddings = self._loaded()
         try:
-            return question()
+            answer = ask(embeddings, [clean(text) for text in texts])
         except ToolMemoryError:
             raise
         except Exception as error:
             raise StorageError(f"The embedder {self.name!r} failed: {_first_line(error)}") from error
-
-    def _checked(self, answer: Any, expected: int) -> list[list[float]]:
         try:
             vectors = [[float(value) for value in vector] for vector in answer]
         except (TypeError, ValueError) as error:
             raise StorageError(f"The embedder {self.name!r} answered with something that is not vectors.") from error
-        if len(vectors) != expected:
-            raise StorageError(f"The embedder {self.name!r} gave {len(vectors)} vectors, not {expected}.")
+        if len(vectors) != len(texts):
+            raise StorageError(f"The embedder {self.name!r} gave {len(vectors)} vectors, not {len(texts)}.")
         return [self._unit(vector) for vector in vectors]
 
     def _unit(self, vector: list[float]) -> list[float]:

@@ -21,7 +21,6 @@ from langgraph.types import Command, interrupt
 from navi_script import Shop, ask, assert_well_formed, calls_made, decisions, do, say, seek, shown
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.navigator.decide import rounds
 from langgraph_toolmem.nodes import create_navi_subgraph, navi
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn.hints import new_hint
@@ -84,25 +83,6 @@ def test_a_task_in_rounds(shop: Shop, store: ToolMemory) -> None:
     run(create_navi_subgraph(later, shop.tools, store))
     assert seen(later, 0, TOOLCHAINS).startswith("refund_order")
     assert "- refund_order(order_id, cents?)" in seen(later, 0, "Candidate APIs")
-
-
-def test_what_a_later_part_lacks_is_searched_at_once(
-    shop: Shop, store: ToolMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for part in (navi, rounds):
-        monkeypatch.setattr(part, "MAX_CANDIDATES", 2)
-    model = scripted(
-        [do("find_customer", name="Ann"), do("list_orders", 2), seek("an API that refunds an order", 3)],
-        do("refund_order", order_id="o1"),
-        say("Refunded."),
-    )
-    graph = create_navi_subgraph(model, shop.tools, store)
-    state = run(graph, "find the customer by name")
-    assert "refund_order" not in seen(model, 0, "Candidate APIs")
-    assert "refund_order" in seen(model, 1, "Candidate APIs")
-    assert names(shop) == ["find_customer", "refund_order"]
-    assert len(model.calls) == 3
-    assert "an API that refunds an order" in state["toolmem_navi"]["queries"]
 
 
 def test_another_request_in_a_hosts_graph_is_another_run(shop: Shop, store: ToolMemory) -> None:
@@ -269,17 +249,6 @@ async def test_sync_and_async_end_with_the_same_record_in_another_process(shop: 
     assert [route["failed"] for route in records[0]["routes"]] == ["find_customer", "list_orders"]
 
 
-def test_output_that_does_not_parse_is_repaired_once(shop: Shop, store: ToolMemory) -> None:
-    broken = AIMessage("", tool_calls=[{"name": "Decision", "args": {"sub_intents": 3}, "id": "d"}])
-    for script, stop, calls in (
-        (["I think I should search.", CHAIN[0], say("Found.")], "answered", 3),
-        ([CHAIN[0], broken, broken], "unreadable", 3),
-    ):
-        model = scripted(*script)
-        state = run(create_navi_subgraph(model, shop.tools, store))
-        assert (state["toolmem_navi"]["stop"], len(model.calls)) == (stop, calls)
-
-
 @pytest.mark.parametrize(
     ("stop", "recursion", "executed"),
     [("no progress", 60, 1), ("limit", 60, 4), ("out of steps", 20, None)],
@@ -400,3 +369,14 @@ def test_each_decision_is_an_event_and_messages_may_have_another_key(shop: Shop,
     assert told[2]["route"]["failed"] == "find_customer"
     assert all(node["id"] != "api:find_customer" for node in told[3]["subgraph"]["nodes"])
     json.dumps(told)
+
+
+def test_output_that_does_not_parse_is_repaired_once(shop: Shop, store: ToolMemory) -> None:
+    broken = AIMessage("", tool_calls=[{"name": "Decision", "args": {"sub_intents": 3}, "id": "d"}])
+    for script, stop, calls in (
+        (["I think I should search.", CHAIN[0], say("Found.")], "answered", 3),
+        ([CHAIN[0], broken, broken], "unreadable", 3),
+    ):
+        model = scripted(*script)
+        state = run(create_navi_subgraph(model, shop.tools, store))
+        assert (state["toolmem_navi"]["stop"], len(model.calls)) == (stop, calls)

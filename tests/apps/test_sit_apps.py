@@ -50,7 +50,7 @@ def memory() -> Iterator[ToolMemory]:
 
 @pytest.mark.parametrize(
     ("decision", "done", "booked"),
-    [("approve", "reset_password", [1, 1, 1]), ("edit", "restart_router", [1, 1, 0]), ("reject", None, [1, 1, 0])],
+    [("approve", "reset_password", [1, 1, 1]), ("edit", "restart_router", [1, 0, 0]), ("reject", None, [1, 1, 0])],
 )
 async def test_what_a_person_decides_is_the_record(
     memory: ToolMemory, decision: str, done: str | None, booked: list[int]

@@ -11,37 +11,9 @@ from benchmarks import tool_search as bench
 from benchmarks.replay import DATA
 from benchmarks.tool_search import (
     CATALOGUE,
-    Episode,
-    Request,
-    best_ranks,
-    fused,
-    halves,
     requests,
     tools_of,
 )
-
-
-def test_figures_of_a_ranking_by_hand():
-    asked = [Request("one", "g", frozenset("ab")), Request("two", "g", frozenset("c"))]
-    ranked = {"one": list("axxxxxxb"), "two": list("c")}
-    scores = {score.part: score for score in bench.measure("m", ranked.__getitem__, asked)}
-    figures = scores["all"]
-    assert (figures.r5, figures.c5, figures.c10, figures.c20) == (75.0, 50.0, 100.0, 100.0)
-    assert set(scores) <= {"all", "held out"}
-
-
-def test_rankings_are_joined_by_hand():
-    assert fused([[0, 1, 2], [1, 0, 2]]) == [0, 1, 2]
-    assert fused([[0, 1, 2], [1, 2, 0], [2, 1, 0]]) == [1, 2, 0]
-    assert best_ranks([[0, 1, 2], [2, 1, 0]]) == [0, 2, 1]
-
-
-def test_halves_are_split_by_task():
-    given = [Episode(f"t{i % 7}", "", ("a",)) for i in range(30)]
-    first, second = halves(given, seed=2)
-    assert len(first) + len(second) == 30
-    assert not {each.task for each in first} & {each.task for each in second}
-    assert halves(given, seed=2) == (first, second)
 
 
 def write(folder, tools, **files):

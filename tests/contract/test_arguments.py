@@ -35,7 +35,6 @@ from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.entries.langmem import EntryBaseStore
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.navigator.deferred import ToolSearch
-from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
 from langgraph_toolmem.navigator.plan.problem import PlanSettings
 from langgraph_toolmem.nodes import (
     InertiaShortcut,
@@ -129,7 +128,6 @@ BOUND = [
     *each("max_wrong_per_100", -1, 101, "1", NAN),
 ]
 PRICES = (-1, NAN, math.inf, "3", True, 10**400)
-NO_SCORER = (0.5, "hgt", EdgeScorer, lambda link: 1.0)
 
 TABLE: dict[str, tuple[Make, list[Any]]] = {
     "ToolMemory": (
@@ -297,7 +295,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         ],
     ),
     # --- navigator ---
-    "Navigator": (method(Navigator), [({"scorer": no}, "a method weigh") for no in NO_SCORER]),
+    "Navigator": (method(Navigator), [*each("aliases", ["a.b"], {"a.b": 3})]),
     "ToolSearch": (plain(ToolSearch), [*each("k", 0), *each("mode", "fast"), *each("always", "a")]),
     "navigator.search": (
         called(lambda m: m.navigator.search, query="send an email"),

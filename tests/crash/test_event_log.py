@@ -326,8 +326,8 @@ def test_a_kill_while_rows_are_salvaged_leaves_a_file_that_opens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_a_damaged_page(tmp_path)
-    real = database._names
-    monkeypatch.setattr(database, "_names", lambda connection: Torn(real(connection)))
+    real = database.table_names
+    monkeypatch.setattr(database, "table_names", lambda connection: Torn(real(connection)))
     log = opened(tmp_path)
     log.append(None, ONE)  # the damage is met here at the latest
     log.refresh()

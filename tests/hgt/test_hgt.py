@@ -179,9 +179,9 @@ def test_a_memory_is_trained_on_and_served_without_torch(tmp_path: Path):
 import sys
 from langgraph_toolmem import Navigator, ToolMemory
 with ToolMemory({str(tmp_path)!r}, read_only=True, methods=[Navigator()]) as memory:
-    scorer = memory.navigator.scorer
+    learned = memory.navigator.learned
     memory.navigator.plan(target="read_carmap")
-    print(scorer is not None)
+    print(learned is not None)
 assert "torch" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, timeout=100, capture_output=True, text=True)

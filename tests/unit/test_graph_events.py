@@ -49,7 +49,7 @@ OPERATIONS: dict[str, Event] = {
         navigator.OutputsSeen("b", {SECRET: ["string"]}, ANN),
         navigator.PrunedTool({"b": 3}, 10.0),
         navigator.PutBack(["c"], 10.0),
-        navigator.LinksWeighed({"b": {"a": 0.5}}, 10.0),
+        navigator.LinkWeightsSet({"b": {"a": 0.5}}, 10.0),
         navigator.ToolsSearched(1, 0, 0, 10, 20),
         ledger.Shown("sit", RUN, "t1", {"s1": "b", "s2": None}, ANN),
         ledger.Followed("sit", RUN, "t0", ["s0"], 1, ANN),

@@ -1,7 +1,7 @@
 """The tool dependency graph (NaviAgent, arXiv 2506.19500, section 2): who can give what to whom.
 
 ``graph``    tools and parameters, and the links between them
-``links``    how likely a link works: structure, record, or a scorer of one's own
+``links``    how likely a link works: structure, record, training
 """
 
 from __future__ import annotations
@@ -60,30 +60,19 @@ class CurrentGraph:
     def _current(self) -> ToolDependencyGraph:
         evidence, graph = self._evidence, self._graph
         specs, left_out = evidence.tools(), evidence.left_out()
-        if graph is None:
-            self._specs = specs
-            self._outputs, observed = evidence.outputs(None)
-            self._graph = graph = self._made(specs.values(), observed)
-            graph.exclude(left_out)
-            return graph
         self._outputs, changed = evidence.outputs(self._outputs)
-        for name, seen in changed.items():
+        if graph is None:
+            self._graph = graph = self._made(specs.values(), changed or {})
+        for name, seen in (changed or {}).items():
             graph.note_outputs(name, seen)
         if left_out != graph.left_out:
             graph.exclude(left_out)
-        if specs is self._specs:
-            return graph
-        self._specs, apis = specs, graph.apis
-        for name in [name for name in apis if name not in specs]:
-            graph.remove(name)
-        new = [
-            spec for name, spec in specs.items() if name not in apis or apis[name].spec is not spec != apis[name].spec
-        ]
-        if new:
-            known = evidence.outputs_of([spec.name for spec in new])  # the graph forgot those of a tool that left
-            for spec in new:
-                graph.note_outputs(spec.name, known.get(spec.name, {}))
-            graph.update(new)
+        if specs is not self._specs:
+            self._specs, apis = specs, graph.apis
+            for name in [name for name in apis if name not in specs]:
+                graph.remove(name)
+            same = {name for name, node in apis.items() if node.spec is specs[name] or node.spec == specs[name]}
+            graph.update(spec for name, spec in specs.items() if name not in same)
         return graph
 
     def _made(self, specs: Iterable[ToolSpec], observed: Outputs) -> ToolDependencyGraph:

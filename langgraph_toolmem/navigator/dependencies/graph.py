@@ -51,7 +51,8 @@ MAX_LISTS: Final = 8
 _RARE: Final = 500  # a word in more tool names than this does not tell which belong together
 _VAGUE: Final = 0.3
 _SAME_NAME: Final = 0.8
-"""Fit of a list that has the collection's name and stands elsewhere in the hierarchy of paths."""
+"""Fit of a list that has the collection's name and stands elsewhere in the hierarchy of paths, and of an operation that
+the input's description names."""
 _UNCLEAR, _WRITES, _DESTROYS = 0.85, 0.6, 0.2
 _APART: Final = 0.6
 """Part of the fit that does not depend on whether two tools' names are akin."""
@@ -160,7 +161,7 @@ class ToolDependencyGraph:
         }
         self._lists: dict[str, dict[str, None]] = {}  # path -> tools that read the collection there
         self._lists_of: dict[str, dict[str, None]] = {}  # last word of what is listed -> tools
-        self._linked: dict[tuple[str, str], dict[tuple[str, str], None]] = {}  # input -> outputs, as documents say
+        self._linked: dict[tuple[str, str], dict[tuple[str, str], None]] = {}  # input -> outputs by documents; "": any
         self._by_word: dict[str, dict[str, None]] = {}
         self._keys: dict[str, set[Key]] = {}  # of a tool's ports, as they were when it was added
         self._rarities: dict[frozenset[str], float] = {}  # of words together, as they are asked for
@@ -183,8 +184,7 @@ class ToolDependencyGraph:
             self._add(self._node(spec))
 
     def remove(self, tool: str) -> None:
-        """Remove a tool, with what was observed of it; one that is unknown is no error."""
-        self._observed.pop(tool, None)
+        """Remove a tool, but not what was observed of it; one that is unknown is no error."""
         self._take_out(tool)
 
     def note_outputs(self, tool: str, outputs: Mapping[str, Iterable[str]]) -> None:
@@ -293,7 +293,8 @@ class ToolDependencyGraph:
         for tool, path in self._linked.get((port.tool, port.path), ()):
             if tool in self.apis and tool not in self._left_out:
                 output = None if path else self._element(tool, port, ())
-                yield Link(tool, output.path if output else path, port.tool, port.path, 1.0, "route")
+                fit = 1.0 if path else _SAME_NAME
+                yield Link(tool, output.path if output else path, port.tool, port.path, fit, "route")
         node = self.apis.get(port.tool)
         if node is None or node.route is None:
             return

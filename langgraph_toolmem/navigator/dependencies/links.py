@@ -1,4 +1,4 @@
-"""Weights of links between tools: the place where learned probabilities may replace structure.
+"""Weights of links between tools, by structure, record and training.
 
 Structure and record give each link a weight, a mean of the two in which structure counts as much as `PRIOR` uses [O]:
 
@@ -7,21 +7,16 @@ Structure and record give each link a weight, a mean of the two in which structu
 With no record that is ``COLD · fit``; with a long one N(i→j) / N(j), the paper's weight. A link that looks right and
 that is never taken where it could be thus loses against those that are.
 
-An `EdgeScorer` (``Navigator(scorer=...)``) may weigh links otherwise, knowing that weight and what it is made of. A
-trained table (`learned`) has a score p(o→i) of each link from output o to input i, which stands where structure stood
-if it is more [O]:
-
-    w = max(w(i→j), (n + PRIOR · p(o→i)) / (N(j) + PRIOR))
-
-It only raises weights: links that were not seen yet are learned as unlikely, and plans lost right chains by that.
+A trained table (`learned`) has a score p(o→i) of each link from output o to input i. It stands where ``COLD · fit``
+stood if it is more [O]. It only raises weights: links that were not seen yet are learned as unlikely, and plans lost
+right chains by that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.history import Flow, History
 
 PRIOR: Final = 2.0
@@ -51,45 +46,17 @@ class Link(NamedTuple):
     kind: Literal["cluster", "route", "flow"] = "cluster"
 
 
-class LinkEvidence(NamedTuple):
-    """A link's weight by structure and record.
-
-    Attributes:
-        weight: w, 0 to 1.
-        seen: n, uses of it.
-        uses: N(j), uses of its consumer.
-    """
-
-    weight: float
-    seen: float
-    uses: float
-
-    def joined(self, probability: float) -> float:
-        """Return the weight with a learned probability in place of structure; see the module."""
-        return (self.seen + PRIOR * probability) / (self.uses + PRIOR)
+LinkScores = Mapping[tuple[str, str, str, str], float]
+"""Producer, its output, consumer, its input -> p, the score that training gave the link."""
 
 
-def evidence_of(link: Link, history: History) -> LinkEvidence:
-    """Return the weight of a link by structure and record; see the module."""
+def weight_of(link: Link, history: History, learned: LinkScores) -> float:
+    """Return the weight of a link, 0 to 1; see the module."""
     uses, seen = history.uses.get(link.consumer, 0.0), 0.0
     if uses > 0:
         parameter = link.input.split(".", 1)[0].removesuffix("[]")
         flow = Flow(link.producer, link.output, link.consumer, parameter)
         seen = history.weight(link.producer, link.consumer) * uses
         seen = min(uses, max(seen, history.flows.get(flow, 0.0)))
-    return LinkEvidence((seen + PRIOR * COLD * link.fit) / (uses + PRIOR), seen, uses)
-
-
-class EdgeScorer:
-    """Weighs links. The default has no opinion."""
-
-    def weigh(self, links: Sequence[Link], known: Sequence[LinkEvidence]) -> Sequence[float | None]:
-        """Return how likely each link works, 0 to 1; None: what is known of it stands. Microseconds a link."""
-        return [None] * len(links)
-
-
-def check_scorer(scorer: object) -> None:
-    """Raise ConfigurationError if an object lacks the method of `EdgeScorer`, or is a class."""
-    if isinstance(scorer, type) or not callable(getattr(scorer, "weigh", None)):
-        named = f"the class {scorer.__name__}" if isinstance(scorer, type) else type(scorer).__name__
-        raise ConfigurationError(f"`scorer` must be an object with a method weigh (an EdgeScorer), got {named}.")
+    score = learned.get((link.producer, link.output, link.consumer, link.input), 0.0) if learned else 0.0
+    return (seen + PRIOR * max(COLD * link.fit, score)) / (uses + PRIOR)

@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.graph import ApiNode, ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
+from langgraph_toolmem.navigator.dependencies.links import LinkScores
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.alphabeta import alpha_beta
 from langgraph_toolmem.navigator.plan.annealing import anneal
@@ -256,7 +256,7 @@ def plan(
     strategy: Strategy = "alpha_beta",
     settings: PlanSettings | None = None,
     history: History | None = None,
-    scorer: EdgeScorer | None = None,
+    learned: LinkScores | None = None,
     avoid: Collection[str] = (),
     done: Collection[str] = (),
     request: str = "",
@@ -274,7 +274,7 @@ def plan(
         graph: the tools.
         targets: those to be avoided are left out.
         known: names of values that are known, or name -> value; a value's type helps to tell what it is.
-        settings, scorer, history: how links are weighed; without them by structure alone.
+        settings, learned, history: how links are weighed; without them by structure alone.
         clock: seconds, ever rising; without one there is no limit on time, only on nodes.
         k, strategy, avoid, done, request, seed, budget: see `Navigator.plan`; the budget is for all of it.
 
@@ -290,7 +290,7 @@ def plan(
         return clock is not None and end is not None and clock() >= end
 
     there = known_ports(known)
-    producers = Producers(graph, history or History(), scorer=scorer, done=done, request=request)
+    producers = Producers(graph, history or History(), learned=learned, done=done, request=request)
 
     def search(target: str, without: Collection[str]) -> tuple[Chain, bool]:
         problem = PlanSearch(producers, target, there, settings=settings or PlanSettings(), avoid=without)
@@ -397,7 +397,7 @@ def recombine(
     done: Collection[str] = (),
     settings: PlanSettings | None = None,
     history: History | None = None,
-    scorer: EdgeScorer | None = None,
+    learned: LinkScores | None = None,
     clock: Callable[[], float] | None = None,
     budget: float = 0.2,
 ) -> Recombination:
@@ -406,7 +406,7 @@ def recombine(
     Args:
         chain: the chain whose step failed.
         failed: all failed tools of this run.
-        known, done, settings, history, scorer, clock, budget: see `plan`; the budget is for each search.
+        known, done, settings, history, learned, clock, budget: see `plan`; the budget is for each search.
 
     Returns:
         A chain that asks the user for no more unfindable values than the failed one did, or the answer "none".
@@ -427,7 +427,7 @@ def recombine(
             known,
             settings=settings,
             history=history,
-            scorer=scorer,
+            learned=learned,
             avoid=out,
             done=[tool for tool in done if tool not in out],
             clock=clock,

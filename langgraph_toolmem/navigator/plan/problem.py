@@ -11,15 +11,13 @@ search among the same valid drafts; they differ in what they hold to be good:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share
-from langgraph_toolmem.base.errors import log_failure
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, evidence_of
+from langgraph_toolmem.navigator.dependencies.links import Link, LinkScores, weight_of
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.meaning import (
@@ -35,8 +33,6 @@ from langgraph_toolmem.text.meaning import (
 )
 from langgraph_toolmem.text.schema import Leaf, type_of
 from langgraph_toolmem.text.words import words
-
-logger = logging.getLogger("langgraph_toolmem.navigator.plan")
 
 Source = Literal["user", "produced", "either"]
 
@@ -101,7 +97,6 @@ class Choice(NamedTuple):
         reason: why the user is asked.
         sort: whose value it is.
         question: inputs with the same question take the same answer; the user is asked once.
-        known: how sure structure and record alone are of a tool's output.
     """
 
     kind: Literal["known", "done", "step", "user"]
@@ -111,7 +106,6 @@ class Choice(NamedTuple):
     reason: str = ""
     sort: Source = "either"
     question: tuple[object, ...] = ()
-    known: float = 1.0
 
 
 PortKey = tuple[str, str, str]
@@ -145,22 +139,19 @@ def value_source(port: Port, history: History) -> tuple[Source, str]:
 
 
 class Producers:
-    """The tools that may give an input its value; all searches of a plan share them.
-
-    A scorer that fails, or answers what is no weight, is asked no more, and the log says so once.
-    """
+    """The tools that may give an input its value; all searches of a plan share them."""
 
     def __init__(
         self,
         graph: ToolDependencyGraph,
         history: History,
         *,
-        scorer: EdgeScorer | None = None,
+        learned: LinkScores | None = None,
         done: Collection[str] = (),
         request: str = "",
     ) -> None:
         self.graph, self.history, self.done = graph, history, frozenset(done)
-        self._scorer = scorer
+        self._learned = learned or {}
         self._asked = frozenset(canonical_words(words(request)))
         self._wanted: dict[str, bool] = {}
         self._found: dict[PortKey, tuple[Choice, ...]] = {}
@@ -173,38 +164,28 @@ class Producers:
         """
         if port.key not in self._found:
             found: dict[str, Choice] = {}
-            for link, weight, known in self.weighed(port):
+            for link, weight in self.weighed(port):
                 if link.producer == port.tool or not self._may_call(link.producer, port.tool):
                     continue
                 before = found.get(link.producer)
                 if weight > 0 and (before is None or weight > before.value):
                     kind: Literal["done", "step"] = "done" if link.producer in self.done else "step"
-                    found[link.producer] = Choice(kind, link.producer, link.output, weight, known=known)
+                    found[link.producer] = Choice(kind, link.producer, link.output, weight)
             ranked = sorted(found.values(), key=lambda choice: (-choice.value, choice.origin))
             self._found[port.key] = tuple(ranked)
         return self._found[port.key]
 
-    def weighed(self, port: Port) -> list[tuple[Link, float, float]]:
-        """Return the links into an input, each with its weight and with that by structure and record alone.
-
-        The weight is less where the producer failed; both are from 0 to 1.
-        """
-        links = self.graph.links_into(port, self.history)
-        known = [evidence_of(link, self.history) for link in links]
-        plain = weights = [each.weight for each in known]
-        if self._scorer is not None:
-            try:
-                said = zip(plain, self._scorer.weigh(links, known), strict=True)
-                weights = [_share(weight if score is None else float(score)) for weight, score in said]
-            except Exception as error:  # noqa: BLE001 - a plan by structure and record is better than none
-                log_failure(logger, logging.WARNING, "links are weighed by structure and record alone", error=error)
-                self._scorer = None
-        given = zip(links, weights, plain, strict=True)
-        return [(link, self.history.works(link.producer) * weight, known) for link, weight, known in given]
+    def weighed(self, port: Port) -> list[tuple[Link, float]]:
+        """Return the links into an input with their weights, 0 to 1, less where the producer failed."""
+        history = self.history
+        return [
+            (link, history.works(link.producer) * weight_of(link, history, self._learned))
+            for link in self.graph.links_into(port, history)
+        ]
 
     def writers(self, port: Port) -> set[str]:
         """Return the tools that give an input its value by a change that nobody asked for."""
-        return {link.producer for link, _, _ in self.weighed(port)} - {
+        return {link.producer for link, _ in self.weighed(port)} - {
             port.tool,
             *(each.origin for each in self.of(port)),
         }
@@ -312,9 +293,7 @@ class PlanSearch:
         settings = self.settings
         source, reason = value_source(port, self.history)
         givers = [] if source == "user" else [each for each in self.producers.of(port) if each.origin != self.target]
-        # Structure and record say whose value it is: a scorer says what is likeliest to give it, if anything.
-        surest = max((giver.known for giver in givers), default=0.0)
-        if source == "either" and (not givers or surest < settings.weak):
+        if source == "either" and (not givers or givers[0].value < settings.weak):
             source, reason, givers = "user", "nothing is likely to produce it", []
         # Only now: that a producer is out of order does not make its value one that users know.
         likely = [giver for giver in givers if giver.origin not in self.avoid][: settings.max_options]
@@ -367,9 +346,3 @@ def step_depths(draft: Assignment, target: str, depth: int) -> dict[str, int] | 
 def asks_for_system_value(draft: Assignment) -> bool:
     """Return True if the user is asked for something that only a system knows."""
     return any(choice.kind == "user" and choice.sort == "produced" for choice in draft.values())
-
-
-def _share(weight: float) -> float:
-    if weight != weight:
-        raise ValueError("a weight of a link is no number")
-    return min(1.0, max(0.0, weight))

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.signal import find_peaks
 
-from langgraph_toolmem.entries import ranking
+from langgraph_toolmem.entries import recall
 from langgraph_toolmem.entries.policy import NO_PEAK, RecallPolicy, dynamic_n, peaks, slopes
-from langgraph_toolmem.entries.ranking import Match, PastRequest, Weights, rank
+from langgraph_toolmem.entries.recall import Match, PastRequest, Weights, rank
 from langgraph_toolmem.text.requests import MAX_TERMS, is_usual, terms_of
 
 NAMES = ("amir", "bela", "chen", "dana", "emil", "farah", "goran", "hana", "ines", "jonas")
@@ -69,8 +69,8 @@ def test_what_neighbours_share_is_stable_and_what_changes_is_not() -> None:
     # Rarity ln(4 / 3.5), raised to ½, and .15 for what one has; similarity of any two: 2·(½ + ½) / (2 + 2·.15).
     each = 2 * 2 * 0.5 / (2 * (1 + 0.15))
     mean = (2 * 3 * 2 * each) / (3 * 3 * 2 * each)
-    stable = ((6 * each + ranking.PRIOR * mean) / (6 * each + ranking.PRIOR)) ** ranking.SHARPNESS
-    alone = (ranking.PRIOR * mean / (2 * each + ranking.PRIOR)) ** ranking.SHARPNESS
+    stable = ((6 * each + recall.PRIOR * mean) / (6 * each + recall.PRIOR)) ** recall.SHARPNESS
+    alone = (recall.PRIOR * mean / (2 * each + recall.PRIOR)) ** recall.SHARPNESS
     assert (shared, own) == pytest.approx((0.5 * stable, 0.15 * alone))
 
 

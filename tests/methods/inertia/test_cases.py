@@ -57,10 +57,10 @@ class Desk:
             self.graph.apply(None, [values, case])
         return self
 
-    def doubts(self, *outputs: Any, changes: bool = True, earn: bool = False, **how: Any) -> bool:
+    def doubts(self, *outputs: Any, changes: bool = True, **how: Any) -> bool:
         """Return whether a refund is refused after these outputs."""
         state = state_of(*outputs, **how)
-        return bool(self.cases.refusal(state, "refund", changes=changes, today=TODAY, earn=earn))
+        return bool(self.cases.refusal(state, "refund", changes=changes, today=TODAY))
 
 
 @pytest.fixture
@@ -189,7 +189,6 @@ def test_a_write_after_a_call_of_the_memory_needs_cases_of_its_own():
         refused.append(desk.doubts(DONE, made=True))
         desk.saw(DONE, made=True)
     assert refused.index(False) == 22, "22 of 22 is the first share with a lower limit of .9"
-    assert desk.doubts(DONE, made=True, earn=True)
     desk.saw(DONE, made=True, hit=0, times=4)
     assert desk.doubts(DONE, made=True), "24 of 28"
 

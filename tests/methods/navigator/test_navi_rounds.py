@@ -10,7 +10,6 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from navi_script import ask, do, say, seek, shown
 
-from langgraph_toolmem.navigator.decide import rounds
 from langgraph_toolmem.navigator.decide.decision import (
     MAX_INTENTS,
     Decision,
@@ -25,10 +24,8 @@ from langgraph_toolmem.navigator.decide.decision import (
     retrieved_of,
 )
 from langgraph_toolmem.navigator.decide.rounds import (
-    begun,
     decided,
     observed,
-    succeeded,
     with_retrieved,
 )
 from langgraph_toolmem.runs.tools import read_tools
@@ -123,15 +120,6 @@ def test_a_call_that_cannot_be_right_is_an_observation(part: dict[str, Any], why
     assert after["idle"] == 1
 
 
-def test_what_succeeded_is_not_called_again_but_other_arguments_are_another_call() -> None:
-    after = answered(round_(record(), do("a", x="1", n=2)), "done")
-    assert succeeded(after) == ["a"]
-    again = round_(after, do("a", n=2, x="1"), do("a", x="2", n=2))
-    assert [c["args"] for c in again["pending"]["calls"]] == [{"x": "2", "n": 2}]
-    assert "was made before" in notes(again)
-    assert "done" in notes(again)
-
-
 def test_a_tool_that_failed_is_out() -> None:
     chain = retrieved_of("r", None)
     before = with_retrieved(record(), {**chain, "tools": ["a"]})[0]
@@ -151,18 +139,6 @@ def test_a_tool_that_failed_is_out() -> None:
     assert "a was not called: it failed before (it is down)" in notes(again)
 
 
-def test_refused_arguments_and_a_persons_refusal_put_no_tool_out() -> None:
-    for text in (
-        "Error invoking tool 'a' with kwargs {'x': 1} with error:\n x: bad",
-        "User rejected the tool call for `a` with id 1",
-    ):
-        after = answered(round_(record(), do("a", x="1")), text, failed=True)
-        assert after["failed"] == {}
-        assert after["outcomes"][0]["status"] == "refused"
-        again = round_(after, do("a", x="1"), do("a", x="2"))
-        assert [c["args"] for c in again["pending"]["calls"]] == [{"x": "2"}]
-
-
 def test_a_search_that_brings_nothing_new_is_no_progress() -> None:
     old = Retrieved(query="r", chains=[], tools=["a"])
     after = record("a", "b")
@@ -175,17 +151,6 @@ def test_a_search_that_brings_nothing_new_is_no_progress() -> None:
     after, _ = observed(round_(after, seek("s")), [], [fresh])
     assert after["candidates"] == ["c", "a", "b"]
     assert after["idle"] == 0
-
-
-def test_too_many_candidates_leave_those_of_chains_and_those_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "MAX_CANDIDATES", 1)
-    before = answered(round_(record("a", "b", "c"), do("c", z="1")), "ok")
-    found = Retrieved(query="r", chains=[], tools=["d"])
-    after, new = with_retrieved(before, found)
-    assert new
-    assert after["candidates"] == ["c", "d"]
-    first = with_retrieved(record("a", "b"), found)[0]
-    assert first["candidates"] == ["d"]
 
 
 def test_the_prompt_shows_the_last_three_pairs_and_the_current_observation() -> None:
@@ -237,20 +202,6 @@ def test_what_only_reads_may_be_read_again_after_a_change() -> None:
     step(step(now, do("add_item", x="c"), "added"), do("add_item", x="b"))
     failing = step(record(*specs), do("list_items", x="1"), "a")
     step(step(failing, do("add_item", x="b"), "no", failed=True), do("list_items", x="1"))
-
-
-def test_what_was_called_for_this_request_before_is_known() -> None:
-    calls = [{"name": name, "args": {"x": "1"}, "id": name} for name in ("a", "b", "other", "c")]
-    since = [
-        AIMessage("", tool_calls=calls),
-        ToolMessage("done", tool_call_id="a"),
-        ToolMessage("it is down", tool_call_id="b", status="error"),
-        ToolMessage("handed over", tool_call_id="other"),
-    ]
-    now = begun(new_record("do it"), since, SPECS)
-    assert [(made["tool"], made["status"]) for made in now["outcomes"]] == [("a", "ok"), ("b", "failed")]
-    assert (now["failed"], now["history"], now["decisions"]) == ({"b": "it is down"}, [], 0)
-    assert begun(new_record("do it"), [AIMessage("hm")], SPECS) == new_record("do it")
 
 
 def test_the_request_is_the_users_latest_words_or_else_the_latest_there_are() -> None:

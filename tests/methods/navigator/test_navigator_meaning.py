@@ -6,7 +6,7 @@ import pytest
 
 from langgraph_toolmem.navigator.history import Flow, History
 from langgraph_toolmem.navigator.plan.problem import value_source
-from langgraph_toolmem.text.meaning import Port, entity_of, meaning_of
+from langgraph_toolmem.text.meaning import Port, meaning_of
 from langgraph_toolmem.text.schema import Leaf
 
 
@@ -54,26 +54,6 @@ def test_roles_are_no_part_of_the_meaning(path: str, role: str, words: str):
 def test_a_bare_id_of_nothing_is_vague():
     assert meaning_of(leaf("id"), "").vague
     assert not meaning_of(leaf("id"), "get_user").vague
-
-
-@pytest.mark.parametrize(
-    ("tool", "entity"),
-    [
-        ("get_order_details", "order"),
-        ("contacts.search", "contact"),
-        ("Goodreads_Search_Book_By_Keyword", "book"),
-        ("cancel_pending_order", "order"),
-        ("exchange_delivered_order_items", "item"),
-        ("Hotels.BookHouse", "house"),
-        ("SkyScrapperFlightSearch", "flight"),
-        ("find_user_id_by_email", "user"),
-        ("sort", ""),
-        ("", ""),
-    ],
-    ids=str,
-)
-def test_the_noun_of_a_tool(tool: str, entity: str):
-    assert entity_of(tool) == entity
 
 
 def port(name: str, tool: str = "use", **said: object) -> Port:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -12,7 +12,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, LinkEvidence
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.alphabeta import alpha_beta
 from langgraph_toolmem.navigator.plan.annealing import anneal, fitness
@@ -110,23 +109,6 @@ def test_outputs_of_calls_that_were_made_are_there(strategy: Strategy):
     ]
 
 
-def test_optional_inputs_take_what_is_known_and_nothing_is_searched_for_them():
-    graph = ToolDependencyGraph(
-        [
-            tool("find_user", ["email"], ["user_id", "team"]),
-            tool("find_room", ["floor"], ["room_id"]),
-            tool("invite", ["user_id", "team?", "room_id?", "floor?"]),
-        ]
-    )
-    chain = plan(graph, "invite", ["email", "floor"]).chains[0]
-    assert chain.tools == ("find_user", "invite")
-    feeds = {feed.input: (feed.source, feed.origin, feed.required) for feed in chain.steps[-1].feeds}
-    assert feeds == {
-        "user_id": ("step", "find_user", True),
-        "floor": ("known", "floor", False),
-    }
-
-
 @pytest.mark.parametrize(
     ("known", "wanted", "given"),
     [
@@ -145,16 +127,6 @@ def test_known_values_fit_by_meaning(known: Any, wanted: str, given: bool):
     assert (feed.source == "known") is given
 
 
-class Fixed(EdgeScorer):
-    """Weights by producer."""
-
-    def __init__(self, **weights: float) -> None:
-        self.weights = weights
-
-    def weigh(self, links: Sequence[Link], known: Sequence[LinkEvidence]) -> list[float | None]:
-        return [self.weights.get(link.producer, 0.5) for link in links]
-
-
 def test_a_good_enough_producer_ends_the_search_for_its_input():
     graph = ToolDependencyGraph(
         [
@@ -163,7 +135,8 @@ def test_a_good_enough_producer_ends_the_search_for_its_input():
             tool("use", ["user_id"]),
         ]
     )
-    producers = Producers(graph, History(), scorer=Fixed(get_a=0.9, get_b=0.6))
+    learned = {(name, "user_id", "use", "user_id"): score for name, score in (("get_a", 0.9), ("get_b", 0.8))}
+    producers = Producers(graph, History(), learned=learned)
     problem = PlanSearch(producers, "use", settings=PlanSettings())
     fast, exact = alpha_beta(problem), alpha_beta(problem, exact=True)
     assert fast.draft["use", "in", "user_id"].origin == "get_a", "it is looked at first, and its S is above β"

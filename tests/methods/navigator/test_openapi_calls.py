@@ -15,8 +15,7 @@ import pytest
 from langchain_core.messages import ToolMessage
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.openapi import METHODS, openapi_tools, read_openapi, read_operations
-from langgraph_toolmem.runs.tools import read_tools
+from langgraph_toolmem.navigator.openapi import METHODS, openapi_tools, read_operations
 from tests.methods.navigator.openapi_documents import CHAT, SHOP
 
 
@@ -145,24 +144,6 @@ def test_a_token_is_sent_as_bearer_and_where_an_operation_takes_one():
     assert seen[1].headers["token"] == "t0"
     assert seen[1].headers["authorization"] == "Bearer t0"
     assert seen[1].content == b"room_id=r"
-
-
-def test_the_tools_are_those_that_are_planned_with():
-    read = read_tools(openapi_tools(SHOP))
-    for spec in read_openapi(SHOP):
-        tool = read[spec.name]
-        assert (tool.route, tool.read_only, tool.destructive, tool.toolkit) == (
-            spec.route,
-            spec.read_only,
-            spec.destructive,
-            "Shop",
-        )
-        assert tool.properties.keys() == spec.properties.keys()
-
-
-def test_a_parameter_in_no_known_place_is_left_out():
-    odd = {"paths": {"/a": {"get": {"parameters": [{"name": "x"}, {"name": "y", "in": "elsewhere"}]}}}}
-    assert read_openapi(odd)[0].properties == {}
 
 
 def test_no_server_is_an_error():

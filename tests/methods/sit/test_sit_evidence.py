@@ -16,10 +16,8 @@ from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.runs.run import SUMMARY_TOOL, ExecutedCall
-from langgraph_toolmem.sit.evidence import Edge, SITEvidence, TransitionSeen
-from langgraph_toolmem.sit.policy import SITPolicy
-from langgraph_toolmem.sit.states import START, result_in_words, state_words
-from langgraph_toolmem.sit.suggest import Suggestion, Vote, suggest
+from langgraph_toolmem.sit.evidence import START, Edge, SITEvidence, TransitionSeen, result_in_words, state_words
+from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion, Vote, suggest
 
 NOT_EXECUTED = "Error: b is not a valid tool, try one of [a, c]."
 
@@ -264,15 +262,15 @@ def test_votes_and_odds_by_hand() -> None:
         {"b": odds_b / every, "c": odds_c / every, "d": odds_d / every}
     )
     assert [(each.tool, each.kind) for each in found] == [("c", "episodic"), ("b", "episodic"), ("d", "search")]
-    assert found[0].evidence == "came next in 2 of the 3 most similar past states"
-    assert found[1].evidence == "came next in 1 of the 3 most similar past states"
+    assert found[0].evidence == "came next in 2 of the 3 most similar past states (60% alike)"
+    assert found[1].evidence == "came next in 1 of the 3 most similar past states (50% alike)"
     assert found[2].evidence == "its description fits the request"
 
 
 def test_a_state_votes_by_the_feedback_on_its_run() -> None:
     near = [Vote(0.7, "b", 0.3, judged=False), Vote(0.7, "c")]
     assert tools_of(asked(near=near)) == ["c", "b"]
-    assert asked(near=near)[1].evidence.endswith("in runs that nobody judged")
+    assert asked(near=near)[1].evidence.endswith("not judged)")
     assert tools_of(asked(near=[Vote(0.7, "b", 0.0, judged=False), Vote(0.7, "c")])) == ["c"]
     [alone], [full] = asked(near=[Vote(0.7, "b", 0.3, judged=False)]), asked(near=votes(("b", 0.7)))
     assert alone.score == full.score  # where nobody judged anything, votes count in full
