@@ -106,7 +106,6 @@ PERSONAL: Final = word_set("firstname lastname fullname birthdate phone age gend
 
 _SLOT: Final = re.compile(r"\{([^{}]+)\}")
 _FORMAT: Final = re.compile(r"\.(?:json|xml|csv)$")
-READS: Final = frozenset({"GET", "HEAD"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ class Route:
     @property
     def reads(self) -> bool:
         """True if a call changes nothing by the method."""
-        return self.method in READS
+        return self.method in ("GET", "HEAD")
 
     @property
     def lists(self) -> bool:
@@ -155,9 +154,7 @@ def names_in(text: str) -> str:
 
 
 Shape = Literal["scalar", "flag", "object"]
-
 _IE: Final = word_set("movies cookies calories zombies selfies series species rookies")
-
 _PIECES: Final = re.compile(r"[.:]")
 _SCAN: Final = 40  # words of a description that are looked at
 
@@ -202,7 +199,7 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
     levels = [level for level in levels if level]
     own, role = _own_words(levels[-1] if levels else "")
     way = route_of(route)
-    owner = _entity(tool) if way is None else resource(way.path) or _entity(tool)
+    owner = (way and resource(way.path)) or tuple(filter(None, [entity_of(tool)]))
     above = [_own_words(level)[0] for level in levels[:-1]]
     if way is not None and path in way.slots:
         above, owner = [], resource(way.slots[path]) or owner
@@ -240,7 +237,7 @@ def _generic_owner(
     for nouns in reversed(places):
         if not GENERIC.issuperset(nouns):
             return nouns, "place"
-    if word := noun_in(described, heads[-1]):
+    if word := _noun_in(described, heads[-1]):
         return (word,), "description"
     return (owner, "tool") if owner and not set(owner) <= set(heads) else None
 
@@ -261,11 +258,6 @@ def resource(path: str) -> tuple[str, ...]:
         if said and not STRICT_VERBS.issuperset(said):
             return said
     return ()
-
-
-def _entity(tool: str) -> tuple[str, ...]:
-    found = entity_of(tool)
-    return (found,) if found else ()
 
 
 @lru_cache(maxsize=65_536)
@@ -312,17 +304,6 @@ def entity_of(tool: str) -> str:
     >>> [entity_of(name) for name in ("get_order_details", "contacts.search", "Search_Book_By_Keyword", "sort")]
     ['order', 'contact', 'book', '']
     """
-    nouns = _nouns(tool)
-    return next((word for word in reversed(nouns) if word not in GENERIC and len(word) > 1), "")
-
-
-@lru_cache(maxsize=65_536)
-def verb_of(tool: str) -> str:
-    """Return the first verb in a tool's name; "" if there is none."""
-    return next((word for word in canonical(tool) if word in VERBS), "")
-
-
-def _nouns(tool: str) -> list[str]:
     found = list(canonical(tool))
     end = next((i for i, word in enumerate(found) if i and word in PREPOSITIONS), len(found))
     found = found[:end]
@@ -333,14 +314,21 @@ def _nouns(tool: str) -> list[str]:
         # After a verb, "order" and "list" are nouns.
         if word in STRICT_VERBS or (after < 0 and word in VERBS):
             after = index
-    return [word for word in found[after + 1 :] if word not in NOISE and word not in STRICT_VERBS]
+    no_nouns = NOISE | STRICT_VERBS | GENERIC
+    return next((word for word in reversed(found[after + 1 :]) if word not in no_nouns and len(word) > 1), "")
 
 
-def noun_in(description: str, head: str) -> str:
+@lru_cache(maxsize=65_536)
+def verb_of(tool: str) -> str:
+    """Return the first verb in a tool's name; "" if there is none."""
+    return next((word for word in canonical(tool) if word in VERBS), "")
+
+
+@lru_cache(maxsize=8_192)
+def _noun_in(description: str, head: str) -> str:
     """Return of what a description calls something the `head`: "ID of the visitor", "the visitor's ID" → visitor."""
-    if not description:
-        return ""
-    said = _canonical_text(description)
+    # "'s" falls into a piece of its own, which is no word.
+    said = [word for word in canonical_words(words(description)[:_SCAN]) if word != "s"]
     for index, word in enumerate(said):
         if word != head:
             continue
@@ -351,12 +339,6 @@ def noun_in(description: str, head: str) -> str:
         if found:
             return found
     return ""
-
-
-@lru_cache(maxsize=8_192)
-def _canonical_text(text: str) -> tuple[str, ...]:
-    # "'s" falls into a piece of its own, which is no word.
-    return tuple(word for word in canonical_words(words(text)[:_SCAN]) if word != "s")
 
 
 def canonical_words(plain: Iterable[str]) -> list[str]:
@@ -476,10 +458,8 @@ def _implied_by(declared: Iterable[Leaf], spec: Described) -> frozenset[str]:
         meaning = meaning_of(leaf, spec.name, spec.route)
         if meaning.source == "name" and meaning.shape != "flag" and not meaning.vague and len(meaning.words) == 1:
             return meaning.words | {"id"}
-    if (way := route_of(spec.route)) is not None:
-        owner = resource(way.path)
-    else:
-        owner = _entity(spec.name) if verb_of(spec.name) else ()
+    way, entity = route_of(spec.route), entity_of(spec.name)
+    owner = resource(way.path) if way is not None else [entity] if entity and verb_of(spec.name) else ()
     return frozenset({*owner, "id"}) if owner else frozenset()
 
 

@@ -37,7 +37,10 @@ def kit_name(spec: Described) -> str:
 
     It is declared, or taken from a name like ``kit.tool``, ``kit/tool``, ``kit:tool`` or ``kit__tool``.
     """
-    return spec.toolkit or _prefix(spec.name)
+    if spec.toolkit:
+        return spec.toolkit
+    parted = (spec.name.rpartition(joint) for joint in _JOINTS)
+    return next((before for before, found, after in parted if found and before and after), "")
 
 
 def kit_of(spec: Described) -> str:
@@ -177,14 +180,6 @@ def _sentences(spec: Described) -> list[str]:
 
 def _all_words(spec: Described) -> set[str]:
     return {*words(spec.description[:MAX_CHARS]), *words(kit_name(spec)), *words(spec.name)}
-
-
-def _prefix(name: str) -> str:
-    for joint in _JOINTS:
-        before, found, after = name.rpartition(joint)
-        if found and before and after:
-            return before
-    return ""
 
 
 def tool_text(spec: Described) -> str:

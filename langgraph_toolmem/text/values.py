@@ -59,15 +59,9 @@ MAX_CHARS: Final = 6000
 MAX_VALUES: Final = 400
 _LONGEST: Final = 200
 """Characters of a whole value; longer ones are words."""
-_LONGEST_QUOTE: Final = 2000
-
-
-def _quoted(longest: int) -> str:
-    some = f"(.{{1,{longest}}}?)"
-    pairs = "|".join(f"{a}{some}{b}" for a, b in ("''", '""', "``", "“”", "‘’", "„“"))
-    return rf"(?<!\w)(?:{pairs})(?!\w)|«\s?{some}\s?»|「{some}」|『{some}』"
-
-
+_SOME: Final = r"(.{1,2000}?)"
+_PAIRS: Final = "|".join(f"{a}{_SOME}{b}" for a, b in ("''", '""', "``", "“”", "‘’", "„“"))
+_QUOTED: Final = rf"(?<!\w)(?:{_PAIRS})(?!\w)|«\s?{_SOME}\s?»|「{_SOME}」|『{_SOME}』"
 _ISO: Final = r"\d{4}-\d\d?-\d\d?"
 _CLOCK: Final = r"\d\d?:\d\d(?::\d\d(?:\.\d+)?)?"
 _UNIT: Final = r"(?:minute|hour|day|week|weekend|month|quarter|year|night|morning|afternoon|evening)s?"
@@ -76,7 +70,7 @@ _OF_YEAR: Final = r"(?:(?:,|\s+of)?\s+\d{4}\b)?"
 _CODES: Final = word_set("usd eur gbp jpy chf cad aud inr rmb cny")
 _CURRENCY: Final = rf"(?:US|A|C)?[$€£¥₹]|{_any_of(_CODES)}\b"
 _LOOKS: Final = (
-    (_QUOTE, _quoted(_LONGEST_QUOTE)),
+    (_QUOTE, _QUOTED),
     (
         TEXT,
         r"\b(?:password|passcode|passphrase|pin|secret|api[ _-]?key|access token|cvv|otp)(?:\s+is|\s*[:=])\s*"
@@ -150,12 +144,6 @@ class Value(NamedTuple):
     end: int
 
 
-class _Scanner(NamedTuple):
-    pattern: re.Pattern[str]
-    kinds: tuple[str, ...]
-    """By the number of the group."""
-
-
 def _shown(kind: str, kinds: frozenset[str]) -> str:
     """Return what a value of a kind is called; "" if it is not looked for."""
     if kind in (DAY, WHEN) and kinds == KINDS:
@@ -166,12 +154,12 @@ def _shown(kind: str, kinds: frozenset[str]) -> str:
 
 
 @lru_cache
-def _scanner(kinds: frozenset[str]) -> _Scanner:
+def _scanner(kinds: frozenset[str]) -> tuple[re.Pattern[str], list[str]]:
+    """Return the pattern of some kinds, and the kind that each of its groups has."""
     looks = [(shown, look) for kind, look in _LOOKS if (shown := _shown(kind, kinds))]
     either = "|".join(f"({look})" for _, look in looks)
     pattern = re.compile(rf"(?<![a-zA-Z])(?:{either})", re.IGNORECASE | re.DOTALL)
-    groups = [kind for kind, look in looks for _ in range(1 + re.compile(look).groups)]
-    return _Scanner(pattern, ("", *groups))
+    return pattern, ["", *(kind for kind, look in looks for _ in range(1 + re.compile(look).groups))]
 
 
 @lru_cache(maxsize=2048)
@@ -273,27 +261,13 @@ def kind_of(value: str) -> str:
 
 
 @lru_cache(maxsize=2048)
-def quotes_in(text: str, longest: int = _LONGEST_QUOTE) -> tuple[tuple[int, int], ...]:
+def quotes_in(text: str) -> tuple[tuple[int, int], ...]:
     """Return where the parts of a text that stand in quotes begin and end, in order.
 
     >>> quotes_in("call it 'the plan'")
     ((9, 17),)
-
-    Args:
-        longest: characters of such a part, at most.
     """
-    return tuple(match.span(match.lastindex or 0) for match in _quotes(longest).finditer(text))
-
-
-@lru_cache
-def _quotes(longest: int) -> re.Pattern[str]:
-    return re.compile(_quoted(longest), re.DOTALL)
-
-
-def forget_values() -> None:
-    """Clear all caches of texts."""
-    for each in (values_in, kind_of, quotes_in):
-        each.cache_clear()
+    return tuple(match.span(match.lastindex or 0) for match in re.finditer(_QUOTED, text, re.DOTALL))
 
 
 # --- normal forms -------------------------------------------------------------------------------------------
