@@ -206,10 +206,8 @@ class SITEvidence(Table):
     def load(self, state: dict[str, Any]) -> None:
         super().load(state)
         self._by_request = {}
-        for run, (_, transitions, _) in self.runs.items():
-            for step, each in transitions.items():
-                made = TransitionSeen(run, step, *each)
-                self._by_request.setdefault(made.request, {})[step] = made
+        for each in self.transitions():
+            self._by_request.setdefault(each.request, {})[each.step] = each
 
 
 # --- states ---

@@ -16,11 +16,12 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, ConfigDict, Field
 
+from langgraph_toolmem.base.checks import policy_given
 from langgraph_toolmem.base.text import printable
 from langgraph_toolmem.runs.run import OWN_TOOLS, SUMMARY_TOOL
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.sit import SIT
-from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion, checked
+from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion
 from langgraph_toolmem.turn.host import ErrorLog, read_key, thread_id_of, user_id_of
 from langgraph_toolmem.turn.step import Call, Line, Step, StepOutput
 
@@ -28,7 +29,6 @@ HEAD: Final = "Likely next tools, from past runs:"
 
 
 def to_lines(suggestions: Sequence[Suggestion]) -> list[Line]:
-    """Return a line for each suggestion."""
     return [Line(f"- {printable(each.tool)}: {printable(each.evidence)}.", each.tool) for each in suggestions]
 
 
@@ -38,7 +38,6 @@ def to_prompt(suggestions: Sequence[Suggestion]) -> str:
 
 
 def to_event(suggestions: Sequence[Suggestion]) -> dict[str, Any]:
-    """Return plain values for a stream event."""
     return {"suggestions": [{**asdict(each), "score": round(each.score, 4)} for each in suggestions]}
 
 
@@ -122,12 +121,11 @@ class Suggest(Step[SIT]):
         messages_key: str = "messages",
     ) -> None:
         super().__init__(method)
-        self.policy = checked(policy)
+        self.policy = policy_given(policy, SITPolicy)
         self.tool = make_summary_tool(method, self.policy, messages_key)
         self.tools = [self.tool] if summary_tool else []
 
     def compute(self, call: Call) -> list[Suggestion]:
-        """Return the suggestions; none right after the summary tool gave some."""
         last = call.messages[-1] if call.messages else None
         if isinstance(last, ToolMessage) and last.name == SUMMARY_TOOL:
             return []
@@ -142,7 +140,6 @@ class Suggest(Step[SIT]):
         )
 
     def render(self, call: Call, found: Sequence[Suggestion]) -> StepOutput:
-        """Return a line for each."""
         return StepOutput(
             lines=to_lines(found),
             head=HEAD,

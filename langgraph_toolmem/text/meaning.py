@@ -390,12 +390,10 @@ class Port(NamedTuple):
 
     @property
     def parameter(self) -> str:
-        """The parameter of the call that it lies in."""
         return self.path.split(".", 1)[0].removesuffix("[]")
 
     @property
     def required(self) -> bool:
-        """Return True if a call must have it."""
         return self.leaf.required
 
     @property

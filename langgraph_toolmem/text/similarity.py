@@ -123,7 +123,6 @@ class LexicalEmbedder(Embeddings):
         return [value / length for value in dense]
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Return one vector per text."""
         return [self.embed_query(text) for text in texts]
 
 

@@ -71,14 +71,12 @@ class Wording:
         self._identifiers: dict[str, tuple[str, ...]] = {}
 
     def learn(self, spec: Described) -> None:
-        """Add the words of a tool."""
         self._uses.update(_all_words(spec))
         self._said.update(set(_sentences(spec)))
         self._split.clear()
         self._identifiers.clear()
 
     def forget(self, spec: Described) -> None:
-        """Remove the words of a tool."""
         self._uses.subtract(_all_words(spec))
         self._said.subtract(set(_sentences(spec)))
         self._split.clear()
