@@ -3,8 +3,8 @@
 `train_links(memory)` trains on what a memory has seen, on a CPU or on CUDA, and leaves a table of scores
 (`navigator.learned`) that is read without torch. Extra ``hgt``; nothing else imports torch.
 
-On no set of ours did message passing rank links better than features of the pair alone, and plans gain little (0.6 and
-3.1 points): it is here because it is part of the published method. A table is used only if it ranks held-out links
+On no set of ours did message passing rank links better than features of the pair alone, and plans gain little (1.4 and
+1.0 points): it is here because it is part of the published method. A table is used only if it ranks held-out links
 better than structure does.
 
 ``model``  attention over relations, encoders, the separable head

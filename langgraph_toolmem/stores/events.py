@@ -132,6 +132,9 @@ class EventStore:
                 if error.__cause__ is None:  # another program's, or another release's: its snapshots stay as they are
                     raise
             self._load()
+            with suppress(StorageError):
+                if sum(last for (last,) in self.database.ask(_LAST)) < self.upto:
+                    self.say(f"{NAME} was removed or damaged; what was learned after {SNAPSHOT} was written is lost")
 
     def _make(self, folder: Path) -> None:
         try:

@@ -281,7 +281,7 @@ def _own_words(name: str) -> tuple[tuple[str, ...], Literal["from", "to", ""]]:
         else:
             left.append(word)
     if len(left) > 1:
-        left = [word for word in left if word not in NOISE] or left
+        left = [word for word in left if word not in NOISE and (len(word) > 1 or not word.isascii())] or left
     return tuple(dict.fromkeys(left)) or found, role
 
 

@@ -286,6 +286,7 @@ def test_without_the_log_the_last_snapshot_stands_and_learning_goes_on(
     with store(tmp_path) as log:
         found = count(log)
         assert 31 <= found <= 40
+        assert found == 40 or any(NAME in problem for problem in log.problems)
         add(log, *range(7))
     assert reopened(tmp_path)[0] == found + 7
 
@@ -328,11 +329,8 @@ def test_a_kill_while_rows_are_salvaged_leaves_a_file_that_opens(
     with_a_damaged_page(tmp_path)
     real = database.table_names
     monkeypatch.setattr(database, "table_names", lambda connection: Torn(real(connection)))
-    log = opened(tmp_path)
-    log.append(None, ONE)  # the damage is met here at the latest
-    log.refresh()
     with pytest.raises(KeyboardInterrupt):
-        log.close()
+        opened(tmp_path).close()  # the damage is met when rows are read, and the file is replaced at the next access
     monkeypatch.undo()
     assert (tmp_path / f"{NAME}.corrupt-1").exists()
     with store(tmp_path) as again:

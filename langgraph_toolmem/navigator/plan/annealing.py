@@ -7,7 +7,7 @@ it is fitter, or with probability e^(Δ/(T·spread)). T falls by the cooling fac
 of all generations is the answer.
 
 It is here because it was published. Of recorded calls so many have all their producers in the best chain, with
-annealing and with alpha–beta: 64.3 and 61.2 %, 64.3 and 81.8, 85.9 and 92.9, 43.7 and 43.4.
+annealing and with alpha–beta: 64.3 and 61.2 %, 65.9 and 82.7, 85.9 and 92.9, 43.4 and 43.1.
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ ENOUGH: Final = 3
 """Recorded uses of a parameter from which the record says who gives its value."""
 MOSTLY, SELDOM = 0.5, 0.2
 OTHERS: Final = "external"
+"""Word of an identifier that another system gave: the user may know it."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,8 @@ def value_source(port: Port, history: History) -> tuple[Source, str]:
 
     The record tells first: a value that came out of earlier outputs in most of at least `ENOUGH` recorded uses is
     *produced*, one that did in few of them is the user's. Without a record, choices from a list and truth values are
-    the user's, ids, tokens and hashes are produced, and everything else is *either*: it is looked for, and asked for
-    where nothing produces it.
+    the user's, ids, tokens and hashes of this system are produced, and everything else is *either*: it is looked for,
+    and asked for where nothing produces it.
     """
     produced = sum(count for _, count in history.flows_into(port.tool, port.parameter))
     given = history.given.get((port.tool, port.parameter), 0.0)
@@ -131,9 +132,7 @@ def value_source(port: Port, history: History) -> tuple[Source, str]:
         return "user", "a truth value is a wish"
     if port.leaf.choices:
         return "user", "a choice from a list"
-    if OTHERS in port.meaning.words:
-        return "user", "an identifier of another system"
-    if port.meaning.words & IDENTIFIERS:
+    if port.meaning.words & IDENTIFIERS and OTHERS not in port.meaning.words:
         return "produced", "an identifier that only a system knows"
     return "either", "nothing says so"
 
