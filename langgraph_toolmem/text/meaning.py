@@ -168,14 +168,14 @@ class Meaning:
         role: "from", "to" or "": where the value stands if there are two of a kind.
         shape: scalar (texts and numbers are one: many interfaces send numbers as texts), flag or object.
         vague: nothing says of what it is the id, name, count …
-        source: where the words come from: "name", "place", "description" or "tool".
+        named: its own name says it, not what stands around the name.
     """
 
     words: frozenset[str]
     role: Literal["from", "to", ""] = ""
     shape: Shape = "scalar"
     vague: bool = False
-    source: Literal["name", "place", "description", "tool"] = "name"
+    named: bool = True
 
     @property
     def label(self) -> str:
@@ -209,12 +209,11 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
     else:
         places = [words_of[-1:] for words_of in places]
     heads = own or ("result",)
-    whose = _generic_owner(heads, places, described, owner)
-    if whose is None:
+    nouns = _generic_owner(heads, places, described, owner)
+    if not nouns:
         return _shared(frozenset(heads), role, shape, True)
-    nouns, source = whose
-    kept = tuple(head for head in heads if head != "name")
-    return _shared(frozenset((*nouns, *kept)), role, shape, False, source)
+    kept = [head for head in heads if head != "name"]
+    return _shared(frozenset((*nouns, *kept)), role, shape, False, False)
 
 
 @lru_cache(maxsize=65_536)
@@ -232,14 +231,14 @@ _shared = lru_cache(maxsize=65_536)(Meaning)  # thousands of values mean the sam
 
 def _generic_owner(
     heads: Sequence[str], places: Sequence[tuple[str, ...]], described: str, owner: tuple[str, ...]
-) -> tuple[tuple[str, ...], Literal["place", "description", "tool"]] | None:
+) -> tuple[str, ...]:
     """Return of what it is the id or name: the level above it, else what its description says, else its tool's noun."""
     for nouns in reversed(places):
         if not GENERIC.issuperset(nouns):
-            return nouns, "place"
+            return nouns
     if word := _noun_in(described, heads[-1]):
-        return (word,), "description"
-    return (owner, "tool") if owner and not set(owner) <= set(heads) else None
+        return (word,)
+    return owner if not set(owner) <= set(heads) else ()
 
 
 @lru_cache(maxsize=65_536)
@@ -363,8 +362,6 @@ def _shape(leaf: Leaf) -> Shape:
     return "scalar"
 
 
-Origin = Literal["declared", "observed", "implied"]
-
 MAX_INPUTS = 64
 MAX_OUTPUTS = 40
 
@@ -378,7 +375,6 @@ class Port(NamedTuple):
         direction: "in" or "out".
         leaf: what its schema says.
         meaning: what it means.
-        origin: declared in a schema, observed in results, or implied by the tool's name.
     """
 
     tool: str
@@ -386,7 +382,6 @@ class Port(NamedTuple):
     direction: Literal["in", "out"]
     leaf: Leaf
     meaning: Meaning
-    origin: Origin = "declared"
 
     @property
     def parameter(self) -> str:
@@ -405,7 +400,7 @@ class Port(NamedTuple):
 def inputs_of(spec: Described) -> tuple[Port, ...]:
     """Return the values that a call takes; values inside of objects are ports of their own."""
     leaves = leaves_of(spec.parameters, limit=MAX_INPUTS, depth=4)
-    return tuple(_port(spec, leaf, "in", "declared") for leaf in leaves if leaf.path)
+    return tuple(_port(spec, leaf, "in") for leaf in leaves if leaf.path)
 
 
 def outputs_of(
@@ -426,10 +421,10 @@ def outputs_of(
     declared = leaves_of(spec.returns, limit=MAX_OUTPUTS) if spec.returns is not None else []
     for leaf in declared:
         if leaf.path or leaf.types:
-            ports[leaf.path] = _port(spec, leaf, "out", "declared")
+            ports[leaf.path] = _port(spec, leaf, "out")
     for path, types in (observed or {}).items():
         if path not in ports:
-            ports[path] = _port(spec, Leaf(path, frozenset(types)), "out", "observed")
+            ports[path] = _port(spec, Leaf(path, frozenset(types)), "out")
     way, said = route_of(spec.route), frozenset[str]()
     lists = way is not None and way.lists and not any("[]" in path for path in ports)
     if lists or all(_says_nothing(port) for port in ports.values()):
@@ -439,7 +434,7 @@ def outputs_of(
         taken = () if lists else inputs_of(spec) if inputs is None else inputs
         if any(port.meaning.words == said for port in (*ports.values(), *taken)):
             return tuple(ports.values())
-        ports["id"] = Port(spec.name, "id", "out", Leaf("id"), Meaning(said, source="tool"), "implied")
+        ports["id"] = Port(spec.name, "id", "out", Leaf("id"), Meaning(said, named=False))
     return tuple(ports.values())
 
 
@@ -454,12 +449,12 @@ def _implied_by(declared: Iterable[Leaf], spec: Described) -> frozenset[str]:
     """Return the id that an output seems to hold: by the name of its one thing ("event"), or by the tool."""
     for leaf in declared:
         meaning = meaning_of(leaf, spec.name, spec.route)
-        if meaning.source == "name" and meaning.shape != "flag" and not meaning.vague and len(meaning.words) == 1:
+        if meaning.named and meaning.shape != "flag" and not meaning.vague and len(meaning.words) == 1:
             return meaning.words | {"id"}
     way, entity = route_of(spec.route), entity_of(spec.name)
     owner = resource(way.path) if way is not None else [entity] if entity and verb_of(spec.name) else ()
     return frozenset({*owner, "id"}) if owner else frozenset()
 
 
-def _port(spec: Described, leaf: Leaf, direction: Literal["in", "out"], origin: Origin) -> Port:
-    return Port(spec.name, leaf.path, direction, leaf, meaning_of(leaf, spec.name, spec.route), origin)
+def _port(spec: Described, leaf: Leaf, direction: Literal["in", "out"]) -> Port:
+    return Port(spec.name, leaf.path, direction, leaf, meaning_of(leaf, spec.name, spec.route))
