@@ -214,23 +214,19 @@ class SITEvidence(Table):
 
 
 class Near(NamedTuple):
-    """A past state similar to the present one, and what came next in it.
-
-    Attributes:
-        similarity: 0 to 1.
-        transition: what came next, and in which run.
-    """
+    """A past state similar to the present one (0 to 1), and what came next in it."""
 
     similarity: float
     transition: TransitionSeen
 
 
-Known = Callable[[str], Iterable[TransitionSeen]]
-"""From a request to the transitions that served it."""
-
-
 def near_states(
-    state: RunState, source: str | None, index: CaseIndex, known: Known, *, summary: str | None = None
+    state: RunState,
+    source: str | None,
+    index: CaseIndex,
+    known: Callable[[str], Iterable[TransitionSeen]],
+    *,
+    summary: str | None = None,
 ) -> list[Near]:
     """Return past states in which a run stood at the same place, the most similar first.
 
