@@ -37,7 +37,6 @@ class RecallPolicy:
     max_n: int = 10
 
     def __post_init__(self) -> None:
-        """Check types and ranges. Raises ConfigurationError that names the field and what is expected."""
         expect(self, "kind", "'calibrated' or 'paper'", lambda v: v in ("calibrated", "paper"))
         expect(self, "least", "a probability from 0 to 1", is_share)
         expect(self, "max_n", "a whole number from 1", lambda v: is_count(v, 1))

@@ -100,14 +100,7 @@ def _where(runtime: ToolRuntime[Any, Any] | None, messages_key: str) -> tuple[li
 
 
 class Suggest(Step[SIT]):
-    """Puts the likeliest next tools before the model; see `SITSummary` for the arguments.
-
-    Args:
-        method: whose step it is.
-        policy: how states are compared; the method's own if None.
-        summary_tool: give the agent the summary tool.
-        messages_key: key of the messages in the host's state, for the tool.
-    """
+    """Puts the likeliest next tools before the model; see `SITSummary` for the arguments."""
 
     role: ClassVar[str] = "sit"
     about: ClassVar[str] = "suggests next tools from similar past states; calls no model"
@@ -132,7 +125,7 @@ class Suggest(Step[SIT]):
         return self.method.suggest(
             call.messages,
             policy=self.policy,
-            available=None if call.tools is None else _names(call),
+            available=None if call.tools is None else set(filter(None, map(name_of, call.offered))) - OWN_TOOLS,
             tools=call.tools,
             thread_id=call.thread_id,
             user_id=call.user_id,
@@ -147,7 +140,3 @@ class Suggest(Step[SIT]):
             event=to_event(found),
             notes={"toolmem.suggestions": len(found)},
         )
-
-
-def _names(call: Call) -> set[Any]:
-    return {name for tool in call.offered if (name := name_of(tool)) is not None and name not in OWN_TOOLS}

@@ -70,7 +70,6 @@ class SITPolicy:
     unlabelled: float = 0.3
 
     def __post_init__(self) -> None:
-        """Check types and ranges. Raises ConfigurationError that names the field and what is expected."""
         expect(self, "kind", "'combined' or 'paper'", lambda v: v in ("combined", "paper"))
         expect(self, "k", "a whole number from 1", lambda v: is_count(v, 1))
         expect(self, "unlabelled", "a share from 0 to 1", is_share)

@@ -20,12 +20,7 @@ from typing import Final, Literal, NamedTuple
 from langgraph_toolmem.text.schema import Described, Leaf, leaves_of
 from langgraph_toolmem.text.words import word_set, words
 
-
-def _pairs(text: str) -> dict[str, str]:
-    return dict(pair.split(":") for pair in text.split())
-
-
-ALIASES: Final = _pairs(
+_ALIASES: Final = (
     "q:query keyword:query search:query term:query lat:latitude lng:longitude lon:longitude long:longitude "
     "tel:phone telephone:phone mobile:phone zip:zipcode postcode:zipcode postal:zipcode lang:language qty:quantity "
     "link:url uri:url href:url img:image photo:image picture:image pic:image num:number no:number nr:number "
@@ -36,6 +31,7 @@ ALIASES: Final = _pairs(
     "info:information txt:text ts:timestamp datetime:time fname:firstname lname:lastname surname:lastname "
     "forename:firstname ccy:currency geoid:geo"
 )
+ALIASES: Final[dict[str, str]] = dict(pair.split(":") for pair in _ALIASES.split())
 """Spellings of one word. ``title`` is what a name is called where things have titles."""
 
 FROM: Final = word_set(

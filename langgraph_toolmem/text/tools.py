@@ -138,7 +138,9 @@ class Wording:
             for start in range(max(0, end - LONGEST_PIECE), end - 1):
                 before = best[start]
                 piece = word[start:end]
-                if before is None or len(piece) == len(word) or not self._is_piece(piece, least):
+                if before is None or len(piece) == len(word):
+                    continue
+                if not (piece in _SMALL if len(piece) < SHORTEST_PIECE else self._uses[piece] >= least):
                     continue
                 cost = before[0] + (1 if len(piece) > SHORTEST_PIECE else 3)
                 reached = best[end]
@@ -146,11 +148,6 @@ class Wording:
                     best[end] = (cost, (*before[1], piece))
         last = best[len(word)]
         return last[1] if last else ()
-
-    def _is_piece(self, piece: str, least: int) -> bool:
-        if len(piece) < SHORTEST_PIECE:
-            return piece in _SMALL
-        return self._uses[piece] >= least
 
 
 def embedded_text(spec: Described, wording: Wording) -> str:
