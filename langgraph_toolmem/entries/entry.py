@@ -197,7 +197,6 @@ def entry_of(
     user: str | None = None,
     score: float | None = None,
     comment: str | None = None,
-    made_by: str = "run",
 ) -> Entry | None:
     """Return what is to be kept of an episode, or of the last one of a thread; None if the user said nothing.
 
@@ -222,7 +221,6 @@ def entry_of(
         time=round(now, 6),  # Chroma gives some numbers of 17 digits back with another last one
         score=None if score is None else float(score),
         comment=shortened(clean((comment or "").strip()), MAX_COMMENT),
-        made_by=made_by,
         left_out=left_out,
         truncated=run.truncated,
     )

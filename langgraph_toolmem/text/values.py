@@ -13,7 +13,7 @@ token shaped #A9999999"), so that it can be found again in another text. So the 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
@@ -208,7 +208,7 @@ def _names(text: str) -> Iterator[tuple[int, int]]:
     yield from (match.span(1) for match in _OWNER.finditer(text) if match[1] not in _NOT_OWNERS)
 
 
-def delexicalised(text: str, types: Mapping[str, str] | None = None, *, also: Iterable[str] = ()) -> str:
+def delexicalised(text: str, types: Mapping[str, str] | None = None) -> str:
     """Return the text with its values replaced by their types in angle brackets.
 
     >>> delexicalised("Return #W1234567 to ann@x.org", {"#W1234567": "ORDER_ID"})
@@ -216,16 +216,17 @@ def delexicalised(text: str, types: Mapping[str, str] | None = None, *, also: It
 
     Args:
         text: any text.
-        types: types of known values, by value, over what their looks say.
-        also: further values to be replaced, which looks do not tell; those without a type become TEXT.
+        types: types of known values, by value, also of those that looks do not tell.
     """
     types = {value.lower(): label for value, label in (types or {}).items()}
     text = text[:MAX_CHARS]
     spans = [(value.start, value.end, types.get(value.text.lower(), value.kind)) for value in values_in(text)]
     low = text.lower()
-    hidden = {value for value in also if len(value) > 2 and value.lower() in low}
+    hidden = [value for value in types if len(value) > 2 and value in low]
     for each in sorted(hidden, key=lambda value: (-len(value), value)):
-        spans += _spans_of(each, text, spans, types.get(each.lower(), TEXT))
+        for match in re.finditer(rf"(?<!\w){re.escape(each)}(?!\w)", text, re.IGNORECASE):
+            if not any(start < match.end() and match.start() < end for start, end, _ in spans):
+                spans.append((*match.span(), types[each]))
     spans.sort()
     parts: list[str] = []
     end = 0
@@ -233,15 +234,6 @@ def delexicalised(text: str, types: Mapping[str, str] | None = None, *, also: It
         parts += [text[end:start], f"<{label}>"]
         end = stop
     return " ".join("".join([*parts, text[end:]]).split())
-
-
-def _spans_of(value: str, text: str, taken: Collection[tuple[int, int, str]], label: str) -> list[tuple[int, int, str]]:
-    pattern = re.compile(rf"(?<!\w){re.escape(value)}(?!\w)", re.IGNORECASE)
-    return [
-        (*match.span(), label)
-        for match in pattern.finditer(text)
-        if not any(start < match.end() and match.start() < end for start, end, _ in taken)
-    ]
 
 
 @lru_cache(maxsize=8192)
