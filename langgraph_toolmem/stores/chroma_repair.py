@@ -18,7 +18,16 @@ from typing import Any, Final
 
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.stores.snapshot import free_name
-from langgraph_toolmem.stores.vectors import DATABASE, PART, Label, VectorItem, VectorStore, batches
+from langgraph_toolmem.stores.vectors import (
+    DATABASE,
+    PART,
+    REBUILT,
+    Label,
+    VectorItem,
+    VectorStore,
+    batches,
+    finish_rebuild,
+)
 from langgraph_toolmem.text.embedders import BUILTIN, Embedder, resolve_embedder
 
 MINUTES: Final = 5.0
@@ -89,10 +98,10 @@ def rebuild(
 ) -> int:
     """Make a new Chroma from all texts that can be read of the old one; return how many.
 
-    The old folder is renamed to ``chroma.corrupt-N``; it is deleted at the end if `keep` is False. A crash before
-    that leaves the old folder as it was.
+    The old folder is renamed to ``chroma.corrupt-N``; it is deleted at the end if `keep` is False. A crash
+    before that leaves the old folder as it was, or the next opening puts the new one in its place.
     """
-    folder, made, done = memory / "chroma", memory / "chroma-new", 0
+    folder, made, done = memory / "chroma", memory / REBUILT, 0
     held = VectorStore(memory, embedder=embedder, namespace=())
     try:
         held.begin_write()
@@ -120,6 +129,7 @@ def rebuild(
 
 def embedder_of(memory: Path) -> str | None:
     """Return the name of the embedder of the stored vectors; None if it is the built-in one, or nothing is stored."""
+    finish_rebuild(memory)
     found = {label.embedder for label, _ in _collections(memory / "chroma" / DATABASE)}
     names = [name for name in found if not name.startswith(BUILTIN)]
     return names[0] if names else None

@@ -69,6 +69,8 @@ T = TypeVar("T")
 
 DATABASE: Final = "chroma.sqlite3"
 LOCK: Final = "chroma.lock"
+REBUILT: Final = "chroma-new"
+"""Folder in the memory's in which `chroma_repair.rebuild` makes a new ``chroma``."""
 TOOLS: Final = "tools"
 """Kind of `TextVectors`."""
 MAX_IN_USE: Final = 64
@@ -193,6 +195,16 @@ def _delete_collection(client: Any, name: str) -> None:
             raise
 
 
+def finish_rebuild(memory: Path) -> None:
+    """Put a rebuilt Chroma in its place if a kill left that out; not while another process writes."""
+    folder, made = memory / "chroma", memory / REBUILT / "chroma"
+    if folder.exists() or not made.exists():
+        return
+    with suppress(OSError, NotImplementedError), filelock.FileLock(memory / LOCK, timeout=0):
+        if not folder.exists():
+            made.rename(folder)
+
+
 class RowCache:
     """Rows that were read last, as their reader made them: part and item by collection and id."""
 
@@ -290,6 +302,8 @@ class VectorStore:
         self.problems: list[str] = []
         self.given, self._given = client is not None, client
         self.folder = None if folder is None or self.given else folder / "chroma"
+        if folder is not None and not (self.given or read_only):
+            finish_rebuild(folder)
         if self.given:
             self.where = f"Chroma ({type(client).__name__} given by the application)"
             self._advice = "Check that the server runs and that the client's host, port, tenant and database are right."
