@@ -7,7 +7,7 @@ method of your own could not use.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
@@ -50,13 +50,6 @@ class Import:
 
     runs: Sequence[EndedRun]
     options: Mapping[str, Any] = field(default_factory=dict)
-
-    def by_namespace(self) -> Iterator[tuple[tuple[str, ...], list[EndedRun]]]:
-        """Yield the runs of each namespace."""
-        found: dict[tuple[str, ...], list[EndedRun]] = {}
-        for each in self.runs:
-            found.setdefault(each.user.namespace, []).append(each)
-        yield from found.items()
 
 
 # --- a method's part of the report, as data: all are printed in one place ---

@@ -58,6 +58,7 @@ from langgraph_toolmem.base.errors import (
     ToolMemoryError,
 )
 from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.stores.database import opened_readonly
 from langgraph_toolmem.stores.remote import Remote, RemoteClient, is_remote
 from langgraph_toolmem.stores.snapshot import free_name
 from langgraph_toolmem.text.embedders import Embedder, clean
@@ -71,8 +72,6 @@ DATABASE: Final = "chroma.sqlite3"
 LOCK: Final = "chroma.lock"
 REBUILT: Final = "chroma-new"
 """Folder in the memory's in which `chroma_repair.rebuild` makes a new ``chroma``."""
-TOOLS: Final = "tools"
-"""Kind of `TextVectors`."""
 MAX_IN_USE: Final = 64
 """Collections that Chroma may keep open. Its own limit is a fifth of the process's file limit, with four files and some
 megabytes each: too much for a host with many users."""
@@ -416,7 +415,7 @@ class VectorStore:
     def _quarantine(self, folder: Path) -> None:
         """Rename a folder whose database is none, and begin an empty one."""
         try:
-            with closing(sqlite3.connect((folder / DATABASE).absolute().as_uri() + "?mode=ro", uri=True)) as database:
+            with closing(opened_readonly(folder / DATABASE)) as database:
                 database.execute("SELECT count(*) FROM sqlite_master")
         except sqlite3.OperationalError:
             return  # there is none yet, or it is locked
@@ -829,11 +828,6 @@ class TextVectors:
                 self._vectors.upsert(self._kind, items, vectors=vectors)
             found |= vectors
         return found
-
-
-def text_vectors(vectors: VectorStore, kind: str) -> TextVectors | None:
-    """Return vectors of a kind of texts; None with the built-in embedder, whose vectors say no more than words do."""
-    return None if vectors.embedder.builtin else TextVectors(vectors, kind)
 
 
 def _find(client: Any, name: str) -> Any | None:
