@@ -47,23 +47,6 @@ def contributor(thread_id: str, user: str | None) -> str:
     return digest("run", thread_id, user) if user else digest("run", thread_id)
 
 
-class KnownMessages(Mapping[str, str]):
-    """A view of the user messages of a thread, each with its episode."""
-
-    def __init__(self, messages: Mapping[str, Any]) -> None:
-        self._messages = messages
-
-    def __getitem__(self, message: str) -> str:
-        episode: str = self._messages[message][0]
-        return episode
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([*self._messages])
-
-    def __len__(self) -> int:
-        return len(self._messages)
-
-
 class Episodes(Table):
     """``threads``: thread -> [{message: [episode, number]}, {episode that is over: 1}, the latest last].
 
@@ -119,7 +102,7 @@ class Episodes(Table):
     def of(self, thread_id: str | None) -> Mapping[str, str]:
         """Return the known user messages of a thread (their keys), each with its episode, in order."""
         found = None if thread_id is None else self.threads.get(digest("run", thread_id))
-        return {} if found is None else KnownMessages(found[0])
+        return {} if found is None else {message: episode for message, (episode, _) in [*found[0].items()]}
 
     def new(self, run: Run, start: int = 0) -> Record:
         """Return the record of a run's unknown user messages; the first `start` events were read before."""
@@ -182,13 +165,13 @@ class Episodes(Table):
         if episode is None:
             return next(reversed(over), "") or list(messages.values())[-1][0]
         if isinstance(episode, int) and not isinstance(episode, bool):
-            found = [each_ for each_, count in messages.values() if count == episode]
+            found = [run for run, number in messages.values() if number == episode]
         else:
             keys = (digest("user", thread_id, str(episode), 0), digest("user", thread, "", str(episode), 0))
             found = [messages[key][0] for key in keys if key in messages]
-            found = found or [each_ for each_, _ in messages.values() if each_ == episode]
+            found = found or [run for run, _ in messages.values() if run == episode]
         if not found:
-            numbers = sorted({count for _, count in messages.values()})
+            numbers = sorted({number for _, number in messages.values()})
             raise InputError(
                 f"The thread {thread_id!r} has no episode {episode!r}: give a number from {numbers[0]} to "
                 f"{numbers[-1]}, or the id of a user's message."
