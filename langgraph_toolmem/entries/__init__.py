@@ -23,15 +23,16 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.checks import policy_given
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
 from langgraph_toolmem.base.text import digest, shortened
 from langgraph_toolmem.base.threads import async_variant
-from langgraph_toolmem.core.jobs import Job, NotYetError, by_namespace
+from langgraph_toolmem.core.jobs import Job, NotYetError
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words
-from langgraph_toolmem.core.users import User, user_digest
+from langgraph_toolmem.core.users import User, by_namespace, user_digest
 from langgraph_toolmem.entries.entry import (
     JUDGED,
     MAX_CRITIQUE,
@@ -241,7 +242,7 @@ class Entries(Method):
 
     def imported(self, given: Import) -> int:
         """Store entries of recorded runs; again changes nothing. Those that asked nothing have none."""
-        return sum(self.import_runs(runs[0].user, runs) for _, runs in given.by_namespace())
+        return sum(starmap(self.import_runs, by_namespace(given.runs, lambda each: each.user.namespace)))
 
     def import_runs(self, user: User, runs: Iterable[EndedRun]) -> int:
         """Store entries of runs of a namespace that were learned already; return how many of the runs have one."""
@@ -274,7 +275,7 @@ class Entries(Method):
         return kept
 
     def _write(self, jobs: Sequence[Job]) -> None:
-        for user, some in by_namespace(jobs):
+        for user, some in by_namespace(jobs, lambda job: job.namespace):
             for entry in self._keep([Entry.from_dict(job.payload["entry"]) for job in some], user):
                 self._ask_for_critique(entry, user.namespace)
 
