@@ -420,9 +420,17 @@ def parallel(*calls: tuple[str, dict[str, Any]]) -> Any:
     return ScriptedChatModel(script=answers)
 
 
+def with_a_change(desk: Desk) -> list[BaseTool]:
+    """The desk's tools, with a note that is marked as destructive."""
+    find, order, note = desk.tools
+    note.tags = ["destructive"]
+    return [find, order, note]
+
+
 def test_nothing_is_served_beside_a_call_that_changes_something(memory: ToolMemory) -> None:
     find, _, note = expected(NAMES[1])
-    agent = agent_of(memory, model=parallel(find, note))
+    desk = Desk()
+    agent = agent_of(memory, desk, model=parallel(find, note), tools=with_a_change(desk))
     agent.graph.invoke(asked(1), thread("t"))
     assert Counter(map(str, agent.desk.done))[str(find)] == 2
     assert told(memory)["served"] == 0
@@ -599,8 +607,8 @@ async def test_nothing_streamed_begins_from_a_changing_call_on(memory: ToolMemor
     find, order, note = expected(NAMES[1])
     begun = threading.Event()
     begun.set()
-    desk = Desk()
-    agent = agent_of(memory, desk, UNLIKELY, model=Waiting(begun=begun, script=parallel(note, find, order).script))
+    desk, model = Desk(), Waiting(begun=begun, script=parallel(note, find, order).script)
+    agent = agent_of(memory, desk, UNLIKELY, model=model, tools=with_a_change(desk))
     await streamed(agent, 1, way)
     assert Counter(map(str, desk.done)) == Counter(map(str, (note, find, order)))
     assert told(memory) == {}
