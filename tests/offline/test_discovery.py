@@ -564,7 +564,7 @@ def test_a_search_that_raises_is_one_failed_task(tmp_path: Path) -> None:
     with searched(Raising, [TASK]) as discovery:
         assert "must return a failed call as Observation" in discovery.run().errors[0]
     with searched(Wordy, [TASK]) as discovery:
-        assert "success() must return true" in discovery.run().errors[0]
+        assert "success() must be true" in discovery.run().errors[0]
 
 
 def test_an_environment_that_always_raises_ends_it() -> None:
