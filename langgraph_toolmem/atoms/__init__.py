@@ -14,7 +14,7 @@ with the known values filled in. Atoms come from runs that went well, and from a
 ``retrieve``  the hybrid score of words and types; tools of other names
 ``keeping``   atoms as rows in Chroma, their search, the work in the background
 ``models``    what chat models say: atoms in their words, the plan of the next step
-``planning``  from messages to hints; ``step``, ``settings``: at a model call
+``planning``  from messages to hints; ``step``: at a model call, with its settings
 ============  =======================================================================
 """
 

@@ -27,7 +27,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_function
 from langgraph.prebuilt import ToolRuntime
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from langgraph_toolmem.base.checks import is_count, names_given, nearest
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -337,12 +337,7 @@ class SearchTools(BaseTool):
     tags: list[str] | None = Field(default_factory=lambda: ["read_only", "idempotent"])
     deferred: Any = Field(exclude=True, repr=False)
     messages_key: str = "messages"
-    _errors: Any = None
-
-    def model_post_init(self, context: Any, /) -> None:
-        """Have its failures logged once each."""
-        super().model_post_init(context)
-        self._errors = ErrorLog(SEARCH_TOOL, logger)
+    _errors: ErrorLog = PrivateAttr(default_factory=lambda: ErrorLog(SEARCH_TOOL, logger))
 
     def _run(self, query: str, runtime: ToolRuntime[Any, Any] | None = None) -> tuple[str, dict[str, list[str]]]:
         try:
@@ -497,7 +492,8 @@ def _loaded(messages: Sequence[Any], tools: Mapping[str, BaseTool]) -> list[Any]
             calls = [call for call in message.tool_calls if call["id"] not in items]
             message = message.model_copy(update={"content": content, "tool_calls": calls})
         elif isinstance(message, ToolMessage) and message.tool_call_id in items:
-            found = [_function(tools[name]) for name in _revealed(message) if name in tools]
+            shown = [convert_to_openai_function(tools[name]) for name in _revealed(message) if name in tools]
+            found = [{"type": "function", **each, "defer_loading": True} for each in shown]
             output = {"type": "tool_search_output", "execution": "client", "call_id": message.tool_call_id}
             message = HumanMessage([{**output, "status": "completed", "tools": found}])
         made.append(message)
@@ -548,10 +544,6 @@ def _with_cache_mark(offered: list[Any], deferred: Iterable[BaseTool]) -> list[A
         return offered
     last = offered[-1]
     return [*offered[:-1], last.model_copy(update={"extras": {**(last.extras or {}), "cache_control": marks[-1]}})]
-
-
-def _function(tool: BaseTool) -> dict[str, Any]:
-    return {"type": "function", **convert_to_openai_function(tool), "defer_loading": True}
 
 
 def _revealed(message: ToolMessage) -> list[str]:

@@ -33,7 +33,6 @@ from langgraph_toolmem.offline.discovery import (
     Goal,
     Observation,
     Proposal,
-    Reflection,
     SearchSettings,
     State,
     Task,
@@ -113,9 +112,9 @@ class Script:
     def propose(self, state: State) -> Sequence[Proposal]:
         return self.proposals
 
-    def reflect(self, state: State, failed: Any) -> Reflection:
+    def reflect(self, state: State, failed: Any) -> Sequence[Proposal]:
         self.reflected.append(failed.call.tool)
-        return Reflection("it was tried", "it failed", self.pivots)
+        return self.pivots
 
 
 class Keeper(Script):

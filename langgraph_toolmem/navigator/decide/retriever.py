@@ -19,6 +19,7 @@ from langgraph_toolmem.navigator.decide.rounds import succeeded
 from langgraph_toolmem.navigator.plan.planner import Chain, Plan, Recombination, same_effects
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.text.similarity import LexicalIndex
+from langgraph_toolmem.text.tools import tool_text
 from langgraph_toolmem.turn.host import ErrorLog
 
 if TYPE_CHECKING:
@@ -65,8 +66,11 @@ class Retriever:
         """Return the way around a failed call: an equivalent tool, another way from upstream, or a fresh search."""
         tool = call["tool"]
         similar = self._similar(tool, {name for name in context.allowed if name not in after["failed"]})
-        chain = self._broken(before, tool, context)
-        way = Recombination("none") if chain is None else self._rerouted(chain, after, context)
+        chain, way = self._broken(before, tool, context), None
+        if chain is not None:
+            how: dict[str, Any] = {"available": context.allowed, "done": succeeded(after)}
+            way = self._asked(partial(self._navigator.reroute, chain, after["failed"], **how))
+        way = way or Recombination("none")
         had = set() if chain is None else {*chain.tools, way.fallback}
         if way.way != "none" and way.chain is not None and self._careful(way.chain.tools, had):
             tools = list(way.chain.tools)
@@ -91,15 +95,9 @@ class Retriever:
         if spec is None:
             return []
         if self._index is None:
-            self._index = LexicalIndex((name, _text(each)) for name, each in self._specs.items())
-        found = (name for name, _ in self._index.search(_text(spec), len(self._specs)) if name in allowed)
+            self._index = LexicalIndex((name, tool_text(each)) for name, each in self._specs.items())
+        found = (name for name, _ in self._index.search(tool_text(spec), len(self._specs)) if name in allowed)
         return [name for name in found if name != tool and same_effects(spec, self._specs[name])][:FEW_HITS]
-
-    def _rerouted(self, chain: Chain, record: NaviRecord, context: CallContext) -> Recombination:
-        """Return another chain to the same end by the graph."""
-        done = [name for name in succeeded(record) if name not in record["failed"]]
-        ask = partial(self._navigator.reroute, chain, record["failed"], available=context.allowed, done=done)
-        return self._asked(ask) or Recombination("none")
 
     def _broken(self, before: NaviRecord, tool: str, context: CallContext) -> Chain | None:
         """Return the chain of the failed tool; a new one to it if it was in none."""
@@ -149,9 +147,3 @@ class Retriever:
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             self._errors.failed(error)
             return None
-
-
-def _text(spec: ToolSpec) -> str:
-    """Return the text of a tool with that of its parameters: a word such as "address" may stand there alone."""
-    parts = (f"{name} {schema.get('description', '')}" for name, schema in spec.properties.items())
-    return " ".join([spec.name, spec.description, *parts])
