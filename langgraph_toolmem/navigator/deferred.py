@@ -48,10 +48,9 @@ Way = Literal["anthropic", "tool_search", "portable"]
 
 MAX_REVEALED: Final = 200
 """Tools found in a thread that stay revealed; of more, the latest."""
-MAX_QUERY: Final = 4_000
 MAX_ABOUT: Final = 160
 MAX_SCHEMA: Final = 3_000
-"""Characters of a request that are searched with, of a description, and of a schema with its descriptions."""
+"""Characters of a description, and of a schema with its descriptions."""
 
 SEARCH_ABOUT: Final = (
     "Search for tools by what they do. Most tools are not in your list; search before you say that something cannot "
@@ -136,9 +135,7 @@ def find_tools(
     """
     if not query.strip() or not names:
         return {}
-    hits = navigator.tool_search.search(
-        query[:MAX_QUERY], 2 * k, available=names, user_id=user_id, request=request[:MAX_QUERY]
-    )
+    hits = navigator.tool_search.search(query, 2 * k, available=names, user_id=user_id, request=request)
     chosen: dict[str, str] = {}
     targets = targets_of(hits)[:3]
     for chain in navigator.plan(f"{request} {query}", target=targets, available=names, k=1).chains if targets else ():
