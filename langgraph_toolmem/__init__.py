@@ -18,7 +18,7 @@ from langgraph_toolmem._version import __version__
 if typing.TYPE_CHECKING:
     from langgraph_toolmem.atoms import Atoms
     from langgraph_toolmem.atoms.retrieve import AtomHit
-    from langgraph_toolmem.atoms.settings import SGASettings
+    from langgraph_toolmem.atoms.step import SGASettings
     from langgraph_toolmem.base.errors import (
         ConfigurationError,
         EmbedderChangedError,
@@ -45,7 +45,7 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.memory import ToolMemory, default_methods
     from langgraph_toolmem.navigator import Navigator
     from langgraph_toolmem.navigator.plan.planner import Plan
-    from langgraph_toolmem.navigator.tool_search import ToolHit
+    from langgraph_toolmem.navigator.tool_search.search import ToolHit
     from langgraph_toolmem.report.report import Report, TokenPrice
     from langgraph_toolmem.sit import SIT
     from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion
@@ -69,12 +69,12 @@ _HOMES = {
     "Proposal": "inertia.decision",
     "RecallPolicy": "entries.policy",
     "Report": "report.report",
-    "SGASettings": "atoms.settings",
+    "SGASettings": "atoms.step",
     "SIT": "sit",
     "SITPolicy": "sit.suggest",
     "Suggestion": "sit.suggest",
     "TokenPrice": "report.report",
-    "ToolHit": "navigator.tool_search",
+    "ToolHit": "navigator.tool_search.search",
     "ToolMemory": "memory",
     "default_methods": "memory",
 }

@@ -14,7 +14,7 @@ with the known values filled in. Atoms come from runs that went well, and from a
 ``retrieve``  the hybrid score of words and types; tools of other names
 ``keeping``   atoms as rows in Chroma, their search, the work in the background
 ``models``    what chat models say: atoms in their words, the plan of the next step
-``planning``  from messages to hints; ``step``, ``settings``: at a model call
+``planning``  from messages to hints; ``step``: at a model call, with its settings
 ============  =======================================================================
 """
 
@@ -65,7 +65,11 @@ class Atoms(Method):
         if keep is not None and not isinstance(keep, bool):
             raise ConfigurationError(f"keep is True, False or None, not {keep!r}.")
         self._keeps = keep
-        self._writer = None if model is None else _writer(model)
+        self._writer: AtomWriter | None = None
+        if model is not None:
+            from langgraph_toolmem.atoms.models import AtomWriter  # only where a model is given
+
+            self._writer = AtomWriter(model)
         self._keeping: AtomKeeping | None = None
 
     def open(self, core: Core) -> None:
@@ -279,12 +283,6 @@ class Atoms(Method):
 def _key(run: str) -> str:
     """Return the key that says that a run has its atoms."""
     return digest("atoms", run)
-
-
-def _writer(model: BaseChatModel | str) -> AtomWriter:
-    from langgraph_toolmem.atoms.models import AtomWriter
-
-    return AtomWriter(model)
 
 
 def _atoms_of(given: object) -> list[Atom]:

@@ -13,7 +13,6 @@ from langchain_core.language_models import BaseChatModel
 from langgraph_toolmem.atoms.extract import Extractor, Situation
 from langgraph_toolmem.atoms.models import plan_prompt, planned, planner_of
 from langgraph_toolmem.atoms.retrieve import AtomHit, Question, Resolver, by_name
-from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.atoms.slots import SLOT, Known, filled
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import StorageError
@@ -29,6 +28,7 @@ from langgraph_toolmem.turn.step import Line
 
 if TYPE_CHECKING:
     from langgraph_toolmem.atoms import Atoms
+    from langgraph_toolmem.atoms.step import SGASettings
     from langgraph_toolmem.turn.ask import StepGenerator
 
 logger = logging.getLogger("langgraph_toolmem.atoms")

@@ -154,7 +154,7 @@ def replay(
     Reads the runs in order and predicts each model turn before it is shown. Needs no key and calls no model.
     """
     from langgraph_toolmem.cli.tables import replay_in_words, show_replay
-    from langgraph_toolmem.offline.prefetch import PrefetchTally
+    from langgraph_toolmem.offline.replay import PrefetchTally
     from langgraph_toolmem.offline.replay import replay as run_replay
 
     if html is not None and as_json:

@@ -9,8 +9,7 @@ from langgraph_toolmem.cli.terminal import say, table
 from langgraph_toolmem.core.method import TextTable
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.offline.prefetch import PrefetchTally
-    from langgraph_toolmem.offline.replay import ReplayReport
+    from langgraph_toolmem.offline.replay import PrefetchTally, ReplayReport
     from langgraph_toolmem.report.report import Report
 
 

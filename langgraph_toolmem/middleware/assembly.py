@@ -25,7 +25,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from langgraph_toolmem.atoms.settings import SGASettings
+from langgraph_toolmem.atoms.step import SGASettings
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.entries.policy import RecallPolicy

@@ -36,8 +36,7 @@ from langgraph_toolmem.navigator.decide.recording import DecisionLog
 from langgraph_toolmem.navigator.dependencies import CurrentGraph
 from langgraph_toolmem.navigator.evidence import MOST_DAYS, NavigatorEvidence, NavigatorSources
 from langgraph_toolmem.navigator.learned import TrainedLinks
-from langgraph_toolmem.navigator.tool_search import TARGETS, ToolHit, targets_of
-from langgraph_toolmem.navigator.tool_search.current import CurrentSearch
+from langgraph_toolmem.navigator.tool_search import TARGETS, CurrentSearch, targets_of
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.method import PastRuns
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.navigator.history import History
     from langgraph_toolmem.navigator.plan.planner import Chain, Plan, Recombination, Strategy
     from langgraph_toolmem.navigator.plan.problem import PlanSettings
+    from langgraph_toolmem.navigator.tool_search.search import ToolHit
     from langgraph_toolmem.runs.tools import ToolSpec
 
 PATIENCE: Final = 0.5

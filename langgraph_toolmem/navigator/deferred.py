@@ -27,7 +27,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_function
 from langgraph.prebuilt import ToolRuntime
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from langgraph_toolmem.base.checks import is_count, names_given, nearest
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -48,10 +48,9 @@ Way = Literal["anthropic", "tool_search", "portable"]
 
 MAX_REVEALED: Final = 200
 """Tools found in a thread that stay revealed; of more, the latest."""
-MAX_QUERY: Final = 4_000
 MAX_ABOUT: Final = 160
 MAX_SCHEMA: Final = 3_000
-"""Characters of a request that are searched with, of a description, and of a schema with its descriptions."""
+"""Characters of a description, and of a schema with its descriptions."""
 
 SEARCH_ABOUT: Final = (
     "Search for tools by what they do. Most tools are not in your list; search before you say that something cannot "
@@ -136,9 +135,7 @@ def find_tools(
     """
     if not query.strip() or not names:
         return {}
-    hits = navigator.tool_search.search(
-        query[:MAX_QUERY], 2 * k, available=names, user_id=user_id, request=request[:MAX_QUERY]
-    )
+    hits = navigator.tool_search.search(query, 2 * k, available=names, user_id=user_id, request=request)
     chosen: dict[str, str] = {}
     targets = targets_of(hits)[:3]
     for chain in navigator.plan(f"{request} {query}", target=targets, available=names, k=1).chains if targets else ():
@@ -337,12 +334,7 @@ class SearchTools(BaseTool):
     tags: list[str] | None = Field(default_factory=lambda: ["read_only", "idempotent"])
     deferred: Any = Field(exclude=True, repr=False)
     messages_key: str = "messages"
-    _errors: Any = None
-
-    def model_post_init(self, context: Any, /) -> None:
-        """Have its failures logged once each."""
-        super().model_post_init(context)
-        self._errors = ErrorLog(SEARCH_TOOL, logger)
+    _errors: ErrorLog = PrivateAttr(default_factory=lambda: ErrorLog(SEARCH_TOOL, logger))
 
     def _run(self, query: str, runtime: ToolRuntime[Any, Any] | None = None) -> tuple[str, dict[str, list[str]]]:
         try:
@@ -497,7 +489,8 @@ def _loaded(messages: Sequence[Any], tools: Mapping[str, BaseTool]) -> list[Any]
             calls = [call for call in message.tool_calls if call["id"] not in items]
             message = message.model_copy(update={"content": content, "tool_calls": calls})
         elif isinstance(message, ToolMessage) and message.tool_call_id in items:
-            found = [_function(tools[name]) for name in _revealed(message) if name in tools]
+            shown = [convert_to_openai_function(tools[name]) for name in _revealed(message) if name in tools]
+            found = [{"type": "function", **each, "defer_loading": True} for each in shown]
             output = {"type": "tool_search_output", "execution": "client", "call_id": message.tool_call_id}
             message = HumanMessage([{**output, "status": "completed", "tools": found}])
         made.append(message)
@@ -548,10 +541,6 @@ def _with_cache_mark(offered: list[Any], deferred: Iterable[BaseTool]) -> list[A
         return offered
     last = offered[-1]
     return [*offered[:-1], last.model_copy(update={"extras": {**(last.extras or {}), "cache_control": marks[-1]}})]
-
-
-def _function(tool: BaseTool) -> dict[str, Any]:
-    return {"type": "function", **convert_to_openai_function(tool), "defer_loading": True}
 
 
 def _revealed(message: ToolMessage) -> list[str]:

@@ -160,18 +160,14 @@ class NavigatorEvidence(Table):
                 row[path] = [sorted(types), user or ""]
         self.changes += 1
 
-    def _leave_out(self, calls: Mapping[str, int], when: float) -> None:
+    def _leave_out(self, calls: Mapping[str, int | None], when: float) -> None:
         for tool, good in calls.items():
-            self._decide(tool, good, when)
+            before = self.left.get(tool)
+            if before is None or when >= before[0]:
+                self.left[tool] = [when, good]
 
     def _put_back(self, tools: Iterable[str], when: float) -> None:
-        for tool in tools:
-            self._decide(tool, None, when)
-
-    def _decide(self, tool: str, good: int | None, when: float) -> None:
-        before = self.left.get(tool)
-        if before is None or when >= before[0]:
-            self.left[tool] = [when, good]
+        self._leave_out(dict.fromkeys(tools), when)
 
     def _weigh(self, weights: dict[str, dict[str, float]], when: float) -> None:
         if when >= self.weights[0]:

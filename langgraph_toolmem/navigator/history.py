@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, NamedTuple
 
 
@@ -51,13 +52,14 @@ class History:
     given: Mapping[tuple[str, str], float] = field(default_factory=dict)
     weights: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        """Index flows by where they end."""
+    @cached_property
+    def _into(self) -> dict[tuple[str, str], list[tuple[Flow, float]]]:
+        """The flows by where they end."""
         into: dict[tuple[str, str], list[tuple[Flow, float]]] = {}
         for flow, count in self.flows.items():
             if count > 0:
                 into.setdefault((flow.target, flow.parameter), []).append((Flow(*flow), count))
-        object.__setattr__(self, "_into", into)
+        return into
 
     def weight(self, source: str, target: str) -> float:
         """Return w(i→j), 0 to 1; 0 where nothing is known."""
@@ -79,8 +81,7 @@ class History:
 
     def flows_into(self, tool: str, parameter: str) -> list[tuple[Flow, float]]:
         """Return the flows that ended in a parameter, with their counts."""
-        into: dict[tuple[str, str], list[tuple[Flow, float]]] = self.__dict__["_into"]
-        return into.get((tool, parameter), [])
+        return self._into.get((tool, parameter), [])
 
 
 def plain_path(path: str) -> str:

@@ -46,9 +46,10 @@ from langgraph_toolmem.navigator.decide.decision import (
     tools_of,
 )
 from langgraph_toolmem.navigator.decide.guards import guards
-from langgraph_toolmem.navigator.decide.retriever import CallContext, Retriever
 from langgraph_toolmem.navigator.decide.rounds import (
     MAX_CANDIDATES,
+    CallContext,
+    Retriever,
     begun,
     decided,
     observed,

@@ -18,8 +18,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from langgraph_toolmem.atoms import Atoms
-from langgraph_toolmem.atoms.settings import SGASettings
-from langgraph_toolmem.atoms.step import PlanHints
+from langgraph_toolmem.atoms.step import PlanHints, SGASettings
 from langgraph_toolmem.base.checks import names_given
 from langgraph_toolmem.base.errors import ConfigurationError, LoopError
 from langgraph_toolmem.core.method import Method, check_installed

@@ -21,7 +21,7 @@ import random
 import re
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, replace
@@ -63,7 +63,7 @@ BATCH: Final = 10
 DRY: Final = 3
 """Answers in a row without a new request, after which the model is not asked again."""
 FAILURES: Final = 5
-"""Failed runs or judgements in a row after which the agent or the judge is at fault, and not the request."""
+"""Failures in a row after which the agent, the judge or the environment is at fault, and not the request."""
 SAME: Final = 0.8
 """Lexical similarity from which a request repeats another one."""
 KNOWN: Final = 60
@@ -251,13 +251,17 @@ class Sandbox:
             InputError: the verdict is neither true, false, None nor a number from 0 to 1.
             Exception: any error of the verdict.
         """
-        score = None if self.verdict is None else await _awaited(self.verdict(query, messages))
-        if score is not None and not isinstance(score, bool) and not is_share(score):
-            raise InputError(f"A verdict must be true, false, None or a score from 0 to 1, got {score!r:.60}.")
-        return None if score is None else float(score)
+        return None if self.verdict is None else score_of("A verdict", await awaited(self.verdict(query, messages)))
 
 
-async def _awaited(value: Any) -> Any:
+def score_of(what: str, given: Any) -> float | None:
+    """Return a verdict as a score; raise InputError if it is neither true, false, None nor a number from 0 to 1."""
+    if given is not None and not isinstance(given, bool) and not is_share(given):
+        raise InputError(f"{what} must be true, false, None or a score from 0 to 1, got {given!r:.60}.")
+    return None if given is None else float(given)
+
+
+async def awaited(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
@@ -316,27 +320,6 @@ def least_used(tools: Iterable[str], known: Iterable[InventedQuery], rng: random
     names, times = list(tools), Counter(name for query in known for name in query.tools)
     rng.shuffle(names)
     return sorted(names, key=lambda name: times[name])[:BATCH]
-
-
-def invent(
-    model: StructuredModel[InventedQueries],
-    count: int,
-    about: Sequence[str],
-    tools: Mapping[str, ToolSpec],
-    known: Sequence[InventedQuery],
-    *,
-    exists: str = "",
-    config: RunnableConfig | None = None,
-) -> list[InventedQuery]:
-    """Ask a model for requests about some tools and return the usable ones. Raises whatever the model raises."""
-    parts = {
-        "Tools": describe_tools(tools, about),
-        "What exists": shortened(exists.strip(), 4_000) or "(unknown: take what is common everywhere)",
-        "Known requests": "\n".join(f"- {shortened(each.text, 160)}" for each in known[-KNOWN:]) or "(none)",
-    }
-    task = f"Invent {count} requests. Use each of these tools at least once: {', '.join(about)}."
-    answer = model.ask([SystemMessage(_INVENT), HumanMessage(f"{sections(parts)}\n\n{task}")], config).value
-    return [] if answer is None else usable(answer.queries, tools, [query.text for query in known])
 
 
 def usable(invented: Iterable[InventedQuery], tools: Collection[str], known: Iterable[str]) -> list[InventedQuery]:
@@ -539,21 +522,26 @@ class Bootstrap:
 
     async def _invent(self, missing: int) -> bool:
         about = least_used(self.tools, self._requests, self._rng)[: missing + 2]  # some will be rejected
-
-        def ask() -> list[InventedQuery]:
-            exists, config = self._sandbox.about, self._spending.config()
-            return invent(self._model, len(about), about, self.tools, self._requests, exists=exists, config=config)
-
+        known = [query.text for query in self._requests]
+        parts = {
+            "Tools": describe_tools(self.tools, about),
+            "What exists": shortened(self._sandbox.about.strip(), 4_000) or "(unknown: take what is common everywhere)",
+            "Known requests": "\n".join(f"- {shortened(text, 160)}" for text in known[-KNOWN:]) or "(none)",
+        }
+        task = f"Invent {len(about)} requests. Use each of these tools at least once: {', '.join(about)}."
+        prompt = [SystemMessage(_INVENT), HumanMessage(f"{sections(parts)}\n\n{task}")]
         try:
-            found = await in_thread(ask)  # connections of some clients belong to one event loop, and survive it
+            config = self._spending.config()
+            # In a thread: connections of some clients belong to one event loop, and survive it.
+            answer = (await in_thread(lambda: self._model.ask(prompt, config))).value
         except RefusedError:
             self._stopped = self._spending.over
             return False
         except Exception as error:
             raise ToolMemoryError(
-                f"The model that invents requests failed ({_text(error)}). What was done is kept."
+                f"The model that invents requests failed ({said(error)}). What was done is kept."
             ) from error
-        self._waiting = found[:missing]
+        self._waiting = [] if answer is None else usable(answer.queries, self.tools, known)[:missing]
         self._requests += self._waiting
         return bool(self._waiting)
 
@@ -561,10 +549,10 @@ class Bootstrap:
         """Run one request. It waits in the queue until its run is over."""
         if self._sandbox.reset is not None:
             try:
-                await _awaited(self._sandbox.reset())
+                await awaited(self._sandbox.reset())
             except Exception as error:
                 raise ToolMemoryError(
-                    f"The sandbox could not be reset ({_text(error)}). What was done is kept."
+                    f"The sandbox could not be reset ({said(error)}). What was done is kept."
                 ) from error
         meter, thread = Meter(self._spending), _thread(query.text)
         config = self._spending.config(meter)
@@ -577,7 +565,7 @@ class Bootstrap:
             log_failure(logger, logging.DEBUG, "a run in the sandbox failed", error=error)
             if not meter.refused:
                 outcome = "failed"
-                self._errors.append(_text(error))
+                self._errors.append(said(error))
         finally:
             meter.stop()
         if meter.refused:
@@ -606,7 +594,7 @@ class Bootstrap:
             if entry is None:
                 raise InputError("nothing can be read from the run")
         except ToolMemoryError as error:
-            self._errors.append(_text(error))
+            self._errors.append(said(error))
             return "failed"
         core.know(run)  # for feedback that comes later
         score, comment = await self._score(query, messages, entry)
@@ -632,7 +620,7 @@ class Bootstrap:
             self._stopped = self._spending.over
         except Exception as error:  # noqa: BLE001 - the check is the user's, the judge a provider's: an unjudged run
             log_failure(logger, logging.WARNING, "a run could not be judged", error=error)
-            self._errors.append(_text(error))
+            self._errors.append(said(error))
         return None, ""
 
 
@@ -672,6 +660,7 @@ def _outcome(entry: Entry) -> str:
     return "good" if entry.good else "wrong" if entry.failed else "unjudged"
 
 
-def _text(error: BaseException) -> str:
+def said(error: BaseException) -> str:
+    """Return an error in one line."""
     text = " ".join(str(error).split())
     return shortened(f"{type(error).__name__}: {text}" if text else type(error).__name__, 300)

@@ -1,23 +1,27 @@
-"""Replay of logs: predict before each model turn, then reveal it."""
+"""Replay of logs: predict before each model turn, then reveal it.
+
+Next to it: what prefetching would have saved, with nothing executed, and whether the workload has inertia at all.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from langgraph_toolmem.base.text import canonical, digest
+from langgraph_toolmem.base.text import canonical, count, digest
 from langgraph_toolmem.core.catalogue import suggested
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.decision import Decision, calls_text
 from langgraph_toolmem.inertia.guards import may_write, undeclared
 from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.prefetch import Prefetch
+from langgraph_toolmem.inertia.prefetch.qualify import Lookup, choose, least_probability
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.offline.entropy import InertiaMeter, InertiaTest
-from langgraph_toolmem.offline.prefetch import PrefetchTally, model_seconds
 from langgraph_toolmem.runs.logs import LoggedRun
-from langgraph_toolmem.runs.run import Turn
+from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.tools import ToolLike
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.runs.values import canon_args
@@ -27,6 +31,214 @@ STUCK = 3
 
 _CHAIN_LENGTHS = (2, 3, 4)
 _CHAINS = 10
+
+
+# --- does a workload have inertia? ---
+
+SURE_BITS: Final = math.log2(100)
+"""A gain smaller than this in total (6.6 bits) is too small to tell.
+
+A code that beats another by b bits does so with probability of at most 2^−b where the other one is the truth.
+"""
+_DISCOUNT: Final = 0.5
+
+_Context = tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InertiaTest:
+    """The result of an `InertiaMeter`.
+
+    Attributes:
+        runs: number of runs, also those without a tool call.
+        calls: number of tool calls.
+        bits: online code length in bits per call, knowing 0, 1 and 2 previous tools.
+    """
+
+    runs: int
+    calls: int
+    bits: tuple[float, float, float]
+
+    @property
+    def best_order(self) -> int:
+        """Return how many previous tools are worth knowing: one more only if it saves over `SURE_BITS` in all."""
+        best = 0
+        for order in (1, 2):
+            if (self.bits[best] - self.bits[order]) * self.calls > SURE_BITS:
+                best = order
+        return best
+
+    @property
+    def gain(self) -> float:
+        """Bits per call saved by the better of one and two previous tools; not positive: previous tools say nothing."""
+        return self.bits[0] - min(self.bits[1:])
+
+    @property
+    def has_inertia(self) -> bool:
+        """True if the gain over all calls is more than chance gives (`SURE_BITS`), else False."""
+        return self.best_order > 0
+
+    @property
+    def verdict(self) -> str:
+        """The answer in one sentence of plain words."""
+        if self.calls == 0:
+            return "There are no tool calls to judge by."
+        calls = count(self.calls, "tool call")
+        if self.gain <= 0:
+            return f"No inertia: over {calls}, knowing the previous tools did not help to guess the next one."
+        share = f"{self.gain:.2f} of the {self.bits[0]:.2f} bits ({self.gain / self.bits[0]:.0%})"
+        if not self.has_inertia:
+            return (
+                f"Too little to tell: the previous tools tell {share} that name the next one, which over {calls} may "
+                "be chance."
+            )
+        by = "the previous tool tells" if self.best_order == 1 else "the previous two tools tell"
+        return f"This workload has inertia: {by} {share} that name the next one."
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values, with the verdict."""
+        told = {name: getattr(self, name) for name in ("gain", "best_order", "has_inertia", "verdict")}
+        return {**asdict(self), **told, "bits": list(self.bits)}
+
+
+class InertiaMeter:
+    """Measures whether a workload has inertia: how many bits of the next tool do the previous tools tell?
+
+    Takes runs one after another: constant time a call, memory per distinct triple of tools. The measure is the online
+    code length for contexts of 0, 1 and 2 previous tools (the run's start is one more symbol): each call is coded with
+    what came before it only, so learning is paid for. The question is that of section 3 of AutoTool (arXiv 2511.14650).
+    With n calls seen in a context, n_s of them tool s, and d distinct tools among them,
+
+        P_k(s | context) = max(n_s − ½, 0) / n  +  d / (2n) · P_{k−1}(s | one tool less)
+        P_0(s)           = (n_s − ½) / n  for a tool seen before,      P_0(new tool) = d / (2n)
+
+    that is interpolated absolute discounting (Ney, Essen and Kneser, Computer Speech and Language 8, 1994) with the
+    discount ½ of PPM's method D (Howard, Brown University CS-93-28, 1993). The event "a tool never seen" is coded; its
+    name is not, since that costs the same at every order.
+    """
+
+    def __init__(self) -> None:
+        self._runs = self._calls = 0
+        self._bits = [0.0, 0.0, 0.0]
+        self._seen: dict[_Context, Counter[str]] = {}
+
+    def add(self, sequence: Iterable[str]) -> None:
+        """Take one run: the names of its tools in the order of the calls, possibly none."""
+        self._runs += 1
+        before: tuple[str | None, str | None] = (None, None)
+        for tool in sequence:
+            contexts: tuple[_Context, ...] = ((), before[1:], before)
+            p = 0.0
+            for order, context in enumerate(contexts):
+                p = self._probability(context, tool, shorter=p, order=order)
+                self._bits[order] -= math.log2(p)
+            for context in contexts:
+                self._seen.setdefault(context, Counter())[tool] += 1
+            self._calls += 1
+            before = (before[1], tool)
+
+    def _probability(self, context: _Context, tool: str, *, shorter: float, order: int) -> float:
+        counts = self._seen.get(context)
+        if counts is None:
+            return shorter if order else 1.0
+        n, n_tool = counts.total(), counts[tool]
+        escape = len(counts) * _DISCOUNT / n
+        if order == 0:
+            return (n_tool - _DISCOUNT) / n if n_tool else escape
+        return max(n_tool - _DISCOUNT, 0.0) / n + escape * shorter
+
+    def result(self) -> InertiaTest:
+        """Return the measurement so far."""
+        n = max(self._calls, 1)
+        return InertiaTest(self._runs, self._calls, (self._bits[0] / n, self._bits[1] / n, self._bits[2] / n))
+
+
+# --- prefetching ---
+
+
+@dataclass
+class PrefetchTally:
+    """Predicted look-ups prefetched in a replay. Turns that the shortcut would have taken count as the model's, too.
+
+    Attributes:
+        settings: which calls are prefetched.
+        tool_seconds: duration of a call; None: as long as the model call before it.
+        reads: calls of reading tools that the model made.
+        ready: of these, prefetched with equal arguments and over before `Prefetch.timeout`.
+        wasted: calls that were prefetched and not asked for.
+        seconds_saved: of waiting. Calls of one turn run side by side: it saves time if all of them were prefetched.
+        seconds: of model calls and tool calls without prefetching.
+    """
+
+    settings: Prefetch = field(default_factory=Prefetch)
+    tool_seconds: float | None = 1.0
+    reads: int = 0
+    ready: int = 0
+    wasted: int = 0
+    seconds_saved: float = 0.0
+    seconds: float = 0.0
+
+    def credit(
+        self, memory: ToolMemory, policy: InertiaPolicy, turn: Turn, decision: Decision, model_seconds: float | None
+    ) -> list[tuple[Lookup, bool]]:
+        """Count one model turn; return what was prefetched, with True if it was served.
+
+        Args:
+            memory: before it learns the turn.
+            policy: says which tools read.
+            turn: what the model did.
+            decision: what was predicted.
+            model_seconds: duration of the model call; None: that of a tool call, or one second.
+        """
+        settings, specs = self.settings, memory.core.catalogue.marked()
+
+        def reads(tool: str) -> bool:
+            return tool in specs and not may_write(tool, specs)
+
+        def may(tool: str, args: Mapping[str, Any]) -> bool:
+            named = settings.tools is None or tool in settings.tools
+            return named and reads(tool) and specs[tool].problem(args) is None
+
+        least = least_probability(settings, self.ready, self.wasted)
+        model = model_seconds if model_seconds is not None else 1.0 if self.tool_seconds is None else self.tool_seconds
+        tool = model if self.tool_seconds is None else self.tool_seconds
+        asked = [(step.tool, canon_args(step.args)) for step in turn.steps]
+        self.reads += sum(reads(name) for name, _ in asked)
+        serves = tool <= settings.timeout and all(reads(name) for name, _ in asked)
+        found = [
+            (lookup, serves and lookup.key in asked) for lookup in choose(decision.predicted, settings, least, may)
+        ]
+        served = sum(ready for _, ready in found)
+        self.ready += served
+        self.wasted += len(found) - served
+        self.seconds += model + (tool if asked else 0.0)
+        if served and served == len(asked):
+            self.seconds_saved += min(model, tool)
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, fit for JSON."""
+        plain = asdict(self)
+        del plain["settings"]
+        return {name: value if value is None else round(value, 3) for name, value in plain.items()}
+
+
+def model_seconds(run: Run, messages: Sequence[Mapping[str, Any]], times: Sequence[float] | None) -> dict[str, float]:
+    """Return the duration of the model call of each turn (its key), from the seconds since the start of each message.
+
+    {} if they do not say.
+    """
+    if times is None or len(times) != len(messages):
+        return {}
+    answers = [index for index, message in enumerate(messages) if message.get("role") in ("assistant", "ai")]
+    turns = [event for event in run.events if isinstance(event, Turn)]
+    if len(turns) != len(answers):
+        return {}
+    took = ((turn.key, times[at] - times[at - 1]) for turn, at in zip(turns, answers, strict=True) if at)
+    return {key: seconds for key, seconds in took if seconds >= 0}
+
+
+# --- the replay ---
 
 
 @dataclass
@@ -93,7 +305,7 @@ class ReplayReport:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fit for JSON."""
         plain = asdict(self)
-        plain["chains"] = [{"tools": list(chain), "count": count} for chain, count in self.chains]
+        plain["chains"] = [{"tools": list(chain), "count": times} for chain, times in self.chains]
         plain["inertia"] = self.inertia.to_dict() if self.inertia else None
         del plain["prefetch"]
         if self.prefetch is not None:
@@ -156,7 +368,7 @@ def replay(
             made.clear()
             parsed = parse_run(run.messages, thread_id=run.thread_id)
             if prefetch is not None:
-                seconds = model_seconds(parsed, run.messages, getattr(run, "times", None))
+                seconds = model_seconds(parsed, run.messages, run.times)
             core = memory.core
             user = core.users.of(run.user_id, warn=False)  # in a replay nobody shares by accident
             core.lifecycle.learn(parsed, user, last_turn_too=True, inertia=how)
@@ -219,10 +431,10 @@ def is_right(turn: Turn, decision: Decision) -> bool:
 def _frequent(chains: Counter[tuple[str, ...]]) -> list[tuple[tuple[str, ...], int]]:
     """The most frequent chains, a longer one before its parts, and no part that occurs only within it."""
     kept: list[tuple[tuple[str, ...], int]] = []
-    for chain, count in sorted(chains.items(), key=lambda item: (-item[1], -len(item[0]), item[0])):
-        inside = any(count == other and _holds(longer, chain) for longer, other in kept)
-        if count > 1 and not inside:
-            kept.append((chain, count))
+    for chain, times in sorted(chains.items(), key=lambda item: (-item[1], -len(item[0]), item[0])):
+        inside = any(times == other and _holds(longer, chain) for longer, other in kept)
+        if times > 1 and not inside:
+            kept.append((chain, times))
         if len(kept) == _CHAINS:
             break
     return kept

@@ -18,7 +18,7 @@ from planned import OTHERS, OtherDesk, obedient, patterns, plan_call, taught
 from shells import App, agent_of, graph_of
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.atoms.settings import SGASettings
+from langgraph_toolmem.atoms.step import SGASettings
 from langgraph_toolmem.nodes import SGAPlanner
 from langgraph_toolmem.testing import ScriptedChatModel
 

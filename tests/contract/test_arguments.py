@@ -31,7 +31,7 @@ from langgraph_toolmem import (
     ToolMemory,
     default_methods,
 )
-from langgraph_toolmem.atoms.settings import SGASettings
+from langgraph_toolmem.atoms.step import SGASettings
 from langgraph_toolmem.entries.langmem import EntryBaseStore
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.navigator.deferred import ToolSearch

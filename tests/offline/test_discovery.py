@@ -33,7 +33,6 @@ from langgraph_toolmem.offline.discovery import (
     Goal,
     Observation,
     Proposal,
-    Reflection,
     SearchSettings,
     State,
     Task,
@@ -113,9 +112,9 @@ class Script:
     def propose(self, state: State) -> Sequence[Proposal]:
         return self.proposals
 
-    def reflect(self, state: State, failed: Any) -> Reflection:
+    def reflect(self, state: State, failed: Any) -> Sequence[Proposal]:
         self.reflected.append(failed.call.tool)
-        return Reflection("it was tried", "it failed", self.pivots)
+        return self.pivots
 
 
 class Keeper(Script):
@@ -564,7 +563,7 @@ def test_a_search_that_raises_is_one_failed_task(tmp_path: Path) -> None:
     with searched(Raising, [TASK]) as discovery:
         assert "must return a failed call as Observation" in discovery.run().errors[0]
     with searched(Wordy, [TASK]) as discovery:
-        assert "success() must return true" in discovery.run().errors[0]
+        assert "success() must be true" in discovery.run().errors[0]
 
 
 def test_an_environment_that_always_raises_ends_it() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.offline.entropy import InertiaMeter, InertiaTest
+from langgraph_toolmem.offline.replay import InertiaMeter, InertiaTest
 
 runs = st.lists(st.lists(st.sampled_from("abcd"), max_size=8), max_size=12)
 

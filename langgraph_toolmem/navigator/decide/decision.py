@@ -185,6 +185,11 @@ def tools_of(chain: Mapping[str, Any]) -> list[str]:
     return [step["tool"] for step in chain["steps"]]
 
 
+def succeeded(record: NaviRecord) -> list[str]:
+    """Return the tools that were called with success, each once."""
+    return list(dict.fromkeys(call["tool"] for call in record["outcomes"] if call["status"] == "ok"))
+
+
 def subgraph_of(chains: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return plain chains as one graph of tools and the values they exchange; each node and edge is in it once."""
     nodes: dict[str, dict[str, Any]] = {}
@@ -357,10 +362,11 @@ def decider_messages(
 ) -> list[BaseMessage]:
     """Return the prompt of one decision."""
     rules = f"{RULES}\n\n{extra.strip()}" if extra.strip() else RULES
+    chains = [tree(chain_of(chain)) for chain in record["chains"][:MAX_TREES]]
     parts = [
         *_request(record, messages),
         ("Candidate APIs", "\n".join(api_lines(specs[name]) for name in record["candidates"] if name in specs)),
-        ("Toolchains of the last search, the best first", trees(record)),
+        ("Toolchains of the last search, the best first", "\n".join(chains)),
         *_so_far(record, specs),
     ]
     return [SystemMessage(rules), HumanMessage(f"{sections(parts)}\n\nDecide what is done next.")]
@@ -375,17 +381,12 @@ def closing_messages(record: NaviRecord, messages: Sequence[BaseMessage], reason
 def plain_closing(record: NaviRecord, reason: str) -> str:
     """Return the answer of a run that has to stop, without a model."""
     lines = [f"I could not finish this: {reason}."]
-    if done := dict.fromkeys(call["tool"] for call in record["outcomes"] if call["status"] == "ok"):
+    if done := succeeded(record):
         lines.append(f"Done so far: {', '.join(done)}.")
     if record["failed"]:
         failures = "; ".join(f"{tool} ({shortened(why, 200)})" for tool, why in record["failed"].items())
         lines.append(f"What failed: {failures}.")
     return " ".join(lines)
-
-
-def trees(record: NaviRecord) -> str:
-    """Return the chains of the last searches as trees."""
-    return "\n".join(tree(chain_of(chain)) for chain in record["chains"][:MAX_TREES])
 
 
 def api_lines(spec: ToolSpec) -> str:

@@ -144,6 +144,9 @@ class ToolDependencyGraph:
         specs: the tools. Of two with the same name the later counts, and the log says so.
         aliases: "tool.path" of an input or output -> the name of its parameter; equal names are one parameter.
         observed: tool -> path -> JSON types of results that runs showed; see `note_outputs`.
+
+    Attributes:
+        left_out: the tools that give nothing to others, by `exclude`.
     """
 
     def __init__(
@@ -165,7 +168,7 @@ class ToolDependencyGraph:
         self._by_word: dict[str, dict[str, None]] = {}
         self._keys: dict[str, set[Key]] = {}  # of a tool's ports, as they were when it was added
         self._rarities: dict[frozenset[str], float] = {}  # of words together, as they are asked for
-        self._left_out: frozenset[str] = frozenset()
+        self.left_out: frozenset[str] = frozenset()
         self.update(specs)
 
     def __len__(self) -> int:
@@ -183,10 +186,6 @@ class ToolDependencyGraph:
         for spec in given:
             self._add(self._node(spec))
 
-    def remove(self, tool: str) -> None:
-        """Remove a tool, but not what was observed of it; one that is unknown is no error."""
-        self._take_out(tool)
-
     def note_outputs(self, tool: str, outputs: Mapping[str, Iterable[str]]) -> None:
         """Set what runs showed of a tool's results, in place of what was known before.
 
@@ -203,13 +202,8 @@ class ToolDependencyGraph:
 
     def exclude(self, tools: Collection[str]) -> None:
         """Have these tools, and no others, give nothing to others. One can still plan for them [O]."""
-        changed, self._left_out = self._left_out.symmetric_difference(tools), frozenset(tools)
+        changed, self.left_out = self.left_out.symmetric_difference(tools), frozenset(tools)
         self.update(self.apis[tool].spec for tool in sorted(changed) if tool in self.apis)
-
-    @property
-    def left_out(self) -> frozenset[str]:
-        """Return the tools that give nothing to others, by `exclude`."""
-        return self._left_out
 
     @property
     def observed(self) -> dict[str, dict[str, list[str]]]:
@@ -252,7 +246,7 @@ class ToolDependencyGraph:
             if before is None or before.fit < link.fit:
                 links[link.producer, link.output] = link
         for flow, _ in () if history is None else history.flows_into(port.tool, port.parameter):
-            if flow.source in self.apis and flow.source not in self._left_out:
+            if flow.source in self.apis and flow.source not in self.left_out:
                 found = Link(flow.source, flow.path, port.tool, port.path, 0.0, "flow")
                 links.setdefault((flow.source, flow.path), found)
         return list(links.values())
@@ -291,7 +285,7 @@ class ToolDependencyGraph:
     def _by_route(self, port: Port) -> Iterator[Link]:
         """Yield links by the hierarchy of paths, or of a document: to pick an element one lists its collection."""
         for tool, path in self._linked.get((port.tool, port.path), ()):
-            if tool in self.apis and tool not in self._left_out:
+            if tool in self.apis and tool not in self.left_out:
                 output = None if path else self._element(tool, port, ())
                 fit = 1.0 if path else _SAME_NAME
                 yield Link(tool, output.path if output else path, port.tool, port.path, fit, "route")
@@ -361,12 +355,12 @@ class ToolDependencyGraph:
         words = {stem(word) for word in canonical(spec.name) if word not in GENERIC | PREPOSITIONS | STRICT_VERBS} | {
             f"#{tag}" for tag in spec.tags
         }
-        seen = None if spec.name in self._left_out else self._observed.get(spec.name, {})
+        seen = None if spec.name in self.left_out else self._observed.get(spec.name, {})
         return ApiNode(spec, seen, frozenset(words), _producer_prior(spec), route_of(spec.route))
 
     def _add(self, node: ApiNode) -> None:
         name = node.spec.name
-        self._take_out(name)
+        self.remove(name)
         keys = self._keys[name] = set()
         for port in chain(*node.read()):
             key = self.key_of(port)
@@ -382,7 +376,8 @@ class ToolDependencyGraph:
         for consumer, parameter, path in (node.spec.returns or {}).get("x-links", ()):
             self._linked.setdefault((consumer, parameter), {})[name, path] = None
 
-    def _take_out(self, tool: str) -> None:
+    def remove(self, tool: str) -> None:
+        """Remove a tool, but not what was observed of it; one that is unknown is no error."""
         self._rarities = {}
         node = self.apis.pop(tool, None)
         if node is None:

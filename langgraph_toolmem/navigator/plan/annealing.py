@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import itemgetter
 from random import Random
 from typing import Final
 
@@ -60,26 +61,22 @@ def anneal(problem: PlanSearch, random: Random, expired: Callable[[], bool] = la
     while len(candidates) < POPULATION and not expired():
         candidates.append(born({}, changed=0.5))
         nodes += 1
-    best = max(candidates, key=_score)
+    best = max(candidates, key=itemgetter(0))
     temperature, cut_short = START, False
     while temperature > COLDEST and not cut_short:
         for index, parent in enumerate(candidates):
             if nodes >= problem.settings.max_nodes or expired():
                 cut_short = True
                 break
-            fitter = max(random.choice(candidates), random.choice(candidates), key=_score)
+            fitter = max(random.choice(candidates), random.choice(candidates), key=itemgetter(0))
             child = born(_mixed(parent[1], fitter[1], random), MUTATION * temperature)
             nodes += 1
             gain = child[0] - parent[0]
             if gain >= 0 or random.random() < math.exp(gain / (temperature * SPREAD)):
                 candidates[index] = child
-                best = max(best, child, key=_score)
+                best = max(best, child, key=itemgetter(0))
         temperature *= COOLING
     return Solution(_decoded(problem, best[1], random)[0], best[0], cut_short, nodes)
-
-
-def _score(candidate: Candidate) -> float:
-    return candidate[0]
 
 
 def _mixed(one: Genes, other: Genes, random: Random) -> Genes:

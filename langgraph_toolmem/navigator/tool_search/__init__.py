@@ -2,14 +2,28 @@
 
 ``search``      BM25, the catalogue, the signals of a tool and its toolkit, and their weights
 ``precedents``  tools of similar requests in past runs; the tools that are called before a given one
-``current``     the search over the tools that a memory knows now
+
+Here: the search over the tools that a memory knows now, with what similar requests called in its runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from langgraph_toolmem.base import threads
+from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, log_failure
+from langgraph_toolmem.core.method import PastRuns
+from langgraph_toolmem.navigator.evidence import NavigatorSources
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.stores.vectors import TextVectors, VectorStore
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.navigator.tool_search.precedents import PrecedentCache, Precedents
+    from langgraph_toolmem.navigator.tool_search.search import ToolHit, ToolSearcher
+
+logger = logging.getLogger("langgraph_toolmem.navigator")
 
 TARGETS: Final = 3
 """Tools that a request is taken to be about (NaviAgent, arXiv 2506.19500)."""
@@ -18,22 +32,96 @@ LEAST_TARGET: Final = 0.3
 on public requests a bound of 0.05 lost a fifth of the needed tools where there are few, and of 20 it saved a half."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolHit:
-    """A tool that was found.
-
-    Attributes:
-        score: 0 to 1, the estimated probability that the request needs the tool. Estimated on a public catalogue of
-            2,490 tools: use it to compare tools, not as a probability elsewhere.
-        toolkit: the service, server or API it is a part of, "" if none is known.
-    """
-
-    name: str
-    score: float
-    toolkit: str = ""
-
-
 def targets_of(hits: Sequence[ToolHit]) -> list[str]:
     """Return the tools that a request is about: those that are about as likely as the likeliest."""
     best = max((hit.score for hit in hits), default=0.0)
     return [hit.name for hit in hits if hit.score >= LEAST_TARGET * best]
+
+
+PastRunsOf = Callable[[str | None], tuple[tuple[str, ...], PastRuns] | None]
+"""The past runs of a user with the scope they belong to; None if there are none, or they cannot be read now."""
+
+
+class CurrentSearch:
+    """The search of one memory; numpy is loaded at the first search. Safe for threads."""
+
+    def __init__(self, evidence: NavigatorSources, past_runs: PastRunsOf, vectors: VectorStore) -> None:
+        self._evidence, self._past_runs, self._vectors = evidence, past_runs, vectors
+        self._searcher: ToolSearcher | None = None
+        self._specs: Mapping[str, ToolSpec] | None = None
+        self._precedents: PrecedentCache | None = None
+        self._lock = threads.lock()
+        self._warned = False
+
+    def search(
+        self,
+        query: str,
+        k: int,
+        *,
+        available: Collection[str] | None = None,
+        exclude: Collection[str] = (),
+        target: str | None = None,
+        user_id: str | None = None,
+        request: str = "",
+    ) -> list[ToolHit]:
+        """Search; see `Navigator.search`.
+
+        Args:
+            exclude: names that are not found.
+            request: the user's words where the query is the model's: runs with similar requests count, too.
+        """
+        searcher, precedents = self.current(), self.precedents(user_id)
+        exclude = {*exclude, *self._evidence.left_out()}
+        if target is not None:
+            from langgraph_toolmem.navigator.tool_search.precedents import Precedents, called_before
+
+            if target not in searcher.specs:
+                raise ConfigurationError(f"The memory knows no tool {target!r}.")
+            known = precedents or Precedents()
+            return called_before(searcher, query, target, k, precedents=known, available=available, exclude=exclude)
+        lift = {} if precedents is None else precedents.lift(query)
+        if precedents is not None and request:
+            for name, more in precedents.lift(request).items():
+                lift[name] = max(lift.get(name, 0.0), more)
+        return searcher.search(query, k, available=available, exclude=exclude, lift=lift)
+
+    def current(self) -> ToolSearcher:
+        """Return the search over the tools known now."""
+        with self._lock:
+            if self._searcher is None:
+                from langgraph_toolmem.navigator.tool_search.search import ToolSearcher
+
+                embedder = self._vectors.embedder  # the built-in one's vectors say no more than words do
+                kept = None if embedder.builtin else TextVectors(self._vectors, "tools")
+                self._searcher = ToolSearcher(embedder=embedder, vectors=kept)
+            specs = self._evidence.tools()
+            if self._specs is not specs:
+                self._searcher.follow(specs)
+                self._specs = specs
+            return self._searcher
+
+    def precedents(self, user_id: str | None) -> Precedents | None:
+        """Return the precedents of a user's past runs; None without runs. If reading fails, the log says so once."""
+        try:
+            found = self._past_runs(user_id)
+            if found is None:
+                return None
+            with self._lock:
+                if self._precedents is None:
+                    from langgraph_toolmem.navigator.tool_search.precedents import PrecedentCache
+
+                    self._precedents = PrecedentCache()
+                return self._precedents.of(*found)
+        except NamespaceError:
+            raise
+        except Exception as error:  # noqa: BLE001 - tools are found without past runs
+            level = logging.DEBUG if self._warned else logging.WARNING
+            self._warned = True
+            log_failure(logger, level, "past runs could not be read for a search of tools", error=error)
+            return None
+
+    def forget(self, scope: tuple[str, ...]) -> None:
+        """Drop what is in RAM of the past runs of a scope."""
+        with self._lock:
+            if self._precedents is not None:
+                self._precedents.forget(scope)

@@ -13,8 +13,7 @@ import numpy as np
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.core.method import PastRuns
-from langgraph_toolmem.navigator.tool_search import ToolHit
-from langgraph_toolmem.navigator.tool_search.search import Floats, ToolSearcher, WordIndex, probability
+from langgraph_toolmem.navigator.tool_search.search import Floats, ToolHit, ToolSearcher, WordIndex, probability
 from langgraph_toolmem.text.requests import MAX_REQUEST_CHARS
 from langgraph_toolmem.text.tools import kit_name, kit_of
 from langgraph_toolmem.text.words import telling_stems

@@ -20,6 +20,7 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -29,7 +30,6 @@ from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError, log_failure
-from langgraph_toolmem.navigator.tool_search import ToolHit
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.vectors import TextVectors
 from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
@@ -194,6 +194,21 @@ def read(query: str) -> Request | None:
 
 def _telling(texts: Iterable[str]) -> dict[str, Sequence[str]]:
     return {text: found for text in texts if (found := telling_stems(text)) and not is_small_talk(text, STOP_WORDS)}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolHit:
+    """A tool that was found.
+
+    Attributes:
+        score: 0 to 1, the estimated probability that the request needs the tool. Estimated on a public catalogue of
+            2,490 tools: use it to compare tools, not as a probability elsewhere.
+        toolkit: the service, server or API it is a part of, "" if none is known.
+    """
+
+    name: str
+    score: float
+    toolkit: str = ""
 
 
 class Ranking(NamedTuple):

@@ -27,20 +27,21 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from pydantic import TypeAdapter
 
 from langgraph_toolmem.atoms.atoms import Atom, merge_all
 from langgraph_toolmem.atoms.extract import Extractor, habits_of
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, ToolMemoryError, log_failure
-from langgraph_toolmem.base.text import canonical, digest, shortened
+from langgraph_toolmem.base.text import canonical, digest
 from langgraph_toolmem.entries.entry import entry_of
-from langgraph_toolmem.offline.coldstart import Budget, RefusedError, Spending, in_thread, judge
+from langgraph_toolmem.offline.coldstart import FAILURES, Budget, RefusedError, Spending, in_thread, judge, said
 from langgraph_toolmem.offline.discovery.model import ModelPolicy
 from langgraph_toolmem.offline.discovery.search import (
     Goal,
     Policy,
     Proposal,
-    Reflection,
     Search,
     SearchSettings,
     State,
@@ -73,7 +74,6 @@ __all__ = [
     "Observation",
     "Policy",
     "Proposal",
-    "Reflection",
     "SearchSettings",
     "State",
     "Task",
@@ -85,8 +85,6 @@ logger = logging.getLogger("langgraph_toolmem.offline.discovery")
 
 OnStep: TypeAlias = Callable[["DiscoveryReport"], object]
 FILE: Final = "discovery.jsonl"
-FAILURES: Final = 5
-"""Failed searches in a row after which the environment is at fault, and not the task."""
 SOLVED: Final = 0.5
 """An environment's score above this is a success."""
 
@@ -115,13 +113,8 @@ class Found:
     replayed: int = 0
     diverged: int = 0
 
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Found:
-        """Return the inverse of ``dataclasses.asdict``."""
-        path = (
-            Transition(EnvironmentCall(**each["call"]), Observation(**each["observation"])) for each in plain["path"]
-        )
-        return cls(**{**plain, "path": tuple(path)})
+
+_found_of: Final = TypeAdapter(Found).validate_python
 
 
 @dataclass(frozen=True)
@@ -340,7 +333,7 @@ class Discovery:
             raise
         except Exception as error:
             log_failure(logger, logging.WARNING, "the search of a task failed", error=error)
-            reason = shortened(f"{type(error).__name__}: {' '.join(str(error).split())}", 300)
+            reason = said(error)
             with self._lock:
                 self._failed[task.id] = reason
                 self._in_a_row += 1
@@ -416,12 +409,12 @@ class Discovery:
             with suppress(ValueError, KeyError, TypeError):  # a kill cut the line short
                 kept = json.loads(line)
                 if kept["scope"] == self._scope:
-                    found[kept["key"]] = Found.from_plain(kept["found"])
+                    found[kept["key"]] = _found_of(kept["found"])
         return found
 
     def _keep(self, task: Task, found: Found) -> None:
         line = json.dumps({"scope": self._scope, "key": _key(task), "found": asdict(found)}, default=str)
-        self._found[_key(task)] = Found.from_plain(json.loads(line)["found"])
+        self._found[_key(task)] = _found_of(json.loads(line)["found"])
         if self._file is None:
             return
         try:

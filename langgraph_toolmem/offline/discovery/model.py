@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.entries.critique import bounded, describe_tools
 from langgraph_toolmem.offline.coldstart import MATERIAL
-from langgraph_toolmem.offline.discovery.search import Goal, Proposal, Reflection, State
+from langgraph_toolmem.offline.discovery.search import Goal, Proposal, State
 from langgraph_toolmem.offline.discovery.world import EnvironmentCall, Transition
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.turn.structured import StructuredModel, sections
@@ -118,14 +118,12 @@ class ModelPolicy:
             return [Proposal("plan")]
         return self._calls(answer.calls, state)
 
-    def reflect(self, state: State, failed: Transition) -> Reflection:
+    def reflect(self, state: State, failed: Transition) -> Sequence[Proposal]:
         """See `Policy`. One question."""
         parts = self._parts(state, (failed.call.tool, *state.goal.tools)) | {"The call that failed": _line(failed)}
         answer = self._ask(self._reflector, _REFLECTOR, parts)
-        if answer is None:
-            return Reflection("", "")
-        others = [each for each in self._calls(answer.alternatives, state) if each.call != failed.call]
-        return Reflection(answer.context, answer.critique, tuple(others))
+        alternatives = [] if answer is None else self._calls(answer.alternatives, state)
+        return [each for each in alternatives if each.call != failed.call]
 
     def _ask(self, model: StructuredModel[Answer], rules: str, parts: Mapping[str, str]) -> Answer | None:
         return model.ask([SystemMessage(rules), HumanMessage(sections(parts))], self._config()).value

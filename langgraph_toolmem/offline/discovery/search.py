@@ -91,15 +91,6 @@ class Proposal:
     answer: str = ""
 
 
-@dataclass(frozen=True)
-class Reflection:
-    """The lesson of a failed call: what was tried, what was wrong, and what to try instead, the best first."""
-
-    context: str
-    critique: str
-    alternatives: tuple[Proposal, ...] = ()
-
-
 class Policy(Protocol):
     """The guide of a search. It may be asked again about the same state."""
 
@@ -111,8 +102,8 @@ class Policy(Protocol):
         """Return possible next actions, the most promising first. Empty: the state is hopeless."""
         ...
 
-    def reflect(self, state: State, failed: Transition) -> Reflection:
-        """Return what to do instead of a call that failed in this state."""
+    def reflect(self, state: State, failed: Transition) -> Sequence[Proposal]:
+        """Return what to do instead of a call that failed in this state, the best first."""
         ...
 
 
@@ -327,7 +318,7 @@ class Search:
         transition = self._cursor.make(proposal.call)
         if not transition.observation.ok:
             edge.closed = True
-            self._add_pivots(node, self._policy.reflect(state, transition).alternatives)
+            self._add_pivots(node, self._policy.reflect(state, transition))
             return 0.0
         after = state.after(transition, reads=proposal.call.tool in self._reads)
         if self._stepwise and (reward := self._rewarded(after, "")):

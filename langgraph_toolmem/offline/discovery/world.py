@@ -12,8 +12,8 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic_core import from_json, to_json
 
-from langgraph_toolmem.base.checks import is_share
-from langgraph_toolmem.base.errors import ConfigurationError, InputError, ToolMemoryError
+from langgraph_toolmem.base.errors import ConfigurationError, ToolMemoryError
+from langgraph_toolmem.offline.coldstart import awaited, score_of
 from langgraph_toolmem.runs.messages import output_of, status_of
 from langgraph_toolmem.runs.values import canon, canon_args
 
@@ -148,12 +148,7 @@ class Cursor:
         Raises:
             InputError: it is neither true, false, None nor a number from 0 to 1.
         """
-        score = self.environment.success()
-        if score is None or isinstance(score, bool):
-            return score if score is None else float(score)
-        if not is_share(score):
-            raise InputError(f"success() must return true, false, None or a score from 0 to 1, got {score!r:.60}.")
-        return float(score)
+        return score_of("success()", self.environment.success())
 
     def _step(self, call: EnvironmentCall) -> Observation:
         try:
@@ -250,11 +245,7 @@ class ToolsEnvironment:
             return value
         if self._loop is None:
             self._loop = asyncio.new_event_loop()  # one for good: connections belong to the loop they were made in
-        return self._loop.run_until_complete(_awaited(value))
-
-
-async def _awaited(value: Awaitable[Any]) -> Any:
-    return await value
+        return self._loop.run_until_complete(awaited(value))
 
 
 def _executable(tool: ToolLike) -> BaseTool:

@@ -19,8 +19,8 @@ from langgraph_toolmem.atoms.extract import Extractor
 from langgraph_toolmem.atoms.models import PLANNING
 from langgraph_toolmem.atoms.planning import HintPlanner, Planned, Planning, mark_of, pattern, tracked
 from langgraph_toolmem.atoms.retrieve import AtomHit
-from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.atoms.slots import MAX_VALUE, Known, filled
+from langgraph_toolmem.atoms.step import SGASettings
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn.ask import adrive, drive

@@ -24,8 +24,7 @@ from langgraph_toolmem.inertia.decision import Option
 from langgraph_toolmem.inertia.prefetch.qualify import choose, held_back, least_probability
 from langgraph_toolmem.inertia.prefetch.serve import AnswerListener
 from langgraph_toolmem.inertia.record import REVIEWED, SERVED, UNCLAIMED
-from langgraph_toolmem.offline.prefetch import PrefetchTally
-from langgraph_toolmem.offline.replay import replay
+from langgraph_toolmem.offline.replay import PrefetchTally, replay
 from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.turn.host import ErrorLog
 

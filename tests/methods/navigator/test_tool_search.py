@@ -16,9 +16,9 @@ from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError
-from langgraph_toolmem.navigator.tool_search import ToolHit, targets_of
+from langgraph_toolmem.navigator.tool_search import targets_of
 from langgraph_toolmem.navigator.tool_search.precedents import Precedents, called_before
-from langgraph_toolmem.navigator.tool_search.search import K1, B, ToolSearcher, WordIndex, completing, read
+from langgraph_toolmem.navigator.tool_search.search import K1, B, ToolHit, ToolSearcher, WordIndex, completing, read
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.stores.chroma_repair import rebuild
 from langgraph_toolmem.stores.vectors import TextVectors, VectorStore
