@@ -27,8 +27,7 @@ within a budget of misses, and for a request like those seen before.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -51,12 +50,12 @@ from langgraph_toolmem.inertia.novelty import NoveltyRecord
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch.serve import Registry
 from langgraph_toolmem.inertia.record import (
+    REVIEWED,
     Changes,
     InertiaEvidence,
     TurnClosed,
     begin_shortcut,
     credit_judged,
-    credit_reviews,
     credit_shortcut,
     open_turn,
     plain_judged,
@@ -76,9 +75,6 @@ MAX_TOLD: Final = 256
 """Sets of tools that are logged."""
 
 logger = logging.getLogger("langgraph_toolmem.inertia")
-
-OnTurn = Callable[[Turn, Decision], None]
-"""Called with each new turn of the model and the decision that would have been made before it."""
 
 
 class Inertia(Method):
@@ -242,7 +238,7 @@ class Inertia(Method):
                 policy=policy,
                 similarity=self._similarity,
                 chosen_by=chosen,
-                draw=self._draw(state) if policy.audit_rate else 1.0,
+                draw=self._draw(state),
             )
             return decision, ()
         neighbours = graph.cases.near(state, k=NEIGHBOURS)
@@ -338,7 +334,8 @@ class Inertia(Method):
         best, sure = (stopped, 1.0) if stopped else (judged[0][0], judged[0][3]) if judged else (None, 0.0)
         alters = best is not None and changes(best)
         record += learn_case(self.cases, learned, best, sure, number, changes=alters, stopped=bool(stopped))
-        record += [*followed(state, turn, learned.thread, learned.user), *credit_reviews(turn)]
+        record += followed(state, turn, learned.thread, learned.user)
+        record += [ToolCount(step.tool, REVIEWED) for step in turn.steps if step.review]
         record += credit_varied(state, specs)
         record += self.changes.record(learned)
         # Calls that would have been shortcuts count as such for the caps of the paper's policy.
@@ -363,8 +360,7 @@ class Inertia(Method):
         """Return how often proposals were right, kind by kind, and whether the budget of misses has room."""
         with self.core.lock:
             specs = self.core.catalogue.marked()
-            found = section_of(self.core.graph, self.budget, self.policy, specs)
-            return replace(found, figures={**found.figures, "changes": self.changes.figures()})
+            return section_of(self.core.graph, self.budget, self.policy, specs, self.changes)
 
 
 def _not_our_turn(run: Run) -> str:

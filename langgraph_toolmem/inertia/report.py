@@ -13,7 +13,7 @@ from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.guards import changing, may_write, undeclared, why_never
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.record import REVIEWED, SECONDS, SERVED, WASTED
+from langgraph_toolmem.inertia.record import REVIEWED, SECONDS, SERVED, WASTED, Changes
 from langgraph_toolmem.runs.tools import ToolSpec
 
 OFTEN: Final = 5
@@ -24,7 +24,9 @@ _FEW: Final = 10
 _LOGS: Final = "import logs: toolmem import runs.jsonl --memory FOLDER"
 
 
-def section_of(graph: ToolGraph, budget: Budget, policy: InertiaPolicy, specs: Mapping[str, ToolSpec]) -> Section:
+def section_of(
+    graph: ToolGraph, budget: Budget, policy: InertiaPolicy, specs: Mapping[str, ToolSpec], changes: Changes
+) -> Section:
     """Return the checks of predictions, the state of the budget, and tools that are not skipped."""
     figures, ahead = budget.figures(policy), _prefetched(graph)
     refused = {name: why for name in sorted(specs) if (why := why_never(specs[name], policy))}
@@ -43,7 +45,7 @@ def section_of(graph: ToolGraph, budget: Budget, policy: InertiaPolicy, specs: M
     figures |= {"mode": "shadow, nothing is called" if policy.shadow else "acting", "kind": policy.kind}
     figures["declared"] = [sum(spec.read_only is True for spec in specs.values()), len(policy.may_write & specs.keys())]
     figures["refused"] = sorted(tool for tool in specs if graph.by_tool.get(tool, {}).get(REVIEWED))
-    figures |= {"unskipped": idle, "changing": changing(specs)}
+    figures |= {"unskipped": idle, "changing": changing(specs), "changes": changes.figures()}
     return Section("Shortcut and prefetch", figures | ahead, (*_sentences(figures | ahead),), tables)
 
 

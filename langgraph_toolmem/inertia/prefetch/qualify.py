@@ -84,10 +84,9 @@ def _why_not(
     name = spec.name
     if settings.tools is not None and name not in settings.tools:
         return "is not named in Prefetch(tools=...)"
-    reading = policy.with_(may_write=(), only=None)  # a name given to the shortcut is no declaration
     if may_write(name, {name: spec}):
         return "is not declared to only read"
-    if never := why_never(spec, reading):
+    if never := why_never(spec, policy.with_(only=None)):
         return never
     if _opted_out(tool):
         return "is marked no_prefetch"
@@ -117,7 +116,7 @@ def _injected(tool: BaseTool, spec: ToolSpec) -> Iterator[str]:
     for code in _code_of(tool):
         try:
             parameters = inspect.signature(code).parameters.values()
-            hints = get_type_hints(code, include_extras=False)
+            hints = get_type_hints(code)
         except (TypeError, ValueError, NameError):
             yield "unknown parameters"
             continue
@@ -125,7 +124,8 @@ def _injected(tool: BaseTool, spec: ToolSpec) -> Iterator[str]:
             plain = each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY, each.POSITIONAL_ONLY)
             if not plain or each.name in spec.properties or each.name in _OF_LANGCHAIN:
                 continue
-            if not _is_config(hints.get(each.name)) and not _idle_in_mcp(code, each):
+            hint = hints.get(each.name)
+            if RunnableConfig not in (hint, *getattr(hint, "__args__", ())) and not _idle_in_mcp(code, each):
                 yield each.name
 
 
@@ -135,10 +135,6 @@ def _code_of(tool: BaseTool) -> list[Callable[..., Any]]:
         return [code for code in (tool.func, tool.coroutine) if code is not None]
     ways = [way for way in ("_run", "_arun") if getattr(type(tool), way) is not getattr(BaseTool, way)]
     return [getattr(tool, way) for way in ways]
-
-
-def _is_config(hint: Any) -> bool:
-    return hint is RunnableConfig or RunnableConfig in getattr(hint, "__args__", ())
 
 
 def _idle_in_mcp(code: Callable[..., Any], parameter: inspect.Parameter) -> bool:

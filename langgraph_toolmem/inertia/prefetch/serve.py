@@ -44,7 +44,8 @@ from langgraph_toolmem.turn.step import Call
 logger = logging.getLogger("langgraph_toolmem.prefetch")
 
 MAX_TOOL_SETS: Final = 64
-_FREE_CHOICE: Final = (None, "auto", "any", "required")
+FREE_CHOICE: Final = (None, "auto", "any", "required")
+"""Values of ``tool_choice`` under which any tool may be called."""
 NO_CONFIG: Final = "Nothing is prefetched in async runs: before Python 3.11 the config of an async run cannot be read."
 UNWATCHED: Final = (
     "Nothing is prefetched in this graph: its tools are not executed by a ToolNode(tools, wrap_tool_call="
@@ -157,11 +158,9 @@ class AnswerListener(BaseCallbackHandler):
 
     def on_llm_new_token(self, token: Any, *, chunk: Any = None, run_id: UUID, **_: Any) -> None:
         """Read the pieces of tool calls in a chunk."""
-        try:
+        with self._errors:
             for piece in getattr(getattr(chunk, "message", None), "tool_call_chunks", None) or ():
                 self._read(self._calls.setdefault(run_id, _StreamedCall()), piece)
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self._errors.failed(error)
 
     def _read(self, call: _StreamedCall, piece: Mapping[str, Any]) -> None:
         mark, text = (piece.get("index"), piece.get("id")), piece.get("args") or ""
@@ -203,7 +202,7 @@ class ResultServer:
 
     def serve(self, request: ToolCallRequest) -> StepGenerator[ToolCallRequest]:
         """Return the request with a tool that has the result, if it was prefetched; otherwise the request."""
-        try:
+        with self.errors:
             task, asked = self._task_of(request), monotonic()
             if task is None:
                 return request
@@ -217,16 +216,12 @@ class ResultServer:
             runtime: Any = request.runtime
             emit(runtime, {"node": "prefetch", "served": task.lookup.tool, "seconds_saved": round(saved, 3)})
             return request.override(tool=standing_in(task.tool, ran))
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self.errors.failed(error)
-            return request
+        return request
 
     def paused(self, request: ToolCallRequest) -> None:
         """Note that an interrupt stopped a call: its tool is not prefetched from now on."""
-        try:
+        with self.errors:
             self._count(Lookup(request.tool_call["name"], {}, ""), {REVIEWED: 1})
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self.errors.failed(error)
 
     def _task_of(self, request: ToolCallRequest) -> PrefetchTask | None:
         self.registry.watched = True
@@ -281,11 +276,9 @@ class Prefetcher(ResultServer):
 
     def begin(self, call: Call) -> PrefetchBatch | None:
         """Begin the likeliest look-ups of a model call, and listen to its answer."""
-        try:
+        with self.errors:
             return self._begin(call)
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self.errors.failed(error)
-            return None
+        return None
 
     def _begin(self, call: Call) -> PrefetchBatch | None:
         owner: Owner = (call.thread_id, call.user_id)
@@ -327,7 +320,7 @@ class Prefetcher(ResultServer):
             if lookup.key not in batch.tasks and may(tool, args) and not _was_made(call.messages, lookup):
                 start([lookup])
 
-        if call.tool_choice in _FREE_CHOICE:
+        if call.tool_choice in FREE_CHOICE:
             start(choose(decision.predicted, settings, least, may))
         batch.listener = AnswerListener(changes, streamed, self.errors)
         return batch
@@ -367,14 +360,12 @@ class Prefetcher(ResultServer):
     def answered(self, batch: PrefetchBatch, answer: Sequence[Any]) -> list[Any]:
         """Throw away what the answer does not ask for; the rest is kept for this run's own copy of the answer."""
         messages = list(answer)
-        try:
+        with self.errors:
             at = _last_answer(messages)
             self._waste(batch.match(AIMessage("") if at is None else messages[at]))
             if batch.tasks and at is not None:
                 messages[at] = messages[at].model_copy()  # a cache gives the same object to everybody
                 self.registry.keep(batch, messages[at])
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self.errors.failed(error)
         return messages
 
     def dropped(self, batch: PrefetchBatch) -> None:
