@@ -46,36 +46,26 @@ class Interceptors(NamedTuple):
     tools: frozenset[str] = frozenset()
 
 
-class Qualified(NamedTuple):
-    """Tools that may be prefetched, by name, and for each of the others the reason."""
-
-    may: Mapping[str, BaseTool]
-    why_not: Mapping[str, str]
-
-    @property
-    def in_words(self) -> str:
-        """One line for the log."""
-        reasons: dict[str, list[str]] = {}
-        for name, why in self.why_not.items():
-            reasons.setdefault(why.removeprefix(f"{name} "), []).append(name)
-        others = "; ".join(f"{named(names)}: {why}" for why, names in reasons.items())
-        may = f"Prefetched while the model is asked: {named(self.may) or 'no tool'}."
-        return f"{may} Not prefetched: {others}." if others else may
-
-
 def qualified(
     tools: Mapping[str, BaseTool],
     specs: Mapping[str, ToolSpec],
     policy: InertiaPolicy,
     settings: Prefetch,
     interceptors: Interceptors,
-) -> Qualified:
-    """Sort the tools, as the host executes them, into those that may be prefetched and the others."""
+) -> tuple[dict[str, BaseTool], str]:
+    """Return those of the tools, as the host executes them, that may be prefetched, and one line for the log."""
     why = {
         name: _why_not(tool, specs[name], policy, settings, interceptors) if name in specs else "is not described"
         for name, tool in tools.items()
     }
-    return Qualified({n: tools[n] for n, no in why.items() if not no}, {n: no for n, no in why.items() if no})
+    found = {name: tool for name, tool in tools.items() if not why[name]}
+    reasons: dict[str, list[str]] = {}
+    for name, no in why.items():
+        if no:
+            reasons.setdefault(no.removeprefix(f"{name} "), []).append(name)
+    others = "; ".join(f"{named(names)}: {reason}" for reason, names in reasons.items())
+    line = f"Prefetched while the model is asked: {named(found) or 'no tool'}."
+    return found, f"{line} Not prefetched: {others}." if others else line
 
 
 def _why_not(

@@ -24,11 +24,10 @@ from langgraph_toolmem.graph.events import Count, Record, ToolCount
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import Prefetch
-from langgraph_toolmem.inertia.prefetch.executor import Executor, Host, PrefetchTask, is_async, is_sync, standing_in
+from langgraph_toolmem.inertia.prefetch.executor import Host, PrefetchTask, is_async, is_sync, standing_in
 from langgraph_toolmem.inertia.prefetch.qualify import (
     Interceptors,
     Lookup,
-    Qualified,
     choose,
     held_back,
     least_probability,
@@ -94,13 +93,15 @@ class PrefetchBatch:
 
 
 class Registry:
-    """The batches of a memory, by the answer of the model that asks for their calls. Safe for threads.
+    """The prefetched calls of a memory, in batches by the answer of the model that asks for them. Safe for threads.
+
+    Each call has a thread or an asyncio task of its own; nothing queues.
 
     In an agent a batch belongs to the very object of the answer: ids of threads, runs, calls and messages repeat, and
     what one user is answered must not come to another. In a plain graph it is found by its `Position`.
 
     Attributes:
-        lock: guards batches.
+        lock: guards batches and the calls that run.
         reported: lines that were logged once.
         watched: True once a tool call came by that could have been served.
         unseen: number of model calls of plain graphs with prefetching so far.
@@ -109,9 +110,28 @@ class Registry:
     def __init__(self) -> None:
         self.lock = threads.lock()
         self._batches: dict[int | Position, PrefetchBatch] = {}
-        self.executor = Executor()
+        self._live: set[PrefetchTask] = set()
         self.reported: set[str] = set()
         self.watched, self.unseen = False, 0
+        threads.at_fork(self)
+
+    def forked(self) -> None:
+        """Forget the parent's calls: a fork has none of its threads."""
+        self._live.clear()
+
+    def begin(self, task: PrefetchTask, host: Host, most: int) -> bool:
+        """Begin a call if fewer than so many run."""
+        with self.lock:
+            if len(self._live) >= most:
+                return False
+            self._live.add(task)
+        try:
+            task.begin(host)
+        except BaseException:
+            self._live.discard(task)
+            raise
+        task.future.add_done_callback(lambda _: self._live.discard(task))
+        return True
 
     def keep(self, batch: PrefetchBatch, at: AIMessage | Position) -> None:
         """Keep a batch for the calls of an answer."""
@@ -272,7 +292,7 @@ class Prefetcher(ResultServer):
     ) -> None:
         super().__init__(core, registry, ErrorLog("prefetch", logger), messages_key=messages_key)
         self._settings, self._interceptors = settings, interceptors
-        self._known: dict[Any, tuple[list[BaseTool], Qualified]] = {}
+        self._known: dict[Any, tuple[list[BaseTool], Mapping[str, BaseTool]]] = {}
 
     def begin(self, call: Call) -> PrefetchBatch | None:
         """Begin the likeliest look-ups of a model call, and listen to its answer."""
@@ -331,7 +351,7 @@ class Prefetcher(ResultServer):
         started = []
         for lookup in lookups:
             task = PrefetchTask(lookup, tools[lookup.tool], self._settings.timeout)
-            if not self.registry.executor.begin(task, host, self._settings.workers):
+            if not self.registry.begin(task, host, self._settings.workers):
                 break
             batch.tasks[lookup.key] = task
             sure = round(lookup.probability, 4)
@@ -346,10 +366,11 @@ class Prefetcher(ResultServer):
         if known is None:
             if len(self._known) >= MAX_TOOL_SETS:
                 self._known.clear()
-            found = qualified({tool.name: tool for tool in offered}, specs, policy, self._settings, self._interceptors)
-            known = self._known[key] = offered, found
-            self._report_once(found.in_words)
-        return known[1].may
+            tools = {tool.name: tool for tool in offered}
+            may, line = qualified(tools, specs, policy, self._settings, self._interceptors)
+            known = self._known[key] = offered, may
+            self._report_once(line)
+        return known[1]
 
     def _report_once(self, line: str) -> None:
         reported = self.registry.reported
