@@ -104,8 +104,9 @@ class Learner:
     ) -> None:
         self.policy = policy or InertiaPolicy(audit_rate=0.0)
         score = similarity if callable(similarity) else lambda thought, tool: similarity
-        self.inertia = Inertia(self.policy, seed=seed, similarity=score)
+        self.inertia = Inertia(self.policy, seed=seed)
         self.memory = ToolMemory.ephemeral(tools=tools, reads=reads, methods=[self.inertia])
+        self.inertia.similarity = score
         self.core, self.graph = self.memory.core, self.memory.core.graph
         self.records: list[tuple[str, Record]] = []
         self._apply = self.core.apply

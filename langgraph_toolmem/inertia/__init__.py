@@ -40,9 +40,8 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.inertia import calibrated, guards, paper
 from langgraph_toolmem.inertia.budget import SHADOWED, Budget, Checked
-from langgraph_toolmem.inertia.candidates import NEIGHBOURS
+from langgraph_toolmem.inertia.candidates import NEIGHBOURS, CallContexts, followed
 from langgraph_toolmem.inertia.cases import Cases, learn_case
-from langgraph_toolmem.inertia.contexts import CallContexts, followed
 from langgraph_toolmem.inertia.decision import Decision, Proposal, Reason
 from langgraph_toolmem.inertia.estimator import Estimator
 from langgraph_toolmem.inertia.guards import credit_varied, may_write
@@ -83,8 +82,6 @@ class Inertia(Method):
     Args:
         policy: for which the record is kept; nodes may use another one.
         seed: of the draw of proposals that are audited.
-        similarity: of a thought and a tool (by name), for the paper's policy. Defaults to the embeddings of the tool's
-            description.
     """
 
     name: ClassVar[str] = "inertia"
@@ -103,13 +100,11 @@ class Inertia(Method):
         policy: InertiaPolicy | None = None,
         *,
         seed: int = 0,
-        similarity: paper.Similarity | None = None,
     ) -> None:
         if policy is not None and not isinstance(policy, InertiaPolicy):
             raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
         self.policy = policy or InertiaPolicy()
         self._seed = seed
-        self._given = similarity
         self._told: set[object] = set()
         self.prefetched = Registry()
 
@@ -126,7 +121,7 @@ class Inertia(Method):
             self.cases,
             core.register(Estimator),
         )
-        self._similarity = self._given or DescriptionSimilarity(core.vectors.embedder, core.catalogue.given or {})
+        self.similarity: paper.Similarity = DescriptionSimilarity(core.vectors.embedder, core.catalogue.given or {})
 
     # --- deciding ---
 
@@ -236,7 +231,7 @@ class Inertia(Method):
                 budget=self.budget,
                 specs=specs,
                 policy=policy,
-                similarity=self._similarity,
+                similarity=self.similarity,
                 chosen_by=chosen,
                 draw=self._draw(state),
             )

@@ -100,7 +100,7 @@ class Budget(Table):
         super().__init__(graph)
         self.blocks: dict[str, dict[str, list[float]]] = {READS: {}, WRITES: {}}
         self.record: dict[str, list[float]] = {READS: [0] * 4, WRITES: [0] * 4}
-        self._folded: dict[tuple[tuple[str, ...], float], tuple[int, float, int]] = {}  # until a cell or block is new
+        self._folded: dict[tuple[tuple[str, ...], float], tuple[float, int]] = {}  # until a cell changes
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
@@ -145,15 +145,13 @@ class Budget(Table):
 
     def _left(self, kinds: tuple[str, ...], allowed: float) -> float:
         """Return what is in the bucket now, folded over the blocks."""
-        turns = self.graph.turns
         flow = INFLOW * allowed / 100
-        latest, room, at = self._folded.get((kinds, allowed), (-1, 0.0, 0))
-        if latest != turns // BLOCK:
-            room, at = self._fold(kinds, FIRST if allowed else 0.0, flow)
-            self._folded[kinds, allowed] = turns // BLOCK, room, at
+        if (kinds, allowed) not in self._folded:
+            self._folded[kinds, allowed] = self._fold(kinds, FIRST if allowed else 0.0, flow)
+        room, at = self._folded[kinds, allowed]
         # A checked turn whose end never comes was answered in words: all but the latest count as misses.
         unreported = max(0.0, self.graph.counters.get("would_act_open", 0) - IN_FLIGHT)
-        return min(CAPACITY, room + (turns - at) * flow) - unreported
+        return min(CAPACITY, room + (self.graph.turns - at) * flow) - unreported
 
     def _fold(self, kinds: tuple[str, ...], room: float, flow: float) -> tuple[float, int]:
         """Return what was in the bucket at the latest block that cost something, and that block's first turn."""

@@ -147,7 +147,7 @@ def decide(
     policy: PaperPolicy,
     similarity: Similarity,
     chosen_by: Sequence[str],
-    draw: float = 1.0,
+    draw: float,
 ) -> Decision:
     """Apply the published decision rule with its cap, its recovery path and the guards that every shortcut passes.
 
