@@ -278,9 +278,6 @@ class Cases(Table):
         seen, values = self.places.get(place, (0, ()))
         return len(values) <= MAX_VALUES and not (len(values) >= 6 and len(values) * 3 > seen)
 
-    def _counts(self, fact: str) -> bool:
-        return fact[0] != "=" or self.categorical(fact[1:9])
-
     def facts_of(self, state: RunState, today: int, *, changes: bool) -> Facts:
         """Return the facts of the latest outputs of a request; `today` is in days since 1970.
 
@@ -343,7 +340,7 @@ class Cases(Table):
         if found is None:
             found = pair.summary = _sum_up(pair)
         least, bar = (LEAST_WRITE, BAR_WRITE) if changes else (LEAST_READ, BAR_READ)
-        own = [fact for fact in facts.facts if self._counts(fact)]
+        own = [fact for fact in facts.facts if fact[0] != "=" or self.categorical(fact[1:9])]
         if not found.culprits.isdisjoint(own):
             return "a value in the outputs has led the model elsewhere before"
         for fact in own:

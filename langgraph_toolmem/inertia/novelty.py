@@ -128,7 +128,7 @@ class Novelty:
         if (tool, asked) not in self._pasts:
             led = (each for each in self._cases.alike(self._state) if tool == WORDS or self._cases.led_to(each, tool))
             texts = ((self._cases.cases[each][4 if asked else 0], each) for each in islice(led, ALIKE))
-            self._pasts[tool, asked] = [_wording_of(text, self._cases.arguments(each)) for text, each in texts]
+            self._pasts[tool, asked] = [_read(text, self._cases.arguments(each))[0] for text, each in texts]
         return self._pasts[tool, asked]
 
     def strange(self, candidate: Candidate) -> str:
@@ -141,12 +141,11 @@ class Novelty:
             return Reason("unfamiliar", f"no request before that went on with {tool} went the same way so far")
         for asked, text in ((False, self._text), (True, self._asked)):
             own, left = wording(text, calls), left_over(text, calls)
-            past = [_wording_of(each.asked if asked else each.text, each.made) for each in near]
-            over = [_left_over_of(each.asked if asked else each.text, each.made) for each in near]
-            same = frozenset.intersection(*(a | b for a, b in zip(past, over, strict=True)))
+            read = [_read(each.asked if asked else each.text, each.made) for each in near]
+            same = frozenset.intersection(*(a | b for a, b in read))
             replies = asked or bool(self._asked) or all(each.asked for each in near)
-            new = own.difference(*past, *self._past(tool, asked=asked))
-            if new or (replies and not same <= own | left) or (left and all(len(left) > len(o) for o in over)):
+            new = own.difference(*(past for past, _ in read), *self._past(tool, asked=asked))
+            if new or (replies and not same <= own | left) or (left and all(len(left) > len(over) for _, over in read)):
                 what = "words before the request are" if asked else "request is"
                 return Reason("unfamiliar", f"the {what} worded unlike those that went on with {tool} before")
         return ""
@@ -182,17 +181,10 @@ def left_over(text: str, values: Iterable[str]) -> frozenset[str]:
 
 
 @lru_cache(maxsize=4096)
-def _wording_of(text: str, calls: tuple[str, ...]) -> frozenset[str]:
-    return wording(text, _given(calls))
-
-
-@lru_cache(maxsize=4096)
-def _left_over_of(text: str, calls: tuple[str, ...]) -> frozenset[str]:
-    return left_over(text, _given(calls))
-
-
-def _given(calls: tuple[str, ...]) -> list[str]:
-    return [canon(value) for args in map(json.loads, calls) for value in args.values()]
+def _read(text: str, calls: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the wording of a past text, and what is left over, given the arguments of its calls as JSON."""
+    values = [canon(value) for args in map(json.loads, calls) for value in args.values()]
+    return wording(text, values), left_over(text, values)
 
 
 @lru_cache(maxsize=8192)

@@ -90,7 +90,10 @@ def fill(
     """
     args: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    context = _environment(policy, spec.name, state)
+    context: Mapping[str, Any] = {}
+    if policy.environment is not None:
+        with errors:  # the host's code: learning must go on without it
+            context = dict(policy.environment(spec.name, state.steps))
     for parameter, schema in spec.properties.items():
         slot = slot_key(spec.name, parameter)
         row = graph.sources.row(slot)
@@ -112,14 +115,6 @@ def fill(
 
 def _is_flow(descriptor: str) -> bool:
     return descriptor[0] in "iol" or (descriptor[0] == "[" and descriptor[2] in "iol")
-
-
-def _environment(policy: PaperPolicy, tool: str, state: RunState) -> Mapping[str, Any]:
-    if policy.environment is None:
-        return {}
-    with errors:  # the host's code: learning must go on without it
-        return dict(policy.environment(tool, state.steps))
-    return {}
 
 
 def _from_goal(parameter: str, schema: Mapping[str, Any], state: RunState) -> Any:

@@ -28,7 +28,7 @@ def section_of(
     graph: ToolGraph, budget: Budget, policy: InertiaPolicy, specs: Mapping[str, ToolSpec], changes: Changes
 ) -> Section:
     """Return the checks of predictions, the state of the budget, and tools that are not skipped."""
-    figures, ahead = budget.figures(policy), _prefetched(graph)
+    figures, (ahead, ahead_table) = budget.figures(policy), _prefetched(graph)
     refused = {name: why for name in sorted(specs) if (why := why_never(specs[name], policy))}
     missing = undeclared(specs, policy)
     reading = suggested(specs[name] for name in missing)
@@ -40,7 +40,7 @@ def section_of(
     tables = (
         TextTable("Called often, seldom without the model", ("tool", "calls", "skipped", "why", "what to do"), held),
         TextTable("Never called without the model", ("tool", "why"), never),
-        *_prefetch_tables(ahead),
+        *ahead_table,
     )
     figures |= {"mode": "shadow, nothing is called" if policy.shadow else "acting", "kind": policy.kind}
     figures["declared"] = [sum(spec.read_only is True for spec in specs.values()), len(policy.may_write & specs.keys())]
@@ -129,30 +129,24 @@ def _why(
 # --- prefetched look-ups ---
 
 
-def _prefetched(graph: ToolGraph) -> dict[str, Any]:
-    """Return the prefetched look-ups, in all and by tool, under "prefetch"; {} if there were none."""
+def _prefetched(graph: ToolGraph) -> tuple[dict[str, Any], tuple[TextTable, ...]]:
+    """Return the figures of prefetched look-ups, in all and by tool, and their table; nothing if there were none."""
     by_tool = {
         tool: _counted(*(record.get(counter, 0.0) for counter in (SERVED, WASTED, SECONDS)))
         for tool, record in sorted(graph.by_tool.items())
         if record.get(SERVED) or record.get(WASTED)
     }
     if not by_tool:
-        return {}
+        return {}, ()
     sums = _counted(*(sum(o[name] for o in by_tool.values()) for name in ("served", "wasted", "seconds_saved")))
-    return {"prefetch": {**sums, "by_tool": by_tool}}
+    rows = (
+        (tool, *(f"{row[name]:,}" for name in ("started", "served", "wasted")), f"{row['seconds_saved']:,.1f}")
+        for tool, row in by_tool.items()
+    )
+    columns = ("tool", "prefetched", "served", "thrown away", "seconds saved")
+    return {"prefetch": {**sums, "by_tool": by_tool}}, (TextTable("Look-ups prefetched", columns, tuple(rows)),)
 
 
 def _counted(served: float, wasted: float, seconds: float) -> dict[str, float]:
     counts = {"started": int(served + wasted), "served": int(served), "wasted": int(wasted)}
     return {**counts, "seconds_saved": round(seconds, 3)}
-
-
-def _prefetch_tables(found: Mapping[str, Any]) -> tuple[TextTable, ...]:
-    if (of := found.get("prefetch")) is None:
-        return ()
-    columns = ("tool", "prefetched", "served", "thrown away", "seconds saved")
-    rows = (
-        (tool, *(f"{row[name]:,}" for name in ("started", "served", "wasted")), f"{row['seconds_saved']:,.1f}")
-        for tool, row in of["by_tool"].items()
-    )
-    return (TextTable("Look-ups prefetched", columns, tuple(rows)),)

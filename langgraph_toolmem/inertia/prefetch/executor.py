@@ -147,8 +147,6 @@ class _Inside:
 
 @lru_cache(maxsize=256)
 def _kind(kind: type[BaseTool]) -> type[BaseTool]:
-    """Return the class of a tool's copies."""
-
     @wraps(kind._run)  # LangChain looks at its parameters
     def _run(self: Any, *args: Any, **kwargs: Any) -> Any:
         inside: _Inside = self.__dict__[_INSIDE]

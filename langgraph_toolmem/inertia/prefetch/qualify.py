@@ -120,7 +120,6 @@ def _injected(tool: BaseTool, spec: ToolSpec) -> Iterator[str]:
 
 
 def _code_of(tool: BaseTool) -> list[Callable[..., Any]]:
-    """Return the host's own code in a tool."""
     if isinstance(tool, StructuredTool):
         return [code for code in (tool.func, tool.coroutine) if code is not None]
     ways = [way for way in ("_run", "_arun") if getattr(type(tool), way) is not getattr(BaseTool, way)]
