@@ -107,7 +107,7 @@ class Ahead:
         self._served = self._wasted = 0
         self._specs = memory.core.catalogue.marked(None)
         tools = {tool.name: tool for tool in real_tools(desk, World(desk))}
-        self._may = qualified(tools, self._specs, memory.inertia.policy, self._settings, Interceptors()).may
+        self._may, _ = qualified(tools, self._specs, memory.inertia.policy, self._settings, Interceptors())
 
     def guesses(self, decision: Decision, act: Call | str) -> list[Call]:
         """Return the calls that run ahead of this turn, and book those that the model asks for."""

@@ -13,7 +13,6 @@ from langgraph_toolmem.atoms.slots import Known, Slots
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.events import Record
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.inertia import OnTurn
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -105,8 +104,9 @@ class Learner:
     ) -> None:
         self.policy = policy or InertiaPolicy(audit_rate=0.0)
         score = similarity if callable(similarity) else lambda thought, tool: similarity
-        self.inertia = Inertia(self.policy, seed=seed, similarity=score)
+        self.inertia = Inertia(self.policy, seed=seed)
         self.memory = ToolMemory.ephemeral(tools=tools, reads=reads, methods=[self.inertia])
+        self.inertia.similarity = score
         self.core, self.graph = self.memory.core, self.memory.core.graph
         self.records: list[tuple[str, Record]] = []
         self._apply = self.core.apply
@@ -126,7 +126,7 @@ class Learner:
         *parts: Message | Iterable[Message],
         thread_id: str = "r",
         user: str | None = None,
-        on_turn: OnTurn | None = None,
+        on_turn: Any = None,
     ) -> int:
         """Learns a whole run; how many turns were new."""
         run, whose = run_of(*parts, thread_id=thread_id), User(user, user, ("toolmem",))

@@ -27,8 +27,7 @@ within a budget of misses, and for a request like those seen before.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -41,9 +40,8 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.inertia import calibrated, guards, paper
 from langgraph_toolmem.inertia.budget import SHADOWED, Budget, Checked
-from langgraph_toolmem.inertia.candidates import NEIGHBOURS
+from langgraph_toolmem.inertia.candidates import NEIGHBOURS, CallContexts, followed
 from langgraph_toolmem.inertia.cases import Cases, learn_case
-from langgraph_toolmem.inertia.contexts import CallContexts, followed
 from langgraph_toolmem.inertia.decision import Decision, Proposal, Reason
 from langgraph_toolmem.inertia.estimator import Estimator
 from langgraph_toolmem.inertia.guards import credit_varied, may_write
@@ -51,12 +49,12 @@ from langgraph_toolmem.inertia.novelty import NoveltyRecord
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch.serve import Registry
 from langgraph_toolmem.inertia.record import (
+    REVIEWED,
     Changes,
     InertiaEvidence,
     TurnClosed,
     begin_shortcut,
     credit_judged,
-    credit_reviews,
     credit_shortcut,
     open_turn,
     plain_judged,
@@ -77,9 +75,6 @@ MAX_TOLD: Final = 256
 
 logger = logging.getLogger("langgraph_toolmem.inertia")
 
-OnTurn = Callable[[Turn, Decision], None]
-"""Called with each new turn of the model and the decision that would have been made before it."""
-
 
 class Inertia(Method):
     """Predicts the next tool call, and makes it without the model where past calls are clear enough.
@@ -87,8 +82,6 @@ class Inertia(Method):
     Args:
         policy: for which the record is kept; nodes may use another one.
         seed: of the draw of proposals that are audited.
-        similarity: of a thought and a tool (by name), for the paper's policy. Defaults to the embeddings of the tool's
-            description.
     """
 
     name: ClassVar[str] = "inertia"
@@ -107,13 +100,11 @@ class Inertia(Method):
         policy: InertiaPolicy | None = None,
         *,
         seed: int = 0,
-        similarity: paper.Similarity | None = None,
     ) -> None:
         if policy is not None and not isinstance(policy, InertiaPolicy):
             raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
         self.policy = policy or InertiaPolicy()
         self._seed = seed
-        self._given = similarity
         self._told: set[object] = set()
         self.prefetched = Registry()
 
@@ -130,7 +121,7 @@ class Inertia(Method):
             self.cases,
             core.register(Estimator),
         )
-        self._similarity = self._given or DescriptionSimilarity(core.vectors.embedder, core.catalogue.given or {})
+        self.similarity: paper.Similarity = DescriptionSimilarity(core.vectors.embedder, core.catalogue.given or {})
 
     # --- deciding ---
 
@@ -240,9 +231,9 @@ class Inertia(Method):
                 budget=self.budget,
                 specs=specs,
                 policy=policy,
-                similarity=self._similarity,
+                similarity=self.similarity,
                 chosen_by=chosen,
-                draw=self._draw(state) if policy.audit_rate else 1.0,
+                draw=self._draw(state),
             )
             return decision, ()
         neighbours = graph.cases.near(state, k=NEIGHBOURS)
@@ -338,7 +329,8 @@ class Inertia(Method):
         best, sure = (stopped, 1.0) if stopped else (judged[0][0], judged[0][3]) if judged else (None, 0.0)
         alters = best is not None and changes(best)
         record += learn_case(self.cases, learned, best, sure, number, changes=alters, stopped=bool(stopped))
-        record += [*followed(state, turn, learned.thread, learned.user), *credit_reviews(turn)]
+        record += followed(state, turn, learned.thread, learned.user)
+        record += [ToolCount(step.tool, REVIEWED) for step in turn.steps if step.review]
         record += credit_varied(state, specs)
         record += self.changes.record(learned)
         # Calls that would have been shortcuts count as such for the caps of the paper's policy.
@@ -363,8 +355,7 @@ class Inertia(Method):
         """Return how often proposals were right, kind by kind, and whether the budget of misses has room."""
         with self.core.lock:
             specs = self.core.catalogue.marked()
-            found = section_of(self.core.graph, self.budget, self.policy, specs)
-            return replace(found, figures={**found.figures, "changes": self.changes.figures()})
+            return section_of(self.core.graph, self.budget, self.policy, specs, self.changes)
 
 
 def _not_our_turn(run: Run) -> str:

@@ -100,7 +100,7 @@ class Budget(Table):
         super().__init__(graph)
         self.blocks: dict[str, dict[str, list[float]]] = {READS: {}, WRITES: {}}
         self.record: dict[str, list[float]] = {READS: [0] * 4, WRITES: [0] * 4}
-        self._folded: dict[tuple[tuple[str, ...], float], tuple[int, float, int]] = {}  # until a cell or block is new
+        self._folded: dict[tuple[tuple[str, ...], float], tuple[float, int]] = {}  # until a cell changes
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
@@ -145,13 +145,13 @@ class Budget(Table):
 
     def _left(self, kinds: tuple[str, ...], allowed: float) -> float:
         """Return what is in the bucket now, folded over the blocks."""
-        turns = self.graph.turns
         flow = INFLOW * allowed / 100
-        latest, room, at = self._folded.get((kinds, allowed), (-1, 0.0, 0))
-        if latest != turns // BLOCK:
-            room, at = self._fold(kinds, FIRST if allowed else 0.0, flow)
-            self._folded[kinds, allowed] = turns // BLOCK, room, at
-        return min(CAPACITY, room + (turns - at) * flow) - self._unreported()
+        if (kinds, allowed) not in self._folded:
+            self._folded[kinds, allowed] = self._fold(kinds, FIRST if allowed else 0.0, flow)
+        room, at = self._folded[kinds, allowed]
+        # A checked turn whose end never comes was answered in words: all but the latest count as misses.
+        unreported = max(0.0, self.graph.counters.get("would_act_open", 0) - IN_FLIGHT)
+        return min(CAPACITY, room + (self.graph.turns - at) * flow) - unreported
 
     def _fold(self, kinds: tuple[str, ...], room: float, flow: float) -> tuple[float, int]:
         """Return what was in the bucket at the latest block that cost something, and that block's first turn."""
@@ -166,16 +166,9 @@ class Budget(Table):
             at = nth * BLOCK
         return room, at
 
-    def _unreported(self) -> float:
-        """A checked turn whose end never comes was answered in words: all but the latest count as misses."""
-        return max(0.0, self.graph.counters.get("would_act_open", 0) - IN_FLIGHT)
-
     def bar(self, policy: InertiaPolicy, *, changes: bool) -> float:
         """Return the confidence asked for now: `min_precision` with a full bucket, up to SUREST with an empty one."""
-        return self._bar(policy, self.room(policy, changes=changes), changes=changes)
-
-    def _bar(self, policy: InertiaPolicy, room: float, *, changes: bool) -> float:
-        least = policy.bound_of(changes).min_precision
+        least, room = policy.bound_of(changes).min_precision, self.room(policy, changes=changes)
         if math.isinf(room):
             return least
         used = min(1.0, max(0.0, (CAPACITY - room) / CAPACITY))
@@ -187,14 +180,13 @@ class Budget(Table):
         `p` is the probability that the call is what the model would do; a `draw` below `audit_rate` means an audit.
         """
         bound = policy.bound_of(changes)
-        room = self.room(policy, changes=changes)
-        if room <= 0:
+        if self.room(policy, changes=changes) <= 0:
             text = (
                 f"the budget of {bound.max_wrong_per_100:g} wrong call(s) per 100 model turns has no room yet "
                 f"({self.graph.turns} turns seen)"
             )
             return Reason("budget", text), False
-        bar = self._bar(policy, room, changes=changes)
+        bar = self.bar(policy, changes=changes)
         if bar > bound.min_precision and p < bar:  # the paper's policy has no bar until the budget raises one
             text = f"some of the budget of wrong calls is used up, and confidence {p:.2f} is below {bar:.2f}"
             return Reason("budget", text), False

@@ -16,9 +16,8 @@ from langgraph_toolmem.graph.sources import describe
 from langgraph_toolmem.graph.state import WORDS, RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
-from langgraph_toolmem.inertia.candidates import Candidate, candidates
+from langgraph_toolmem.inertia.candidates import CallContexts, Candidate, candidates
 from langgraph_toolmem.inertia.cases import Cases
-from langgraph_toolmem.inertia.contexts import CallContexts
 from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Reason
 from langgraph_toolmem.inertia.estimator import Estimator, columns_of, record_keys
 from langgraph_toolmem.inertia.guards import may_be_stale, may_write, refusal

@@ -1,24 +1,30 @@
 """Candidates for the model's next turn: which tools may come, with which arguments, and the evidence for each.
 
 Tools come from what followed windows like this one and from the nearest past requests. Arguments come from the sources
-with the best record (`graph.sources`). Whole calls come from the calls before them (`contexts`).
+with the best record (`graph.sources`). Whole calls come from the concrete calls before them: loops, devices and menus
+repeat them. So a back-off n-gram over these stands next to the counts of tools (`graph.state.windows`). A call of one
+user is offered to others only once enough of them made it (`ContributorTable`).
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.cases import Neighbour
+from langgraph_toolmem.graph.events import Event, Forgotten
 from langgraph_toolmem.graph.learning import constants, may_be_from_output, pattern_of
 from langgraph_toolmem.graph.sources import evaluate, is_template
-from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, slot_key, windows
-from langgraph_toolmem.graph.tool_graph import HIT, MISS, ToolGraph
-from langgraph_toolmem.inertia.contexts import CallContexts, call_key, interpolated
+from langgraph_toolmem.graph.state import PARALLEL, START, WORDS, RunState, parallel, slot_key, windows
+from langgraph_toolmem.graph.tool_graph import HIT, MISS, ContributorTable, CountTable, Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.decision import calls_text
+from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, canon, canon_args, fit
 
@@ -37,6 +43,14 @@ FILLINGS: Final = 3
 """Fillings of one tool's parameters that are weighed."""
 LEAST: Final = 0.2
 """Share of the likeliest value's probability from which another is weighed too."""
+MAX_CONTEXTS: Final = 60_000
+MAX_KNOWN: Final = 20_000
+MAX_CALL_CHARS: Final = 1_000
+ORDERS: Final = (1, 2, 3)
+"""Numbers of the latest calls in a context."""
+MAX_OFFERED: Final = 3
+MIN_SHARE: Final = 0.1
+"""Least share of a call among what followed."""
 BEST, OTHER, WHOLE = range(3)
 """Kinds of candidates: a tool's best filling, another one, a whole call that followed the latest calls."""
 
@@ -127,7 +141,7 @@ class Candidate:
 
     @cached_property
     def key(self) -> str:
-        """Its digest among the calls that follow others (`contexts.call_key`)."""
+        """Its digest among the calls that follow others (`call_key`)."""
         return call_key(PARALLEL + self.tool, "") if self.each else call_key(self.tool, self.text)
 
 
@@ -356,3 +370,118 @@ def _may_use(graph: ToolGraph, state: RunState, slot: str, value: Any, schema: A
     if pattern.isdigit() and len(pattern) >= ID_DIGITS:
         return False  # an id that nothing in this run shows, whoever had it before
     return not pattern or graph.pattern_contributors.is_public(slot, pattern, user)
+
+
+# --- whole calls, by the calls before them ---
+
+
+@dataclass(slots=True)
+class CallFollowed(Event):
+    """A call was made after these contexts.
+
+    Attributes:
+        contexts: their keys, as `contexts_of` makes them.
+        call: digest of what followed.
+        text: the call as JSON; "" for an answer in words and for several calls.
+        run: digest of the thread, which counts as one contributor where no user is known.
+        user: digest of the user, if known.
+    """
+
+    kind = "call_followed"
+    contexts: list[str]
+    call: str
+    text: str
+    run: str
+    user: str | None
+
+
+class CallContexts(Table):
+    """Counts of whole calls that follow each other.
+
+    Attributes:
+        followed: context -> digest of the call -> [count]; MAX_CONTEXTS contexts.
+        known: digest of a call -> its text -> its contributors; MAX_KNOWN calls.
+    """
+
+    name = "calls"
+    parts = ("followed", "known")
+
+    def __init__(self, graph: ToolGraph) -> None:
+        super().__init__(graph)
+        self.followed = CountTable(MAX_CONTEXTS)
+        self.known = ContributorTable(MAX_KNOWN, max_items=1)
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        """See `Table`."""
+        return {CallFollowed: self._add}
+
+    def _add(self, contexts: list[str], call: str, text: str, run: str, user: str | None) -> None:
+        for context in contexts:
+            self.followed.add(context, call)
+        if text:
+            self.known.add(call, text, run, user)
+
+    def after(self, state: RunState) -> tuple[list[tuple[str, dict[str, Any], float]], dict[str, float]]:
+        """Return the calls that followed the run's latest calls most often, and the share of every call by `call_key`.
+
+        The first are MAX_OFFERED at most, best first, with tool, arguments and share.
+        """
+        shares: dict[str, float] = {}
+        for context in contexts_of(state):
+            if row := self.followed.row(context):
+                shares = interpolated({call: cell[0] for call, cell in row.items()}, shares)
+        ranked = sorted((-share, call) for call, share in shares.items() if share >= MIN_SHARE)
+        known = ((text, -share) for share, call in ranked for text in self.known.rows.get(call, ()))
+        return [(*json.loads(text), share) for text, share in islice(known, MAX_OFFERED)], shares
+
+    def forget(self, gone: Forgotten) -> int:
+        """Delete calls that nobody else made."""
+        lost = self.known.forget(gone)
+        for call in [call for call, texts in self.known.rows.items() if not texts]:
+            del self.known.rows[call]
+        return lost
+
+
+def interpolated(counts: Mapping[str, float], shorter: Mapping[str, float]) -> dict[str, float]:
+    """Return the shares of what followed a context, backed off to those of the shorter context (Witten-Bell)."""
+    total, kinds = sum(counts.values()), float(len(counts))
+    return {
+        item: (counts.get(item, 0.0) + kinds * shorter.get(item, 0.0)) / (total + kinds) for item in {*shorter, *counts}
+    }
+
+
+def call_key(tool: str, args: str) -> str:
+    """Return the digest of a call, with its arguments as `canon_args` writes them."""
+    return digest("followed", tool, args)
+
+
+def followed(state: RunState, turn: Turn, thread: str, user: str | None) -> list[Event]:
+    """Return the event that teaches what a turn of the model did after the calls before it."""
+    if turn.chosen_by != "model":
+        return []
+    if len(turn.steps) != 1:
+        what = parallel([step.tool for step in turn.steps]) if turn.steps else WORDS
+        return [CallFollowed(contexts_of(state), call_key(what, ""), "", thread, user)]
+    [step] = turn.steps
+    text = json.dumps([step.tool, step.args], sort_keys=True, default=str)
+    kept = text if len(text) <= MAX_CALL_CHARS else ""
+    return [CallFollowed(contexts_of(state), call_key(step.tool, canon_args(step.args)), kept, thread, user)]
+
+
+def contexts_of(state: RunState) -> list[str]:
+    """Return the keys of a run's contexts, the least telling first.
+
+    One to three latest calls with their outcome, and the request with all calls since.
+    """
+    calls = [(step.tool, canon_args(step.args), step.status) for step in state.steps[-max(ORDERS) :]]
+    spoken = int(state.symbols[-1] == WORDS)
+    keys = []
+    for order in ORDERS:
+        if order <= len(calls):
+            keys.append(digest("calls", spoken, *(part for call in calls[-order:] for part in call)))
+        elif order == len(calls) + 1:
+            keys.append(digest("calls", spoken, START, *(part for call in calls for part in call)))
+    if state.user.raw:
+        since = [part for step in state.since_user for part in (step.tool, canon_args(step.args), step.status)]
+        keys.append(digest("request", state.user.raw, *since))
+    return keys

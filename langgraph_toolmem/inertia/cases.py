@@ -129,33 +129,27 @@ class Facts:
 
     def add(self, place: str, value: str, mark: str = ".") -> None:
         """Add one fact."""
-        self.facts.append(mark + place_key(place) + _value_key(value))
+        self.facts.append(mark + _key("place", place) + _key("value", value))
 
     def add_number(self, place: str, value: float) -> None:
         """Add an amount; the first one of a place counts."""
-        key = place_key(place)
+        key = _key("place", place)
         if math.isfinite(value) and key not in self.numbers:
             self.numbers[key] = value
             self.amounts.append((key, value))
 
     def add_day(self, place: str, day: int, today: int) -> None:
         """Add a date, also as the days that it lies back."""
-        key = place_key(place)
+        key = _key("place", place)
         if key not in self.numbers:
             self.numbers[key] = float(day)
-            self.numbers[place_key(place + " age")] = float(today - day)
+            self.numbers[_key("place", place + " age")] = float(today - day)
             self.days.append((key, float(day)))
 
 
-@lru_cache(maxsize=8192)
-def place_key(place: str) -> str:
-    """Return the digest of a place."""
-    return digest("place", place)[:8]
-
-
-@lru_cache(maxsize=8192)
-def _value_key(value: str) -> str:
-    return digest("value", value)[:8]
+@lru_cache(maxsize=16_384)
+def _key(kind: str, text: str) -> str:
+    return digest(kind, text)[:8]
 
 
 class _Pair:
@@ -284,9 +278,6 @@ class Cases(Table):
         seen, values = self.places.get(place, (0, ()))
         return len(values) <= MAX_VALUES and not (len(values) >= 6 and len(values) * 3 > seen)
 
-    def _counts(self, fact: str) -> bool:
-        return fact[0] != "=" or self.categorical(fact[1:9])
-
     def facts_of(self, state: RunState, today: int, *, changes: bool) -> Facts:
         """Return the facts of the latest outputs of a request; `today` is in days since 1970.
 
@@ -339,7 +330,7 @@ class Cases(Table):
                 word = "*"
             else:
                 found.add(place, word[:MAX_CHARS], "=")
-                word = word if self.categorical(place_key(place)) else "*"
+                word = word if self.categorical(_key("place", place)) else "*"
             before = (before[1], word)
 
     def doubt(self, state: RunState, tool: str, facts: Facts, *, changes: bool) -> str:
@@ -349,7 +340,7 @@ class Cases(Table):
         if found is None:
             found = pair.summary = _sum_up(pair)
         least, bar = (LEAST_WRITE, BAR_WRITE) if changes else (LEAST_READ, BAR_READ)
-        own = [fact for fact in facts.facts if self._counts(fact)]
+        own = [fact for fact in facts.facts if fact[0] != "=" or self.categorical(fact[1:9])]
         if not found.culprits.isdisjoint(own):
             return "a value in the outputs has led the model elsewhere before"
         for fact in own:

@@ -111,7 +111,7 @@ class Estimator(Table):
         if self._fitted is None or self._fitted[0] != settled:
             known = self.examples[: settled[1]]
             columns, hits = ([example[part] for example in known] for part in (1, 2))
-            weights = fit(np.array(columns), np.array(hits, dtype=np.float64), PRIOR) if known else np.array(PRIOR)
+            weights = fit(np.array(columns), np.array(hits, dtype=np.float64)) if known else np.array(PRIOR)
             self._fitted = settled, weights
         return self._fitted[1]
 
@@ -123,21 +123,21 @@ class Estimator(Table):
         return np.minimum(_sigmoid(columns @ weights[:-1] + weights[-1]), MOST)
 
 
-def fit(columns: Floats, hits: Floats, around: Sequence[float], ridge: float = RIDGE) -> Floats:
-    """Return the (columns + 1,) coefficients that maximise likelihood - ridge/2 |w - around|², the intercept last."""
+def fit(columns: Floats, hits: Floats) -> Floats:
+    """Return the (columns + 1,) coefficients that maximise likelihood - RIDGE/2 |w - PRIOR|², the intercept last."""
     import numpy as np
 
-    x, prior = np.column_stack((columns, np.ones(len(columns)))), np.array(around)
+    x, prior = np.column_stack((columns, np.ones(len(columns)))), np.array(PRIOR)
 
     def loss(w: Floats) -> float:
         odds = x @ w
-        return float(np.logaddexp(0, odds).sum() - hits @ odds + ridge / 2 * ((w - prior) ** 2).sum())
+        return float(np.logaddexp(0, odds).sum() - hits @ odds + RIDGE / 2 * ((w - prior) ** 2).sum())
 
     weights, least = prior, loss(prior)
     for _ in range(STEPS):
         p = _sigmoid(x @ weights)
-        gradient = x.T @ (hits - p) - ridge * (weights - prior)
-        step = np.linalg.solve((x * (p * (1 - p))[:, None]).T @ x + ridge * np.eye(x.shape[1]), gradient)
+        gradient = x.T @ (hits - p) - RIDGE * (weights - prior)
+        step = np.linalg.solve((x * (p * (1 - p))[:, None]).T @ x + RIDGE * np.eye(x.shape[1]), gradient)
         while (now := loss(weights + step)) > least and np.abs(step).max() > 1e-6:
             step = step / 2
         if least - now < 1e-3:

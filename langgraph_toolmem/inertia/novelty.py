@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_left, insort
+from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from langgraph_toolmem.graph.cases import CaseIndex, Neighbour
 from langgraph_toolmem.graph.events import Event
@@ -67,12 +67,6 @@ class NoveltyRecord(Table):
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.spread: dict[str, list[list[float]]] = {}
-        self._sorted: dict[str, list[float]] = {}  # the distances, until one is added
-
-    def load(self, state: dict[str, Any]) -> None:
-        """See `Table`."""
-        super().load(state)
-        self._sorted.clear()
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         """See `Table`."""
@@ -83,7 +77,6 @@ class NoveltyRecord(Table):
             seen = self.spread.setdefault(key, [])
             insort(seen, [turn, round(distance, 4)])
             del seen[:-KEPT]
-            self._sorted.pop(key, None)
 
     def share(self, tool: str, distance: float | None) -> float:
         """Return the conformal p-value: the share of the tool's known requests that are at least as far away.
@@ -94,11 +87,10 @@ class NoveltyRecord(Table):
             return 0.0
         if distance == 0:
             return 1.0
-        key = tool if len(self.spread.get(tool, ())) >= ENOUGH else ""
-        seen = self._sorted.get(key)
-        if seen is None:
-            seen = self._sorted[key] = sorted(other for _, other in self.spread.get(key, ()))
-        further = len(seen) - bisect_left(seen, round(distance, 4))
+        seen, distance = self.spread.get(tool, ()), round(distance, 4)
+        if len(seen) < ENOUGH:
+            seen = self.spread.get("", ())
+        further = sum(other >= distance for _, other in seen)
         return further / (len(seen) + 1) if len(seen) >= ENOUGH else 0.0
 
     def refusal(self, tool: str, distance: float | None) -> str:
@@ -119,7 +111,6 @@ class Novelty:
         self._asks = bool(state.user_key)
         self._text, self._asked = state.user.raw, state.asked
         self._called = [canon(value) for step in state.since_user for value in step.args.values()]
-        self._distances: dict[tuple[str, str], float | None] = {}
         self._pasts: dict[tuple[str, bool], list[frozenset[str]]] = {}
 
     def distance(self, candidate: Candidate) -> float | None:
@@ -130,18 +121,14 @@ class Novelty:
         """
         if not self._asks:
             return 0.0
-        key = candidate.tool, candidate.text
-        if key not in self._distances:
-            own = wording(self._text, (*self._called, *_values(candidate)))
-            past = self._past(candidate.tool)
-            self._distances[key] = min((_distance(own, other) for other in past), default=None)
-        return self._distances[key]
+        own = wording(self._text, (*self._called, *_values(candidate)))
+        return min((_distance(own, other) for other in self._past(candidate.tool)), default=None)
 
     def _past(self, tool: str, *, asked: bool = False) -> list[frozenset[str]]:
         if (tool, asked) not in self._pasts:
             led = (each for each in self._cases.alike(self._state) if tool == WORDS or self._cases.led_to(each, tool))
             texts = ((self._cases.cases[each][4 if asked else 0], each) for each in islice(led, ALIKE))
-            self._pasts[tool, asked] = [_wording_of(text, self._cases.arguments(each)) for text, each in texts]
+            self._pasts[tool, asked] = [_read(text, self._cases.arguments(each))[0] for text, each in texts]
         return self._pasts[tool, asked]
 
     def strange(self, candidate: Candidate) -> str:
@@ -154,12 +141,11 @@ class Novelty:
             return Reason("unfamiliar", f"no request before that went on with {tool} went the same way so far")
         for asked, text in ((False, self._text), (True, self._asked)):
             own, left = wording(text, calls), left_over(text, calls)
-            past = [_wording_of(each.asked if asked else each.text, each.made) for each in near]
-            over = [_left_over_of(each.asked if asked else each.text, each.made) for each in near]
-            same = frozenset.intersection(*(a | b for a, b in zip(past, over, strict=True)))
+            read = [_read(each.asked if asked else each.text, each.made) for each in near]
+            same = frozenset.intersection(*(a | b for a, b in read))
             replies = asked or bool(self._asked) or all(each.asked for each in near)
-            new = own.difference(*past, *self._past(tool, asked=asked))
-            if new or (replies and not same <= own | left) or (left and all(len(left) > len(o) for o in over)):
+            new = own.difference(*(past for past, _ in read), *self._past(tool, asked=asked))
+            if new or (replies and not same <= own | left) or (left and all(len(left) > len(over) for _, over in read)):
                 what = "words before the request are" if asked else "request is"
                 return Reason("unfamiliar", f"the {what} worded unlike those that went on with {tool} before")
         return ""
@@ -195,17 +181,10 @@ def left_over(text: str, values: Iterable[str]) -> frozenset[str]:
 
 
 @lru_cache(maxsize=4096)
-def _wording_of(text: str, calls: tuple[str, ...]) -> frozenset[str]:
-    return wording(text, _given(calls))
-
-
-@lru_cache(maxsize=4096)
-def _left_over_of(text: str, calls: tuple[str, ...]) -> frozenset[str]:
-    return left_over(text, _given(calls))
-
-
-def _given(calls: tuple[str, ...]) -> list[str]:
-    return [canon(value) for args in map(json.loads, calls) for value in args.values()]
+def _read(text: str, calls: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the wording of a past text, and what is left over, given the arguments of its calls as JSON."""
+    values = [canon(value) for args in map(json.loads, calls) for value in args.values()]
+    return wording(text, values), left_over(text, values)
 
 
 @lru_cache(maxsize=8192)

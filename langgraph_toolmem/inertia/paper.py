@@ -14,7 +14,7 @@ numbers in constant time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from langgraph_toolmem.graph.sources import describe, evaluate
@@ -90,11 +90,14 @@ def fill(
     """
     args: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    context = _environment(policy, spec.name, state)
+    context: Mapping[str, Any] = {}
+    if policy.environment is not None:
+        with errors:  # the host's code: learning must go on without it
+            context = dict(policy.environment(spec.name, state.steps))
     for parameter, schema in spec.properties.items():
         slot = slot_key(spec.name, parameter)
         row = graph.sources.row(slot)
-        for descriptor in _strongest_first(row):
+        for descriptor in sorted(filter(_is_flow, row), key=lambda each: -row[each][HIT]):
             value = evaluate(descriptor, state, (spec.name, parameter))
             if (fitted := fit(value, schema)) is not ABSENT:
                 args[parameter], sources[parameter] = fitted, descriptor
@@ -110,29 +113,8 @@ def fill(
     return args, sources
 
 
-def _strongest_first(row: Mapping[str, Sequence[float]]) -> Iterator[str]:
-    """Yield the dataflow sources of a slot by how often they were right. The first nearly always does."""
-    first, most = "", -1.0
-    for descriptor, cell in row.items():
-        if cell[HIT] > most and _is_flow(descriptor):
-            first, most = descriptor, cell[HIT]
-    if first:
-        yield first
-        yield from sorted((d for d in row if d != first and _is_flow(d)), key=lambda d: -row[d][HIT])
-
-
 def _is_flow(descriptor: str) -> bool:
     return descriptor[0] in "iol" or (descriptor[0] == "[" and descriptor[2] in "iol")
-
-
-def _environment(policy: PaperPolicy, tool: str, state: RunState) -> Mapping[str, Any]:
-    if policy.environment is None:
-        return {}
-    try:
-        return dict(policy.environment(tool, state.steps))
-    except Exception as error:  # noqa: BLE001 - the host's code: learning must go on without it
-        errors.failed(error)
-        return {}
 
 
 def _from_goal(parameter: str, schema: Mapping[str, Any], state: RunState) -> Any:
@@ -160,7 +142,7 @@ def decide(
     policy: PaperPolicy,
     similarity: Similarity,
     chosen_by: Sequence[str],
-    draw: float = 1.0,
+    draw: float,
 ) -> Decision:
     """Apply the published decision rule with its cap, its recovery path and the guards that every shortcut passes.
 

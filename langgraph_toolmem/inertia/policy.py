@@ -44,9 +44,7 @@ class Bound:
 
 
 _BOUNDS: Final = ("reads", "writes")
-NAMES_OF_TOOLS: Final = (
-    "may_write", "allow_destructive", "never", "allow_repeats",
-)  # fmt: skip
+NAMES_OF_TOOLS: Final = ("may_write", "allow_destructive", "never", "allow_repeats")
 _OF_BOUNDS: Final = tuple(f.name for f in fields(Bound))
 
 

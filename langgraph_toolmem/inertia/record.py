@@ -249,11 +249,6 @@ def credit_shortcut(turn: Turn, asked: Sequence[str], *, changes: int, number: i
     return [Count(outcome), *failed, *(ToolCount(tool, outcome) for tool in asked)]
 
 
-def credit_reviews(turn: Turn) -> Record:
-    """Return the calls of a turn that a person looked at and did not let pass."""
-    return [ToolCount(step.tool, REVIEWED) for step in turn.steps if step.review]
-
-
 # --- changes that the memory made ---
 
 

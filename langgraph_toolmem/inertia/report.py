@@ -13,7 +13,7 @@ from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.guards import changing, may_write, undeclared, why_never
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.record import REVIEWED, SECONDS, SERVED, WASTED
+from langgraph_toolmem.inertia.record import REVIEWED, SECONDS, SERVED, WASTED, Changes
 from langgraph_toolmem.runs.tools import ToolSpec
 
 OFTEN: Final = 5
@@ -24,9 +24,11 @@ _FEW: Final = 10
 _LOGS: Final = "import logs: toolmem import runs.jsonl --memory FOLDER"
 
 
-def section_of(graph: ToolGraph, budget: Budget, policy: InertiaPolicy, specs: Mapping[str, ToolSpec]) -> Section:
+def section_of(
+    graph: ToolGraph, budget: Budget, policy: InertiaPolicy, specs: Mapping[str, ToolSpec], changes: Changes
+) -> Section:
     """Return the checks of predictions, the state of the budget, and tools that are not skipped."""
-    figures, ahead = budget.figures(policy), _prefetched(graph)
+    figures, (ahead, ahead_table) = budget.figures(policy), _prefetched(graph)
     refused = {name: why for name in sorted(specs) if (why := why_never(specs[name], policy))}
     missing = undeclared(specs, policy)
     reading = suggested(specs[name] for name in missing)
@@ -38,12 +40,12 @@ def section_of(graph: ToolGraph, budget: Budget, policy: InertiaPolicy, specs: M
     tables = (
         TextTable("Called often, seldom without the model", ("tool", "calls", "skipped", "why", "what to do"), held),
         TextTable("Never called without the model", ("tool", "why"), never),
-        *_prefetch_tables(ahead),
+        *ahead_table,
     )
     figures |= {"mode": "shadow, nothing is called" if policy.shadow else "acting", "kind": policy.kind}
     figures["declared"] = [sum(spec.read_only is True for spec in specs.values()), len(policy.may_write & specs.keys())]
     figures["refused"] = sorted(tool for tool in specs if graph.by_tool.get(tool, {}).get(REVIEWED))
-    figures |= {"unskipped": idle, "changing": changing(specs)}
+    figures |= {"unskipped": idle, "changing": changing(specs), "changes": changes.figures()}
     return Section("Shortcut and prefetch", figures | ahead, (*_sentences(figures | ahead),), tables)
 
 
@@ -127,30 +129,24 @@ def _why(
 # --- prefetched look-ups ---
 
 
-def _prefetched(graph: ToolGraph) -> dict[str, Any]:
-    """Return the prefetched look-ups, in all and by tool, under "prefetch"; {} if there were none."""
+def _prefetched(graph: ToolGraph) -> tuple[dict[str, Any], tuple[TextTable, ...]]:
+    """Return the figures of prefetched look-ups, in all and by tool, and their table; nothing if there were none."""
     by_tool = {
         tool: _counted(*(record.get(counter, 0.0) for counter in (SERVED, WASTED, SECONDS)))
         for tool, record in sorted(graph.by_tool.items())
         if record.get(SERVED) or record.get(WASTED)
     }
     if not by_tool:
-        return {}
+        return {}, ()
     sums = _counted(*(sum(o[name] for o in by_tool.values()) for name in ("served", "wasted", "seconds_saved")))
-    return {"prefetch": {**sums, "by_tool": by_tool}}
+    rows = (
+        (tool, *(f"{row[name]:,}" for name in ("started", "served", "wasted")), f"{row['seconds_saved']:,.1f}")
+        for tool, row in by_tool.items()
+    )
+    columns = ("tool", "prefetched", "served", "thrown away", "seconds saved")
+    return {"prefetch": {**sums, "by_tool": by_tool}}, (TextTable("Look-ups prefetched", columns, tuple(rows)),)
 
 
 def _counted(served: float, wasted: float, seconds: float) -> dict[str, float]:
     counts = {"started": int(served + wasted), "served": int(served), "wasted": int(wasted)}
     return {**counts, "seconds_saved": round(seconds, 3)}
-
-
-def _prefetch_tables(found: Mapping[str, Any]) -> tuple[TextTable, ...]:
-    if (of := found.get("prefetch")) is None:
-        return ()
-    columns = ("tool", "prefetched", "served", "thrown away", "seconds saved")
-    rows = (
-        (tool, *(f"{row[name]:,}" for name in ("started", "served", "wasted")), f"{row['seconds_saved']:,.1f}")
-        for tool, row in of["by_tool"].items()
-    )
-    return (TextTable("Look-ups prefetched", columns, tuple(rows)),)

@@ -103,7 +103,7 @@ def settings_policy(context: Any, policy: InertiaPolicy) -> InertiaPolicy | None
     """
     if mode := env_mode():
         return None if mode == "off" else policy.with_(shadow=mode == "shadow")
-    for key in InertiaSettings.model_fields if context is not None else ():
+    for key in InertiaSettings.model_fields:
         if not key.startswith(_PREFIX):
             continue
         try:

@@ -16,14 +16,13 @@ from langgraph_toolmem.inertia.decision import Decision, Proposal, Reason, note_
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch import Prefetch
 from langgraph_toolmem.inertia.prefetch.qualify import Interceptors
-from langgraph_toolmem.inertia.prefetch.serve import Prefetcher
+from langgraph_toolmem.inertia.prefetch.serve import FREE_CHOICE, Prefetcher
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.turn.providers import refusal_of
 from langgraph_toolmem.turn.step import Call, Place, Step, StepOutput
 
 MARK: Final = "toolmem"
 """Key in ``additional_kwargs`` of a message that no model made."""
-_FREE_CHOICE: Final = (None, "auto", "any", "required")
 
 
 class Decided(NamedTuple):
@@ -115,7 +114,7 @@ class Shortcut(Step[Inertia]):
     def _forbidden(self, call: Call) -> str:
         if call.held_out:
             return Reason("held_out", HELD_OUT)
-        if call.tool_choice not in _FREE_CHOICE:
+        if call.tool_choice not in FREE_CHOICE:
             return Reason("tool_choice", "the request settles which tools may be called: the model is asked")
         for model in (call.model, *self.models):
             if model is not None and (rule := refusal_of(model, call.settings)):

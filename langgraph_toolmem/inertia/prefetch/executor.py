@@ -110,33 +110,6 @@ class PrefetchTask:
         return None if self.future.exception() else self.future.result()
 
 
-class Executor:
-    """Runs the tasks of a memory, a thread or an asyncio task for each; nothing queues."""
-
-    def __init__(self) -> None:
-        self._lock = threads.lock()
-        self._live: set[PrefetchTask] = set()
-        threads.at_fork(self)
-
-    def forked(self) -> None:
-        """Forget the parent's tasks: a fork has none of its threads."""
-        self._live.clear()
-
-    def begin(self, task: PrefetchTask, host: Host, most: int) -> bool:
-        """Begin a task if fewer than so many run."""
-        with self._lock:
-            if len(self._live) >= most:
-                return False
-            self._live.add(task)
-        try:
-            task.begin(host)
-        except BaseException:
-            self._live.discard(task)
-            raise
-        task.future.add_done_callback(lambda _: self._live.discard(task))
-        return True
-
-
 def is_async(tool: BaseTool) -> bool:
     """Return True if a tool has async code of its own."""
     if isinstance(tool, (StructuredTool, Tool)):
@@ -174,8 +147,6 @@ class _Inside:
 
 @lru_cache(maxsize=256)
 def _kind(kind: type[BaseTool]) -> type[BaseTool]:
-    """Return the class of a tool's copies."""
-
     @wraps(kind._run)  # LangChain looks at its parameters
     def _run(self: Any, *args: Any, **kwargs: Any) -> Any:
         inside: _Inside = self.__dict__[_INSIDE]

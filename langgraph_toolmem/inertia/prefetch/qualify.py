@@ -46,36 +46,26 @@ class Interceptors(NamedTuple):
     tools: frozenset[str] = frozenset()
 
 
-class Qualified(NamedTuple):
-    """Tools that may be prefetched, by name, and for each of the others the reason."""
-
-    may: Mapping[str, BaseTool]
-    why_not: Mapping[str, str]
-
-    @property
-    def in_words(self) -> str:
-        """One line for the log."""
-        reasons: dict[str, list[str]] = {}
-        for name, why in self.why_not.items():
-            reasons.setdefault(why.removeprefix(f"{name} "), []).append(name)
-        others = "; ".join(f"{named(names)}: {why}" for why, names in reasons.items())
-        may = f"Prefetched while the model is asked: {named(self.may) or 'no tool'}."
-        return f"{may} Not prefetched: {others}." if others else may
-
-
 def qualified(
     tools: Mapping[str, BaseTool],
     specs: Mapping[str, ToolSpec],
     policy: InertiaPolicy,
     settings: Prefetch,
     interceptors: Interceptors,
-) -> Qualified:
-    """Sort the tools, as the host executes them, into those that may be prefetched and the others."""
+) -> tuple[dict[str, BaseTool], str]:
+    """Return those of the tools, as the host executes them, that may be prefetched, and one line for the log."""
     why = {
         name: _why_not(tool, specs[name], policy, settings, interceptors) if name in specs else "is not described"
         for name, tool in tools.items()
     }
-    return Qualified({n: tools[n] for n, no in why.items() if not no}, {n: no for n, no in why.items() if no})
+    found = {name: tool for name, tool in tools.items() if not why[name]}
+    reasons: dict[str, list[str]] = {}
+    for name, no in why.items():
+        if no:
+            reasons.setdefault(no.removeprefix(f"{name} "), []).append(name)
+    others = "; ".join(f"{named(names)}: {reason}" for reason, names in reasons.items())
+    line = f"Prefetched while the model is asked: {named(found) or 'no tool'}."
+    return found, f"{line} Not prefetched: {others}." if others else line
 
 
 def _why_not(
@@ -84,10 +74,9 @@ def _why_not(
     name = spec.name
     if settings.tools is not None and name not in settings.tools:
         return "is not named in Prefetch(tools=...)"
-    reading = policy.with_(may_write=(), only=None)  # a name given to the shortcut is no declaration
     if may_write(name, {name: spec}):
         return "is not declared to only read"
-    if never := why_never(spec, reading):
+    if never := why_never(spec, policy.with_(only=None)):
         return never
     if _opted_out(tool):
         return "is marked no_prefetch"
@@ -117,7 +106,7 @@ def _injected(tool: BaseTool, spec: ToolSpec) -> Iterator[str]:
     for code in _code_of(tool):
         try:
             parameters = inspect.signature(code).parameters.values()
-            hints = get_type_hints(code, include_extras=False)
+            hints = get_type_hints(code)
         except (TypeError, ValueError, NameError):
             yield "unknown parameters"
             continue
@@ -125,20 +114,16 @@ def _injected(tool: BaseTool, spec: ToolSpec) -> Iterator[str]:
             plain = each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY, each.POSITIONAL_ONLY)
             if not plain or each.name in spec.properties or each.name in _OF_LANGCHAIN:
                 continue
-            if not _is_config(hints.get(each.name)) and not _idle_in_mcp(code, each):
+            hint = hints.get(each.name)
+            if RunnableConfig not in (hint, *getattr(hint, "__args__", ())) and not _idle_in_mcp(code, each):
                 yield each.name
 
 
 def _code_of(tool: BaseTool) -> list[Callable[..., Any]]:
-    """Return the host's own code in a tool."""
     if isinstance(tool, StructuredTool):
         return [code for code in (tool.func, tool.coroutine) if code is not None]
     ways = [way for way in ("_run", "_arun") if getattr(type(tool), way) is not getattr(BaseTool, way)]
     return [getattr(tool, way) for way in ways]
-
-
-def _is_config(hint: Any) -> bool:
-    return hint is RunnableConfig or RunnableConfig in getattr(hint, "__args__", ())
 
 
 def _idle_in_mcp(code: Callable[..., Any], parameter: inspect.Parameter) -> bool:

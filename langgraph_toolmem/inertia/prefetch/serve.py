@@ -24,11 +24,10 @@ from langgraph_toolmem.graph.events import Count, Record, ToolCount
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import Prefetch
-from langgraph_toolmem.inertia.prefetch.executor import Executor, Host, PrefetchTask, is_async, is_sync, standing_in
+from langgraph_toolmem.inertia.prefetch.executor import Host, PrefetchTask, is_async, is_sync, standing_in
 from langgraph_toolmem.inertia.prefetch.qualify import (
     Interceptors,
     Lookup,
-    Qualified,
     choose,
     held_back,
     least_probability,
@@ -44,7 +43,8 @@ from langgraph_toolmem.turn.step import Call
 logger = logging.getLogger("langgraph_toolmem.prefetch")
 
 MAX_TOOL_SETS: Final = 64
-_FREE_CHOICE: Final = (None, "auto", "any", "required")
+FREE_CHOICE: Final = (None, "auto", "any", "required")
+"""Values of ``tool_choice`` under which any tool may be called."""
 NO_CONFIG: Final = "Nothing is prefetched in async runs: before Python 3.11 the config of an async run cannot be read."
 UNWATCHED: Final = (
     "Nothing is prefetched in this graph: its tools are not executed by a ToolNode(tools, wrap_tool_call="
@@ -93,13 +93,15 @@ class PrefetchBatch:
 
 
 class Registry:
-    """The batches of a memory, by the answer of the model that asks for their calls. Safe for threads.
+    """The prefetched calls of a memory, in batches by the answer of the model that asks for them. Safe for threads.
+
+    Each call has a thread or an asyncio task of its own; nothing queues.
 
     In an agent a batch belongs to the very object of the answer: ids of threads, runs, calls and messages repeat, and
     what one user is answered must not come to another. In a plain graph it is found by its `Position`.
 
     Attributes:
-        lock: guards batches.
+        lock: guards batches and the calls that run.
         reported: lines that were logged once.
         watched: True once a tool call came by that could have been served.
         unseen: number of model calls of plain graphs with prefetching so far.
@@ -108,9 +110,28 @@ class Registry:
     def __init__(self) -> None:
         self.lock = threads.lock()
         self._batches: dict[int | Position, PrefetchBatch] = {}
-        self.executor = Executor()
+        self._live: set[PrefetchTask] = set()
         self.reported: set[str] = set()
         self.watched, self.unseen = False, 0
+        threads.at_fork(self)
+
+    def forked(self) -> None:
+        """Forget the parent's calls: a fork has none of its threads."""
+        self._live.clear()
+
+    def begin(self, task: PrefetchTask, host: Host, most: int) -> bool:
+        """Begin a call if fewer than so many run."""
+        with self.lock:
+            if len(self._live) >= most:
+                return False
+            self._live.add(task)
+        try:
+            task.begin(host)
+        except BaseException:
+            self._live.discard(task)
+            raise
+        task.future.add_done_callback(lambda _: self._live.discard(task))
+        return True
 
     def keep(self, batch: PrefetchBatch, at: AIMessage | Position) -> None:
         """Keep a batch for the calls of an answer."""
@@ -157,11 +178,9 @@ class AnswerListener(BaseCallbackHandler):
 
     def on_llm_new_token(self, token: Any, *, chunk: Any = None, run_id: UUID, **_: Any) -> None:
         """Read the pieces of tool calls in a chunk."""
-        try:
+        with self._errors:
             for piece in getattr(getattr(chunk, "message", None), "tool_call_chunks", None) or ():
                 self._read(self._calls.setdefault(run_id, _StreamedCall()), piece)
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self._errors.failed(error)
 
     def _read(self, call: _StreamedCall, piece: Mapping[str, Any]) -> None:
         mark, text = (piece.get("index"), piece.get("id")), piece.get("args") or ""
@@ -203,7 +222,7 @@ class ResultServer:
 
     def serve(self, request: ToolCallRequest) -> StepGenerator[ToolCallRequest]:
         """Return the request with a tool that has the result, if it was prefetched; otherwise the request."""
-        try:
+        with self.errors:
             task, asked = self._task_of(request), monotonic()
             if task is None:
                 return request
@@ -217,16 +236,12 @@ class ResultServer:
             runtime: Any = request.runtime
             emit(runtime, {"node": "prefetch", "served": task.lookup.tool, "seconds_saved": round(saved, 3)})
             return request.override(tool=standing_in(task.tool, ran))
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self.errors.failed(error)
-            return request
+        return request
 
     def paused(self, request: ToolCallRequest) -> None:
         """Note that an interrupt stopped a call: its tool is not prefetched from now on."""
-        try:
+        with self.errors:
             self._count(Lookup(request.tool_call["name"], {}, ""), {REVIEWED: 1})
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self.errors.failed(error)
 
     def _task_of(self, request: ToolCallRequest) -> PrefetchTask | None:
         self.registry.watched = True
@@ -277,15 +292,13 @@ class Prefetcher(ResultServer):
     ) -> None:
         super().__init__(core, registry, ErrorLog("prefetch", logger), messages_key=messages_key)
         self._settings, self._interceptors = settings, interceptors
-        self._known: dict[Any, tuple[list[BaseTool], Qualified]] = {}
+        self._known: dict[Any, tuple[list[BaseTool], Mapping[str, BaseTool]]] = {}
 
     def begin(self, call: Call) -> PrefetchBatch | None:
         """Begin the likeliest look-ups of a model call, and listen to its answer."""
-        try:
+        with self.errors:
             return self._begin(call)
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self.errors.failed(error)
-            return None
+        return None
 
     def _begin(self, call: Call) -> PrefetchBatch | None:
         owner: Owner = (call.thread_id, call.user_id)
@@ -327,7 +340,7 @@ class Prefetcher(ResultServer):
             if lookup.key not in batch.tasks and may(tool, args) and not _was_made(call.messages, lookup):
                 start([lookup])
 
-        if call.tool_choice in _FREE_CHOICE:
+        if call.tool_choice in FREE_CHOICE:
             start(choose(decision.predicted, settings, least, may))
         batch.listener = AnswerListener(changes, streamed, self.errors)
         return batch
@@ -338,7 +351,7 @@ class Prefetcher(ResultServer):
         started = []
         for lookup in lookups:
             task = PrefetchTask(lookup, tools[lookup.tool], self._settings.timeout)
-            if not self.registry.executor.begin(task, host, self._settings.workers):
+            if not self.registry.begin(task, host, self._settings.workers):
                 break
             batch.tasks[lookup.key] = task
             sure = round(lookup.probability, 4)
@@ -353,10 +366,11 @@ class Prefetcher(ResultServer):
         if known is None:
             if len(self._known) >= MAX_TOOL_SETS:
                 self._known.clear()
-            found = qualified({tool.name: tool for tool in offered}, specs, policy, self._settings, self._interceptors)
-            known = self._known[key] = offered, found
-            self._report_once(found.in_words)
-        return known[1].may
+            tools = {tool.name: tool for tool in offered}
+            may, line = qualified(tools, specs, policy, self._settings, self._interceptors)
+            known = self._known[key] = offered, may
+            self._report_once(line)
+        return known[1]
 
     def _report_once(self, line: str) -> None:
         reported = self.registry.reported
@@ -367,14 +381,12 @@ class Prefetcher(ResultServer):
     def answered(self, batch: PrefetchBatch, answer: Sequence[Any]) -> list[Any]:
         """Throw away what the answer does not ask for; the rest is kept for this run's own copy of the answer."""
         messages = list(answer)
-        try:
+        with self.errors:
             at = _last_answer(messages)
             self._waste(batch.match(AIMessage("") if at is None else messages[at]))
             if batch.tasks and at is not None:
                 messages[at] = messages[at].model_copy()  # a cache gives the same object to everybody
                 self.registry.keep(batch, messages[at])
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self.errors.failed(error)
         return messages
 
     def dropped(self, batch: PrefetchBatch) -> None:

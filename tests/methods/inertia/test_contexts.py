@@ -9,9 +9,7 @@ from histories import Learner, call, reading, state_of, user, words
 from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.events import Forgotten
-from langgraph_toolmem.inertia import contexts as of
-from langgraph_toolmem.inertia.candidates import WHOLE, candidates
-from langgraph_toolmem.inertia.contexts import CallContexts, call_key, contexts_of
+from langgraph_toolmem.inertia.candidates import MAX_CALL_CHARS, WHOLE, CallContexts, call_key, candidates, contexts_of
 from langgraph_toolmem.runs.values import canon_args
 
 TOOLS = [reading("set", "room level"), reading("look", "room")]
@@ -103,7 +101,7 @@ def test_contexts_tell_calls_and_requests_apart():
 
 def test_a_long_call_is_counted_but_not_kept():
     learner = Learner(TOOLS, FREE)
-    args = {"room": "x" * of.MAX_CALL_CHARS, "level": "1"}
+    args = {"room": "x" * MAX_CALL_CHARS, "level": "1"}
     learner.learn(user("Go"), call("set", args), words())
     contexts = learner.graph.register(CallContexts)
 

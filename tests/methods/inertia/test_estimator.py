@@ -50,14 +50,14 @@ def test_with_examples_it_says_what_came():
 def test_fitted_to_what_was_known_at_fixed_turns(turns: int, at: int):
     known = learned(at)
     columns, hits = ([example[part] for example in known.examples] for part in (1, 2))
-    expected = fit(np.array(columns), np.array(hits), PRIOR) if at else np.array(PRIOR)
+    expected = fit(np.array(columns), np.array(hits)) if at else np.array(PRIOR)
     assert learned(turns).weights() == pytest.approx(expected)
 
 
 def test_a_fit_ends_for_columns_that_tell_hits_and_misses_apart():
     columns = np.array([[50.0] * WIDTH, [-50.0] * WIDTH] * 50)
     hits = np.array([1.0, 0.0] * 50)
-    weights = fit(columns, hits, PRIOR)
+    weights = fit(columns, hits)
     assert np.isfinite(weights).all()
     assert (columns @ weights[:-1] + weights[-1] > 0).tolist() == (hits > 0).tolist()
 
