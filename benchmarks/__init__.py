@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
+J = TypeVar("J")
+R = TypeVar("R")
 DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
@@ -34,15 +39,29 @@ def command(name: str, about: str | None, *, recorded: bool = True) -> ArgumentP
     return parser
 
 
-def present(options: Namespace, names: Iterable[str]) -> list[str]:
-    """Return the sets that are there, and name the others."""
+def present(options: Namespace, names: Iterable[str], *, queries: bool = False) -> list[str]:
+    """Return the sets that are there, and name the others; `queries`: a set may have queries in place of runs."""
+    files = ("trajectories.jsonl", "queries.jsonl") if queries else ("trajectories.jsonl",)
     found = []
     for name in names:
-        if any((options.data / name / file).is_file() for file in ("trajectories.jsonl", "queries.jsonl")):
+        if any((options.data / name / file).is_file() for file in files):
             found.append(name)
         else:
             print(f"skipped: no recorded runs in {name} (looked for ../shared/data/{name})")
     return found
+
+
+def done(work: Callable[[J], R], jobs: Sequence[J], processes: int, name: str) -> Iterator[R]:
+    """Yield the results of the jobs in their order; show on stderr how many are done."""
+
+    def results() -> Iterator[R]:
+        if processes == 1:
+            yield from map(work, jobs)
+            return
+        with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+            yield from pool.map(work, jobs)
+
+    return iter(track(results(), name, len(jobs), console=Console(stderr=True), transient=True))
 
 
 def show(table: Table) -> None:

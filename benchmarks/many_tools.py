@@ -272,7 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--no-model", action="store_true", help="by words alone, without an embedding model")
     options = parser.parse_args(arguments)
-    if not present(options, [CATALOGUE]):
+    if not present(options, [CATALOGUE], queries=True):
         return 0
     embedder = None if options.no_model or missing("MiniLM") else embedder_named("MiniLM")
     scores, facts = measure(options, embedder)

@@ -422,7 +422,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--embedders", nargs="*", default=list(EMBEDDERS), choices=EMBEDDERS)
     options = parser.parse_args(arguments)
 
-    sets = {name: requests_of(options.data / name) for name in present(options, options.sets)}
+    sets = {name: requests_of(options.data / name) for name in present(options, options.sets, queries=True)}
     similarities: dict[str, Similarity] = {"TF-IDF": tf_idf}
     for name in options.embedders:
         if why := missing(name):

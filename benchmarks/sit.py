@@ -72,7 +72,6 @@ def methods_of(
     said = [1.0] * len(history) if said is None else said
     memory.import_runs([(run, score, None) for run, score in zip(history, said, strict=True)])
     history = [run for run, score in zip(history, said, strict=True) if score != 0]
-    search = description_search(specs)
 
     def asked(point: Point) -> list[str]:
         return [each.tool for each in memory.sit.suggest_for(point.state, available=specs)]
@@ -80,7 +79,7 @@ def methods_of(
     return {
         "order 1": successors(history, 1),
         "order 2": successors(history, 2),
-        "description": lambda point: [tool for tool, _ in search(point.state.user.raw)],
+        "description": description_search(specs),
         "nearest request": nearest_request(history),
         "combined": asked,
     }
@@ -170,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     results: list[tuple[Job, dict[str, Hits]]] = []
     console = Console(stderr=True)
-    for name in present(options, options.sets):
+    for name in present(options, options.sets, queries=True):
         judgements = {bool(run.success) for run in runs_of(options.data / name, limit=options.limit) or ()}
         for judged, history in product(options.judged, options.history):
             for good in (False, True) if len(judgements) > 1 and judged == 1 else (False,):

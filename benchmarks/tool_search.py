@@ -293,7 +293,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = command("tool_search", __doc__)
     parser.add_argument("--no-model", action="store_true", help="without all-MiniLM-L6-v2")
     options = parser.parse_args(arguments)
-    if not present(options, [CATALOGUE]):
+    if not present(options, [CATALOGUE], queries=True):
         return 0
     embedder = None
     if not options.no_model:
