@@ -47,7 +47,7 @@ def present(options: Namespace, names: Iterable[str], *, queries: bool = False) 
         if any((options.data / name / file).is_file() for file in files):
             found.append(name)
         else:
-            print(f"skipped: no recorded runs in {name} (looked for ../shared/data/{name})")
+            print(f"skipped: no recorded runs in {name} (looked for {options.data / name})")
     return found
 
 
