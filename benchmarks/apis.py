@@ -9,14 +9,15 @@ the document has one.
 
 from __future__ import annotations
 
-import argparse
+import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
+from benchmarks import command, conclude, show
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.openapi import read_openapi
@@ -53,16 +54,17 @@ def measure(file: Path) -> tuple[Counter[str], list[float]]:
     return found, plans
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print a row for each document."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.apis", description=__doc__.split("\n", 1)[0])
+    parser = command("apis", __doc__, recorded=False)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="OpenAPI documents, JSON or YAML")
     table = Table(
         "document", "operations", "ids", "first", "in chain", "incomplete", "writes", "optional", "build", "plan"
     )
-    for file in parser.parse_args().files:
+    options, figures = parser.parse_args(arguments), {}
+    for file in options.files:
         found, plans = measure(file)
-        times = sorted(plans)
+        times, figures[str(file)] = sorted(plans), found
         share = [f"{100 * each / max(1, found['ids']):.0f} %" for each in (found["first"], found["in_chain"])]
         table.add_row(
             file.stem,
@@ -75,8 +77,9 @@ def main() -> None:
             f"{found['build_ms'] / 1e3:.2f} s",
             f"{1e3 * times[len(times) // 2]:.1f} / {1e3 * times[int(0.99 * len(times))]:.0f} ms",
         )
-    Console(width=140).print(table)
+    show(table)
+    return conclude([], figures, options.json)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -5,27 +5,21 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import logging
-import multiprocessing
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
-from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
+from benchmarks import command, conclude, done, show
 from benchmarks.desks import CONVERSATION, GROUPS, PACE, START, Answer, Call, Desk, Request, World
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.inertia.decision import Decision
@@ -172,9 +166,7 @@ class Loop:
             turn = played.turns = played.turns + 1
             answer, decision = desk.answer(request, messages), None
             if memory is not None:
-                started = time.process_time()
                 decision = memory.inertia.begin_turn(messages, thread_id=str(number))
-                self.count["microseconds"] += int(1e6 * (time.process_time() - started))
             early = [] if ahead is None or decision is None else ahead.guesses(decision, answer.act)
             results = {call.key: world.execute(call) for call in early}
             for call in early:
@@ -327,16 +319,7 @@ class Job(NamedTuple):
             logging.disable(before)
 
 
-def done(jobs: Sequence[Job], workers: int) -> Iterator[dict[str, Any]]:
-    """Yield the figures of the jobs, in their order."""
-    if workers == 1:
-        yield from map(Job.do, jobs)
-        return
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(Job.do, jobs)
-
-
-def summary(mode: str, deviation: float, desks: Sequence[dict[str, Any]], seconds: float) -> dict[str, Any]:
+def summary(mode: str, deviation: float, desks: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the figures of a mode over all desks."""
 
     def total(name: str) -> Counter[str]:
@@ -360,21 +343,16 @@ def summary(mode: str, deviation: float, desks: Sequence[dict[str, Any]], second
             group: round(per_10_000 * sum(n for name, n in unasked.items() if name.split()[0] in kinds), 1)
             for group, kinds in {**GROUPS, "conversation": CONVERSATION, "none": ("main", "end")}.items()
         },
-        "desks_with_unasked": sum(bool(each["unasked"]) for each in desks),
         "left_out_per_10_000": per_10_000 * count["missing"],
         "wrong_writes_by_policy_per_10_000": per_10_000 * wrongs("write", BY_POLICY),
-        "wrong_writes_per_100": per_100 * wrongs("write"),
         "wrong_reads_per_100": per_100 * wrongs("read"),
         "extra_looks_per_100": per_100 * count["looks"],
         "states_that_differ_percent": per_10_000 / 100 * count["states"],
-        "true_wrong_per_100": per_100 * wrong.total(),
         "acted": count["acted"],
         "checks": count["checks"],
         "checks_right": count["checks_right"],
         "desks_covered_by_report": covered(shown),
         "ahead": dict(total("ahead")),
-        "memory_ms_per_turn": count["microseconds"] / 1000 / max(count["turns"], 1),
-        "seconds": seconds,
         "unasked": {name: per_10_000 * n for name, n in unasked.most_common()},
         "wrong": {name: per_100 * n for name, n in wrong.most_common()},
     }
@@ -386,7 +364,7 @@ def covered(desks: Sequence[tuple[dict[str, int], tuple[float, float]]]) -> list
     return [sum(right), len(right)]
 
 
-def show(console: Console, found: Sequence[dict[str, Any]]) -> None:
+def show_all(found: Sequence[dict[str, Any]]) -> None:
     """Print the figures, a column per mode; then unasked changes and wrong calls by the branch that decided."""
 
     def text(value: Any) -> str:
@@ -397,20 +375,20 @@ def show(console: Console, found: Sequence[dict[str, Any]]) -> None:
         return "-" if value in (None, "") else f"{value:,.2f}" if isinstance(value, float) else str(value)
 
     heads = [each["mode"] for each in found]
-    table = Table("", *heads)
+    table = Table(Column(no_wrap=True), *heads)
     for name in list(found[0])[1:-2]:
         table.add_row(name, *(text(each[name]) for each in found))
-    console.print(table)
+    show(table)
     for part, title in (("unasked", "unasked per 10,000 requests"), ("wrong", "wrong per 100 turns")):
         table = Table(title, *heads)
         for kind in dict.fromkeys(kind for each in found for kind in each[part]):
             table.add_row(kind, *(text(float(each[part].get(kind, 0))) for each in found))
-        console.print(table)
+        show(table)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.closed_loop", description=__doc__)
+    parser = command("closed_loop", __doc__, recorded=False)
     parser.add_argument("--desks", type=int, default=100)
     parser.add_argument("--requests", type=int, default=300, help="to each desk")
     parser.add_argument("--first", type=int, default=0, help="seed of the first desk")
@@ -420,32 +398,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--real", type=int, default=0, help="requests per desk to play with create_agent as well")
     parser.add_argument("--real-desks", type=int, default=2)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--json", type=Path, dest="json_file", help="write every figure there")
     given = parser.parse_args(arguments)
-    console, groups = Console(), tuple(given.groups)
-    found, each_desk, real = (list[dict[str, Any]]() for _ in range(3))
+    groups, real = tuple(given.groups), list[dict[str, Any]]()
+    found, each_desk = list[dict[str, Any]](), list[dict[str, Any]]()
     seeds = range(given.first, given.first + given.desks)
     for deviation, mode in product(given.deviation, given.modes):
-        began, desks = time.perf_counter(), list[dict[str, Any]]()
-        for desk in done([Job(mode, deviation, seed, given.requests, groups) for seed in seeds], given.workers):
-            desks.append(desk)
-            print(
-                f"\r{mode} {deviation:.0%}: {len(desks)} of {given.desks} desks ", end="", file=sys.stderr, flush=True
-            )
-        print(file=sys.stderr)
+        jobs = [Job(mode, deviation, seed, given.requests, groups) for seed in seeds]
+        desks = list(done(Job.do, jobs, given.workers, f"{mode} {deviation:.0%}"))
         each_desk += [{"mode": mode, "deviation": deviation, **desk} for desk in desks]
-        found.append(summary(mode, deviation, desks, time.perf_counter() - began))
-    show(console, found)
+        found.append(summary(mode, deviation, desks))
+    show_all(found)
     if given.real:
         modes = [mode for mode in given.modes if mode != "without"]
         each_job = product(modes, given.deviation, seeds[: given.real_desks])
-        for each in done([Job(m, d, s, given.real, groups, real=True) for m, d, s in each_job], given.workers):
+        jobs = [Job(mode, deviation, seed, given.real, groups, real=True) for mode, deviation, seed in each_job]
+        for each in done(Job.do, jobs, given.workers, "with create_agent"):
             real.append(each)
-            console.print(f"{each['mode']}, desk {each['seed']}: {each['same']} of {each['requests']} requests agree")
-    if given.json_file is not None:
-        figures = {"settings": vars(given) | {"json_file": ""}, "modes": found, "desks": each_desk, "real": real}
-        given.json_file.write_text(json.dumps(figures, indent=1), encoding="utf-8")
-    return 0
+            print(f"{each['mode']}, desk {each['seed']}: {each['same']} of {each['requests']} requests agree")
+    settings = {name: value for name, value in vars(given).items() if name != "json"}
+    return conclude([], {"settings": settings, "modes": found, "desks": each_desk, "real": real}, given.json)
 
 
 if __name__ == "__main__":

@@ -28,12 +28,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from benchmarks import lines_of
+from benchmarks import lines_of, load
 
 Json = dict[str, Any]
 Sets = Iterator[tuple[str, list[Json], list[Json]]]
 """Name of a set, its tools, its runs or queries."""
-HERE: Final = Path(__file__).parent
 TYPES: Final = {
     "str": "string", "float": "number", "int": "integer", "bool": "boolean", "dict": "object", "list": "array",
     "tuple": "array", "NoneType": "null",
@@ -78,9 +77,9 @@ def schema(name: str, description: str, properties: Json, required: Iterable[str
     }
 
 
-def load(path: Path) -> Any:
-    """Read JSON."""
-    return json.loads(path.read_text(encoding="utf-8"))
+def by_name(tools: Iterable[Json]) -> list[Json]:
+    """Sort tools by their names."""
+    return sorted(tools, key=lambda tool: str(tool["function"]["name"]))
 
 
 def parsed(text: str, parameters: Json | None = None) -> tuple[str, Json]:
@@ -228,9 +227,8 @@ def tau(folder: Path) -> Sets:
                     known.add(plain["instruction"])
                     if run := tau_run(plain, tools, pickle.loads(fresh)):
                         runs.append({"id": f"tau_{domain}_gold_{split}_{number:03}", **run})
-            infos = [each.get_info() for each in tools.values()]
-            by_name = sorted(infos, key=lambda info: str(info["function"]["name"]))
-            yield f"tau_{domain}_gold", by_name, sorted(runs, key=lambda run: str(run["id"]))
+            infos = by_name(each.get_info() for each in tools.values())
+            yield f"tau_{domain}_gold", infos, sorted(runs, key=lambda run: str(run["id"]))
 
 
 def tau_run(task: Json, tools: Json, data: Any) -> Json | None:
@@ -262,24 +260,14 @@ CASED: Final = ("status", "list_name", "board")
 
 def workbench(folder: Path) -> Sets:
     """Convert WorkBench: its right calls, executed, and GPT-4's runs, judged by the state that they leave."""
-    tools = sorted(
-        (tool for each in OFFICE for tool in workbench_tools(folder / f"src/tools/{each}.py")),
-        key=lambda tool: str(tool["function"]["name"]),
-    )
+    tools = by_name(tool for each in OFFICE for tool in workbench_tools(folder / f"src/tools/{each}.py"))
     with program(folder) as module:
         office = Office({each: module(f"src.tools.{each}") for each in OFFICE})
         gold = [run for domain in DOMAINS for run in workbench_gold(folder, domain, office)]
         yield "workbench_gold", tools, gold
-        yield (
-            "workbench_gpt4",
-            tools,
-            [
-                run
-                for selection in ("all", "domains")
-                for domain in DOMAINS
-                for run in workbench_runs(folder, domain, selection, office)
-            ],
-        )
+        selections = [(selection, domain) for selection in ("all", "domains") for domain in DOMAINS]
+        gpt4 = [run for selection, domain in selections for run in workbench_runs(folder, domain, selection, office)]
+        yield "workbench_gpt4", tools, gpt4
 
 
 class Office:
@@ -295,7 +283,6 @@ class Office:
             for name, value in vars(module).items()
             if isinstance(value, pandas.DataFrame)
         }
-        self.known: dict[tuple[str, ...], Any] = {}
 
     def act(self, actions: Sequence[str]) -> list[Any]:
         """Execute actions such as `email.send_email.func(recipient="x")` and return their results."""
@@ -305,15 +292,12 @@ class Office:
 
     def state(self, actions: Sequence[str]) -> list[Any]:
         """Return the tables after the actions, in lower case where the benchmark compares so."""
-        if tuple(actions) not in self.known:
-            self.act(actions)
-            tables = [getattr(module, name).copy() for module, name in self.tables]
-            for table in tables:
-                for column in set(table.select_dtypes(["object", "str"]).columns) - set(CASED):
-                    table[column] = table[column].str.lower()
-            self.known[tuple(actions)] = tables
-        found: list[Any] = self.known[tuple(actions)]
-        return found
+        self.act(actions)
+        tables = [getattr(module, name).copy() for module, name in self.tables]
+        for table in tables:
+            for column in set(table.select_dtypes(["object", "str"]).columns) - set(CASED):
+                table[column] = table[column].str.lower()
+        return tables
 
     def equal(self, one: Sequence[str], other: Sequence[str]) -> bool:
         """Return True if two lists of actions leave the same state."""
@@ -449,7 +433,7 @@ def bfcl(folder: Path) -> Sets:
         tools = [bfcl_tool(doc, kind) for kind, docs in documents.items() for doc in docs]
         names = {each["function"]["name"]: list(each["function"]["parameters"]["properties"]) for each in tools}
         runs = [bfcl_run(query, right[query["id"]], classes, names) for query in queries]
-    yield "bfcl_v3_multi_turn", sorted(tools, key=lambda tool: str(tool["function"]["name"])), runs
+    yield "bfcl_v3_multi_turn", by_name(tools), runs
 
 
 def bfcl_tool(document: Json, toolkit: str) -> Json:
@@ -523,7 +507,7 @@ def nestful(folder: Path) -> Sets:
         for group, path in NESTFUL
         for number, each in enumerate(load(folder / f"data/{path}-data.json"))
     ]
-    yield "nestful", sorted(tools.values(), key=lambda tool: str(tool["function"]["name"])), queries
+    yield "nestful", by_name(tools.values()), queries
 
 
 def nestful_tool(spec: Json, group: str) -> Json:
@@ -604,7 +588,7 @@ def toolbench(folder: Path) -> Sets:
             relevant = dict.fromkeys(here[tuple(each)] for each in query["relevant APIs"] if tuple(each) in here)
             id_ = f"{group}_{query['query_id']}"
             rows.append({"id": id_, "group": group, "query": query["query"], "relevant": list(relevant)})
-    yield "toolbench_catalog", sorted(tools, key=lambda tool: str(tool["function"]["name"])), rows
+    yield "toolbench_catalog", by_name(tools), rows
 
 
 def identity(api: Json) -> tuple[str, str, str]:
@@ -680,16 +664,15 @@ SOURCES: Final = {
 
 def side_effects() -> dict[str, Json]:
     """Return which tools of each domain only read, and which destroy."""
-    found: dict[str, Json] = json.loads((HERE / "side_effects.json").read_text(encoding="utf-8"))
+    found: dict[str, Json] = load(Path(__file__).with_name("side_effects.json"))
     return found
 
 
 def side_effects_of(name: str, tools: Iterable[Json]) -> Json | None:
     """Return the tools of a set by what they do; None for a catalogue, of which nothing is said."""
-    domain = next((each for each in side_effects() if each in name), None)
-    if domain is None:
+    known = next((known for domain, known in side_effects().items() if domain in name), None)
+    if known is None:
         return None
-    known = side_effects()[domain]
     names = sorted(tool["function"]["name"] for tool in tools)
     found = {kind: [each for each in names if each in known[kind]] for kind in ("reads", "destructive")}
     return {**found, "changes": [each for each in names if each not in found["reads"]]}

@@ -1,6 +1,6 @@
 """What does it cost to have many tools? Tokens and cached tokens a model turn, and whether the needed tools are found.
 
-    python -m benchmarks.many_tools [--tools 500] [--threads 20] [--seeds 2] [--no-model] [--json FILE]
+    python -m benchmarks.many_tools [--tools 500] [--threads 20] [--seeds 2] [--no-model] [--data FOLDER] [--json FILE]
 
 Real requests over real APIs (`toolbench_catalog`), in threads of ten; each thread's agent has so many tools, those that
 its requests need among them. A scripted agent searches with the user's words, searches once more if a needed tool is
@@ -12,11 +12,11 @@ sets: how often tools are shown without a search, and are right.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,12 +26,10 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from rich.console import Console
 from rich.table import Table
 
-from benchmarks import conclude
+from benchmarks import command, conclude, present, show
 from benchmarks.recall import embedder_named, missing
-from benchmarks.replay import DATA
 from benchmarks.tool_search import CATALOGUE, Rank, Request, episodes, halves, requests, tools_of, yardsticks
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.navigator.deferred import SURE, DeferredTools, ToolSearch, described, find_tools
@@ -56,14 +54,13 @@ Search = Callable[[str, Sequence[str]], list[str]]
 
 @dataclass
 class Score:
-    """Of one way: tokens and cached tokens a model turn, the part of a prompt that the next one reuses, model turns a
-    request, and the share of requests with all needed tools after the first and the second search."""
+    """Of one way: tokens and uncached tokens a model turn, the part of a prompt that the next one reuses, and the share
+    of requests with all needed tools after the first and the second search."""
 
     way: str
     tokens: float
-    cached: float
+    paid: float
     reuse: float
-    turns: float
     first: float
     second: float
 
@@ -192,11 +189,11 @@ def ways(specs: dict[str, ToolSpec], memory: ToolMemory, embedder: Embedder | No
     }
 
 
-def measure(options: argparse.Namespace, embedder: Embedder | None) -> tuple[list[Score], dict[str, float]]:
+def measure(options: Namespace, embedder: Embedder | None) -> tuple[list[Score], dict[str, float]]:
     """All ways on the same threads; and milliseconds of CPU of a search, tokens of the constant part."""
     catalogue = {each.name: each for each in tools_of(options.data, CATALOGUE)}
     asked = [each for each in requests(options.data) if each.held_out]
-    sums: dict[str, list[tuple[int, int, int, int, int, bool, bool]]] = {}
+    sums: dict[str, list[tuple[int, int, int, int, bool, bool]]] = {}
     times: list[float] = []
     constant = 0
     for seed in range(1, options.seeds + 1):
@@ -220,7 +217,7 @@ def measure(options: argparse.Namespace, embedder: Embedder | None) -> tuple[lis
                         new = thread.prompts[turns:]
                         before = thread.before[turns:]
                         cached = [in_common(a, b) for a, b in zip(before, new, strict=True)]
-                        row = (sum(map(len, new)), sum(cached), sum(map(len, before)), len(new), 1, first, second)
+                        row = (sum(map(len, new)), sum(cached), sum(map(len, before)), len(new), first, second)
                         sums.setdefault(way, []).append(row)
                     if way == "ours, portable":
                         constant = max(constant, thread.prompts[0].index(SYSTEM) // 4)
@@ -230,17 +227,10 @@ def measure(options: argparse.Namespace, embedder: Embedder | None) -> tuple[lis
                     times.append(1e3 * (time.thread_time() - begun))
     scores = []
     for way, rows in sums.items():
-        total, same, reusable, turns, number, first, second = (int(sum(part)) for part in zip(*rows, strict=True))
+        total, same, reusable, turns, first, second = (int(sum(part)) for part in zip(*rows, strict=True))
+        tokens, paid = total / turns / 4, (total - same) / turns / 4
         scores.append(
-            Score(
-                way,
-                total / turns / 4,
-                same / turns / 4,
-                same / max(1, reusable),
-                turns / number,
-                100 * first / number,
-                100 * second / number,
-            )
+            Score(way, tokens, paid, same / max(1, reusable), 100 * first / len(rows), 100 * second / len(rows))
         )
     return scores, {"cpu_ms": median(times), "constant_tokens": constant}
 
@@ -276,33 +266,26 @@ def revealed(data: Path, name: str) -> Revealed:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser = command("many_tools", __doc__)
     parser.add_argument("--tools", type=int, default=500)
     parser.add_argument("--threads", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--no-model", action="store_true", help="by words alone, without an embedding model")
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
-    if not (options.data / CATALOGUE).is_dir():
-        print(f"skipped: no {CATALOGUE} (looked for ../shared/data/{CATALOGUE})")
+    if not present(options, [CATALOGUE], queries=True):
         return 0
     embedder = None if options.no_model or missing("MiniLM") else embedder_named("MiniLM")
     scores, facts = measure(options, embedder)
-    console = Console(width=140)
-    table = Table("way", "tokens a turn", "cached", "paid", "reuse", "turns a request", "all found: 1st", "2nd search")
+    table = Table("way", "tokens a turn", "paid", "reuse", "all found: 1st", "2nd search")
     for each in scores:
-        paid = each.tokens - each.cached
-        table.add_row(
-            each.way, f"{each.tokens:,.0f}", f"{each.cached:,.0f}", f"{paid:,.0f}", f"{each.reuse:.1%}",
-            f"{each.turns:.1f}", f"{each.first:.0f} %", f"{each.second:.0f} %",
-        )  # fmt: skip
-    console.print(table)
-    shown = [revealed(options.data, name) for name in RUNS if (options.data / name).is_dir()]
+        found = f"{each.first:.0f} %", f"{each.second:.0f} %"
+        table.add_row(each.way, f"{each.tokens:,.0f}", f"{each.paid:,.0f}", f"{each.reuse:.1%}", *found)
+    show(table)
+    shown = [revealed(options.data, name) for name in present(options, RUNS)]
     table = Table("recorded runs", "shown without a search", "right", "no search needed")
     for row in shown:
         table.add_row(row.name, f"{row.shown:.0f} %", f"{row.right:.0f} %", f"{row.whole:.0f} %")
-    console.print(table)
+    show(table)
     ours = next(each for each in scores if each.way == "ours, portable")
     checks = [
         (ours.reuse >= REUSE, f"portable: {ours.reuse:.1%} of the reusable prompt >= {REUSE:.0%}"),

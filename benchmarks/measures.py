@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Final
 
+from benchmarks import load
 from langgraph_toolmem.graph.events import Count, Record
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.budget import Budget, Checked
@@ -20,11 +20,7 @@ WINDOW: Final = 300
 def declared(folder: Path) -> frozenset[str]:
     """Return the tools of a recorded set that only read, as its ``nature.json`` says; empty if there is none."""
     file = folder / "nature.json"
-    return frozenset(json.loads(file.read_text(encoding="utf-8"))["reads"]) if file.is_file() else frozenset()
-
-
-PREFIX_FROM: Final = 100
-"""Model turns from which a running figure is looked at."""
+    return frozenset(load(file)["reads"]) if file.is_file() else frozenset()
 
 
 @dataclass(frozen=True)
@@ -37,8 +33,7 @@ class Row:
         acted: whether the method, left to itself, would have made the call without the model.
         known: whether the model's call was among the candidates.
         words: the model answered in words.
-        tool: of that call.
-        changes: whether it may change something.
+        changes: whether that call may change something.
     """
 
     confidence: float | None
@@ -46,7 +41,6 @@ class Row:
     acted: bool
     known: bool
     words: bool
-    tool: str = ""
     changes: bool = False
 
 
@@ -56,31 +50,20 @@ class Live:
 
     Attributes:
         right, wrong: calls made without the model per 100 model turns that were, or were not, the model's.
-        highest: the highest running value of wrong per 100 over the prefixes from turn PREFIX_FROM on; None if
-            there are fewer turns.
         window: the most wrong calls in any WINDOW turns one after another.
     """
 
     right: float
     wrong: float
-    highest: float | None
-    window: int = 0
+    window: int
 
 
 def live(outcomes: Sequence[bool | None]) -> Live:
     """Figures of calls made: per model turn True (right), False (wrong) or None (no call)."""
-    turns = len(outcomes)
-    if not turns:
-        return Live(0.0, 0.0, None)
-    wrong = 0
-    highest: float | None = None
-    for number, outcome in enumerate(outcomes, start=1):
-        wrong += outcome is False
-        if number >= PREFIX_FROM:
-            highest = max(highest or 0.0, 100 * wrong / number)
+    turns, right = len(outcomes), sum(outcome is True for outcome in outcomes)
     sums = list(accumulate((o is False for o in outcomes), initial=0))
-    window = max(sums[min(i + WINDOW, turns)] - sums[i] for i in range(turns))
-    return Live(100 * sum(o is True for o in outcomes) / turns, 100 * wrong / turns, highest, window)
+    window = max((sums[min(i + WINDOW, turns)] - sums[i] for i in range(turns)), default=0)
+    return Live(100 * right / max(turns, 1), 100 * sums[-1] / max(turns, 1), window)
 
 
 def acted(rows: Iterable[Row]) -> list[bool | None]:

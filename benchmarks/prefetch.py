@@ -5,21 +5,18 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any, Final
+from typing import Final
 
-from rich.console import Console
 from rich.table import Table
 
+from benchmarks import command, conclude, done, load, present, show
 from benchmarks.measures import declared
-from benchmarks.replay import DATA, arrange
+from benchmarks.replay import arrange
 from benchmarks.yardsticks import BackOffNGram
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.inertia.decision import Decision
@@ -80,10 +77,10 @@ class Figures:
     deep: float
 
 
-def work(job: Job) -> tuple[Job, Figures]:
+def work(job: Job) -> Figures:
     """One pass."""
     folder = Path(job.data) / job.name
-    tools = json.loads((folder / "tools.json").read_text(encoding="utf-8"))
+    tools = load(folder / "tools.json")
     reading = declared(folder)
     runs, _ = arrange(load_runs(folder / "trajectories.jsonl", limit=job.limit).runs, "cold", job.seed)
     policy = InertiaPolicy()
@@ -105,7 +102,7 @@ def work(job: Job) -> tuple[Job, Figures]:
         specs = memory.core.catalogue.marked()
         writes = {name for name in specs if may_write(name, specs)}
     assert not writes & reading
-    return job, Figures(
+    return Figures(
         reads=live.reads,
         known=100 * known / max(live.reads, 1),
         curve=hindsight(scored, live.reads),
@@ -211,31 +208,20 @@ def verdicts(found: dict[str, list[Figures]]) -> list[tuple[bool, str]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs it."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.prefetch", description=__doc__)
+    parser = command("prefetch", __doc__)
     parser.add_argument("--seeds", type=int, default=3, help="number of shuffles (0, 1, …)")
     parser.add_argument("--sets", nargs="+", default=list(SETS), help="folders with recorded runs")
-    parser.add_argument("--data", type=Path, default=DATA, help="where they are")
     parser.add_argument("--limit", type=int, help="only the first so many runs of each set")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--json", type=Path, dest="json_file", help="write every figure of every shuffle there")
     given = parser.parse_args(arguments)
-    there = [name for name in given.sets if (given.data / name / "nature.json").is_file()]
-    for name in sorted(set(given.sets) - set(there)):
-        print(f"{name} is not in {given.data}: skipped", file=sys.stderr)
+    there = present(given, given.sets)
     jobs = [Job(str(given.data), name, seed, given.limit) for name in there for seed in range(given.seeds)]
     found: dict[str, list[Figures]] = {name: [] for name in there}
-    with ProcessPoolExecutor(given.processes) as pool:
-        for job, figures in pool.map(work, jobs):
-            print(f"{job.name}, shuffle {job.seed}: done", file=sys.stderr)
-            found[job.name].append(figures)
-    out = Console()
-    out.print(table(found))
-    for fine, what in verdicts(found):
-        out.print(f"{'holds ' if fine else 'MISSED'}  {what}", soft_wrap=True)
-    if given.json_file is not None:
-        plain: Any = {name: [asdict(each) for each in figures] for name, figures in found.items()}
-        given.json_file.write_text(json.dumps(plain, indent=1), encoding="utf-8")
-    return 0
+    for job, figures in zip(jobs, done(work, jobs, given.processes, "prefetching"), strict=True):
+        found[job.name].append(figures)
+    show(table(found))
+    plain = {name: [asdict(each) for each in figures] for name, figures in found.items()}
+    return conclude(verdicts(found), plain, given.json)
 
 
 if __name__ == "__main__":

@@ -5,21 +5,19 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, convert_to_messages
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import conclude
-from benchmarks.replay import DATA, arrange
+from benchmarks import command, conclude, load, present, show
+from benchmarks.replay import arrange
 from benchmarks.yardsticks import runs_of
 from langgraph_toolmem import SIT, Atoms, Entries, ToolMemory
 from langgraph_toolmem.atoms.step import PlanHints
@@ -54,7 +52,6 @@ class Spent:
         same: of them, those whose prefix the request before had.
         answers: of the answers.
         hints: of the hints; `most` of one request, `requests`: how many.
-        within: of the threads, the highest mean of hints a request.
     """
 
     prompt: int = 0
@@ -63,7 +60,6 @@ class Spent:
     hints: int = 0
     most: int = 0
     requests: int = 0
-    within: float = 0.0
 
     @property
     def cost(self) -> float:
@@ -97,48 +93,33 @@ def hints_of(runners: Sequence[StepRunner], call: Call) -> str:
 
 
 def measure(runs: Sequence[LoggedRun], tools: Sequence[dict[str, Any]], cut: int, limit: int) -> dict[str, Spent]:
-    """Tokens without the memory, with each step, with all, and with all in the system message; runs before `cut` are
-    learned."""
+    """Tokens without the memory, with hints, and with these in the system message; runs before `cut` are learned."""
     specs = read_tools(tools)
     with ToolMemory.ephemeral(methods=[SIT(), Entries(), Atoms(keep=True)]) as memory:
         memory.core.catalogue.adopt(specs)
         for run in runs[:cut]:
             memory.finish(run.messages, thread_id=run.thread_id, success=run.success)
         memory.flush()
-        made: dict[str, Step[Any]] = {
-            "recall": Recall(memory.entries),
-            "suggest": Suggest(memory.sit),
-            "planning": PlanHints(memory.atoms),
-        }
-        kinds: dict[str, list[Step[Any]]] = {
-            "none": [],
-            **{name: [step] for name, step in made.items()},
-            "all": [*made.values()],
-        }
-        spent = {name: Spent() for name in (*kinds, "all, in front")}
+        steps: list[Step[Any]] = [Recall(memory.entries), Suggest(memory.sit), PlanHints(memory.atoms)]
+        spent = {name: Spent() for name in ("none", "all", "all, in front")}
         for run in runs[cut:][:limit]:
-            messages = convert_to_messages(run.messages)
-            for name, steps in kinds.items():
-                runners = list(map(StepRunner, steps))
-                before: list[tuple[str, int]] = []
-                front: list[tuple[str, int]] = []
-                said = asked = 0
-                for place, answer in enumerate(messages):
-                    if not isinstance(answer, AIMessage):
-                        continue
-                    call = Call(messages[:place], f"{name} {run.thread_id}", tools=specs, offered=tools)
-                    text = hints_of(runners, call)
-                    request = placed(text, system=None, messages=call.messages, model=MODEL)
-                    before = add(spent[name], before, request.messages)
+            messages, runners = convert_to_messages(run.messages), list(map(StepRunner, steps))
+            before: dict[str, list[tuple[str, int]]] = {name: [] for name in spent}
+            for place, answer in enumerate(messages):
+                if not isinstance(answer, AIMessage):
+                    continue
+                call = Call(messages[:place], run.thread_id, tools=specs, offered=tools)
+                text = hints_of(runners, call)
+                requests = {
+                    "none": call.messages,
+                    "all": placed(text, system=None, messages=call.messages, model=MODEL).messages,
+                    "all, in front": [*([SystemMessage(text)] if text else []), *call.messages],
+                }
+                for name, request in requests.items():
+                    before[name] = add(spent[name], before[name], request)
                     spent[name].answers += in_tokens(answer)[1]
-                    spent[name].hints += tokens_in(text)
-                    spent[name].most = max(spent[name].most, tokens_in(text))
-                    said, asked = said + tokens_in(text), asked + 1
-                    if name == "all":
-                        system = [SystemMessage(text)] if text else []
-                        front = add(spent["all, in front"], front, [*system, *call.messages])
-                        spent["all, in front"].answers += in_tokens(answer)[1]
-                spent[name].within = max(spent[name].within, said / max(asked, 1))
+                spent["all"].hints += tokens_in(text)
+                spent["all"].most = max(spent["all"].most, tokens_in(text))
     return spent
 
 
@@ -181,27 +162,22 @@ def verdicts(found: dict[str, dict[str, Spent]]) -> list[tuple[bool, str]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.prefix", description=(__doc__ or "").split("\n")[0])
+    parser = command("prefix", __doc__)
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
     parser.add_argument("--limit", type=int, default=20, help="conversations of each set that are asked of")
-    parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
-    parser.add_argument("--json", type=Path, dest="json_file", help="write every figure there")
     options = parser.parse_args(arguments)
     found: dict[str, dict[str, Spent]] = {}
-    for name in options.sets:
+    for name in present(options, options.sets):
         folder = options.data / name
-        if not (folder / "trajectories.jsonl").is_file():
-            print(f"skipped: no recorded runs in {name} (looked for ../shared/data/{name})")
-            continue
-        tools = json.loads((folder / "tools.json").read_text(encoding="utf-8"))
+        tools = load(folder / "tools.json")
         runs, cut = arrange(runs_of(folder) or (), "warm", 0)
         with Console(stderr=True).status(name):
             found[name] = measure(runs, tools, cut, options.limit)
     if not found:
         return 0
-    Console(width=None if sys.stdout.isatty() else 160).print(table(found))
+    show(table(found))
     figures = {"sets": {name: {kind: asdict(each) for kind, each in kinds.items()} for name, kinds in found.items()}}
-    return conclude(verdicts(found), figures, options.json_file)
+    return conclude(verdicts(found), figures, options.json)
 
 
 if __name__ == "__main__":

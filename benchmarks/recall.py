@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
@@ -24,8 +23,7 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import conclude, lines_of
-from benchmarks.replay import DATA
+from benchmarks import command, conclude, lines_of, present, show
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.policy import dynamic_n
@@ -37,8 +35,7 @@ QUERIES: Final = 300
 MAIN: Final = "workbench_gpt4"
 LENGTHS: Final = (4, 5, 6)
 LEAST_IN_THREADS: Final = 0.70
-TARGETS: Final = {"calibrated": 0.78}
-PARTS: Final = {"left-out groups": "left_out", "nothing relevant": "none", "something relevant": "some"}
+LEAST: Final = 0.78
 FIXED: Final = (1, 2, 3, 5, 10)
 THRESHOLDS: Final = tuple(round(0.02 * step, 2) for step in range(1, 50))
 HEAD: Final = 50
@@ -102,9 +99,9 @@ def f1(recalled: Sequence[int], relevant: frozenset[int]) -> float:
     return 2 * len(relevant.intersection(recalled)) / (len(recalled) + len(relevant))
 
 
-def memory_of(requests: Sequence[Request], embedder: Embedder | None = None) -> ToolMemory:
+def memory_of(requests: Sequence[Request]) -> ToolMemory:
     """A memory of these requests; `Entry.run` is the place."""
-    memory = ToolMemory.ephemeral(methods=[Entries()], embeddings=embedder)
+    memory = ToolMemory.ephemeral(methods=[Entries()])
     entries = [
         Entry(
             entry_id(str(place)),
@@ -121,37 +118,35 @@ def memory_of(requests: Sequence[Request], embedder: Embedder | None = None) -> 
 
 # --- the sets ---------------------------------------------------------------------------------------------------
 
-
-def by_template(folder: Path) -> list[Request]:
-    """One run per task; relevant: made from the same template."""
-    return _once(Request(row["task"], row["template"], _called(row["messages"])) for row in lines_of(source(folder)))
+Row = Mapping[str, Any]
 
 
-def by_calls(folder: Path) -> list[Request]:
-    """One run per task; relevant: the same tools were called in the same order."""
-    return _once(_of_calls(row["task"], _called(row["messages"])) for row in lines_of(source(folder)))
+def by_template(row: Row) -> Iterator[Request]:
+    """Relevant: made from the same template."""
+    yield Request(row["task"], row["template"], called(row["messages"]))
 
 
-def by_calls_of_turns(folder: Path) -> list[Request]:
+def by_calls(row: Row) -> Iterator[Request]:
+    """Relevant: the same tools were called in the same order."""
+    yield _of_calls(row["task"], called(row["messages"]))
+
+
+def by_calls_of_turns(row: Row) -> Iterator[Request]:
     """Each user turn by itself; relevant: the same tools were called in it in the same order."""
-    return _once(
-        _of_calls(text, _called(messages))
-        for row in lines_of(source(folder))
-        for text, messages in _turns(row["messages"])
-    )
+    yield from (_of_calls(text, tools) for text, tools in turns(row["messages"]))
 
 
-def by_gold_calls(folder: Path) -> list[Request]:
-    """Queries with gold calls; relevant: the same tools in the same order."""
-    return _once(_of_calls(row["query"], tuple(c["name"] for c in row["calls"])) for row in lines_of(source(folder)))
+def by_gold_calls(row: Row) -> Iterator[Request]:
+    """Relevant: the same tools in the same order in the gold calls."""
+    yield _of_calls(row["query"], tuple(each["name"] for each in row["calls"]))
 
 
-def by_gold_tools(folder: Path) -> list[Request]:
-    """Queries with the tools they need; relevant: exactly the same tools."""
-    return _once(_of_calls(row["query"], tuple(sorted(row["relevant"]))) for row in lines_of(source(folder)))
+def by_gold_tools(row: Row) -> Iterator[Request]:
+    """Relevant: exactly the same tools are needed."""
+    yield _of_calls(row["query"], tuple(sorted(row["relevant"])))
 
 
-SETS: Final[dict[str, Callable[[Path], list[Request]]]] = {
+SETS: Final[dict[str, Callable[[Row], Iterable[Request]]]] = {
     "workbench_gpt4": by_template,
     "workbench_gold": by_template,
     "bfcl_v3_multi_turn": by_calls_of_turns,
@@ -161,16 +156,13 @@ SETS: Final[dict[str, Callable[[Path], list[Request]]]] = {
 }
 
 
-def source(folder: Path) -> Path:
-    """The file with a set's runs or queries."""
+def requests_of(folder: Path) -> list[Request]:
+    """The requests of a set, each text once."""
     runs = folder / "trajectories.jsonl"
-    return runs if runs.is_file() else folder / "queries.jsonl"
-
-
-def _once(requests: Iterator[Request]) -> list[Request]:
     found: dict[str, Request] = {}
-    for request in requests:
-        found.setdefault(request.text, request)
+    for row in lines_of(runs if runs.is_file() else folder / "queries.jsonl"):
+        for request in SETS[folder.name](row):
+            found.setdefault(request.text, request)
     return list(found.values())
 
 
@@ -178,14 +170,16 @@ def _of_calls(text: str, tools: tuple[str, ...]) -> Request:
     return Request(text, " → ".join(tools), tools)
 
 
-def _called(messages: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+def called(messages: Sequence[Row]) -> tuple[str, ...]:
+    """The tools that are called, in order."""
     return tuple(call["function"]["name"] for message in messages for call in message.get("tool_calls") or ())
 
 
-def _turns(messages: Sequence[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def turns(messages: Sequence[Row]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each user message, and the tools called after it."""
     starts = [place for place, message in enumerate(messages) if message["role"] == "user"]
     for start, end in zip(starts, [*starts[1:], len(messages)], strict=True):
-        yield messages[start]["content"], list(messages[start:end])
+        yield messages[start]["content"], called(messages[start:end])
 
 
 def shape(requests: Sequence[Request]) -> str:
@@ -208,18 +202,12 @@ class Score:
     Attributes:
         all: mean over all queries of all seeds.
         left_out: over those of the groups from which no constant was fitted.
-        none: over those to which nothing is relevant: how often nothing was recalled.
-        some: over the others.
-        recalled: entries recalled, mean.
     """
 
     name: str
     method: str
     all: float
     left_out: float
-    none: float
-    some: float
-    recalled: float
 
 
 @lru_cache(maxsize=2)
@@ -309,20 +297,20 @@ def by_similarity(parts: Split, similarities: Scores) -> dict[str, list[list[int
     return found
 
 
-def calibrated(parts: Split, embedder: Embedder | None = None) -> list[list[int]]:
-    """What the default policy recalls for each query, with the built-in embedder or another one."""
-    with memory_of(parts.memory, embedder) as memory:
+def calibrated(parts: Split) -> list[list[int]]:
+    """What the default policy recalls for each query."""
+    with memory_of(parts.memory) as memory:
         return [[int(entry.run) for entry in memory.entries.recall(query.text)] for query in parts.queries]
 
 
 def in_threads(folder: Path, seeds: int) -> dict[int, float]:
     """F1 of what is shown at the k-th request of a thread; memory and questions are threads of LENGTHS requests."""
     recorded: dict[str, list[dict[str, Any]]] = {}
-    for row in lines_of(source(folder)):
+    for row in lines_of(folder / "trajectories.jsonl"):
         recorded.setdefault(row["task"], [each for each in row["messages"] if each["role"] != "system"])
     found: dict[int, list[float]] = {}
     for seed in range(seeds):
-        parts, draw = split(SETS[MAIN](folder), seed), random.Random(seed)
+        parts, draw = split(requests_of(folder), seed), random.Random(seed)
         places = {_asked(recorded[each.text]): place for place, each in enumerate(parts.memory)}
         with ToolMemory.ephemeral(methods=[Entries()]) as memory:
             for number, thread in enumerate(_threads(parts.memory, draw)):
@@ -360,46 +348,34 @@ def _asked(messages: Sequence[dict[str, Any]]) -> str:
 
 def measure(name: str, requests: Sequence[Request], seeds: int, similarities: Mapping[str, Similarity]) -> list[Score]:
     """All methods on one set."""
-    rows: dict[str, list[tuple[float, bool, bool, int]]] = {}
+    rows: dict[str, list[tuple[float, bool]]] = {}
 
     def book(method: str, parts: Split, recalled: Sequence[Sequence[int]]) -> None:
         for query, chosen in zip(parts.queries, recalled, strict=True):
-            relevant = parts.relevant(query)
-            row = f1(chosen, relevant), held_out(query.group), not relevant, len(chosen)
-            rows.setdefault(method, []).append(row)
+            rows.setdefault(method, []).append((f1(chosen, parts.relevant(query)), held_out(query.group)))
 
     for seed in range(seeds):
         parts = split(requests, seed)
         book("nothing", parts, [[] for _ in parts.queries])
         book("calibrated", parts, calibrated(parts))
         for kind, similarity in similarities.items():
-            values = similarity(parts)
-            for rule, recalled in by_similarity(parts, values).items():
+            for rule, recalled in by_similarity(parts, similarity(parts)).items():
                 book(f"{kind}: {rule}", parts, recalled)
-            if kind == "MiniLM":
-                book("calibrated, MiniLM", parts, calibrated(parts, embedder_named(kind)))
-    scores = [_score(name, method, found) for method, found in rows.items()]
+    scores = [
+        Score(
+            name,
+            method,
+            all=fmean(value for value, _ in found),
+            left_out=fmean([value for value, left_out in found if left_out] or [0.0]),
+        )
+        for method, found in rows.items()
+    ]
     kept = [score for score in scores if "threshold" not in score.method]
     for kind in similarities:
         best = max((s for s in scores if s.method.startswith(f"{kind}: threshold")), key=lambda s: s.all)
-        kept.append(Score(**(asdict(best) | {"method": f"{kind}: best threshold with hindsight"})))
+        kept.append(replace(best, method=f"{kind}: best threshold with hindsight"))
         kept += [s for s in scores if s.method == f"{kind}: threshold 0.60"]
     return kept
-
-
-def _score(name: str, method: str, rows: Sequence[tuple[float, bool, bool, int]]) -> Score:
-    def mean(values: Sequence[float]) -> float:
-        return fmean(values) if values else 0.0
-
-    return Score(
-        name,
-        method,
-        all=mean([row[0] for row in rows]),
-        left_out=mean([row[0] for row in rows if row[1]]),
-        none=mean([row[0] for row in rows if row[2]]),
-        some=mean([row[0] for row in rows if not row[2]]),
-        recalled=mean([float(row[3]) for row in rows]),
-    )
 
 
 # --- what is printed --------------------------------------------------------------------------------------------
@@ -415,53 +391,38 @@ def table(scores: Sequence[Score], shapes: Mapping[str, str], seeds: int) -> Tab
         answer.add_column(f"{name}\n{shapes[name]}", justify="right")
     methods = list(dict.fromkeys(score.method for score in scores))
     for method in sorted(methods, key=lambda m: m.startswith("calibrated")):
-        answer.add_row(method, *(f"{s.all:.3f}" if (s := found.get((name, method))) else "" for name in names))
-        if method in TARGETS:
-            for label, field in PARTS.items():
-                ours = [found.get((name, method)) for name in names]
-                answer.add_row(f"  {label}", *("" if s is None else f"{getattr(s, field):.3f}" for s in ours))
+        answer.add_row(method, *(f"{found[name, method].all:.3f}" for name in names))
+        if method == "calibrated":
+            answer.add_row("  left-out groups", *(f"{found[name, method].left_out:.3f}" for name in names))
     return answer
 
 
 def verdicts(scores: Sequence[Score]) -> list[tuple[bool, str]]:
     """Whether what is asked of the default policy holds: rivals see what it sees."""
     found: list[tuple[bool, str]] = []
-    for own in (score for score in scores if score.method in TARGETS):
+    for own in (score for score in scores if score.method == "calibrated"):
         if own.name == MAIN:
-            least = TARGETS[own.method]
-            found.append((own.all >= least, f"{own.name}, {own.method}: F1 {own.all:.3f} >= {least}"))
-            found.append(
-                (own.left_out >= least, f"{own.name}, {own.method}, left-out groups: F1 {own.left_out:.3f} >= {least}")
-            )
-        rivals = [s for s in scores if s.name == own.name and ": " in s.method]
-        rivals = [s for s in rivals if "MiniLM" not in s.method]
+            found.append((own.all >= LEAST, f"{own.name}: F1 {own.all:.3f} >= {LEAST}"))
+            found.append((own.left_out >= LEAST, f"{own.name}, left-out groups: F1 {own.left_out:.3f} >= {LEAST}"))
+        rivals = [s for s in scores if s.name == own.name and ": " in s.method and "MiniLM" not in s.method]
         for group in (
             [s for s in rivals if "hindsight" not in s.method],
             [s for s in rivals if "threshold with hindsight" in s.method],
         ):
             best = max(group, key=lambda s: s.all)
-            found.append(
-                (own.all > best.all, f"{own.name}, {own.method}: F1 {own.all:.3f} > {best.all:.3f} ({best.method})")
-            )
+            found.append((own.all > best.all, f"{own.name}: F1 {own.all:.3f} > {best.all:.3f} ({best.method})"))
     return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.recall", description=(__doc__ or "").split("\n")[0])
+    parser = command("recall", __doc__)
     parser.add_argument("--seeds", type=int, default=5, help="number of splits (0, 1, …)")
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS, help="folders with recorded runs")
-    parser.add_argument("--embedders", nargs="*", default=["built-in", "MiniLM"], choices=["built-in", "MiniLM"])
-    parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
-    parser.add_argument("--json", type=Path, dest="json_file", help="write every figure there")
+    parser.add_argument("--embedders", nargs="*", default=list(EMBEDDERS), choices=EMBEDDERS)
     options = parser.parse_args(arguments)
 
-    present: dict[str, list[Request]] = {}
-    for name in options.sets:
-        if source(options.data / name).is_file():
-            present[name] = SETS[name](options.data / name)
-        else:
-            print(f"skipped: no recorded runs in {name} (looked for ../shared/data/{name})")
+    sets = {name: requests_of(options.data / name) for name in present(options, options.sets, queries=True)}
     similarities: dict[str, Similarity] = {"TF-IDF": tf_idf}
     for name in options.embedders:
         if why := missing(name):
@@ -470,18 +431,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             similarities[name] = embedded(name)
     scores: list[Score] = []
     console = Console(stderr=True)
-    for name, requests in present.items():
+    for name, requests in sets.items():
         with console.status(name):
             scores += measure(name, requests, options.seeds, similarities)
-    output = Console(width=None if sys.stdout.isatty() else 200)
     if scores:
-        output.print(table(scores, {name: shape(requests) for name, requests in present.items()}, options.seeds))
-    places = in_threads(options.data / MAIN, options.seeds) if MAIN in present else {}
+        show(table(scores, {name: shape(requests) for name, requests in sets.items()}, options.seeds))
+    places = in_threads(options.data / MAIN, options.seeds) if MAIN in sets else {}
     checks = verdicts(scores)
     for k, value in places.items():
         text = f"{MAIN}, request {k} of a thread: F1 {value:.3f} >= {LEAST_IN_THREADS}"
         checks.append((value >= LEAST_IN_THREADS, text))
-    return conclude(checks, {"scores": [asdict(score) for score in scores], "in_threads": places}, options.json_file)
+    return conclude(checks, {"scores": [asdict(score) for score in scores], "in_threads": places}, options.json)
 
 
 if __name__ == "__main__":

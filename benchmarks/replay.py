@@ -5,22 +5,17 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import multiprocessing
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from benchmarks import command, conclude, done, load, present, show
 from benchmarks.measures import Live, Row, acted, best_yield, declared, live, with_budget
 from benchmarks.yardsticks import BackOffNGram, ExactCache, Yardstick, call_of
 from langgraph_toolmem.inertia.decision import Decision, calls_text
@@ -31,7 +26,6 @@ from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
 
-DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "data"
 SETS: Final = (
     "workbench_gpt4",
     "tau_retail_gold",
@@ -132,7 +126,6 @@ def row_of(turn: Turn, decision: Decision) -> Row:
         decision.acts,
         alike and any((option.tool, calls_text(option.calls)) == call for option in decision.options),
         not turn.steps,
-        "" if proposal is None else proposal.tool,
         any(option.changes for option in best),
     )
 
@@ -185,7 +178,7 @@ def arrange(runs: Sequence[LoggedRun], mode: str, seed: int) -> tuple[list[Logge
 def work(job: Job) -> Result:
     """All methods on one arrangement of one set."""
     folder = Path(job.data) / job.name
-    tools = json.loads((folder / "tools.json").read_text(encoding="utf-8"))
+    tools = load(folder / "tools.json")
     loaded = load_runs(folder / "trajectories.jsonl", limit=job.limit).runs
     runs, history = arrange(loaded, job.mode, job.seed)
 
@@ -236,34 +229,12 @@ def _figures(by_run: list[list[Row]], history: int, outcomes: Sequence[bool | No
     )
 
 
-# --- many passes --------------------------------------------------------------------------------------------
-
-
-def run_jobs(jobs: Sequence[Job], processes: int) -> list[Result]:
-    """Runs the jobs, with a progress bar on stderr; results in the order of the jobs."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    results: list[Result] = []
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("replaying", total=len(jobs))
-        for result in _each(jobs, processes):
-            results.append(result)
-            progress.advance(task)
-    order = {job: i for i, job in enumerate(jobs)}
-    return sorted(results, key=lambda result: order[result.job])
-
-
-def _each(jobs: Sequence[Job], processes: int) -> Iterator[Result]:
-    if processes == 1:
-        yield from map(work, jobs)
-        return
-    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(work, job) for job in jobs]):
-            yield future.result()
+# --- over the shuffles --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Mean:
-    """One method on one set and mode, over the shuffles: means, and of `highest` and `worst` the largest."""
+    """One method on one set and mode, over the shuffles: means, and of `worst` and `window` the largest."""
 
     name: str
     mode: str
@@ -274,7 +245,6 @@ class Mean:
     wrong: float
     worst: float
     window: int
-    highest: float | None
     y1: float
     y3: float
     oracle: float
@@ -287,7 +257,6 @@ def mean_of(results: Sequence[Result], method: str) -> Mean:
     def mean(value: Callable[[Figures], float]) -> float:
         return fmean(value(f) for f in found)
 
-    highest = [f.live.highest for f in found if f.live.highest is not None]
     return Mean(
         name=results[0].job.name,
         mode=results[0].job.mode,
@@ -298,7 +267,6 @@ def mean_of(results: Sequence[Result], method: str) -> Mean:
         wrong=mean(lambda f: f.live.wrong),
         worst=max(f.live.wrong for f in found),
         window=max(f.live.window for f in found),
-        highest=max(highest, default=None),
         y1=mean(lambda f: f.y1),
         y3=mean(lambda f: f.y3),
         oracle=mean(lambda f: f.oracle),
@@ -363,49 +331,28 @@ def targets(means: Sequence[Mean]) -> list[tuple[bool, str]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.replay", description=(__doc__ or "").split("\n")[0])
+    parser = command("replay", __doc__)
     parser.add_argument("--seeds", type=int, default=3, help="number of shuffles (0, 1, …)")
     parser.add_argument("--sets", nargs="+", default=list(SETS), help="folders with recorded runs")
-    parser.add_argument("--data", type=Path, default=DATA, help="where they are")
     parser.add_argument("--limit", type=int, help="only the first so many runs of each set")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--json", type=Path, dest="json_file", help="write every figure of every shuffle there")
     options = parser.parse_args(arguments)
 
-    present = [name for name in options.sets if (options.data / name / "trajectories.jsonl").is_file()]
-    for name in options.sets:
-        if name not in present:
-            print(f"skipped: no recorded runs in {name} (looked for ../shared/data/{name}/trajectories.jsonl)")
-    if not present:
-        return 0
+    there = present(options, options.sets)
     jobs = [
         Job(str(options.data), name, mode, seed, options.limit)
-        for name in present
+        for name in there
         for mode in MODES
         for seed in range(options.seeds)
     ]
-    results = run_jobs(jobs, options.processes)
-    groups = [[r for r in results if (r.job.name, r.job.mode) == (n, m)] for n in present for m in MODES]
+    results = list(done(work, jobs, options.processes, "replaying"))
+    groups = [[r for r in results if (r.job.name, r.job.mode) == (n, m)] for n in there for m in MODES]
     means = [mean_of(group, method) for group in groups for method in METHODS]
-    verdicts = targets(means)
 
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    console.print(main_table(means, options.seeds))
-    console.print(sweep_table(groups))
-    for holds, text in verdicts:
-        print(f"{'holds' if holds else 'MISSED'}  {text}")
-    if options.json_file is not None:
-        plain = {
-            "means": [asdict(m) for m in means],
-            "shuffles": [{k: v for k, v in asdict(r).items() if k != "job"} | _job(r.job) for r in results],
-            "targets": [{"holds": holds, "target": text} for holds, text in verdicts],
-        }
-        options.json_file.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
-    return 0
-
-
-def _job(job: Job) -> dict[str, Any]:
-    return {"set": job.name, "mode": job.mode, "seed": job.seed}
+    show(main_table(means, options.seeds))
+    show(sweep_table(groups))
+    figures = {"means": [asdict(m) for m in means], "shuffles": [asdict(r) for r in results]}
+    return conclude(targets(means), figures, options.json)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Time, memory and disk as the event log of a memory grows.
+"""Time and memory as the event log of a memory grows.
 
     python -m benchmarks.scale [--events 1000 10000 100000] [--tools 20] [--samples 200] [--json FILE]
 
@@ -9,7 +9,6 @@ process up to its first decision, with the memory that it takes there. Times are
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import resource
@@ -17,15 +16,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import SUPPRESS
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Final
 
-from rich.console import Console
 from rich.table import Table
 
-from benchmarks import conclude
+from benchmarks import command, conclude, show
 from benchmarks.workload import Workload
 from langgraph_toolmem import InertiaPolicy, ToolMemory
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -85,7 +84,6 @@ def grown(tools: int, sizes: Sequence[int], samples: int, folder: Path) -> Itera
                 memory.inertia.predict(messages)
                 predictions.append(time.thread_time() - begun)
             found["predict_ms"] = p50_p95(predictions)
-        found["disk_mib"] = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 2**20
         command = [sys.executable, "-m", "benchmarks.scale", "--open", str(folder), "--tools", str(tools)]
         done = subprocess.run(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, check=True)
         yield found | json.loads(done.stdout)
@@ -112,25 +110,22 @@ def opened(folder: Path, tools: int) -> dict[str, float]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = command("scale", __doc__, recorded=False)
     parser.add_argument("--events", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument("--tools", type=int, default=20)
     parser.add_argument("--samples", type=int, default=200, help="runs that each time is taken over")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--open", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--open", type=Path, help=SUPPRESS)
     options = parser.parse_args(arguments)
     if options.open is not None:
         print(json.dumps(opened(options.open, options.tools)))
         return 0
     with tempfile.TemporaryDirectory() as folder:
         found = list(grown(options.tools, sorted(options.events), options.samples, Path(folder)))
-    table = Table("events", "append, ms", "learn a call, ms", "predict, ms", "disk, MiB", "open, s", "opened, MiB")
+    table = Table("events", "append, ms", "learn a call, ms", "predict, ms", "open, s", "opened, MiB")
     for each in found:
         pairs = (" / ".join(f"{value:.2f}" for value in each[name]) for name in ("append_ms", "learn_ms", "predict_ms"))
-        table.add_row(
-            f"{each['events']:,}", *pairs, f"{each['disk_mib']:.1f}", f"{each['open_s']:.2f}", f"{each['open_mib']:.0f}"
-        )
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+        table.add_row(f"{each['events']:,}", *pairs, f"{each['open_s']:.2f}", f"{each['open_mib']:.0f}")
+    show(table)
     last = found[-1]
     bounds = (
         ("append with apply, p50 ms", last["append_ms"][0], APPEND_MS),

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,8 +19,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import conclude, lines_of
-from benchmarks.replay import DATA, arrange
+from benchmarks import command, conclude, lines_of, present, show
+from benchmarks import load as read_json
+from benchmarks.replay import arrange
 from benchmarks.yardsticks import RIVALS, runs_of
 from langgraph_toolmem import Atoms, ToolMemory
 from langgraph_toolmem.atoms.atoms import leaves_of, make_atom
@@ -52,7 +51,7 @@ def load(folder: Path, *, limit: int | None = None) -> tuple[list[LoggedRun], di
         return None
     idle = _without_action(folder)
     kept = [run for run in runs if run.success and run.thread_id not in idle]
-    return kept[:limit], read_tools(json.loads((folder / "tools.json").read_text(encoding="utf-8")))
+    return kept[:limit], read_tools(read_json(folder / "tools.json"))
 
 
 def _without_action(folder: Path) -> set[str]:
@@ -212,22 +211,17 @@ def compression(folders: Sequence[Path]) -> tuple[int, int, int]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.sga", description=(__doc__ or "").split("\n")[0])
+    parser = command("sga", __doc__)
     parser.add_argument("--seeds", type=int, default=5, help="number of splits")
     parser.add_argument("--first-seed", type=int, default=0, help="seed of the first split; the next ones follow")
     parser.add_argument("--sets", nargs="+", default=list(SETS), help="folders with recorded runs")
-    parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
     parser.add_argument("--limit", type=int, help="only the first so many runs of each set")
-    parser.add_argument("--json", type=Path, dest="json_file", help="write every figure of every split there")
     options = parser.parse_args(arguments)
 
     console = Console(stderr=True)
     shown = Table("set", "names", *METHODS, "arguments right", "wrong", title=f"next tool among {HINTS} hints in %")
     splits: list[dict[str, Any]] = []
-    for name in options.sets:
-        if load(options.data / name, limit=1) is None:
-            print(f"skipped: no recorded runs in {name} (looked for ../shared/data/{name}/trajectories.jsonl)")
-            continue
+    for name in present(options, options.sets):
         for names in NAMES:
             found: list[dict[str, float]] = []
             for seed in range(options.first_seed, options.first_seed + options.seeds):
@@ -235,12 +229,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     found.append(work(options.data / name, names, seed, limit=options.limit))
                 splits.append({"name": name, "names": names, "seed": seed, "hits": found[-1]})
             shown.add_row(name, names, *(f"{fmean(each[of] for each in found):.1f}" for of in found[0]))
-    Console(width=None if sys.stdout.isatty() else 160).print(shown)
+    show(shown)
     actions, calls, atoms = compression([options.data / name for name in COMPRESSED])
     if atoms:
         print(f"{' + '.join(COMPRESSED)}: {actions} actions, {calls} different calls in {atoms} wordings")
     figures = {"splits": splits, "compression": {"actions": actions, "calls": calls, "wordings": atoms}}
-    return conclude([], figures, options.json_file)
+    return conclude([], figures, options.json)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,8 +17,8 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import conclude
-from benchmarks.replay import DATA, arrange
+from benchmarks import command, conclude, load, present, show
+from benchmarks.replay import arrange
 from benchmarks.yardsticks import (
     Hits,
     Method,
@@ -74,7 +72,6 @@ def methods_of(
     said = [1.0] * len(history) if said is None else said
     memory.import_runs([(run, score, None) for run, score in zip(history, said, strict=True)])
     history = [run for run, score in zip(history, said, strict=True) if score != 0]
-    search = description_search(specs)
 
     def asked(point: Point) -> list[str]:
         return [each.tool for each in memory.sit.suggest_for(point.state, available=specs)]
@@ -82,7 +79,7 @@ def methods_of(
     return {
         "order 1": successors(history, 1),
         "order 2": successors(history, 2),
-        "description": lambda point: [tool for tool, _ in search(point.state.user.raw)],
+        "description": description_search(specs),
         "nearest request": nearest_request(history),
         "combined": asked,
     }
@@ -91,7 +88,7 @@ def methods_of(
 def work(job: Job) -> dict[str, Hits]:
     """All methods on one split of one set. Half of the tasks, with all their runs, are the history."""
     folder = Path(job.data) / job.name
-    specs = read_tools(json.loads((folder / "tools.json").read_text(encoding="utf-8")))
+    specs = read_tools(load(folder / "tools.json"))
     loaded = runs_of(folder, limit=job.limit) or ()
     arranged, cut = arrange(loaded, "warm", job.seed)
     scarce, draw = job.judged < 1, random.Random(job.seed)
@@ -162,39 +159,31 @@ def mean_of(results: Sequence[tuple[Job, dict[str, Hits]]]) -> list[Mean]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.sit", description=(__doc__ or "").split("\n")[0])
+    parser = command("sit", __doc__)
     parser.add_argument("--seeds", type=int, default=5, help="number of splits (0, 1, …)")
     parser.add_argument("--sets", nargs="+", default=list(SETS), help="folders with recorded runs")
-    parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
     parser.add_argument("--limit", type=int, help="only the first so many runs of each set")
     parser.add_argument("--judged", nargs="+", type=float, default=[1.0], help="these shares of runs have a verdict")
     parser.add_argument("--history", nargs="+", type=float, default=[1.0], help="only these shares of runs are there")
-    parser.add_argument("--json", type=Path, dest="json_file", help="write every figure of every split there")
     options = parser.parse_args(arguments)
 
-    read = {name: runs_of(options.data / name, limit=options.limit) for name in options.sets}
-    present = {name: runs for name, runs in read.items() if runs}
-    for name in options.sets:
-        if name not in present:
-            print(f"skipped: no recorded runs in {name} (looked for ../shared/data/{name}/trajectories.jsonl)")
-    if not present:
-        return 0
     results: list[tuple[Job, dict[str, Hits]]] = []
     console = Console(stderr=True)
-    for name, runs in present.items():
-        mixed = any(run.success for run in runs) and not all(run.success for run in runs)
+    for name in present(options, options.sets, queries=True):
+        judgements = {bool(run.success) for run in runs_of(options.data / name, limit=options.limit) or ()}
         for judged, history in product(options.judged, options.history):
-            for good in (False, True) if mixed and judged == 1 else (False,):
+            for good in (False, True) if len(judgements) > 1 and judged == 1 else (False,):
                 with console.status(name):
                     for seed in range(options.seeds):
                         job = Job(str(options.data), name, seed, good, options.limit, judged, history)
                         results.append((job, work(job)))
+    if not results:
+        return 0
 
     means = mean_of(results)
-    output = Console(width=None if sys.stdout.isatty() else 180)
-    output.print(main_table(means, options.seeds))
+    show(main_table(means, options.seeds))
     splits = [asdict(job) | {"hits": {name: asdict(hit) for name, hit in hits.items()}} for job, hits in results]
-    return conclude(verdicts(means), {"means": [asdict(m) for m in means], "splits": splits}, options.json_file)
+    return conclude(verdicts(means), {"means": [asdict(m) for m in means], "splits": splits}, options.json)
 
 
 if __name__ == "__main__":

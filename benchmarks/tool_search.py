@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import random
 import sys
@@ -16,17 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any, Final
-from zlib import crc32
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Console
 from rich.table import Table
 
-from benchmarks import conclude, lines_of
-from benchmarks.recall import embedder_named, missing
-from benchmarks.replay import DATA
+from benchmarks import command, conclude, lines_of, load, present, show
+from benchmarks.recall import embedder_named, held_out, missing, turns
 from langgraph_toolmem.navigator.tool_search.search import ToolSearcher
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.text.embedders import Embedder
@@ -65,7 +60,7 @@ class Request:
     @property
     def held_out(self) -> bool:
         """On the side from which no constant was fitted."""
-        return crc32(self.group.encode()) % 2 == 1
+        return held_out(self.group)
 
 
 @dataclass(frozen=True)
@@ -79,7 +74,7 @@ class Episode:
 
 def tools_of(data: Path, name: str) -> list[ToolSpec]:
     """Read the tools of a set."""
-    return list(read_tools(json.loads((data / name / "tools.json").read_text(encoding="utf-8"))).values())
+    return list(read_tools(load(data / name / "tools.json")).values())
 
 
 def requests(data: Path) -> list[Request]:
@@ -96,7 +91,7 @@ def episodes(data: Path, name: str) -> list[Episode]:
     found = [
         Episode(row["task"], request, tuple(tool for tool in tools if tool in known))
         for row in lines_of(data / name / "trajectories.jsonl")
-        for request, tools in _turns(row["messages"])
+        for request, tools in turns(row["messages"])
     ]
     return [each for each in found if each.tools]
 
@@ -123,16 +118,6 @@ def joined_kits(rows: Sequence[Sequence[str]]) -> list[str]:
         for key in sorted(set(row)):
             parents[root(key)] = root(min(row))
     return [root(row[0]) for row in rows]
-
-
-def _turns(messages: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
-    found: list[tuple[str, list[str]]] = []
-    for message in messages:
-        if message["role"] == "user":
-            found.append((message["content"], []))
-        elif message["role"] == "assistant" and found:
-            found[-1][1].extend(call["function"]["name"] for call in message.get("tool_calls") or ())
-    return found
 
 
 # --- what one would use instead ---------------------------------------------------------------------------------
@@ -305,15 +290,10 @@ def verdicts(scores: Sequence[Score]) -> list[tuple[bool, str]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.tool_search", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
+    parser = command("tool_search", __doc__)
     parser.add_argument("--no-model", action="store_true", help="without all-MiniLM-L6-v2")
-    parser.add_argument("--json", type=Path, dest="json_file", help="write every figure there")
     options = parser.parse_args(arguments)
-    if not (options.data / CATALOGUE).is_dir():
-        print(f"skipped: no {CATALOGUE} (looked for ../shared/data/{CATALOGUE})")
+    if not present(options, [CATALOGUE], queries=True):
         return 0
     embedder = None
     if not options.no_model:
@@ -326,9 +306,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if embedder is not None:
         methods[OURS] = ours(tools, embedder)
     scores = [score for method, rank in methods.items() for score in measure(method, rank, asked)]
-    output = Console(width=None if sys.stdout.isatty() else 180)
-    output.print(table(scores, len(tools), len(asked)))
-    return conclude(verdicts(scores), {"scores": [asdict(score) for score in scores]}, options.json_file)
+    show(table(scores, len(tools), len(asked)))
+    return conclude(verdicts(scores), {"scores": [asdict(score) for score in scores]}, options.json)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,10 @@ the shortcut. Tools run in other threads.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
@@ -22,9 +20,9 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, convert_to_messages
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
-from rich.console import Console
 from rich.table import Table
 
+from benchmarks import command, conclude, show
 from benchmarks.workload import Workload
 from langgraph_toolmem import InertiaPolicy, ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
@@ -116,10 +114,9 @@ def measured(mode: str, length: int, requests: int) -> tuple[float, float]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = command("turn_cost", __doc__, recorded=False)
     parser.add_argument("--lengths", type=int, nargs="+", default=[120, 1140])
     parser.add_argument("--requests", type=int, default=12)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     table = Table("mode", "messages", "added ms a turn", "without")
     found = []
@@ -128,20 +125,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             added, without = measured(mode, length, options.requests)
             found.append({"mode": mode, "messages": length, "added_ms": added, "without_ms": without})
             table.add_row(mode, f"{length:,}", f"{added:.2f}", f"{without:.2f}")
-    console = Console()
-    console.print(table)
+    show(table)
+    checks = []
     for mode in MODES:
         of = {each["messages"]: each["added_ms"] for each in found if each["mode"] == mode}
         short, long = of[min(of)], of[max(of)]
-        console.print(
-            f"{'holds ' if short <= TARGET_MS[mode] else 'MISSED'}  {mode}: {short:.1f} <= {TARGET_MS[mode]} ms"
-        )
-        console.print(
-            f"{'holds ' if long <= GROWTH * short else 'MISSED'}  {mode}: {long:.1f} <= {GROWTH} x {short:.1f}"
-        )
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    return 0
+        checks.append((short <= TARGET_MS[mode], f"{mode}: {short:.1f} <= {TARGET_MS[mode]} ms"))
+        checks.append((long <= GROWTH * short, f"{mode}: {long:.1f} <= {GROWTH} x {short:.1f}"))
+    return conclude(checks, found, options.json)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from benchmarks import lines_of
 from langgraph_toolmem.graph.state import PARALLEL, START, WORDS, RunState
 from langgraph_toolmem.runs.logs import LoggedRun, load_runs
 from langgraph_toolmem.runs.run import Run, Turn, UserMessage
@@ -26,8 +27,6 @@ from langgraph_toolmem.text.tools import tool_text
 Call = tuple[str, str]
 """Tool and canonical arguments. WORDS and PARALLEL stand for turns that are no single call."""
 
-HITS: Final = 20
-"""Tools that a search of the descriptions gives."""
 RIVALS: Final = 1024
 """Numbers of the vectors that the yardsticks compare by: more than the memory keeps."""
 ORDERS: Final = (3, 2, 1)
@@ -174,8 +173,7 @@ def runs_of(folder: Path, *, limit: int | None = None) -> tuple[LoggedRun, ...] 
         return load_runs(folder / "trajectories.jsonl", limit=limit).runs
     if not (folder / "queries.jsonl").is_file():
         return None
-    lines = (folder / "queries.jsonl").read_text(encoding="utf-8").splitlines()[:limit]
-    queries = [json.loads(line) for line in lines]
+    queries = lines_of(folder / "queries.jsonl")[:limit]
     return tuple(
         LoggedRun(number, query["id"], _played(query), success=True, task=query["query"])
         for number, query in enumerate(queries, start=1)
@@ -237,10 +235,11 @@ def _tool_contexts(state: RunState, order: int) -> list[tuple[str, ...]]:
     return [tuple(tools[-length:]) for length in range(order, 0, -1) if length <= len(tools)]
 
 
-def description_search(specs: Mapping[str, ToolSpec]) -> Callable[[str], list[tuple[str, float]]]:
-    """Tools whose descriptions fit a text, with their scores."""
+def description_search(specs: Mapping[str, ToolSpec]) -> Method:
+    """The tools whose descriptions fit the latest user message best."""
     index = LexicalIndex((name, tool_text(spec)) for name, spec in specs.items())
-    return lru_cache(maxsize=4096)(lambda text: index.search(text, HITS))
+    search = lru_cache(maxsize=4096)(lambda text: [name for name, _ in index.search(text, 2)])
+    return lambda point: search(point.state.user.raw)
 
 
 def nearest_request(history: Sequence[Run]) -> Method:
@@ -259,15 +258,6 @@ def nearest_request(history: Sequence[Run]) -> Method:
             return []
         order = np.argsort(-(matrix @ np.array(embed(point.state.user.raw), dtype=np.float32)), kind="stable")
         found = (calls[i][place] for i in order if place < len(calls[i]))
-        return _first(found, 2)
+        return list(dict.fromkeys(found))[:2]
 
     return guess
-
-
-def _first(names: Iterator[str], many: int) -> list[str]:
-    found: dict[str, None] = {}
-    for name in names:
-        found[name] = None
-        if len(found) == many:
-            break
-    return list(found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,18 +84,18 @@ def test_y1_and_y3_by_hand():
     assert best_yield(rows[:50], 1) == 8  # of 50 turns one miss is too many
 
 
-def test_what_was_done_and_its_highest_running_value():
+def test_what_was_done_and_the_worst_window():
     outcomes: list[bool | None] = [False, True, True, None] * 30 + [None] * 80
     found = live(outcomes)
 
-    assert (found.right, found.wrong) == (30, 15)
-    assert found.highest == pytest.approx(100 * 26 / 101)  # the 101st turn is a miss; from there on it falls
-    assert live(outcomes[:99]).highest is None
+    assert (found.right, found.wrong, found.window) == (30, 15, 30)
+    assert live(outcomes * 3).window == 55  # 120 turns with 30 misses, 80 without any, 100 with 25
+    assert live([]).window == 0
     assert acted([row(0.9, True), row(None), row(0.1)]) == [True, None, False]
 
 
 def test_the_budget_by_hand():
-    hits, misses = [replace(row(0.99, True), tool="t")] * 400, [replace(row(0.99), tool="t")] * 60
+    hits, misses = [row(0.99, True)] * 400, [row(0.99)] * 60
     rows = [*hits, *misses]
 
     def done(min_precision: float, max_wrong: float | None) -> list[bool | None]:

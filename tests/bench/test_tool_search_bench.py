@@ -6,14 +6,9 @@ import json
 
 import pytest
 
-from benchmarks import many_tools
+from benchmarks import DATA, many_tools
 from benchmarks import tool_search as bench
-from benchmarks.replay import DATA
-from benchmarks.tool_search import (
-    CATALOGUE,
-    requests,
-    tools_of,
-)
+from benchmarks.tool_search import CATALOGUE, requests, tools_of
 
 
 def write(folder, tools, **files):
