@@ -114,26 +114,31 @@ def build(
     *,
     policy: InertiaPolicy | None = None,
     recorder: bool = True,
-    checkpointer: Any = None,
+    prefetch: Any = False,
+    watched: bool = False,
     **compile_options: Any,
 ) -> tuple[Any, Any]:
-    """The graph of the README: inertia before the model, a recorder at the end. Returns it and the model."""
+    """The graph of the README: inertia before the model, a recorder at the end. Returns it and the model.
+
+    If `watched`, the recorder is told of each call by the `ToolNode`.
+    """
     model = model or ScriptedChatModel(script=script)
-    bound = model.bind_tools(tools)
+    told = Recorder(memory)
+    watch: Any = {"wrap_tool_call": told.wrap_tool_call, "awrap_tool_call": told.awrap_tool_call} if watched else {}
     builder = StateGraph(MessagesState)
-    builder.add_node("inertia", InertiaShortcut(memory, tools, policy=policy))
-    builder.add_node("agent", asker(bound))
-    builder.add_node("tools", ToolNode(tools))
+    builder.add_node("inertia", InertiaShortcut(memory, tools, policy=policy, prefetch=prefetch))
+    builder.add_node("agent", asker(model.bind_tools(tools)))
+    builder.add_node("tools", ToolNode(tools, **watch))
     builder.add_edge(START, "inertia")
     builder.add_edge("tools", "inertia")
     builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
     if recorder:
-        builder.add_node("recorder", Recorder(memory))
+        builder.add_node("recorder", told)
         builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "recorder"})
         builder.add_edge("recorder", END)
     else:
         builder.add_conditional_edges("agent", tools_condition)
-    return builder.compile(checkpointer=checkpointer, **compile_options), model
+    return builder.compile(**compile_options), model
 
 
 def asker(bound: Any) -> Callable[[MessagesState], dict[str, Any]]:

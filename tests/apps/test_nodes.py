@@ -12,7 +12,6 @@ from desk import (
     EAGER,
     NAMES,
     Desk,
-    asker,
     assert_answered,
     build,
     call_id,
@@ -27,8 +26,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt
-from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import InjectedState, InjectedStore, ToolNode, ToolRuntime, tools_condition
+from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 
@@ -55,28 +53,6 @@ def plan(*turns: list[Call]) -> Callable[..., AIMessage]:
         return AIMessage("", tool_calls=calls)
 
     return script
-
-
-def app(
-    memory: ToolMemory,
-    tools: list[BaseTool],
-    script: Any,
-    *,
-    policy: InertiaPolicy = EAGER,
-    tool_options: dict[str, Any] | None = None,
-    **compile_options: Any,
-) -> tuple[Any, ScriptedChatModel]:
-    model = ScriptedChatModel(script=script)
-    builder = StateGraph(MessagesState)
-    builder.add_node("inertia", InertiaShortcut(memory, tools, policy=policy))
-    builder.add_node("agent", asker(model))
-    builder.add_node("tools", ToolNode(tools, **(tool_options or {})))
-    builder.add_node("recorder", Recorder(memory))
-    builder.add_edge(START, "inertia")
-    builder.add_edge("tools", "inertia")
-    builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
-    builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "recorder"})
-    return builder.compile(**compile_options), model
 
 
 def say(i: int, text: str = "do the usual") -> dict[str, Any]:
@@ -150,7 +126,8 @@ RING: Call = ("ring", {"times": 2})
 def learned(tools: list[BaseTool], script: Any, runs: int = 14, **options: Any) -> tuple[ToolMemory, Any, Any, Any]:
     """A memory that saw `runs` runs of an app; returns it, the app, its model and the last state."""
     memory = ToolMemory.ephemeral(reads=READS, tools=tools)
-    graph, model = app(memory, tools, script, checkpointer=InMemorySaver(), **options)
+    model = ScriptedChatModel(script=script)
+    graph, _ = build(memory, tools, model, policy=EAGER, checkpointer=InMemorySaver(), **options)
     for i in range(runs):
         state = graph.invoke(say(i), thread(i))
         assert_answered(state["messages"])
@@ -206,17 +183,8 @@ def test_a_polling_loop_ends_when_the_answer_changes() -> None:
             return AIMessage("It is done.")
         return AIMessage("", tool_calls=[{"name": "check_status", "args": {"job": "nightly"}, "id": str(uuid4())}])
 
-    model = ScriptedChatModel(script=wait).bind_tools([check_status])
     with ToolMemory.ephemeral(reads=READS, tools=[check_status], methods=default_methods(Inertia(EAGER))) as memory:
-        builder = StateGraph(MessagesState)
-        builder.add_node("inertia", InertiaShortcut(memory, [check_status]))
-        builder.add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})
-        builder.add_node("tools", ToolNode([check_status]))
-        builder.add_edge(START, "inertia")
-        builder.add_edge("tools", "inertia")
-        builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
-        builder.add_conditional_edges("agent", tools_condition)
-        graph = builder.compile()
+        graph, _ = build(memory, [check_status], ScriptedChatModel(script=wait), recorder=False)  # type: ignore[list-item]
         for day in range(10):
             polls = 0
             graph.invoke({"messages": [("user", f"Wait for the nightly job of day {day}")]}, {"recursion_limit": 200})
