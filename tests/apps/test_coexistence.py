@@ -34,7 +34,6 @@ from langchain.agents.middleware import (
     ModelRetryMiddleware,
     PIIMiddleware,
     SummarizationMiddleware,
-    TodoListMiddleware,
     ToolCallLimitMiddleware,
     ToolErrorMiddleware,
     ToolRetryMiddleware,
@@ -161,29 +160,6 @@ def swapped(tools: list[BaseTool], *others: BaseTool) -> list[BaseTool]:
     """The tools with others of the same names."""
     by_name = {each.name: each for each in others}
     return [by_name.get(each.name, each) for each in tools]
-
-
-def planner(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
-    """Writes a to-do list, does the three things, ticks them off."""
-    user, answers = this_turn(messages)
-    steps = expected(name_in(messages))
-    if len(answers) in (0, 4):
-        status = "completed" if answers else "pending"
-        todos = [{"content": name, "status": status} for name, _ in steps]
-        return call("write_todos", {"todos": todos}, user.id, len(messages))
-    return call(*steps[len(answers) - 1], user.id, len(messages)) if len(answers) < 4 else AIMessage("All done.")
-
-
-async def test_a_to_do_list_is_never_written_by_a_shortcut() -> None:
-    memory, policy = new_memory(), EAGER.with_(may_write={"write_todos"})
-    model = lambda: ScriptedChatModel(script=planner)  # noqa: E731
-    ours, theirs = both(lambda: [TodoListMiddleware()], memory=memory, policy=policy, model=model)
-    (state, plain), made = await alike(ours, theirs, *range(18))
-    assert state["todos"] == plain["todos"]
-    assert state["todos"][0] == {"content": "find_customer", "status": "completed"}
-    assert made["add_note"] > 0
-    assert made["write_todos"] == 0, "a tool that returns a Command steers the run, also if it is named"
-    assert memory.report().skipped == sum(made.values()) == 18 * 6 - ours.model_calls
 
 
 # --- the shapes that agents come in ---
