@@ -396,15 +396,20 @@ def parallel(*calls: tuple[str, dict[str, Any]]) -> Any:
     return ScriptedChatModel(script=answers)
 
 
-def test_nothing_is_served_beside_a_call_that_changes_something() -> None:
+def with_a_change(desk: Desk) -> list[BaseTool]:
+    """The desk's tools, with a note that is marked as destructive."""
+    find, order, note = desk.tools
+    note.tags = ["destructive"]
+    return [find, order, note]
+
+
+def test_nothing_is_served_beside_a_call_that_changes_something(memory: ToolMemory) -> None:
     find, _, note = expected(NAMES[1])
     desk = Desk()
-    desk.tools[2].tags = None
-    with ToolMemory.ephemeral(tools=desk.tools, methods=[Inertia()]) as memory:
-        warm(memory, 16)
-        agent_of(memory, desk, model=parallel(find, note)).graph.invoke(asked(1), thread("t"))
-        assert Counter(map(str, desk.done))[str(find)] == 2
-        assert told(memory)["served"] == 0
+    agent = agent_of(memory, desk, model=parallel(find, note), tools=with_a_change(desk))
+    agent.graph.invoke(asked(1), thread("t"))
+    assert Counter(map(str, agent.desk.done))[str(find)] == 2
+    assert told(memory)["served"] == 0
 
 
 @pytest.mark.parametrize(("shortcut", "served"), [(False, 3), (InertiaPolicy.paper(shadow=True), 0)])
@@ -560,6 +565,18 @@ async def test_a_streamed_look_up_begins_before_the_answer_ends_and_is_made_once
     without = await streamed(agent_of(None, model=parallel(expected("Ann")[0])), 0, way)
     assert plain(state["messages"]) == plain(without["messages"])
     assert (told(memory)["started"], told(memory)["served"]) == (1, 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_nothing_streamed_begins_from_a_changing_call_on(memory: ToolMemory, way: str) -> None:
+    find, order, note = expected(NAMES[1])
+    begun = threading.Event()
+    begun.set()
+    desk, model = Desk(), Waiting(begun=begun, script=parallel(note, find, order).script)
+    agent = agent_of(memory, desk, UNLIKELY, model=model, tools=with_a_change(desk))
+    await streamed(agent, 1, way)
+    assert Counter(map(str, desk.done)) == Counter(map(str, (note, find, order)))
+    assert told(memory) == {}
 
 
 @pytest.mark.parametrize("way", WAYS)
