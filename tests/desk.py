@@ -116,6 +116,7 @@ def build(
     recorder: bool = True,
     prefetch: Any = False,
     watched: bool = False,
+    context_schema: Any = None,
     **compile_options: Any,
 ) -> tuple[Any, Any]:
     """The graph of the README: inertia before the model, a recorder at the end. Returns it and the model.
@@ -125,7 +126,7 @@ def build(
     model = model or ScriptedChatModel(script=script)
     told = Recorder(memory)
     watch: Any = {"wrap_tool_call": told.wrap_tool_call, "awrap_tool_call": told.awrap_tool_call} if watched else {}
-    builder = StateGraph(MessagesState)
+    builder = StateGraph(MessagesState, context_schema=context_schema)
     builder.add_node("inertia", InertiaShortcut(memory, tools, policy=policy, prefetch=prefetch))
     builder.add_node("agent", asker(model.bind_tools(tools)))
     builder.add_node("tools", ToolNode(tools, **watch))
