@@ -94,6 +94,11 @@ def call_id(*parts: Any) -> str:
     return "call_" + hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
 
 
+def calling(name: str, args: dict[str, Any], *parts: Any) -> AIMessage:
+    """A message with one call."""
+    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": call_id(name, *parts), "type": "tool_call"}])
+
+
 def script(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
     """The agent: the next of the three calls, then an answer. It reads nothing but the messages."""
     user, answers = this_turn(messages)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from desk import call_id, number, this_turn
+from desk import call_id, calling, number, this_turn
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
 
@@ -74,11 +74,6 @@ def script(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]) -> 
 def offered_in(tools: Sequence[dict[str, Any]]) -> list[str]:
     """Names of the tools that a model was bound to; those of a provider by their type."""
     return [t["function"]["name"] if "function" in t else t["type"] for t in tools]
-
-
-def calling(name: str, args: dict[str, Any], *parts: Any) -> AIMessage:
-    """A message with one call."""
-    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": call_id(name, *parts), "type": "tool_call"}])
 
 
 def past_run(run: Any, *couriers: str, name: str = "Ann") -> list[BaseMessage]:

@@ -16,6 +16,7 @@ from desk import (
     Desk,
     assert_answered,
     call_id,
+    calling,
     expected,
     number,
     script,
@@ -148,10 +149,6 @@ def _more(before: dict[str, float], now: dict[str, float]) -> dict[str, float]:
     return {name: now[name] - before.get(name, 0) for name in now if now[name] != before.get(name, 0)}
 
 
-def call(name: str, args: dict[str, Any], *parts: Any) -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": call_id(name, *parts), "type": "tool_call"}])
-
-
 def name_in(messages: list[BaseMessage]) -> str:
     return this_turn(messages)[0].text.split(" order of ")[1].split()[0]
 
@@ -179,7 +176,7 @@ def judge(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage
         return answer
     verdict = {"name": name_in(messages), "checked": True}
     if any(t["function"]["name"] == "Verdict" for t in tools):
-        return call("Verdict", verdict, len(messages))
+        return calling("Verdict", verdict, len(messages))
     return AIMessage(json.dumps(verdict))
 
 
@@ -242,7 +239,7 @@ async def test_a_summarised_thread_is_learned_call_by_call(trigger: int, keep: i
 
     def knows_what_is_done(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
         steps, done = expected(NAMES[requests % 12]), len(agent.desk.done) - begun
-        return call(*steps[done], begun, done) if done < len(steps) else AIMessage("It is checked.")
+        return calling(*steps[done], begun, done) if done < len(steps) else AIMessage("It is checked.")
 
     memory, writer = new_memory(), ScriptedChatModel(script=lambda *_: AIMessage("Some orders were checked."))
     inside = [SummarizationMiddleware(writer, trigger=("messages", trigger), keep=("messages", keep))]
@@ -294,10 +291,10 @@ def postman(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessa
     if len(answers) == 2:
         return AIMessage(f"{own}, done.")
     if not answers:
-        made = call("find_customer", {"name": name, "hint": hint}, user.id)
+        made = calling("find_customer", {"name": name, "hint": hint}, user.id)
     else:
         found = json.loads(answers[0].text)
-        made = call("write_to", {"address": found["mail"], "about": found["customer_id"]}, user.id)
+        made = calling("write_to", {"address": found["mail"], "about": found["customer_id"]}, user.id)
     return made.model_copy(update={"content": own})
 
 
@@ -439,7 +436,7 @@ def two_at_once(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIM
         return AIMessage("Both are done.") if answers else script(messages, tools)
     name = name_in(messages)
     wanted = [expected(name)[1], ("add_note", {"order_id": f"O-{number(name)}", "note": "asked for"})]
-    return AIMessage("", tool_calls=[call(*each, user.id).tool_calls[0] for each in wanted])
+    return AIMessage("", tool_calls=[calling(*each, user.id).tool_calls[0] for each in wanted])
 
 
 def retry(**options: Any) -> ToolRetryMiddleware:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import histories as h
 import pytest
 from desk import assert_answered, build, call_id, shortcuts, thread
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
@@ -217,15 +218,9 @@ def test_names_that_mislead_lead_to_nothing_unasked(how: str, declared: bool) ->
     with ToolMemory.ephemeral(reads=reads, methods=[Inertia(ALIKE)]) as memory:
         for number in range(12):
             for name in names:
-                ask = HumanMessage(asked_for(name, number), id=f"{name}-{number}")
-                call: Any = {
-                    "name": name,
-                    "args": {"id": f"A{number}"},
-                    "id": f"c-{name}-{number}",
-                    "type": "tool_call",
-                }
-                answer = ToolMessage(f"{name}: ok", tool_call_id=call["id"], name=name)
-                memory.finish([ask, AIMessage("", tool_calls=[call]), answer, AIMessage("Done.")], thread_id=ask.id)
+                called = h.call(name, {"id": f"A{number}"}, f"{name}: ok")
+                run = h.history(h.user(asked_for(name, number)), called, h.words())
+                memory.finish(run, thread_id=f"{name}-{number}")
         agent = create_agent(
             ScriptedChatModel(script=lambda *_: AIMessage("Let me think.")),
             tools,
