@@ -28,7 +28,7 @@ from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words, shown_in_words
-from langgraph_toolmem.core.users import User, user_digest
+from langgraph_toolmem.core.users import User, by_namespace, user_digest
 from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
@@ -238,7 +238,7 @@ class Atoms(Method):
         """
         self.core.refuse_if_read_only()
         steps = 0
-        for _, runs in given.by_namespace():
+        for _, runs in by_namespace(given.runs, lambda each: each.user.namespace):
             names, more = self.keeping.import_runs([run for run in runs if run.score is None or run.score >= GOOD])
             steps += more
             for name in names:

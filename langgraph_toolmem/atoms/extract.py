@@ -148,7 +148,7 @@ class Extractor:
         for mail in known.values(EMAIL):
             types = dict.fromkeys(names_in(str(mail)), NAME) | types
         types = {**(hidden or {}), **types}
-        goals = tuple(delexicalised(part, types, also=types)[:MAX_GOAL] for part in raw)
+        goals = tuple(delexicalised(part, types)[:MAX_GOAL] for part in raw)
         telling = [label for label in known.to_plain() if label not in KINDS or label == EMAIL]
         knows = (
             ", ".join(label.lower().replace("_", " ") for label in telling[-MAX_KNOWN:]) or "only what the user said"

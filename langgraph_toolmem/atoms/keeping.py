@@ -34,10 +34,10 @@ from langgraph_toolmem.atoms.retrieve import (
 )
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.core.jobs import Job, NotYetError, by_namespace
+from langgraph_toolmem.core.jobs import Job, NotYetError
 from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.core.rows import RowKind, Rows
-from langgraph_toolmem.core.users import User
+from langgraph_toolmem.core.users import User, by_namespace
 from langgraph_toolmem.graph.events import GOOD as GOOD_SCORE
 from langgraph_toolmem.graph.learning import decode_value
 from langgraph_toolmem.graph.state import slot_key
@@ -358,7 +358,7 @@ class AtomKeeping:
 
     def do(self, jobs: Sequence[Job]) -> None:
         """Store the atoms of runs, all of a namespace at once, and feedback on them."""
-        for user, some in by_namespace(jobs):
+        for user, some in by_namespace(jobs, lambda job: job.namespace):
             self.store(user, [each for job in some for each in _atoms_of(job)])
             for job in some:
                 if "atoms" not in job.payload:

@@ -246,9 +246,7 @@ def planned(step: PlannedStep, question: Question, run: Run) -> tuple[Question, 
             facts.append({"slot": label, "value": text})
     known.name(filter(None, map(type_named, step.available_slots[:MAX_KNOWN])))
     types = {text: label for text, label in known.texts().items() if len(text) >= SHORTEST}
-    state, goal = (
-        delexicalised(" ".join(text.split())[:MAX_SAID], types, also=types) for text in (step.state, step.next_goal)
-    )
+    state, goal = (delexicalised(" ".join(text.split())[:MAX_SAID], types) for text in (step.state, step.next_goal))
     told = {"thought": " ".join(step.thought.split())[:MAX_SAID], "facts": facts}
     return Question(state or question.state, (goal,), known), told
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from langgraph_toolmem.base.errors import ConfigurationError
+
+P = TypeVar("P")
 
 
 def expect(policy: object, name: str, what: str, fits: Callable[[Any], bool]) -> None:
@@ -18,6 +20,13 @@ def expect(policy: object, name: str, what: str, fits: Callable[[Any], bool]) ->
         fine = False
     if not fine:
         raise ConfigurationError(f"{type(policy).__name__}.{name} is {what}, not {value!r}.")
+
+
+def policy_given(policy: P | None, kind: type[P]) -> P | None:
+    """Return a policy as it was given, if at all. Raises ConfigurationError if it is something else."""
+    if policy is not None and not isinstance(policy, kind):
+        raise ConfigurationError(f"`policy` must be a {kind.__name__}, got {type(policy).__name__}.")
+    return policy
 
 
 def check_fields(name: str, given: set[str], known: set[str]) -> None:

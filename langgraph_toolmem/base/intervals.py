@@ -9,9 +9,9 @@ from typing import Final
 ENOUGH: Final = 20
 
 
-def percentage(part: float, whole: float, places: int = 0) -> str:
+def percentage(part: float, whole: float) -> str:
     """Return a share in percent, as in "93 %"; "–" for fewer than ENOUGH cases."""
-    return f"{100 * part / whole:.{places}f} %" if whole >= ENOUGH else "–"
+    return f"{100 * part / whole:.0f} %" if whole >= ENOUGH else "–"
 
 
 def lower_limit(hits: int, of: int, confidence: float = 0.95) -> float:

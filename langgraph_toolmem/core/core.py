@@ -21,7 +21,7 @@ from langgraph_toolmem.core.forgetting import Ages
 from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.ledger import Ledger
 from langgraph_toolmem.core.lifecycle import Lifecycle
-from langgraph_toolmem.core.method import Hooks, PastRuns, Section
+from langgraph_toolmem.core.method import Method, PastRuns, Section
 from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User, Users, check_namespace, keep_namespace
 from langgraph_toolmem.graph.events import HOUR, Count, Forgotten, Record
@@ -182,7 +182,7 @@ class Core(Evidence):
     def __init__(
         self,
         path: str | Path | None,
-        listeners: Sequence[Hooks],
+        listeners: Sequence[Method],
         *,
         tools: Iterable[ToolLike] | None,
         reads: Iterable[str],
@@ -314,7 +314,7 @@ class Core(Evidence):
         found += [problem] if problem else []
         return found + (self.log_and_continue("could not read the job queue", self.jobs.queue.troubles) or [])
 
-    def section_of(self, listener: Hooks) -> Section | None:
+    def section_of(self, listener: Method) -> Section | None:
         """Return a method's part of the report; None if it has none, or fails."""
         return self.log_and_continue(f"{listener.name} could not report", listener.report)
 

@@ -27,7 +27,6 @@ from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import InputError, StorageError, describe_error, log_failure
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import this_step
-from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.stores.database import Database
 from langgraph_toolmem.stores.remote import Remote
@@ -601,11 +600,3 @@ class Jobs:
             self._stopped = True
             self._over.set()
             self._changed.notify_all()
-
-
-def by_namespace(jobs: Sequence[Job]) -> list[tuple[User, list[Job]]]:
-    """Return jobs by the namespace of their rows, as that of nobody in particular."""
-    found: dict[tuple[str, ...], list[Job]] = {}
-    for job in jobs:
-        found.setdefault(job.namespace, []).append(job)
-    return [(User(None, None, namespace), some) for namespace, some in found.items()]

@@ -1,13 +1,13 @@
 """The protocol of a method: its hooks, the values that they get, and its part of the report.
 
-The core calls the hooks in the order of the memory's list (`Hooks`). The five built-in methods use nothing that a
+The core calls the hooks in the order of the memory's list (`Method`). The five built-in methods use nothing that a
 method of your own could not use.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
@@ -50,13 +50,6 @@ class Import:
 
     runs: Sequence[EndedRun]
     options: Mapping[str, Any] = field(default_factory=dict)
-
-    def by_namespace(self) -> Iterator[tuple[tuple[str, ...], list[EndedRun]]]:
-        """Yield the runs of each namespace."""
-        found: dict[tuple[str, ...], list[EndedRun]] = {}
-        for each in self.runs:
-            found.setdefault(each.user.namespace, []).append(each)
-        yield from found.items()
 
 
 # --- a method's part of the report, as data: all are printed in one place ---
@@ -136,19 +129,30 @@ class PastRuns(Protocol):
 # --- methods ---
 
 
-class Hooks:
-    """Hooks, called in the order of the memory's list. Override what you need; every default does nothing.
+class Method:
+    """One idea on a memory. Override what you need; every default does nothing.
 
     `ended`, `judged`, `close` and `report` run without the lock, and an error in one of them stops nobody.
     An error in `forget` reaches the caller once everybody else has deleted their data.
 
     Attributes:
-        name: its name.
+        name: attribute of the memory; prefix of what it keeps.
         tables: its tables in the evidence graph; `Evidence.register` returns one of them.
+        steps: its steps at a model call (`langgraph_toolmem.extend.Step`).
+        package: the package that it needs and the extra that installs it, if any.
+        core: the memory's core, from `open` on.
     """
 
     name: ClassVar[str]
     tables: ClassVar[tuple[type[Table], ...]] = ()
+    steps: ClassVar[tuple[type[Any], ...]] = ()
+    package: ClassVar[tuple[str, str] | None] = None
+
+    core: Core
+
+    def open(self, core: Core) -> None:
+        """Register tables and kinds of jobs with the core. Nothing is read from disk here."""
+        self.core = core
 
     # under the lock: the returned record joins the turn's
 
@@ -187,26 +191,6 @@ class Hooks:
     def report(self) -> Section | None:
         """Return its part of the report, if it has any."""
         return None
-
-
-class Method(Hooks):
-    """One idea on a memory. Override what you need of it and of `Hooks`; every default does nothing.
-
-    Attributes:
-        name: attribute of the memory; prefix of what it keeps.
-        steps: its steps at a model call (`langgraph_toolmem.extend.Step`).
-        package: the package that it needs and the extra that installs it, if any.
-        core: the memory's core, from `open` on.
-    """
-
-    steps: ClassVar[tuple[type[Any], ...]] = ()
-    package: ClassVar[tuple[str, str] | None] = None
-
-    core: Core
-
-    def open(self, core: Core) -> None:
-        """Register tables and kinds of jobs with the core. Nothing is read from disk here."""
-        self.core = core
 
 
 def check_methods(methods: Iterable[Any]) -> list[Method]:

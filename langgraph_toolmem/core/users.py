@@ -6,13 +6,16 @@ import json
 import logging
 import os
 import string
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError
 from langgraph_toolmem.base.text import digest
 
 logger = logging.getLogger("langgraph_toolmem.memory")
+
+T = TypeVar("T")
 
 USER = "user_id"
 NAMESPACE_FILE = "namespace.json"
@@ -37,7 +40,14 @@ class Users:
 
     def of(self, user_id: str | None, *, warn: bool = True) -> User:
         """Return a user; warn once if the namespace has no place for the id. Raises NamespaceError if it needs one."""
-        namespace = resolve(self.namespace, user_id)
+        namespace = self.namespace
+        if self.apart:
+            if not user_id:
+                raise NamespaceError(
+                    f"The namespace {namespace!r} needs a user id. Pass user_id=…, or run the graph with it in its "
+                    'context or in config["configurable"]["user_id"].'
+                )
+            namespace = tuple(label.format(user_id=user_id) for label in namespace)
         if warn and user_id is not None and not self.apart and not self._warned:
             self._warned = True
             logger.warning(
@@ -91,16 +101,12 @@ def has_user(namespace: tuple[str, ...]) -> bool:
     return any(field == USER for label in namespace for _, field, _, _ in string.Formatter().parse(label))
 
 
-def resolve(namespace: tuple[str, ...], user_id: str | None) -> tuple[str, ...]:
-    """Return the namespace of one user; raise NamespaceError if it needs a user id and there is none."""
-    if not has_user(namespace):
-        return namespace
-    if not user_id:
-        raise NamespaceError(
-            f"The namespace {namespace!r} needs a user id. Pass user_id=…, or run the graph with it in its "
-            'context or in config["configurable"]["user_id"].'
-        )
-    return tuple(label.format(user_id=user_id) for label in namespace)
+def by_namespace(items: Iterable[T], of: Callable[[T], tuple[str, ...]]) -> list[tuple[User, list[T]]]:
+    """Return items by the namespace of their rows, as that of nobody in particular."""
+    found: dict[tuple[str, ...], list[T]] = {}
+    for each in items:
+        found.setdefault(of(each), []).append(each)
+    return [(User(None, None, namespace), some) for namespace, some in found.items()]
 
 
 def user_digest(user_id: str | None) -> str | None:

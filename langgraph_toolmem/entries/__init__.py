@@ -23,14 +23,16 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from langgraph_toolmem.base.checks import policy_given
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
 from langgraph_toolmem.base.text import digest, shortened
 from langgraph_toolmem.base.threads import async_variant
-from langgraph_toolmem.core.jobs import Job, NotYetError, by_namespace
+from langgraph_toolmem.core.jobs import Job, NotYetError
 from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words
-from langgraph_toolmem.core.users import User, user_digest
+from langgraph_toolmem.core.users import User, by_namespace, user_digest
 from langgraph_toolmem.entries.entry import (
     JUDGED,
     MAX_CRITIQUE,
@@ -42,7 +44,7 @@ from langgraph_toolmem.entries.entry import (
     entry_of,
     request_of,
 )
-from langgraph_toolmem.entries.policy import RecallPolicy, checked
+from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.preferences import Preference, preferences
 from langgraph_toolmem.runs.tools import side_effects
 from langgraph_toolmem.text.embedders import clean
@@ -85,7 +87,7 @@ class Entries(Method):
         *,
         critic: BaseChatModel | Critic | str | None = None,
     ) -> None:
-        self.policy = checked(policy) or RecallPolicy()
+        self.policy = policy_given(policy, RecallPolicy) or RecallPolicy()
         self._critic: Critic | None = None
         if critic is not None:
             from langgraph_toolmem.entries.critique import resolve_critic
@@ -94,7 +96,6 @@ class Entries(Method):
         self._search: EntrySearch | None = None
 
     def open(self, core: Core) -> None:
-        """Register the kinds of jobs."""
         super().open(core)
         self.rows: EntryRows = core.rows(EntryKind())
         core.jobs.handle(WRITE, self._write, undo=self._unwrite)
@@ -131,7 +132,7 @@ class Entries(Method):
         """Return the same as `recall`, with probabilities, reasons, and the runs that say the same."""
         if not isinstance(query, str):
             raise ConfigurationError(f"query is the user's words, not {type(query).__name__}.")
-        chosen, user = checked(policy) or self.policy, self.core.users.of(user_id)
+        chosen, user = policy_given(policy, RecallPolicy) or self.policy, self.core.users.of(user_id)
         self.core.jobs.settle(timeout=SETTLE)
         return [] if self.core.vectors.empty else self.search(query, user, chosen)
 
@@ -162,7 +163,8 @@ class Entries(Method):
             self.core.jobs.settle(timeout=SETTLE)
         if self.core.vectors.empty:
             return []
-        found = self.search(text, user, checked(policy) or self.policy.with_(max_n=RATED), parts=(JUDGED,))
+        chosen = policy_given(policy, RecallPolicy) or replace(self.policy, max_n=RATED)
+        found = self.search(text, user, chosen, parts=(JUDGED,))
         rated = [entry for each in found for entry in (each.entry, *each.others)]
         return preferences(rated, user=user.digest)
 
@@ -197,7 +199,7 @@ class Entries(Method):
         if thread_id is not None:  # those too that were trimmed away
             own |= self.core.episodes.runs(thread_id)
         try:  # nobody reads what another user said
-            found = self.search(query, user, checked(policy) or self.policy, exclude=own, own=True)
+            found = self.search(query, user, policy or self.policy, exclude=own, own=True)
         except StorageError as error:
             self.core.log_failure_and_continue("entries could not be read", error)
             return Recollection(missing=f"past runs could not be read ({describe_error(error)})")
@@ -240,7 +242,7 @@ class Entries(Method):
 
     def imported(self, given: Import) -> int:
         """Store entries of recorded runs; again changes nothing. Those that asked nothing have none."""
-        return sum(self.import_runs(runs[0].user, runs) for _, runs in given.by_namespace())
+        return sum(starmap(self.import_runs, by_namespace(given.runs, lambda each: each.user.namespace)))
 
     def import_runs(self, user: User, runs: Iterable[EndedRun]) -> int:
         """Store entries of runs of a namespace that were learned already; return how many of the runs have one."""
@@ -273,8 +275,7 @@ class Entries(Method):
         return kept
 
     def _write(self, jobs: Sequence[Job]) -> None:
-        """Store the entries of jobs, all of a namespace at once."""
-        for user, some in by_namespace(jobs):
+        for user, some in by_namespace(jobs, lambda job: job.namespace):
             for entry in self._keep([Entry.from_dict(job.payload["entry"]) for job in some], user):
                 self._ask_for_critique(entry, user.namespace)
 
@@ -283,7 +284,6 @@ class Entries(Method):
         self.rows.forget_of(job.run, _user(job))
 
     def _judge(self, jobs: Sequence[Job]) -> None:
-        """Add feedback to entries."""
         for job in jobs:
             said, user = job.payload, _user(job)
             how = partial(Entry.with_verdict, score=said["score"], comment=said["comment"], user=user.digest or "")
@@ -346,7 +346,6 @@ class Entries(Method):
         return None if self.core.vectors.empty else EntryRuns(self.rows, user)
 
     def forget(self, user: User, gone: Forgotten) -> int:
-        """Remove a user's entries, or those of runs."""
         if self.core.vectors.empty:
             return 0
         self.search.forget(user)

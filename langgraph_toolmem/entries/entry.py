@@ -9,8 +9,10 @@ import json
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Final, TypeAlias
+
+from pydantic import TypeAdapter, ValidationError
 
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import as_text, digest, shortened
@@ -21,6 +23,7 @@ from langgraph_toolmem.runs.messages import Status
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn
 from langgraph_toolmem.stores.vectors import Hit, VectorItem
 from langgraph_toolmem.text.embedders import clean
+from langgraph_toolmem.turn.structured import reason_of
 
 logger = logging.getLogger("langgraph_toolmem.entries")
 
@@ -168,17 +171,12 @@ class Entry:
             InputError: it is no entry.
         """
         try:
-            known = {name: plain[name] for name in _FIELDS if name in plain}
-            known["calls"] = tuple(
-                EntryCall(str(c["tool"]), dict(c["args"]), c["status"], str(c.get("answer", "")))
-                for c in plain["calls"]
-            )
-            return cls(**known)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"This is no entry: {type(error).__name__} at {error}.") from error
+            return _READER.validate_python(plain)
+        except ValidationError as error:
+            raise InputError(f"This is no entry: {reason_of(error)}.") from error
 
 
-_FIELDS: Final = tuple(field.name for field in fields(Entry))
+_READER: Final = TypeAdapter(Entry)
 
 
 def entry_id(run: str) -> str:
@@ -199,7 +197,6 @@ def entry_of(
     user: str | None = None,
     score: float | None = None,
     comment: str | None = None,
-    made_by: str = "run",
 ) -> Entry | None:
     """Return what is to be kept of an episode, or of the last one of a thread; None if the user said nothing.
 
@@ -224,7 +221,6 @@ def entry_of(
         time=round(now, 6),  # Chroma gives some numbers of 17 digits back with another last one
         score=None if score is None else float(score),
         comment=shortened(clean((comment or "").strip()), MAX_COMMENT),
-        made_by=made_by,
         left_out=left_out,
         truncated=run.truncated,
     )

@@ -10,7 +10,6 @@ from operator import ge
 from typing import Any, Final, Literal
 
 from langgraph_toolmem.base.checks import expect, is_count, is_share
-from langgraph_toolmem.base.errors import ConfigurationError
 
 RADIUS: Final = 10
 """The paper's R: neighbours on each side over which the slope is taken."""
@@ -38,7 +37,6 @@ class RecallPolicy:
     max_n: int = 10
 
     def __post_init__(self) -> None:
-        """Check types and ranges. Raises ConfigurationError that names the field and what is expected."""
         expect(self, "kind", "'calibrated' or 'paper'", lambda v: v in ("calibrated", "paper"))
         expect(self, "least", "a probability from 0 to 1", is_share)
         expect(self, "max_n", "a whole number from 1", lambda v: is_count(v, 1))
@@ -51,13 +49,6 @@ class RecallPolicy:
     def with_(self, **changes: Any) -> RecallPolicy:
         """Return a copy with some fields changed."""
         return replace(self, **changes)
-
-
-def checked(policy: RecallPolicy | None) -> RecallPolicy | None:
-    """Return a policy as it was given, if at all. Raises ConfigurationError if it is something else."""
-    if policy is not None and not isinstance(policy, RecallPolicy):
-        raise ConfigurationError(f"`policy` must be a RecallPolicy, got {type(policy).__name__}.")
-    return policy
 
 
 def dynamic_n(similarities: Sequence[float], most: int = 50) -> int:

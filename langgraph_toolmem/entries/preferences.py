@@ -103,7 +103,6 @@ def to_prompt(found: Iterable[Preference], offered: Collection[str]) -> str:
 
 
 def to_event(found: Iterable[Preference], out: Mapping[str, str]) -> dict[str, Any]:
-    """Return plain values for a stream event."""
     return {"left_out": dict(out), "preferences": [{**asdict(each), "entries": list(each.entries)} for each in found]}
 
 

@@ -202,7 +202,6 @@ class EntryRuns(NamedTuple):
     user: User
 
     def changes(self, since: int, most: int) -> PastRunChanges:
-        """See `core.method.PastRuns`."""
         version, ids = self.rows.changes(since, self.user)
         found = self.rows.latest(self.user, most + UNORDERED) if ids is None else self.rows.get(ids, self.user)
         entries = [entry for entry in found if not self.rows.kind.retired(entry)]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
-from langgraph_toolmem.base.checks import is_count, is_share, names_given
+from langchain_core.messages import ToolMessage
+
+from langgraph_toolmem.base.checks import is_count, is_share, names_given, policy_given
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.entries import Entries
-from langgraph_toolmem.entries.policy import RecallPolicy, checked
+from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.preferences import left_out
 from langgraph_toolmem.entries.preferences import to_event as preference_event
 from langgraph_toolmem.entries.preferences import to_prompt as preference_prompt
@@ -39,15 +41,13 @@ class Recall(Step[Entries]):
         super().__init__(method)
         if not is_count(budget, 1):
             raise ConfigurationError(f"budget is a whole number of tokens from 1, not {budget!r}.")
-        self._budget, self._policy = budget, checked(policy)
+        self._budget, self._policy = budget, policy_given(policy, RecallPolicy)
 
     def compute(self, call: Call) -> Recollection:
-        """Return the past runs that are worth showing."""
         how: dict[str, Any] = {"thread_id": call.thread_id, "user_id": call.user_id}
         return self.method.recollect(call.messages, policy=self._policy, budget=self._budget, **how)
 
     def render(self, call: Call, found: Recollection) -> StepOutput:
-        """Return a line for each, within the budget."""
         reads = self.method.reads() if found.entries else frozenset[str]()
         lines = to_lines(found, reads, budget=self._budget)
         return StepOutput(
@@ -83,10 +83,9 @@ class Preferences(Step[Entries]):
         self.how = how
         self.keep = frozenset(names_given("keep", keep))
         self.tools_given = None if tools is None else tuple(read_tools(tools))
-        self._policy = checked(policy)
+        self._policy = policy_given(policy, RecallPolicy)
 
     def compute(self, call: Call) -> list[Preference]:
-        """Return what the user likes and avoids."""
         if not self._names(call):
             return []
         return self.method.preferences(call.messages, user_id=call.user_id, policy=self._policy, settle=False)
@@ -127,7 +126,6 @@ class Reflection(Step[Entries]):
         self._verdict, self._wait = verdict, wait
 
     def on_end(self, call: Call) -> StepOutput:
-        """Learn the rest of the run and keep it, with the verdict if there is one."""
         score = None
         if self._verdict is not None:
             with self.errors:  # the run is kept all the same
@@ -147,8 +145,8 @@ class Reflection(Step[Entries]):
         calls that are pending may be executed then.
         """
         core = self.core
-        messages = call.messages if failed_call is None else call.after_failure(failed_call)
-        run, user = core.read(messages, call.thread_id).current, core.users.of(call.user_id)
+        failed = [] if failed_call is None else [ToolMessage("", tool_call_id=failed_call, status="error")]
+        run, user = core.read([*call.messages, *failed], call.thread_id).current, core.users.of(call.user_id)
         if not core.read_only:  # a verdict on the thread is on what the user saw last: the error
             with core.lock:
                 core.apply(None, core.episodes.over(run), user=user.digest, run=run.digest)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 from langgraph_toolmem.base.text import digest
@@ -30,14 +29,7 @@ def encode_value(value: Any) -> str:
 
 
 def decode_value(text: str) -> Any:
-    if text.startswith(("[", "{")):
-        return json.loads(text)  # not cached: the caller may change it
-    return _decode_scalar(text) if text else ABSENT
-
-
-@lru_cache(maxsize=8192)
-def _decode_scalar(text: str) -> Any:
-    return json.loads(text)
+    return json.loads(text) if text else ABSENT
 
 
 def json_type(value: Any) -> str:

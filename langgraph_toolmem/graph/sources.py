@@ -69,8 +69,6 @@ def _list_value(rest: str, lists: Mapping[str, list[Any]], used: Collection[str]
 
 
 def _from_text(kind: str, rest: str, text: Text, used: frozenset[str] | None) -> Any:
-    if not text.words:
-        return ABSENT
     if kind == "s":
         return next((v for v in text.with_shape(rest) if not used or v not in used), ABSENT)
     return _placed(kind, rest, text.raw)
@@ -81,11 +79,8 @@ def _placed(kind: str, rest: str, raw: str) -> Any:
     text = read_text(raw)
     if kind == "d":
         return _date_in(rest, text)
-    left, _, count = rest.rpartition("|")
-    return _after(left.split(" "), int(count), text)
-
-
-def _after(left: list[str], count: int, text: Text) -> Any:
+    words, _, number = rest.rpartition("|")
+    left, count = words.split(" "), int(number)
     for place in text.places(left[-1]):
         if len(left) == 1 or (place > 0 and text.words[place - 1] == left[0]):
             found = text.words[place + 1 : place + 1 + count]

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import is_
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
-from langgraph_toolmem.runs.values import MAX_VALUE_CHARS, canon, canon_args, flatten
+from langgraph_toolmem.runs.values import Observation, canon, canon_args, flatten
 from langgraph_toolmem.text.values import Text, read_text
 
 START: Final = "<start>"
@@ -29,14 +29,6 @@ MAX_THREADS: Final = 128
 """Threads of which a state is kept; those that were read least lately leave."""
 WINDOW_LENGTHS: Final = (0, 1, 2, 3, 5)
 SEPARATOR: Final = "\x1f"
-
-
-class Observation(NamedTuple):
-    """One tool output, addressed; `prose` is the whole of one that is text."""
-
-    scalars: dict[str, Any]
-    lists: dict[str, list[Any]]
-    prose: str = ""
 
 
 class RunState:
@@ -145,11 +137,7 @@ class RunState:
         step = self.steps[index]
         read, found = self._observations.get(index, (None, None))
         if found is None or read is not step:  # of a copy that went another way
-            if isinstance(step.output, str):
-                short = len(step.output) <= MAX_VALUE_CHARS
-                found = Observation({"$": step.output} if short else {}, {}, step.output)
-            else:
-                found = Observation(*flatten(step.output))
+            found = flatten(step.output)
             self._observations[index] = step, found
         return found
 

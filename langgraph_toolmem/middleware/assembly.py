@@ -246,7 +246,17 @@ def _gated(inside: Sequence[Middleware]) -> Iterator[str]:
 # --- the middleware ---
 
 
-class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
+class _Named(AgentMiddleware[Any, Any, Any]):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+
+class StepsMiddleware(_Named):
     """Some steps of a memory in an agent. It never raises into the host's run.
 
     Args:
@@ -267,31 +277,24 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
         name: str,
         recorder: Recorder | None = None,
     ) -> None:
-        super().__init__()
-        self._core, self._steps, self._name = core, tuple(steps), name
+        super().__init__(name)
+        steps = tuple(steps)
+        self._core = core
         self._outermost, self._recorder = outermost, recorder
         self._errors = ErrorLog(name, logger)
-        self._runners = [StepRunner(step) for step in self._steps]
-        self._prefetcher = next((step.prefetcher for step in self._steps if isinstance(step, Shortcut)), None)
-        self.tools = [tool for step in self._steps for tool in step.tools]
-
-    @property
-    def name(self) -> str:
-        """Return the name of the middleware in traces and Studio."""
-        return self._name
+        self._runners = [StepRunner(step) for step in steps]
+        self._prefetcher = next((step.prefetcher for step in steps if isinstance(step, Shortcut)), None)
+        self.tools = [tool for step in steps for tool in step.tools]
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
-        """Run the steps, and call the model if none of them answers."""
         return drive(lambda: self._around_model(request), handler)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
-        """Run the steps, and call the model if none of them answers."""
         return await adrive(lambda: self._around_model(request), handler)
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
-        """Execute the call and record it; act on an error that ends the run."""
         try:
             return handler(request) if self._recorder is None else self._recorder.wrap_tool_call(request, handler)
         except Exception as error:
@@ -301,7 +304,6 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
-        """Execute the call and record it; act on an error that ends the run."""
         try:
             if self._recorder is None:
                 return await handler(request)
@@ -398,7 +400,8 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
     def _broke(self, call: Call, error: Exception, failed_call: str | None) -> None:
         for runner in self._runners:
             if runner.step.ends:
-                runner.at_error(call, error, failed_call)
+                with runner.step.errors:
+                    runner.step.on_error(call, error, failed_call)
 
     def _or_log(self, do: Callable[[], T]) -> T | None:
         with self._errors:
@@ -410,11 +413,9 @@ class EndingMiddleware(StepsMiddleware):
     """Steps of which one acts at the end of the run."""
 
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> None:
-        """Run the steps at the end of a run."""
         drive(lambda: self._over(state, runtime))
 
     async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> None:
-        """Run the steps at the end of a run."""
         await adrive(lambda: self._over(state, runtime))
 
     def _over(self, state: Any, runtime: Runtime[Any]) -> StepGenerator[Any]:
@@ -464,16 +465,6 @@ def answered(response: Any, messages: list[Any]) -> Any:
     return messages[0] if isinstance(response, AIMessage) else replace(response, result=messages)
 
 
-class _Named(AgentMiddleware[Any, Any, Any]):
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self._name = name
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-
 class LoopGuardMiddleware(_Named):
     """A `LoopGuard` in an agent, right after the model."""
 
@@ -500,13 +491,11 @@ class ToolSearchMiddleware(_Named):
         self._errors = ErrorLog(name, logger)
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
-        """Call the model with few tools."""
         return drive(lambda: self._around(request), handler)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
-        """Call the model with few tools."""
         return await adrive(lambda: self._around(request), handler)
 
     def _around(self, request: ModelRequest[Any]) -> StepGenerator[Any]:

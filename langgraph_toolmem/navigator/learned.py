@@ -79,7 +79,7 @@ class TrainedLinks:
             self._in_ram, self._read = data, None
             return
         try:
-            replace_file(path, data, fsync=True)
+            replace_file(path, data)
         except OSError as error:
             raise StorageError(f"{path} cannot be written: {error}. Check space and permissions.") from error
 

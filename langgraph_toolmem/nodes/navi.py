@@ -216,11 +216,9 @@ class NaviStep(Runnable[Any, Any]):
         self.name, self._body = name, body
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002 - Runnable's name
-        """Run the step."""
         return drive(lambda: self._body(input, config))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
-        """Run the step; what blocks in it runs in a worker thread."""
         return await adrive(lambda: self._body(input, config))
 
 
@@ -240,7 +238,6 @@ class NaviSteps:
 
     @property
     def nodes(self) -> dict[str, Any]:
-        """The steps by the name of their node."""
         bodies = {
             "begin": self._begin,
             "decide": self._decide,
@@ -253,7 +250,6 @@ class NaviSteps:
     # --- nodes ---
 
     def _begin(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
-        """Make a new record for this request, with the result of a search for it."""
         messages = self._messages(state)
         at = request_at(messages)
         record = new_record("" if at is None else text_of(messages[at].content, separator="\n").strip())
@@ -266,7 +262,6 @@ class NaviSteps:
         return {"toolmem_navi": record, "toolmem_navi_retrieved": [], "toolmem_navi_said": []}
 
     def _decide(self, state: Any, config: RunnableConfig | None) -> StepGenerator[dict[str, Any]]:
-        """Ask the model, and make its decision pending."""
         before = _record(state)
         prompt = decider_messages(before, self.specs, self._messages(state), extra=self.instructions)
         answer = yield from self.decider.asking(prompt, merge_configs(config, _CONFIG))
@@ -295,7 +290,6 @@ class NaviSteps:
         return {**update, "toolmem_navi": record}
 
     def _retrieve(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
-        """Search for the tools that the decider imagined."""
         record, context = _record(state), self._context(state, config)
         found = [self.retriever.search(record, query, context) for query in record["pending"]["queries"]]
         return {"toolmem_navi_retrieved": found}
@@ -336,7 +330,6 @@ class NaviSteps:
         return {"toolmem_navi": record, "toolmem_navi_retrieved": [], "toolmem_navi_said": []}
 
     def _conclude(self, state: Any, config: RunnableConfig | None) -> StepGenerator[dict[str, Any]]:
-        """Answer honestly in a run that stops early, without a model if none can answer."""
         record, answer = _record(state), None
         reason = _REASONS[record["stop"]]
         if record["stop"] != "unreadable":  # a model that cannot keep to a form is not asked again
@@ -375,7 +368,6 @@ class NaviSteps:
         return ways or ["observe"]
 
     def after_observation(self, state: Any) -> str:
-        """Return the next node: another decision, or the end."""
         return "conclude" if _record(state)["stop"] else "decide"
 
     # --- parts of the nodes ---

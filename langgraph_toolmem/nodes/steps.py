@@ -93,7 +93,6 @@ class Recorder(MemoryNode):
                 self.source = ResultServer(self._core, method.prefetched, self.errors, messages_key=messages_key)
 
     def body(self, state: Any, config: RunnableConfig | None) -> Any:
-        """Learn."""
         call = self.call_of(state, config)
         who = {"thread_id": call.thread_id, "user_id": call.user_id}
         self.learned(self._core.lifecycle.observe(call.messages, **who), call)
@@ -459,7 +458,6 @@ class InertiaShortcut(StepNode):
         step.enable_prefetch(prefetch, messages_key=messages_key)
 
     def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
-        """Return the model call that comes after this node."""
         call = super().call_of(state, config)
         call.offered = self._executed
         return call
@@ -509,7 +507,6 @@ class LoopGuard(MemoryNode):
         self._core = checked(memory, "LoopGuard").core
 
     def body(self, state: Any, config: RunnableConfig | None) -> Any:
-        """Return notes for the calls that repeat. Raises LoopError after enough notes."""
         call, core = self.call_of(state, config), self._core
         calls = getattr(call.messages[-1], "tool_calls", ()) if call.messages else ()
         if not calls or not is_active() or core.held_out(call.messages, call.thread_id):

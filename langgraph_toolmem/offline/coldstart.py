@@ -602,7 +602,7 @@ class Bootstrap:
         self._forgotten.clear()
         try:
             run = core.read(messages, thread)
-            entry = entry_of(run, run_digest=run.digest, now=now, user=user_digest(self._user_id), made_by=BOOTSTRAP)
+            entry = entry_of(run, run_digest=run.digest, now=now, user=user_digest(self._user_id))
             if entry is None:
                 raise InputError("nothing can be read from the run")
         except ToolMemoryError as error:
@@ -610,7 +610,7 @@ class Bootstrap:
             return "failed"
         core.know(run)  # for feedback that comes later
         score, comment = await self._score(query, messages, entry)
-        entry = replace(entry, score=score, comment=comment)
+        entry = replace(entry, score=score, comment=comment, made_by=BOOTSTRAP)
         if not entry.calls and not entry.failed:
             return "empty"
         if self._forgotten.is_set():

@@ -171,13 +171,9 @@ class Run:
     @property
     def request(self) -> str:
         """The user's messages of the current episode, one a line, without thanks and the like; "" if there are none."""
-        texts = self.current.user_texts
+        said = (event.text.strip() for event in self.current.events if isinstance(event, UserMessage))
+        texts = [text for text in said if text]
         return "\n".join([text for text in texts if not asks_nothing(text)] or texts)
-
-    @property
-    def user_texts(self) -> tuple[str, ...]:
-        texts = (event.text.strip() for event in self.events if isinstance(event, UserMessage))
-        return tuple(text for text in texts if text)
 
     @property
     def awaiting_model(self) -> bool:

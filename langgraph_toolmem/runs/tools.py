@@ -196,9 +196,9 @@ def read_tools(tools: Iterable[ToolLike]) -> dict[str, ToolSpec]:
 
 def name_of(tool: Any) -> str | None:
     """Return the name of a tool in any form that a chat model takes; None for a provider's own tool."""
-    if isinstance(tool, dict):
+    if isinstance(tool, Mapping):
         function = tool.get("function")
-        tool = function if isinstance(function, dict) else tool
+        tool = function if isinstance(function, Mapping) else tool
         found = tool.get("name")
     else:
         found = getattr(tool, "name", None) or getattr(tool, "__name__", None)
@@ -373,11 +373,8 @@ def _line(text: str) -> str:
 
 
 def _describe(tool: Any) -> str:
-    name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
-    if isinstance(tool, Mapping):
-        inner = tool.get("function")
-        name = tool.get("name") or (inner.get("name") if isinstance(inner, Mapping) else None)
-    return f"{type(tool).__name__} {name!r}" if isinstance(name, str) else type(tool).__name__
+    name = name_of(tool)
+    return f"{type(tool).__name__} {name!r}" if name else type(tool).__name__
 
 
 def _no_network(uri: str) -> NoReturn:

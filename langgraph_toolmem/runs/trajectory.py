@@ -71,24 +71,18 @@ _NOT_THE_MODEL = re.compile(
 _UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, RuntimeError)
 
 
-def parse_run(
-    messages: Iterable[Any] | PromptValue,
-    *,
-    thread_id: str | None = None,
-    known: Mapping[str, str] | None = None,
-) -> Run:
+def parse_run(messages: Iterable[Any] | PromptValue, *, thread_id: str | None = None) -> Run:
     """Read a history of messages.
 
     Args:
         messages: What ``convert_to_messages`` takes. ``RemoveMessage`` entries, answers to no call, and calls whose
             arguments are broken JSON are left out.
         thread_id: Makes keys of counter-like call ids (``call_0``) unique per run.
-        known: User messages of the thread that were read before, with their episodes, in order.
 
     Raises:
         MessageError: An entry cannot be read; the message names its index and what to pass.
     """
-    return read_on(None, list(entries_of(messages)), thread_id, {}, (), known or {}, {})[0]
+    return read_on(None, list(entries_of(messages)), thread_id, {}, (), {}, {})[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +154,7 @@ def read_on(
 ) -> tuple[Run, Prefix | None]:
     """Read a history of which a prefix may have been read before (`compared`: it is known to begin with it).
 
+    `known` are user messages of the thread that were read before, with their episodes, in order.
     `executions` is what recorders saw, by the keys of steps. `watched` are turns that a recorder watched: a failed call
     without an execution was never executed there. `heads` has the user message before a call, and its episode, by the
     call's id, where nobody names the thread.

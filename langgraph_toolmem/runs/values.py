@@ -53,16 +53,19 @@ def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str, ensure_ascii=False)
 
 
-class Flat(NamedTuple):
+class Observation(NamedTuple):
     """Values of an output by JSON path."""
 
     scalars: dict[str, Any]  # ``$.user.id`` -> scalar
     lists: dict[str, list[Any]]  # ``$.orders[*].id`` -> the scalars there, in order
+    prose: str = ""  # the whole of one that is text
 
 
-def flatten(output: Any) -> Flat:
+def flatten(output: Any) -> Observation:
     """Split an output into scalars and lists by path; at most MAX_LEAVES values are read."""
-    flat = Flat({}, {})
+    if isinstance(output, str):
+        return Observation({"$": output} if len(output) <= MAX_VALUE_CHARS else {}, {}, output)
+    flat = Observation({}, {})
     for path, listed, value in islice(_walk(output, "$", False, 0), MAX_LEAVES):
         if listed:
             flat.lists.setdefault(path, []).append(value)

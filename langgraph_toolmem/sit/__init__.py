@@ -23,7 +23,7 @@ from collections.abc import Collection, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from langgraph_toolmem.base.checks import is_count
+from langgraph_toolmem.base.checks import is_count, policy_given
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section, shown_in_words
@@ -31,7 +31,7 @@ from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.tools import side_effects
 from langgraph_toolmem.sit.evidence import Near, SITEvidence, near_states, source_of, transitions, written_states
-from langgraph_toolmem.sit.suggest import NEAREST, SITPolicy, Suggestion, Vote, checked
+from langgraph_toolmem.sit.suggest import NEAREST, SITPolicy, Suggestion, Vote
 from langgraph_toolmem.sit.suggest import suggest as weigh
 from langgraph_toolmem.text.similarity import LexicalIndex
 from langgraph_toolmem.text.tools import tool_text
@@ -59,7 +59,7 @@ class SIT(Method):
     tables: ClassVar[tuple[type[Table], ...]] = (SITEvidence,)
 
     def __init__(self, policy: SITPolicy | None = None) -> None:
-        self.policy = checked(policy) or SITPolicy()
+        self.policy = policy_given(policy, SITPolicy) or SITPolicy()
         self._index: tuple[Mapping[str, ToolSpec], LexicalIndex] | None = None
 
     def open(self, core: Core) -> None:
@@ -190,7 +190,7 @@ def _check(summary: Any, k: Any, available: Any, policy: Any) -> None:
         raise ConfigurationError(f"`summary` must be a text, got {type(summary).__name__}.")
     if k is not None and not is_count(k, 1):
         raise ConfigurationError(f"`k` must be a whole number from 1, got {k!r}.")
-    checked(policy)
+    policy_given(policy, SITPolicy)
     fine = isinstance(available, Collection) and not isinstance(available, str)
     if available is not None and not (fine and all(isinstance(name, str) for name in available)):
         raise ConfigurationError(f"`available` must be a collection of tool names, got {available!r}.")

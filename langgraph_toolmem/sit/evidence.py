@@ -206,33 +206,27 @@ class SITEvidence(Table):
     def load(self, state: dict[str, Any]) -> None:
         super().load(state)
         self._by_request = {}
-        for run, (_, transitions, _) in self.runs.items():
-            for step, each in transitions.items():
-                made = TransitionSeen(run, step, *each)
-                self._by_request.setdefault(made.request, {})[step] = made
+        for each in self.transitions():
+            self._by_request.setdefault(each.request, {})[each.step] = each
 
 
 # --- states ---
 
 
 class Near(NamedTuple):
-    """A past state similar to the present one, and what came next in it.
-
-    Attributes:
-        similarity: 0 to 1.
-        transition: what came next, and in which run.
-    """
+    """A past state similar to the present one (0 to 1), and what came next in it."""
 
     similarity: float
     transition: TransitionSeen
 
 
-Known = Callable[[str], Iterable[TransitionSeen]]
-"""From a request to the transitions that served it."""
-
-
 def near_states(
-    state: RunState, source: str | None, index: CaseIndex, known: Known, *, summary: str | None = None
+    state: RunState,
+    source: str | None,
+    index: CaseIndex,
+    known: Callable[[str], Iterable[TransitionSeen]],
+    *,
+    summary: str | None = None,
 ) -> list[Near]:
     """Return past states in which a run stood at the same place, the most similar first.
 

@@ -16,11 +16,12 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, ConfigDict, Field
 
+from langgraph_toolmem.base.checks import policy_given
 from langgraph_toolmem.base.text import printable
 from langgraph_toolmem.runs.run import OWN_TOOLS, SUMMARY_TOOL
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.sit import SIT
-from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion, checked
+from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion
 from langgraph_toolmem.turn.host import ErrorLog, read_key, thread_id_of, user_id_of
 from langgraph_toolmem.turn.step import Call, Line, Step, StepOutput
 
@@ -28,7 +29,6 @@ HEAD: Final = "Likely next tools, from past runs:"
 
 
 def to_lines(suggestions: Sequence[Suggestion]) -> list[Line]:
-    """Return a line for each suggestion."""
     return [Line(f"- {printable(each.tool)}: {printable(each.evidence)}.", each.tool) for each in suggestions]
 
 
@@ -38,7 +38,6 @@ def to_prompt(suggestions: Sequence[Suggestion]) -> str:
 
 
 def to_event(suggestions: Sequence[Suggestion]) -> dict[str, Any]:
-    """Return plain values for a stream event."""
     return {"suggestions": [{**asdict(each), "score": round(each.score, 4)} for each in suggestions]}
 
 
@@ -101,14 +100,7 @@ def _where(runtime: ToolRuntime[Any, Any] | None, messages_key: str) -> tuple[li
 
 
 class Suggest(Step[SIT]):
-    """Puts the likeliest next tools before the model; see `SITSummary` for the arguments.
-
-    Args:
-        method: whose step it is.
-        policy: how states are compared; the method's own if None.
-        summary_tool: give the agent the summary tool.
-        messages_key: key of the messages in the host's state, for the tool.
-    """
+    """Puts the likeliest next tools before the model; see `SITSummary` for the arguments."""
 
     role: ClassVar[str] = "sit"
     about: ClassVar[str] = "suggests next tools from similar past states; calls no model"
@@ -122,19 +114,18 @@ class Suggest(Step[SIT]):
         messages_key: str = "messages",
     ) -> None:
         super().__init__(method)
-        self.policy = checked(policy)
+        self.policy = policy_given(policy, SITPolicy)
         self.tool = make_summary_tool(method, self.policy, messages_key)
         self.tools = [self.tool] if summary_tool else []
 
     def compute(self, call: Call) -> list[Suggestion]:
-        """Return the suggestions; none right after the summary tool gave some."""
         last = call.messages[-1] if call.messages else None
         if isinstance(last, ToolMessage) and last.name == SUMMARY_TOOL:
             return []
         return self.method.suggest(
             call.messages,
             policy=self.policy,
-            available=None if call.tools is None else _names(call),
+            available=None if call.tools is None else set(filter(None, map(name_of, call.offered))) - OWN_TOOLS,
             tools=call.tools,
             thread_id=call.thread_id,
             user_id=call.user_id,
@@ -142,7 +133,6 @@ class Suggest(Step[SIT]):
         )
 
     def render(self, call: Call, found: Sequence[Suggestion]) -> StepOutput:
-        """Return a line for each."""
         return StepOutput(
             lines=to_lines(found),
             head=HEAD,
@@ -150,7 +140,3 @@ class Suggest(Step[SIT]):
             event=to_event(found),
             notes={"toolmem.suggestions": len(found)},
         )
-
-
-def _names(call: Call) -> set[Any]:
-    return {name for tool in call.offered if (name := name_of(tool)) is not None and name not in OWN_TOOLS}

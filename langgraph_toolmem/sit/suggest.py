@@ -32,7 +32,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from langgraph_toolmem.base.checks import expect, is_count, is_share
-from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.sit.evidence import Edge
@@ -71,7 +70,6 @@ class SITPolicy:
     unlabelled: float = 0.3
 
     def __post_init__(self) -> None:
-        """Check types and ranges. Raises ConfigurationError that names the field and what is expected."""
         expect(self, "kind", "'combined' or 'paper'", lambda v: v in ("combined", "paper"))
         expect(self, "k", "a whole number from 1", lambda v: is_count(v, 1))
         expect(self, "unlabelled", "a share from 0 to 1", is_share)
@@ -84,13 +82,6 @@ class SITPolicy:
     def with_(self, **changes: Any) -> SITPolicy:
         """Return a copy with some fields changed."""
         return replace(self, **changes)
-
-
-def checked(policy: SITPolicy | None) -> SITPolicy | None:
-    """Return a policy as it was given, if at all. Raises ConfigurationError if it is something else."""
-    if policy is not None and not isinstance(policy, SITPolicy):
-        raise ConfigurationError(f"`policy` must be a SITPolicy, got {type(policy).__name__}.")
-    return policy
 
 
 class Vote(NamedTuple):

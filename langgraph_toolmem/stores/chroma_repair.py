@@ -12,13 +12,23 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.stores.database import opened_readonly, readable_rows
 from langgraph_toolmem.stores.snapshot import free_name
-from langgraph_toolmem.stores.vectors import DATABASE, PART, Label, VectorItem, VectorStore, batches
+from langgraph_toolmem.stores.vectors import (
+    DATABASE,
+    PART,
+    REBUILT,
+    Label,
+    VectorItem,
+    VectorStore,
+    batches,
+    finish_rebuild,
+)
 from langgraph_toolmem.text.embedders import BUILTIN, Embedder, resolve_embedder
 
 MINUTES: Final = 5.0
@@ -36,7 +46,7 @@ def inspect(memory: Path) -> list[str] | None:
     if not (folder / DATABASE).exists():
         return []
     try:
-        with closing(_opened(folder / DATABASE)) as database:
+        with closing(opened_readonly(folder / DATABASE)) as database:
             result = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.DatabaseError as error:
         result = str(error)
@@ -89,10 +99,10 @@ def rebuild(
 ) -> int:
     """Make a new Chroma from all texts that can be read of the old one; return how many.
 
-    The old folder is renamed to ``chroma.corrupt-N``; it is deleted at the end if `keep` is False. A crash before
-    that leaves the old folder as it was.
+    The old folder is renamed to ``chroma.corrupt-N``; it is deleted at the end if `keep` is False. A crash
+    before that leaves the old folder as it was, or the next opening puts the new one in its place.
     """
-    folder, made, done = memory / "chroma", memory / "chroma-new", 0
+    folder, made, done = memory / "chroma", memory / REBUILT, 0
     held = VectorStore(memory, embedder=embedder, namespace=())
     try:
         held.begin_write()
@@ -120,6 +130,7 @@ def rebuild(
 
 def embedder_of(memory: Path) -> str | None:
     """Return the name of the embedder of the stored vectors; None if it is the built-in one, or nothing is stored."""
+    finish_rebuild(memory)
     found = {label.embedder for label, _ in _collections(memory / "chroma" / DATABASE)}
     names = [name for name in found if not name.startswith(BUILTIN)]
     return names[0] if names else None
@@ -127,18 +138,19 @@ def embedder_of(memory: Path) -> str | None:
 
 def _collections(file: Path) -> Iterator[tuple[Label, list[tuple[str, str, dict[str, Any], str]]]]:
     """Yield the label and rows of each collection of this package, as far as they can be read."""
-    with closing(_opened(file)) as database:
+    with closing(opened_readonly(file)) as database:
         of: dict[str, dict[str, Any]] = defaultdict(dict)
-        for owner, key, *values in _rows(database, "collection_metadata", "collection_id, key, str_value, int_value"):
+        columns = "collection_id, key, str_value, int_value"
+        for owner, key, *values in readable_rows(database, "collection_metadata", columns):
             of[owner][key] = _value(values)
-        segments = dict(_rows(database, "segments", "id, collection"))
+        segments = dict(readable_rows(database, "segments", "id, collection"))
         metadata: dict[int, dict[str, Any]] = defaultdict(dict)
-        for number, key, *values in _rows(database, "embedding_metadata", f"id, key, {_VALUES}"):
+        for number, key, *values in readable_rows(database, "embedding_metadata", f"id, key, {_VALUES}"):
             metadata[number][key] = _value(values)
-        for number, key, *values in _rows(database, "embedding_metadata_array", f"id, key, {_VALUES}"):
+        for number, key, *values in readable_rows(database, "embedding_metadata_array", f"id, key, {_VALUES}"):
             metadata[number].setdefault(key, []).append(_value(values))
         found: dict[str, list[tuple[str, str, dict[str, Any], str]]] = defaultdict(list)
-        for number, segment, key in _rows(database, "embeddings", "id, segment_id, embedding_id"):
+        for number, segment, key in readable_rows(database, "embeddings", "id, segment_id, embedding_id"):
             if TEXT in (rest := metadata.get(number, {})):
                 found[segments.get(segment, "")].append((key, rest.pop(TEXT), rest, rest.pop(PART, "")))
         for owner, labels in of.items():
@@ -146,25 +158,10 @@ def _collections(file: Path) -> Iterator[tuple[Label, list[tuple[str, str, dict[
                 yield label, found[owner]
 
 
-def _opened(file: Path) -> sqlite3.Connection:
-    return sqlite3.connect(file.absolute().as_uri() + "?mode=ro", uri=True)
-
-
 def _value(values: list[Any]) -> Any:
     if len(values) == 4 and values[3] is not None:
         return bool(values[3])
     return next((each for each in values if each is not None), None)
-
-
-def _rows(database: sqlite3.Connection, table: str, columns: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a table, read from both ends up to the damage."""
-    found: dict[int, tuple[Any, ...]] = {}
-    for order in ("ASC", "DESC"):
-        with suppress(sqlite3.DatabaseError):
-            sql = f"SELECT rowid, {columns} FROM {table} NOT INDEXED ORDER BY rowid {order}"
-            found.update((number, tuple(row)) for number, *row in database.execute(sql))
-            break
-    return list(found.values())
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
-from urllib.parse import quote
 from weakref import WeakSet
 
 from langgraph_toolmem.base import threads
@@ -245,13 +244,28 @@ def query_readonly(path: Path, sql: str, values: Values = ()) -> list[tuple[Any,
     # While nobody has it open there is no log next to it, and reading must not begin one.
     quiet = "" if Path(f"{path}-wal").exists() else "&immutable=1"
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro{quiet}", uri=True)) as database:
+        with closing(opened_readonly(path, quiet)) as database:
             _check(database, path.name)
             return database.execute(sql, values).fetchall()
     except sqlite3.Error as error:
         if "no such table" in str(error):
             return None
         raise StorageError(f"{path.name} cannot be read: {error}") from error
+
+
+def opened_readonly(path: Path, more: str = "") -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{more}", uri=True)
+
+
+def readable_rows(database: sqlite3.Connection, table: str, columns: str = "*") -> list[tuple[Any, ...]]:
+    """Return the rows of a table, read from both ends up to the damage."""
+    found: dict[int, tuple[Any, ...]] = {}
+    for order in ("ASC", "DESC"):
+        with suppress(sqlite3.DatabaseError):
+            sql = f"SELECT rowid, {columns} FROM {table} NOT INDEXED ORDER BY rowid {order}"
+            found.update((number, tuple(row)) for number, *row in database.execute(sql))
+            break
+    return list(found.values())
 
 
 def damage(path: Path) -> str | None:
@@ -319,10 +333,8 @@ def _quarantine(path: Path) -> None:
         for name, sql in table_names(old).items():
             if str(sql).startswith("CREATE TABLE"):
                 new.execute(sql)
-                for order in ("ASC", "DESC"):  # from both ends up to the damage
-                    with suppress(sqlite3.DatabaseError):
-                        for row in old.execute(f"SELECT * FROM {name} ORDER BY rowid {order}"):
-                            new.execute(f"INSERT OR IGNORE INTO {name} VALUES ({', '.join('?' * len(row))})", row)
+                for row in readable_rows(old, name):
+                    new.execute(f"INSERT OR IGNORE INTO {name} VALUES ({', '.join('?' * len(row))})", row)
         new.execute("COMMIT")
         rows = new.total_changes
     logger.error("%s is damaged: renamed to %s; the new one has %d rows of it", path.name, aside.name, rows)

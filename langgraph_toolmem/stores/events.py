@@ -367,7 +367,7 @@ class EventStore:
                     if self._unsaved:
                         raise StorageError(f"{len(self._unsaved)} events wait to be stored first.")
                     data = snapshot.dumps({"upto": upto, "state": self.graph.to_state()})
-                draft = snapshot.write_draft(folder / SNAPSHOT, data, fsync=True)
+                draft = snapshot.write_draft(folder / SNAPSHOT, data)
                 with database.writing() as rows:
                     found = rows.execute("SELECT value FROM meta WHERE name = 'upto'").fetchone()
                     before = found[0] if found else 0
@@ -407,7 +407,7 @@ class EventStore:
                 rows.execute("INSERT INTO events (seq, origin, user, run, body) VALUES (?, '-', '', '', '[]')", (upto,))
                 if self.folder is not None:
                     data = snapshot.dumps({"upto": upto, "state": self.graph.to_state()})
-                    draft = snapshot.write_draft(self.folder / SNAPSHOT, data, fsync=True)
+                    draft = snapshot.write_draft(self.folder / SNAPSHOT, data)
                     _rotate(self.folder, draft, alone=True)
                     self._snapshot_bytes = len(data)
             self.upto = self._snapshot_upto = upto

@@ -101,22 +101,20 @@ def read_file(path: Path) -> Any:
     return loads(path.read_bytes())
 
 
-def replace_file(path: Path, data: bytes, *, fsync: bool) -> None:
+def replace_file(path: Path, data: bytes) -> None:
     """Replace a file in one step: a reader, or a crash, finds the old bytes or the new ones. May raise OSError."""
-    os.replace(write_draft(path, data, fsync=fsync), path)  # noqa: PTH105 - the tests make this very call fail
-    if fsync:
-        _sync_folder(path.parent)
+    os.replace(write_draft(path, data), path)  # noqa: PTH105 - the tests make this very call fail
+    _sync_folder(path.parent)
 
 
-def write_draft(path: Path, data: bytes, *, fsync: bool) -> Path:
+def write_draft(path: Path, data: bytes) -> Path:
     """Write ``<name>.<anything>.tmp`` next to a file, which it is to replace; return its path. May raise OSError."""
     draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o666)
     try:
         with open(fd, "wb", closefd=False) as file:
             file.write(data)
-        if fsync:
-            os.fsync(fd)
+        os.fsync(fd)
     finally:
         os.close(fd)
     return draft

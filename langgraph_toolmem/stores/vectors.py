@@ -58,6 +58,7 @@ from langgraph_toolmem.base.errors import (
     ToolMemoryError,
 )
 from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.stores.database import opened_readonly
 from langgraph_toolmem.stores.remote import Remote, RemoteClient, is_remote
 from langgraph_toolmem.stores.snapshot import free_name
 from langgraph_toolmem.text.embedders import Embedder, clean
@@ -69,8 +70,8 @@ T = TypeVar("T")
 
 DATABASE: Final = "chroma.sqlite3"
 LOCK: Final = "chroma.lock"
-TOOLS: Final = "tools"
-"""Kind of `TextVectors`."""
+REBUILT: Final = "chroma-new"
+"""Folder in the memory's in which `chroma_repair.rebuild` makes a new ``chroma``."""
 MAX_IN_USE: Final = 64
 """Collections that Chroma may keep open. Its own limit is a fifth of the process's file limit, with four files and some
 megabytes each: too much for a host with many users."""
@@ -193,6 +194,16 @@ def _delete_collection(client: Any, name: str) -> None:
             raise
 
 
+def finish_rebuild(memory: Path) -> None:
+    """Put a rebuilt Chroma in its place if a kill left that out; not while another process writes."""
+    folder, made = memory / "chroma", memory / REBUILT / "chroma"
+    if folder.exists() or not made.exists():
+        return
+    with suppress(OSError, NotImplementedError), filelock.FileLock(memory / LOCK, timeout=0):
+        if not folder.exists():
+            made.rename(folder)
+
+
 class RowCache:
     """Rows that were read last, as their reader made them: part and item by collection and id."""
 
@@ -290,6 +301,8 @@ class VectorStore:
         self.problems: list[str] = []
         self.given, self._given = client is not None, client
         self.folder = None if folder is None or self.given else folder / "chroma"
+        if folder is not None and not (self.given or read_only):
+            finish_rebuild(folder)
         if self.given:
             self.where = f"Chroma ({type(client).__name__} given by the application)"
             self._advice = "Check that the server runs and that the client's host, port, tenant and database are right."
@@ -402,7 +415,7 @@ class VectorStore:
     def _quarantine(self, folder: Path) -> None:
         """Rename a folder whose database is none, and begin an empty one."""
         try:
-            with closing(sqlite3.connect((folder / DATABASE).absolute().as_uri() + "?mode=ro", uri=True)) as database:
+            with closing(opened_readonly(folder / DATABASE)) as database:
                 database.execute("SELECT count(*) FROM sqlite_master")
         except sqlite3.OperationalError:
             return  # there is none yet, or it is locked
@@ -815,11 +828,6 @@ class TextVectors:
                 self._vectors.upsert(self._kind, items, vectors=vectors)
             found |= vectors
         return found
-
-
-def text_vectors(vectors: VectorStore, kind: str) -> TextVectors | None:
-    """Return vectors of a kind of texts; None with the built-in embedder, whose vectors say no more than words do."""
-    return None if vectors.embedder.builtin else TextVectors(vectors, kind)
 
 
 def _find(client: Any, name: str) -> Any | None:

@@ -12,8 +12,8 @@ import importlib.util
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, cast
@@ -40,23 +40,17 @@ class Embedder:
     """An embedder with an identity, loaded at its first use, whose answers are checked.
 
     Args:
-        name: identity stored with the vectors. A function is called at the first question for it.
+        name: identity stored with the vectors: the same name means vectors that can be compared.
         load: makes the LangChain ``Embeddings``. Called once, at the first text, under a lock.
         builtin: the answers come from `LexicalEmbedder`, so a lexical index says the same, better.
     """
 
-    def __init__(self, name: str | Callable[[], str], load: Callable[[], Embeddings], *, builtin: bool = False) -> None:
-        self.builtin = builtin
-        self._name = name
+    def __init__(self, name: str, load: Callable[[], Embeddings], *, builtin: bool = False) -> None:
+        self.name, self.builtin = name, builtin
         self._load = load
         self._embeddings: Embeddings | None = None
         self._dimension: int | None = None
         self._lock = threads.lock()
-
-    @cached_property
-    def name(self) -> str:
-        """Identity of the embedder: the same name means vectors that can be compared."""
-        return self._name if isinstance(self._name, str) else self._name()
 
     def __repr__(self) -> str:
         return f"Embedder({self.name!r})"
@@ -192,10 +186,8 @@ def _sentence_transformers(model: str) -> Embedder:
         raise MissingExtraError(what, "embeddings")
     folder = Path(model).expanduser()
     if folder.is_dir():
-        return Embedder(
-            lambda: f"{_SENTENCE_TRANSFORMERS}{folder.resolve().name}@{_fingerprint(folder)}",
-            lambda: _SentenceTransformer(str(folder)),
-        )
+        name = f"{_SENTENCE_TRANSFORMERS}{folder.resolve().name}@{_fingerprint(folder)}"
+        return Embedder(name, lambda: _SentenceTransformer(str(folder)))
     if model.startswith((".", "~", os.sep)):
         raise ConfigurationError(f"{what}: there is no such folder.")
     return Embedder(f"{_SENTENCE_TRANSFORMERS}{model}", lambda: _SentenceTransformer(model))
@@ -248,7 +240,9 @@ def _name_of(embeddings: Embeddings) -> str:
 def _fingerprint(folder: Path) -> str:
     """Digest of a model folder that stays when the folder moves: names, sizes and both ends of every file."""
     digest = blake2b(digest_size=6)
-    for path in sorted(_files(folder)):
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file() or any(part.startswith(".") for part in path.relative_to(folder).parts):
+            continue
         size = path.stat().st_size
         digest.update(f"{path.relative_to(folder).as_posix()}\0{size}\0".encode())
         with path.open("rb") as file:
@@ -256,12 +250,6 @@ def _fingerprint(folder: Path) -> str:
             file.seek(max(0, size - _ENDS))
             digest.update(file.read(_ENDS))
     return digest.hexdigest()
-
-
-def _files(folder: Path) -> Iterable[Path]:
-    for path in folder.rglob("*"):
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
-            yield path
 
 
 def clean(text: str) -> str:

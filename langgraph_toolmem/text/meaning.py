@@ -20,12 +20,7 @@ from typing import Final, Literal, NamedTuple
 from langgraph_toolmem.text.schema import Described, Leaf, leaves_of
 from langgraph_toolmem.text.words import word_set, words
 
-
-def _pairs(text: str) -> dict[str, str]:
-    return dict(pair.split(":") for pair in text.split())
-
-
-ALIASES: Final = _pairs(
+_ALIASES: Final = (
     "q:query keyword:query search:query term:query lat:latitude lng:longitude lon:longitude long:longitude "
     "tel:phone telephone:phone mobile:phone zip:zipcode postcode:zipcode postal:zipcode lang:language qty:quantity "
     "link:url uri:url href:url img:image photo:image picture:image pic:image num:number no:number nr:number "
@@ -36,6 +31,7 @@ ALIASES: Final = _pairs(
     "info:information txt:text ts:timestamp datetime:time fname:firstname lname:lastname surname:lastname "
     "forename:firstname ccy:currency geoid:geo"
 )
+ALIASES: Final[dict[str, str]] = dict(pair.split(":") for pair in _ALIASES.split())
 """Spellings of one word. ``title`` is what a name is called where things have titles."""
 
 FROM: Final = word_set(
@@ -106,7 +102,6 @@ PERSONAL: Final = word_set("firstname lastname fullname birthdate phone age gend
 
 _SLOT: Final = re.compile(r"\{([^{}]+)\}")
 _FORMAT: Final = re.compile(r"\.(?:json|xml|csv)$")
-READS: Final = frozenset({"GET", "HEAD"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +121,7 @@ class Route:
     @property
     def reads(self) -> bool:
         """True if a call changes nothing by the method."""
-        return self.method in READS
+        return self.method in ("GET", "HEAD")
 
     @property
     def lists(self) -> bool:
@@ -155,9 +150,7 @@ def names_in(text: str) -> str:
 
 
 Shape = Literal["scalar", "flag", "object"]
-
 _IE: Final = word_set("movies cookies calories zombies selfies series species rookies")
-
 _PIECES: Final = re.compile(r"[.:]")
 _SCAN: Final = 40  # words of a description that are looked at
 
@@ -171,14 +164,14 @@ class Meaning:
         role: "from", "to" or "": where the value stands if there are two of a kind.
         shape: scalar (texts and numbers are one: many interfaces send numbers as texts), flag or object.
         vague: nothing says of what it is the id, name, count …
-        source: where the words come from: "name", "place", "description" or "tool".
+        named: its own name says it, not what stands around the name.
     """
 
     words: frozenset[str]
     role: Literal["from", "to", ""] = ""
     shape: Shape = "scalar"
     vague: bool = False
-    source: Literal["name", "place", "description", "tool"] = "name"
+    named: bool = True
 
     @property
     def label(self) -> str:
@@ -202,7 +195,7 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
     levels = [level for level in levels if level]
     own, role = _own_words(levels[-1] if levels else "")
     way = route_of(route)
-    owner = _entity(tool) if way is None else resource(way.path) or _entity(tool)
+    owner = (way and resource(way.path)) or tuple(filter(None, [entity_of(tool)]))
     above = [_own_words(level)[0] for level in levels[:-1]]
     if way is not None and path in way.slots:
         above, owner = [], resource(way.slots[path]) or owner
@@ -212,12 +205,11 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
     else:
         places = [words_of[-1:] for words_of in places]
     heads = own or ("result",)
-    whose = _generic_owner(heads, places, described, owner)
-    if whose is None:
+    nouns = _generic_owner(heads, places, described, owner)
+    if not nouns:
         return _shared(frozenset(heads), role, shape, True)
-    nouns, source = whose
-    kept = tuple(head for head in heads if head != "name")
-    return _shared(frozenset((*nouns, *kept)), role, shape, False, source)
+    kept = [head for head in heads if head != "name"]
+    return _shared(frozenset((*nouns, *kept)), role, shape, False, False)
 
 
 @lru_cache(maxsize=65_536)
@@ -235,14 +227,14 @@ _shared = lru_cache(maxsize=65_536)(Meaning)  # thousands of values mean the sam
 
 def _generic_owner(
     heads: Sequence[str], places: Sequence[tuple[str, ...]], described: str, owner: tuple[str, ...]
-) -> tuple[tuple[str, ...], Literal["place", "description", "tool"]] | None:
+) -> tuple[str, ...]:
     """Return of what it is the id or name: the level above it, else what its description says, else its tool's noun."""
     for nouns in reversed(places):
         if not GENERIC.issuperset(nouns):
-            return nouns, "place"
-    if word := noun_in(described, heads[-1]):
-        return (word,), "description"
-    return (owner, "tool") if owner and not set(owner) <= set(heads) else None
+            return nouns
+    if word := _noun_in(described, heads[-1]):
+        return (word,)
+    return owner if not set(owner) <= set(heads) else ()
 
 
 @lru_cache(maxsize=65_536)
@@ -261,11 +253,6 @@ def resource(path: str) -> tuple[str, ...]:
         if said and not STRICT_VERBS.issuperset(said):
             return said
     return ()
-
-
-def _entity(tool: str) -> tuple[str, ...]:
-    found = entity_of(tool)
-    return (found,) if found else ()
 
 
 @lru_cache(maxsize=65_536)
@@ -312,17 +299,6 @@ def entity_of(tool: str) -> str:
     >>> [entity_of(name) for name in ("get_order_details", "contacts.search", "Search_Book_By_Keyword", "sort")]
     ['order', 'contact', 'book', '']
     """
-    nouns = _nouns(tool)
-    return next((word for word in reversed(nouns) if word not in GENERIC and len(word) > 1), "")
-
-
-@lru_cache(maxsize=65_536)
-def verb_of(tool: str) -> str:
-    """Return the first verb in a tool's name; "" if there is none."""
-    return next((word for word in canonical(tool) if word in VERBS), "")
-
-
-def _nouns(tool: str) -> list[str]:
     found = list(canonical(tool))
     end = next((i for i, word in enumerate(found) if i and word in PREPOSITIONS), len(found))
     found = found[:end]
@@ -333,14 +309,21 @@ def _nouns(tool: str) -> list[str]:
         # After a verb, "order" and "list" are nouns.
         if word in STRICT_VERBS or (after < 0 and word in VERBS):
             after = index
-    return [word for word in found[after + 1 :] if word not in NOISE and word not in STRICT_VERBS]
+    no_nouns = NOISE | STRICT_VERBS | GENERIC
+    return next((word for word in reversed(found[after + 1 :]) if word not in no_nouns and len(word) > 1), "")
 
 
-def noun_in(description: str, head: str) -> str:
+@lru_cache(maxsize=65_536)
+def verb_of(tool: str) -> str:
+    """Return the first verb in a tool's name; "" if there is none."""
+    return next((word for word in canonical(tool) if word in VERBS), "")
+
+
+@lru_cache(maxsize=8_192)
+def _noun_in(description: str, head: str) -> str:
     """Return of what a description calls something the `head`: "ID of the visitor", "the visitor's ID" → visitor."""
-    if not description:
-        return ""
-    said = _canonical_text(description)
+    # "'s" falls into a piece of its own, which is no word.
+    said = [word for word in canonical_words(words(description)[:_SCAN]) if word != "s"]
     for index, word in enumerate(said):
         if word != head:
             continue
@@ -351,12 +334,6 @@ def noun_in(description: str, head: str) -> str:
         if found:
             return found
     return ""
-
-
-@lru_cache(maxsize=8_192)
-def _canonical_text(text: str) -> tuple[str, ...]:
-    # "'s" falls into a piece of its own, which is no word.
-    return tuple(word for word in canonical_words(words(text)[:_SCAN]) if word != "s")
 
 
 def canonical_words(plain: Iterable[str]) -> list[str]:
@@ -381,8 +358,6 @@ def _shape(leaf: Leaf) -> Shape:
     return "scalar"
 
 
-Origin = Literal["declared", "observed", "implied"]
-
 MAX_INPUTS = 64
 MAX_OUTPUTS = 40
 
@@ -396,7 +371,6 @@ class Port(NamedTuple):
         direction: "in" or "out".
         leaf: what its schema says.
         meaning: what it means.
-        origin: declared in a schema, observed in results, or implied by the tool's name.
     """
 
     tool: str
@@ -404,16 +378,13 @@ class Port(NamedTuple):
     direction: Literal["in", "out"]
     leaf: Leaf
     meaning: Meaning
-    origin: Origin = "declared"
 
     @property
     def parameter(self) -> str:
-        """The parameter of the call that it lies in."""
         return self.path.split(".", 1)[0].removesuffix("[]")
 
     @property
     def required(self) -> bool:
-        """Return True if a call must have it."""
         return self.leaf.required
 
     @property
@@ -425,7 +396,7 @@ class Port(NamedTuple):
 def inputs_of(spec: Described) -> tuple[Port, ...]:
     """Return the values that a call takes; values inside of objects are ports of their own."""
     leaves = leaves_of(spec.parameters, limit=MAX_INPUTS, depth=4)
-    return tuple(_port(spec, leaf, "in", "declared") for leaf in leaves if leaf.path)
+    return tuple(_port(spec, leaf, "in") for leaf in leaves if leaf.path)
 
 
 def outputs_of(
@@ -446,10 +417,10 @@ def outputs_of(
     declared = leaves_of(spec.returns, limit=MAX_OUTPUTS) if spec.returns is not None else []
     for leaf in declared:
         if leaf.path or leaf.types:
-            ports[leaf.path] = _port(spec, leaf, "out", "declared")
+            ports[leaf.path] = _port(spec, leaf, "out")
     for path, types in (observed or {}).items():
         if path not in ports:
-            ports[path] = _port(spec, Leaf(path, frozenset(types)), "out", "observed")
+            ports[path] = _port(spec, Leaf(path, frozenset(types)), "out")
     way, said = route_of(spec.route), frozenset[str]()
     lists = way is not None and way.lists and not any("[]" in path for path in ports)
     if lists or all(_says_nothing(port) for port in ports.values()):
@@ -459,7 +430,7 @@ def outputs_of(
         taken = () if lists else inputs_of(spec) if inputs is None else inputs
         if any(port.meaning.words == said for port in (*ports.values(), *taken)):
             return tuple(ports.values())
-        ports["id"] = Port(spec.name, "id", "out", Leaf("id"), Meaning(said, source="tool"), "implied")
+        ports["id"] = Port(spec.name, "id", "out", Leaf("id"), Meaning(said, named=False))
     return tuple(ports.values())
 
 
@@ -474,14 +445,12 @@ def _implied_by(declared: Iterable[Leaf], spec: Described) -> frozenset[str]:
     """Return the id that an output seems to hold: by the name of its one thing ("event"), or by the tool."""
     for leaf in declared:
         meaning = meaning_of(leaf, spec.name, spec.route)
-        if meaning.source == "name" and meaning.shape != "flag" and not meaning.vague and len(meaning.words) == 1:
+        if meaning.named and meaning.shape != "flag" and not meaning.vague and len(meaning.words) == 1:
             return meaning.words | {"id"}
-    if (way := route_of(spec.route)) is not None:
-        owner = resource(way.path)
-    else:
-        owner = _entity(spec.name) if verb_of(spec.name) else ()
+    way, entity = route_of(spec.route), entity_of(spec.name)
+    owner = resource(way.path) if way is not None else [entity] if entity and verb_of(spec.name) else ()
     return frozenset({*owner, "id"}) if owner else frozenset()
 
 
-def _port(spec: Described, leaf: Leaf, direction: Literal["in", "out"], origin: Origin) -> Port:
-    return Port(spec.name, leaf.path, direction, leaf, meaning_of(leaf, spec.name, spec.route), origin)
+def _port(spec: Described, leaf: Leaf, direction: Literal["in", "out"]) -> Port:
+    return Port(spec.name, leaf.path, direction, leaf, meaning_of(leaf, spec.name, spec.route))

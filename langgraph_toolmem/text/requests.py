@@ -12,9 +12,11 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from langgraph_toolmem.text import similarity, values
+from langgraph_toolmem.text import words as splitter
 from langgraph_toolmem.text.similarity import STOP_WEIGHT, features
-from langgraph_toolmem.text.values import RANKED, forget_values, values_in
-from langgraph_toolmem.text.words import forget_words, words
+from langgraph_toolmem.text.values import RANKED, values_in
+from langgraph_toolmem.text.words import words
 
 MAX_REQUEST_CHARS: Final = 4000
 """Characters of a request that are read; a pasted document is no request."""
@@ -97,10 +99,10 @@ def tokens(text: str) -> list[str]:
 
 def forget_texts() -> None:
     """Clear all caches of texts."""
-    for each in (terms_of, term_weight):
-        each.cache_clear()
-    forget_values()
-    forget_words()
+    for module in (globals(), vars(values), vars(splitter), vars(similarity)):
+        for each in module.values():
+            if hasattr(each, "cache_clear"):
+                each.cache_clear()
 
 
 @lru_cache(maxsize=4096)

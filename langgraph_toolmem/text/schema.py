@@ -214,11 +214,8 @@ def resolved(schema: Any, root: Mapping[str, Any], *, steps: int = 8) -> Mapping
         target = lookup(root, reference)
         beside = {key: value for key, value in found.items() if key != "$ref"}
         found = {**target, **beside} if isinstance(target, Mapping) else beside
-    if steps <= 0 or found.keys().isdisjoint(_MERGED):
-        return found
-    if not any(isinstance(found.get(key), Sequence) for key in _MERGED):
-        return found
-    return _merged(found, root, steps)
+    merged = steps > 0 and any(isinstance(found.get(key), Sequence) for key in _MERGED)
+    return _merged(found, root, steps) if merged else found
 
 
 def lookup(root: Mapping[str, Any], reference: str) -> Any:

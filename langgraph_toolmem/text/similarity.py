@@ -18,27 +18,20 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
 from zlib import crc32
 
 from langchain_core.embeddings import Embeddings
 
-from langgraph_toolmem.text.words import STOP_WORDS, stem, words
+from langgraph_toolmem.text.words import LONGEST_CACHED, STOP_WORDS, stem, words
 
 STEM_WEIGHT = 1.0
 STOP_WEIGHT = 0.1  # kept, not dropped: "to" and "from" are all that tells two booking tools apart
 PAIR_WEIGHT = 0.5
 GRAM_WEIGHT = 0.25
 GRAM = 4
-LONGEST_CACHED = 48  # characters; longer tokens are data (base64, JSON without spaces) and would fill it
 
 _MASK = 0xFFFFFFFF
 _EMPTY = crc32(b"nothing")  # a text without words needs a direction too: a zero vector has no cosine
-
-
-class _Token(NamedTuple):
-    stems: tuple[int, ...]
-    features: dict[int, float]
 
 
 # By stem, so that one feature never has two weights: "need" and "needs" are the same feature.
@@ -49,7 +42,8 @@ def _hash(sort: str, value: str) -> int:
     return crc32((sort + value).encode("utf-8", "surrogatepass"))
 
 
-def _analyse(token: str) -> _Token:
+def _analyse(token: str) -> tuple[list[int], dict[int, float]]:
+    """Return the stems of a token that tell something, and the features of the token."""
     stems: list[int] = []
     features: dict[int, float] = {}
     for word in words(token):
@@ -63,7 +57,7 @@ def _analyse(token: str) -> _Token:
         framed = f"<{base}>"
         for start in range(len(framed) - GRAM + 1):
             features.setdefault(_hash("g", framed[start : start + GRAM]), GRAM_WEIGHT)
-    return _Token(tuple(stems), features)
+    return stems, features
 
 
 _analyse_cached = lru_cache(maxsize=16_384)(_analyse)
@@ -78,9 +72,9 @@ def features(text: str) -> dict[int, float]:
     found: dict[int, float] = {}
     stems: list[int] = []
     for token in text.split():
-        known = _analyse_cached(token) if len(token) <= LONGEST_CACHED else _analyse(token)
-        found.update(known.features)
-        stems += known.stems
+        own, weights = _analyse_cached(token) if len(token) <= LONGEST_CACHED else _analyse(token)
+        found.update(weights)
+        stems += own
     for left, right in pairwise(stems):
         found[(left * 1_000_003 ^ right) & _MASK] = PAIR_WEIGHT
     if len(stems) != len(set(stems)):
@@ -129,7 +123,6 @@ class LexicalEmbedder(Embeddings):
         return [value / length for value in dense]
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Return one vector per text."""
         return [self.embed_query(text) for text in texts]
 
 

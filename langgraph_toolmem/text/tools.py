@@ -37,7 +37,10 @@ def kit_name(spec: Described) -> str:
 
     It is declared, or taken from a name like ``kit.tool``, ``kit/tool``, ``kit:tool`` or ``kit__tool``.
     """
-    return spec.toolkit or _prefix(spec.name)
+    if spec.toolkit:
+        return spec.toolkit
+    parted = (spec.name.rpartition(joint) for joint in _JOINTS)
+    return next((before for before, found, after in parted if found and before and after), "")
 
 
 def kit_of(spec: Described) -> str:
@@ -68,14 +71,12 @@ class Wording:
         self._identifiers: dict[str, tuple[str, ...]] = {}
 
     def learn(self, spec: Described) -> None:
-        """Add the words of a tool."""
         self._uses.update(_all_words(spec))
         self._said.update(set(_sentences(spec)))
         self._split.clear()
         self._identifiers.clear()
 
     def forget(self, spec: Described) -> None:
-        """Remove the words of a tool."""
         self._uses.subtract(_all_words(spec))
         self._said.subtract(set(_sentences(spec)))
         self._split.clear()
@@ -137,7 +138,9 @@ class Wording:
             for start in range(max(0, end - LONGEST_PIECE), end - 1):
                 before = best[start]
                 piece = word[start:end]
-                if before is None or len(piece) == len(word) or not self._is_piece(piece, least):
+                if before is None or len(piece) == len(word):
+                    continue
+                if not (piece in _SMALL if len(piece) < SHORTEST_PIECE else self._uses[piece] >= least):
                     continue
                 cost = before[0] + (1 if len(piece) > SHORTEST_PIECE else 3)
                 reached = best[end]
@@ -145,11 +148,6 @@ class Wording:
                     best[end] = (cost, (*before[1], piece))
         last = best[len(word)]
         return last[1] if last else ()
-
-    def _is_piece(self, piece: str, least: int) -> bool:
-        if len(piece) < SHORTEST_PIECE:
-            return piece in _SMALL
-        return self._uses[piece] >= least
 
 
 def embedded_text(spec: Described, wording: Wording) -> str:
@@ -177,14 +175,6 @@ def _sentences(spec: Described) -> list[str]:
 
 def _all_words(spec: Described) -> set[str]:
     return {*words(spec.description[:MAX_CHARS]), *words(kit_name(spec)), *words(spec.name)}
-
-
-def _prefix(name: str) -> str:
-    for joint in _JOINTS:
-        before, found, after = name.rpartition(joint)
-        if found and before and after:
-            return before
-    return ""
 
 
 def tool_text(spec: Described) -> str:

@@ -13,7 +13,7 @@ token shaped #A9999999"), so that it can be found again in another text. So the 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
@@ -59,15 +59,9 @@ MAX_CHARS: Final = 6000
 MAX_VALUES: Final = 400
 _LONGEST: Final = 200
 """Characters of a whole value; longer ones are words."""
-_LONGEST_QUOTE: Final = 2000
-
-
-def _quoted(longest: int) -> str:
-    some = f"(.{{1,{longest}}}?)"
-    pairs = "|".join(f"{a}{some}{b}" for a, b in ("''", '""', "``", "“”", "‘’", "„“"))
-    return rf"(?<!\w)(?:{pairs})(?!\w)|«\s?{some}\s?»|「{some}」|『{some}』"
-
-
+_SOME: Final = r"(.{1,2000}?)"
+_PAIRS: Final = "|".join(f"{a}{_SOME}{b}" for a, b in ("''", '""', "``", "“”", "‘’", "„“"))
+_QUOTED: Final = rf"(?<!\w)(?:{_PAIRS})(?!\w)|«\s?{_SOME}\s?»|「{_SOME}」|『{_SOME}』"
 _ISO: Final = r"\d{4}-\d\d?-\d\d?"
 _CLOCK: Final = r"\d\d?:\d\d(?::\d\d(?:\.\d+)?)?"
 _UNIT: Final = r"(?:minute|hour|day|week|weekend|month|quarter|year|night|morning|afternoon|evening)s?"
@@ -76,7 +70,7 @@ _OF_YEAR: Final = r"(?:(?:,|\s+of)?\s+\d{4}\b)?"
 _CODES: Final = word_set("usd eur gbp jpy chf cad aud inr rmb cny")
 _CURRENCY: Final = rf"(?:US|A|C)?[$€£¥₹]|{_any_of(_CODES)}\b"
 _LOOKS: Final = (
-    (_QUOTE, _quoted(_LONGEST_QUOTE)),
+    (_QUOTE, _QUOTED),
     (
         TEXT,
         r"\b(?:password|passcode|passphrase|pin|secret|api[ _-]?key|access token|cvv|otp)(?:\s+is|\s*[:=])\s*"
@@ -150,12 +144,6 @@ class Value(NamedTuple):
     end: int
 
 
-class _Scanner(NamedTuple):
-    pattern: re.Pattern[str]
-    kinds: tuple[str, ...]
-    """By the number of the group."""
-
-
 def _shown(kind: str, kinds: frozenset[str]) -> str:
     """Return what a value of a kind is called; "" if it is not looked for."""
     if kind in (DAY, WHEN) and kinds == KINDS:
@@ -166,12 +154,12 @@ def _shown(kind: str, kinds: frozenset[str]) -> str:
 
 
 @lru_cache
-def _scanner(kinds: frozenset[str]) -> _Scanner:
+def _scanner(kinds: frozenset[str]) -> tuple[re.Pattern[str], list[str]]:
+    """Return the pattern of some kinds, and the kind that each of its groups has."""
     looks = [(shown, look) for kind, look in _LOOKS if (shown := _shown(kind, kinds))]
     either = "|".join(f"({look})" for _, look in looks)
     pattern = re.compile(rf"(?<![a-zA-Z])(?:{either})", re.IGNORECASE | re.DOTALL)
-    groups = [kind for kind, look in looks for _ in range(1 + re.compile(look).groups)]
-    return _Scanner(pattern, ("", *groups))
+    return pattern, ["", *(kind for kind, look in looks for _ in range(1 + re.compile(look).groups))]
 
 
 @lru_cache(maxsize=2048)
@@ -220,7 +208,7 @@ def _names(text: str) -> Iterator[tuple[int, int]]:
     yield from (match.span(1) for match in _OWNER.finditer(text) if match[1] not in _NOT_OWNERS)
 
 
-def delexicalised(text: str, types: Mapping[str, str] | None = None, *, also: Iterable[str] = ()) -> str:
+def delexicalised(text: str, types: Mapping[str, str] | None = None) -> str:
     """Return the text with its values replaced by their types in angle brackets.
 
     >>> delexicalised("Return #W1234567 to ann@x.org", {"#W1234567": "ORDER_ID"})
@@ -228,16 +216,17 @@ def delexicalised(text: str, types: Mapping[str, str] | None = None, *, also: It
 
     Args:
         text: any text.
-        types: types of known values, by value, over what their looks say.
-        also: further values to be replaced, which looks do not tell; those without a type become TEXT.
+        types: types of known values, by value, also of those that looks do not tell.
     """
     types = {value.lower(): label for value, label in (types or {}).items()}
     text = text[:MAX_CHARS]
     spans = [(value.start, value.end, types.get(value.text.lower(), value.kind)) for value in values_in(text)]
     low = text.lower()
-    hidden = {value for value in also if len(value) > 2 and value.lower() in low}
+    hidden = [value for value in types if len(value) > 2 and value in low]
     for each in sorted(hidden, key=lambda value: (-len(value), value)):
-        spans += _spans_of(each, text, spans, types.get(each.lower(), TEXT))
+        for match in re.finditer(rf"(?<!\w){re.escape(each)}(?!\w)", text, re.IGNORECASE):
+            if not any(start < match.end() and match.start() < end for start, end, _ in spans):
+                spans.append((*match.span(), types[each]))
     spans.sort()
     parts: list[str] = []
     end = 0
@@ -245,15 +234,6 @@ def delexicalised(text: str, types: Mapping[str, str] | None = None, *, also: It
         parts += [text[end:start], f"<{label}>"]
         end = stop
     return " ".join("".join([*parts, text[end:]]).split())
-
-
-def _spans_of(value: str, text: str, taken: Collection[tuple[int, int, str]], label: str) -> list[tuple[int, int, str]]:
-    pattern = re.compile(rf"(?<!\w){re.escape(value)}(?!\w)", re.IGNORECASE)
-    return [
-        (*match.span(), label)
-        for match in pattern.finditer(text)
-        if not any(start < match.end() and match.start() < end for start, end, _ in taken)
-    ]
 
 
 @lru_cache(maxsize=8192)
@@ -273,27 +253,13 @@ def kind_of(value: str) -> str:
 
 
 @lru_cache(maxsize=2048)
-def quotes_in(text: str, longest: int = _LONGEST_QUOTE) -> tuple[tuple[int, int], ...]:
+def quotes_in(text: str) -> tuple[tuple[int, int], ...]:
     """Return where the parts of a text that stand in quotes begin and end, in order.
 
     >>> quotes_in("call it 'the plan'")
     ((9, 17),)
-
-    Args:
-        longest: characters of such a part, at most.
     """
-    return tuple(match.span(match.lastindex or 0) for match in _quotes(longest).finditer(text))
-
-
-@lru_cache
-def _quotes(longest: int) -> re.Pattern[str]:
-    return re.compile(_quoted(longest), re.DOTALL)
-
-
-def forget_values() -> None:
-    """Clear all caches of texts."""
-    for each in (values_in, kind_of, quotes_in):
-        each.cache_clear()
+    return tuple(match.span(match.lastindex or 0) for match in re.finditer(_QUOTED, text, re.DOTALL))
 
 
 # --- normal forms -------------------------------------------------------------------------------------------

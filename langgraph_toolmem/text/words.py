@@ -30,7 +30,7 @@ _PIECE = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _VOWEL = re.compile("[aeiouy]")
-_LONGEST_CACHED: Final = 48  # characters; longer tokens are data (base64, JSON without spaces) and would fill it
+LONGEST_CACHED: Final = 48  # characters; longer tokens are data (base64, JSON without spaces) and would fill it
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -59,11 +59,11 @@ def words(text: str, *, stems: bool = False) -> list[str]:
     """
     found: list[str] = []
     for token in text.split():
-        found += _of_token(token, stems) if len(token) <= _LONGEST_CACHED else _analysed(token, stems)
-    return found
+        found += _of_token(token) if len(token) <= LONGEST_CACHED else _analysed(token)
+    return list(map(stem, found)) if stems else found
 
 
-def _analysed(token: str, stems: bool) -> tuple[str, ...]:
+def _analysed(token: str) -> tuple[str, ...]:
     found: list[str] = []
     for piece in _PIECE.findall(unaccented(token)):
         for word in _CAMEL.split(piece):
@@ -73,7 +73,7 @@ def _analysed(token: str, stems: bool) -> tuple[str, ...]:
                 found += [a + b for a, b in pairwise(word)]
             else:
                 found.append(word.casefold())
-    return tuple(map(stem, found) if stems else found)
+    return tuple(found)
 
 
 _of_token = lru_cache(maxsize=32_768)(_analysed)
@@ -81,19 +81,10 @@ _of_token = lru_cache(maxsize=32_768)(_analysed)
 
 def telling_stems(text: str) -> list[str]:
     """Return the stems of a text in order, without those that any text has ("the", "please")."""
-    found: list[str] = []
-    for token in text.split():
-        found += _told_by(token) if len(token) <= _LONGEST_CACHED else _telling(token)
-    return found
+    return [stem(word) for word in words(text) if word not in STOP_WORDS]
 
 
-def _telling(token: str) -> tuple[str, ...]:
-    return tuple(stem(word) for word in words(token) if word not in STOP_WORDS)
-
-
-_told_by = lru_cache(maxsize=32_768)(_telling)
-
-
+@lru_cache(maxsize=32_768)
 def stem(word: str) -> str:
     """Return a light stem of an English word: plural, -ing, -ed, -ion and a last e go; anything else stays as it is.
 
@@ -117,9 +108,3 @@ def stem(word: str) -> str:
     if len(word) > 6 and word.endswith(("tion", "sion")):
         word = word[:-3]
     return word.removesuffix("e") if len(word) > 3 else word
-
-
-def forget_words() -> None:
-    """Clear all caches of texts."""
-    _of_token.cache_clear()
-    _told_by.cache_clear()

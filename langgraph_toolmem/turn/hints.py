@@ -199,14 +199,6 @@ def new_hint(role: str, output: StepOutput, messages: Sequence[Any], scope: Scop
     return {HINTS: {role: hint}}
 
 
-def hints_now(state: Any, *, messages_key: str = "messages") -> str:
-    """Return the text of the hints for the next model call; "" if there is none, or the memory is switched off."""
-    if not is_active():
-        return ""
-    held = _held(state, messages_key)
-    return composed(map(_output_of, held), read_key(state, messages_key) or ())
-
-
 def left_out_now(state: Any, *, messages_key: str = "messages") -> Mapping[str, str]:
     """Return the tools that are left out in this user turn, each with the reason."""
     return {tool: why for hint in _held(state, messages_key) for tool, why in hint["left_out"].items()}
@@ -247,7 +239,7 @@ def messages_with_hints(state: Any, model: Any = None, *, messages_key: str = "m
         messages_key: key of the messages.
     """
     messages = list(read_key(state, messages_key) or ())
-    text = hints_now(state, messages_key=messages_key)
+    text = composed(map(_output_of, _held(state, messages_key)), messages) if is_active() else ""
     found = placed(text, system=None, messages=messages, model=model)
     return [*([found.system] if found.system else []), *found.messages]
 

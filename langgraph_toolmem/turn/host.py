@@ -25,9 +25,6 @@ from langgraph_toolmem.base.errors import LoopError, log_failure
 
 logger = logging.getLogger("langgraph_toolmem.turn")
 
-SWITCH: Final = "TOOLMEM"
-EVENT: Final = "toolmem"
-"""Name of the events on OpenTelemetry spans."""
 RUNTIME_KEY: Final = "__pregel_runtime"
 """LangGraph's key of the runtime in a config. It is private, so it is read only when nothing else gives the runtime."""
 
@@ -47,13 +44,13 @@ def warn_once(text: str, *parts: object) -> None:
 
 def env_mode() -> EnvMode:
     """Return the mode that the environment sets; "" if it sets none."""
-    value = os.environ.get(SWITCH, "").strip().lower()
+    value = os.environ.get("TOOLMEM", "").strip().lower()
     if value == "off":
         return "off"
     if value == "shadow":
         return "shadow"
     if value not in ("", "on"):
-        warn_once("%s=%r is neither 'off' nor 'shadow'; it changes nothing", SWITCH, value)
+        warn_once("TOOLMEM=%r is neither 'off' nor 'shadow'; it changes nothing", value)
     return ""
 
 
@@ -187,7 +184,7 @@ def _to_span(attributes: Mapping[str, str | int | float | bool]) -> None:
     span = trace.get_current_span()
     if span.is_recording():
         span.set_attributes(attributes)
-        span.add_event(EVENT, attributes)
+        span.add_event("toolmem", attributes)
 
 
 def _to_langsmith(attributes: Mapping[str, str | int | float | bool]) -> None:

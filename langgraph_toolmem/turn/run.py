@@ -66,17 +66,11 @@ class StepRunner:
         return NOTHING
 
     def at_end(self, call: Call) -> StepGenerator[Any]:
-        """Run the step at the end of a run."""
         with self.step.errors:
             output = self.step.on_end(call)
             if isinstance(output, Generator):
                 output = yield from output
             report(self.step.role, output, call.runtime)
-
-    def at_error(self, call: Call, error: Exception, failed_call: str | None) -> None:
-        """Run the step at an error that ends the run."""
-        with self.step.errors:
-            self.step.on_error(call, error, failed_call)
 
 
 def report(role: str, output: StepOutput, runtime: Any) -> None:
@@ -193,7 +187,6 @@ class MemoryNode(Runnable[Any, Any]):
         builder.add_node(name or self.role, self, metadata=metadata, **options)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002 - Runnable's name
-        """Run the node."""
         if env_mode() == "off":
             return None
         with self.errors:
@@ -201,7 +194,6 @@ class MemoryNode(Runnable[Any, Any]):
         return None
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
-        """Run the node."""
         if env_mode() == "off":
             return None
         with self.errors:
@@ -240,7 +232,6 @@ class StepNode(MemoryNode):
         self.runner = StepRunner(step)
 
     def body(self, state: Any, config: RunnableConfig | None) -> StepGenerator[Any]:
-        """Run the step, at the end of a run if that is its place."""
         call = self.call_of(state, config)
         if self.step.ends:
             yield from self.runner.at_end(call)

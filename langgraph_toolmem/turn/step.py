@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
-from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 
 from langgraph_toolmem.core.core import Core
@@ -83,10 +82,6 @@ class Call:
     def allows(self, tool: str) -> bool:
         """Return True if no earlier step took the tool out."""
         return tool not in self.left_out
-
-    def after_failure(self, call_id: str) -> list[Any]:
-        """Return the history with a failed answer to a call that raised."""
-        return [*self.messages, ToolMessage("", tool_call_id=call_id, status="error")]
 
 
 class Line(NamedTuple):

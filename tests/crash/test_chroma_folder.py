@@ -183,6 +183,30 @@ def test_rows_of_a_damaged_database_are_salvaged(tmp_path: Path) -> None:
     assert inspect(tmp_path) == []
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["opened", "rebuilt again"])
+def test_a_rebuild_that_was_killed_between_its_renames_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, again: bool
+) -> None:
+    filled(tmp_path)
+    rename = Path.rename
+
+    def killed(self: Path, to: Path) -> Path:
+        if self.parent.name == "chroma-new":
+            raise KeyboardInterrupt
+        return rename(self, to)
+
+    monkeypatch.setattr(Path, "rename", killed)
+    with pytest.raises(KeyboardInterrupt):
+        rebuild(tmp_path, resolve_embedder(None))
+    monkeypatch.undo()
+    assert not (tmp_path / "chroma").exists()
+    if again:
+        done = CliRunner().invoke(app, ["doctor", "--memory", str(tmp_path), "--rebuild", "--json"])
+        assert "270 texts" in done.output
+    with opened(tmp_path) as store:
+        assert {kind: store.count(kind) for kind in store.kinds()} == {"entries": 200, "atoms": 70}
+
+
 def test_nothing_is_rebuilt_while_another_process_writes(writer: Child, tmp_path: Path) -> None:
     ask(writer, "one")
     assert inspect(tmp_path) is None

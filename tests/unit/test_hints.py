@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, AnyMessage, ChatMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import BaseModel, Field
 
 from langgraph_toolmem.turn import run
-from langgraph_toolmem.turn.hints import FRAME, HINTS, composed, hints_now, merge_hints, new_hint, turn_of
+from langgraph_toolmem.turn.hints import FRAME, HINTS, composed, merge_hints, messages_with_hints, new_hint, turn_of
 from langgraph_toolmem.turn.step import Call, Line, Scope, StepOutput
 
 HELLO = [HumanMessage("Hello", id="1")]
@@ -22,9 +22,9 @@ def hint(messages: list[Any], text: str = "Call search.", role: str = "sit", sco
 
 
 def texts(state: Any, **options: Any) -> list[str]:
-    text = hints_now(state, **options)
-    assert not text or text.startswith(FRAME + "\n")
-    return [text.removeprefix(FRAME + "\n")] if text else []
+    hints = [each.text for each in messages_with_hints(state, **options) if isinstance(each, SystemMessage)]
+    assert all(each.startswith(FRAME + "\n") for each in hints)
+    return [each.removeprefix(FRAME + "\n") for each in hints]
 
 
 @pytest.mark.parametrize(

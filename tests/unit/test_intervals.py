@@ -27,4 +27,4 @@ def test_the_tail_is_the_binomials(most: int, of: int, share: float):
 
 
 def test_a_percentage_needs_twenty_cases():
-    assert (percentage(19, 19), percentage(19, 20), percentage(1, 3, 1)) == ("–", "95 %", "–")
+    assert (percentage(19, 19), percentage(19, 20), percentage(1, 3)) == ("–", "95 %", "–")

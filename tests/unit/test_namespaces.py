@@ -9,7 +9,7 @@ import pytest
 from histories import history, user, words
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.core.users import check_namespace, has_user, resolve, user_digest
+from langgraph_toolmem.core.users import Users, check_namespace, has_user, user_digest
 
 PERSONAL = ("toolmem", "{user_id}")
 
@@ -41,10 +41,10 @@ def test_namespaces_that_cannot_work_are_named(namespace: Any, told: str):
 def test_a_user_is_put_in_its_place():
     assert has_user(PERSONAL)
     assert not has_user(("toolmem",))
-    assert resolve(PERSONAL, "ann") == ("toolmem", "ann")
-    assert resolve(("a", "user-{user_id}"), "ann") == ("a", "user-ann")
-    assert resolve(("toolmem",), None) == ("toolmem",)
-    assert resolve(PERSONAL, "{x}") == ("toolmem", "{x}")
+    assert Users(PERSONAL).of("ann").namespace == ("toolmem", "ann")
+    assert Users(("a", "user-{user_id}")).of("ann").namespace == ("a", "user-ann")
+    assert Users(("toolmem",)).of(None).namespace == ("toolmem",)
+    assert Users(PERSONAL).of("{x}").namespace == ("toolmem", "{x}")
 
 
 def test_a_users_digest_is_stable_and_no_name():

@@ -35,7 +35,7 @@ from langgraph_toolmem.base.errors import MessageError
 from langgraph_toolmem.base.text import canonical, looks_unique
 from langgraph_toolmem.runs.messages import output_of
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
-from langgraph_toolmem.runs.trajectory import parse_run
+from langgraph_toolmem.runs.trajectory import ExecutionLog, parse_run
 from langgraph_toolmem.testing import ScriptedChatModel
 
 
@@ -336,7 +336,7 @@ def test_summarisation_keeps_the_keys_of_what_is_left() -> None:
     messages = update["messages"]
     assert isinstance(messages[0], RemoveMessage)
     whole_run = parse_run(history)
-    rest = parse_run(messages, known=known(whole_run))
+    rest = ExecutionLog(lambda _: known(whole_run)).read(messages)
     assert rest.truncated
     assert rest.digest == whole_run.digest
     assert not any(isinstance(event, UserMessage) for event in rest.events)
@@ -445,7 +445,7 @@ def test_a_unique_call_id_is_one_call_within_its_user_message() -> None:
         return parse_run([("user", asked), ai(call("f", call_id), id="m"), answer(call_id)], thread_id=thread_id)
 
     within = read("x", "r")
-    alone = parse_run([ai(call("f", call_id)), answer(call_id)], thread_id="r", known=known(within))
+    alone = ExecutionLog(lambda _: known(within)).read([ai(call("f", call_id)), answer(call_id)], "r")
     assert steps(within)[0].key == steps(alone)[0].key != steps(read("y", "r"))[0].key
     assert steps(within)[0].key != steps(read("x", "s"))[0].key
     assert steps(read("x", None))[0].key == steps(read("x", None))[0].key

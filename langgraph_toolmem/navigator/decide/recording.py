@@ -138,7 +138,7 @@ class DecisionLog(Database):
                 "(memory.finish(..., success=True), memory.feedback), or pass min_score=None."
             )
         try:
-            replace_file(path, "".join(f"{line}\n" for line in lines).encode("ascii"), fsync=False)
+            replace_file(path, "".join(f"{line}\n" for line in lines).encode("ascii"))
         except OSError as error:
             raise InputError(f"{path} cannot be written: {error.strerror or error}.") from error
         return len(lines)

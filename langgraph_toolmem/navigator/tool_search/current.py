@@ -12,7 +12,7 @@ from langgraph_toolmem.core.method import PastRuns
 from langgraph_toolmem.navigator.evidence import NavigatorSources
 from langgraph_toolmem.navigator.tool_search import ToolHit
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.stores.vectors import TOOLS, VectorStore, text_vectors
+from langgraph_toolmem.stores.vectors import TextVectors, VectorStore
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator.tool_search.precedents import PrecedentCache, Precedents
@@ -73,8 +73,9 @@ class CurrentSearch:
             if self._searcher is None:
                 from langgraph_toolmem.navigator.tool_search.search import ToolSearcher
 
-                kept = text_vectors(self._vectors, TOOLS)
-                self._searcher = ToolSearcher(embedder=self._vectors.embedder, vectors=kept)
+                embedder = self._vectors.embedder  # the built-in one's vectors say no more than words do
+                kept = None if embedder.builtin else TextVectors(self._vectors, "tools")
+                self._searcher = ToolSearcher(embedder=embedder, vectors=kept)
             specs = self._evidence.tools()
             if self._specs is not specs:
                 self._searcher.follow(specs)

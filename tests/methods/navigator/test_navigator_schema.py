@@ -125,7 +125,7 @@ def spec(name: str, returns: dict[str, Any] | None = None, **parameters: Any) ->
     ids=["name", "wrapped", "described", "opaque"],
 )
 def test_a_tool_that_says_little_of_its_output_gives_an_id(tool: str, returns: dict[str, Any] | None, words: set[str]):
-    implied = [port for port in outputs_of(spec(tool, returns)) if port.origin == "implied"]
+    implied = [port for port in outputs_of(spec(tool, returns)) if port.path == "id" and not port.leaf.types]
     assert [port.meaning.words for port in implied] == [words]
 
 

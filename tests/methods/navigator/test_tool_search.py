@@ -21,7 +21,6 @@ from langgraph_toolmem.navigator.tool_search.precedents import Precedents, calle
 from langgraph_toolmem.navigator.tool_search.search import K1, B, ToolSearcher, WordIndex, completing, read
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.stores.chroma_repair import rebuild
-from langgraph_toolmem.stores.vectors import TOOLS as KIND
 from langgraph_toolmem.stores.vectors import TextVectors, VectorStore
 from langgraph_toolmem.text.embedders import resolve_embedder
 from langgraph_toolmem.text.requests import MAX_CLAUSES, MAX_SENTENCES, split_clauses
@@ -326,7 +325,7 @@ def test_a_read_only_memory_keeps_no_vectors(tmp_path: Path) -> None:
     extra = [*TOOLS, told("new", "Show an image")]
     with ToolMemory(tmp_path, tools=extra, embeddings=model, read_only=True) as memory:
         assert "new" in names(memory.navigator.search("picture", k=9))
-        assert sorted(hit.id for hit in memory.core.vectors.get(KIND)) == sorted(each["name"] for each in TOOLS)
+        assert sorted(hit.id for hit in memory.core.vectors.get("tools")) == sorted(each["name"] for each in TOOLS)
 
 
 async def test_vectors_are_made_in_parts_and_what_was_made_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,7 +343,7 @@ async def test_vectors_are_made_in_parts_and_what_was_made_stays(monkeypatch: py
     monkeypatch.setattr(model, "embed_documents", counted)
     texts = {name: f"text of {name}" for name in "abcde"}
     with VectorStore(None, embedder=resolve_embedder(model), namespace=("toolmem",)) as store:
-        vectors = TextVectors(store, KIND)
+        vectors = TextVectors(store, "tools")
         with pytest.raises(Exception, match="no answer"):
             vectors.of(texts)
         found = vectors.of(texts)
