@@ -57,10 +57,12 @@ def build_agent(
     memory: ToolMemory | None,
     desk: Desk | None = None,
     *,
+    before: Sequence[Any] = (),
     inside: Sequence[Any] = (),
     tools: Sequence[BaseTool] | None = None,
     model: Any = None,
-    policy: InertiaPolicy | None = EAGER,
+    policy: InertiaPolicy | bool = EAGER,
+    prefetch: Any = False,
     checkpointer: Any = ...,
     **options: Any,
 ) -> Agent:
@@ -69,10 +71,12 @@ def build_agent(
     Args:
         memory: the memory, or None.
         desk: its tools are called.
+        before: the host's middleware before the memory's.
         inside: the host's own middleware.
         tools: other tools than the desk's.
         model: another model than the desk's script.
         policy: of the shortcut.
+        prefetch: of look-ups.
         checkpointer: InMemorySaver if not given.
         options: of ``create_agent``.
     """
@@ -80,11 +84,11 @@ def build_agent(
     model = model or ScriptedChatModel(script=script)
     middleware = list(inside)
     if memory is not None:
-        middleware = tool_memory_middleware(memory, inside=middleware, shortcut=policy or True)
+        middleware = tool_memory_middleware(memory, inside=middleware, shortcut=policy, prefetch=prefetch)
     graph = create_agent(
         model,
         list(desk.tools if tools is None else tools),
-        middleware=middleware,
+        middleware=[*before, *middleware],
         checkpointer=InMemorySaver() if checkpointer is ... else checkpointer,
         **options,
     )

@@ -94,6 +94,11 @@ def call_id(*parts: Any) -> str:
     return "call_" + hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
 
 
+def calling(name: str, args: dict[str, Any], *parts: Any) -> AIMessage:
+    """A message with one call."""
+    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": call_id(name, *parts), "type": "tool_call"}])
+
+
 def script(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
     """The agent: the next of the three calls, then an answer. It reads nothing but the messages."""
     user, answers = this_turn(messages)
@@ -114,26 +119,32 @@ def build(
     *,
     policy: InertiaPolicy | None = None,
     recorder: bool = True,
-    checkpointer: Any = None,
+    prefetch: Any = False,
+    watched: bool = False,
+    context_schema: Any = None,
     **compile_options: Any,
 ) -> tuple[Any, Any]:
-    """The graph of the README: inertia before the model, a recorder at the end. Returns it and the model."""
+    """The graph of the README: inertia before the model, a recorder at the end. Returns it and the model.
+
+    If `watched`, the recorder is told of each call by the `ToolNode`.
+    """
     model = model or ScriptedChatModel(script=script)
-    bound = model.bind_tools(tools)
-    builder = StateGraph(MessagesState)
-    builder.add_node("inertia", InertiaShortcut(memory, tools, policy=policy))
-    builder.add_node("agent", asker(bound))
-    builder.add_node("tools", ToolNode(tools))
+    told = Recorder(memory)
+    watch: Any = {"wrap_tool_call": told.wrap_tool_call, "awrap_tool_call": told.awrap_tool_call} if watched else {}
+    builder = StateGraph(MessagesState, context_schema=context_schema)
+    builder.add_node("inertia", InertiaShortcut(memory, tools, policy=policy, prefetch=prefetch))
+    builder.add_node("agent", asker(model.bind_tools(tools)))
+    builder.add_node("tools", ToolNode(tools, **watch))
     builder.add_edge(START, "inertia")
     builder.add_edge("tools", "inertia")
     builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
     if recorder:
-        builder.add_node("recorder", Recorder(memory))
+        builder.add_node("recorder", told)
         builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "recorder"})
         builder.add_edge("recorder", END)
     else:
         builder.add_conditional_edges("agent", tools_condition)
-    return builder.compile(checkpointer=checkpointer, **compile_options), model
+    return builder.compile(**compile_options), model
 
 
 def asker(bound: Any) -> Callable[[MessagesState], dict[str, Any]]:

@@ -25,7 +25,6 @@ WRITES = ToolAnnotations(title="Merge two tickets", readOnlyHint=False)
 
 done: list[dict[str, Any]] = []
 """Every call that was executed, in order."""
-deleted: set[str] = set()
 
 
 class Customer(BaseModel):
@@ -63,15 +62,13 @@ def list_tickets(customer_id: str) -> list[Ticket]:
     """Lists a customer's tickets, the newest first."""
     note("list_tickets", customer_id=customer_id)
     ids = (f"{customer_id.replace('C-', 'T-')}-{n}" for n in (2, 1))
-    return [Ticket(ticket_id=i, subject=subject_of(i)) for i in ids if i not in deleted]
+    return [Ticket(ticket_id=i, subject=subject_of(i)) for i in ids]
 
 
 @desk.tool(annotations=READS)
 def get_ticket(ticket_id: str) -> str:
     """Reads one ticket."""
     note("get_ticket", ticket_id=ticket_id)
-    if ticket_id in deleted:
-        raise ValueError(f"there is no ticket {ticket_id}")
     return f"{ticket_id}, {subject_of(ticket_id)}: please have a look at it."
 
 
@@ -107,7 +104,6 @@ def merge_tickets(ticket_id: str, into: str) -> dict[str, Any]:
 def delete_ticket(ticket_id: str) -> dict[str, Any]:
     """Deletes a ticket for good."""
     note("delete_ticket", ticket_id=ticket_id)
-    deleted.add(ticket_id)
     return {"deleted": ticket_id}
 
 

@@ -7,14 +7,12 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from desk import call_id, number, this_turn
+from desk import call_id, calling, number
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
 
 from langgraph_toolmem import ToolMemory
 
-COURIERS = ("fast_courier", "cheap_courier")
-"""In the order in which the agent takes them."""
 NAMES = ("Ann", "Ben", "Cleo", "Dora", "Emil", "Finn", "Gita", "Hugo")
 
 
@@ -58,27 +56,9 @@ def request(name: str) -> str:
     return f"Please send the parcel of {name} by courier"
 
 
-def script(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]) -> AIMessage:
-    """The agent: finds the parcel, then takes the first courier that it is offered."""
-    offered = offered_in(tools)
-    user, answers = this_turn(messages)
-    name = user.text.split(" parcel of ")[1].split()[0]
-    if not answers:
-        return calling("find_parcel", {"name": name}, user.id, len(messages))
-    courier = next((each for each in COURIERS if each in offered), None)
-    if len(answers) == 2 or courier is None:
-        return AIMessage("It is on its way." if courier else "Nobody can send it.")
-    return calling(courier, {"parcel_id": f"P-{number(name)}"}, user.id, len(messages))
-
-
 def offered_in(tools: Sequence[dict[str, Any]]) -> list[str]:
     """Names of the tools that a model was bound to; those of a provider by their type."""
     return [t["function"]["name"] if "function" in t else t["type"] for t in tools]
-
-
-def calling(name: str, args: dict[str, Any], *parts: Any) -> AIMessage:
-    """A message with one call."""
-    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": call_id(name, *parts), "type": "tool_call"}])
 
 
 def past_run(run: Any, *couriers: str, name: str = "Ann") -> list[BaseMessage]:

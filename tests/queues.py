@@ -8,6 +8,16 @@ from typing import Any
 from langgraph_toolmem.core.jobs import Job, JobQueue
 
 
+class Clock:
+    """Seconds, as the test has them."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
 def put(queue: JobQueue, key: str, payload: Mapping[str, Any] | None = None, kind: str = "k", **how: Any) -> bool:
     """Put one job; return True if it is new, else False."""
     return queue.put([Job(key, kind, payload or {}, **how)]) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from langgraph.graph import END, START, MessagesState, StateGraph
-from order_desk import TOOLS
+from studio_graphs import TOOLS
 
 from langgraph_toolmem import ToolMemory
 

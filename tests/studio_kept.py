@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from order_desk import TOOLS, make_model, past_run, requests
-from studio_settings import make_graph
+from desk import warm
+from studio_graphs import TOOLS, make_graph
 
-from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
+from langgraph_toolmem import ToolMemory
 
-memory = ToolMemory(
-    Path(__file__).parent / "kept", tools=TOOLS, methods=default_methods(Inertia(InertiaPolicy(audit_rate=0.0)))
-)
-for i, text in enumerate(requests(120)):
-    memory.finish(past_run(text), thread_id=f"past-{i}")
-
-graph = make_graph(make_model(), memory)
+memory = ToolMemory(Path(__file__).parent / "kept", tools=TOOLS)
+warm(memory, 24)
+graph = make_graph(memory)

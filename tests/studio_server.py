@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from typing import Any
 import httpx
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.client import SyncLangGraphClient
+from servers import free_port
 
 ROOT = Path(__file__).parent.parent
 CLOSED_PORT = "http://127.0.0.1:9"
@@ -87,13 +87,6 @@ def environment() -> dict[str, str]:
         "NO_COLOR": "1",
         "PYTHONUNBUFFERED": "1",
     }
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 def wait_until_ready(process: subprocess.Popen[bytes], url: str, log_file: Path, patience: float) -> None:

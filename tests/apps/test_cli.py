@@ -1,4 +1,4 @@
-"""The command line: fields of --json, exit codes, files; and one text each of `report` and `doctor`."""
+"""The command line: fields of --json, exit codes, files; and the texts of `report` and `doctor`."""
 
 from __future__ import annotations
 
@@ -483,35 +483,13 @@ def packages(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return there
 
 
-GOLDEN_DOCTOR = """\
-langgraph-toolmem VERSION on Python VERSION
-
-Packages
-┏━━━━━━━━━━━┳━━━━━━━━━━━┳━━━━━━━━━━┳━━━━━━━━┓
-┃ package   ┃ installed ┃ needed   ┃ extra  ┃
-┡━━━━━━━━━━━╇━━━━━━━━━━━╇━━━━━━━━━━╇━━━━━━━━┩
-│ langgraph │       1.3 │ <2,>=1.2 │        │
-│ numpy     │    1.26.0 │ >=1.26   │        │
-│ chromadb  │      1.10 │ >=1.5    │ memory │
-│ torch     │         – │ >=2.4    │ hgt    │
-└───────────┴───────────┴──────────┴────────┘
-1 extra not installed. In the checkout of langgraph-toolmem, type: pip install ".[NAME]"
-
-Memory: FOLDER
-On disk: SIZE (snapshot SIZE, readable; events SIZE with ROWS rows, readable)
-No problem found.
-"""
-
-
 @pytest.mark.usefixtures("packages")
 def test_the_text_of_doctor(imported: Path) -> None:
-    text = run("doctor", "--memory", imported).stdout.replace(str(imported), "FOLDER")
-    text = re.sub(
-        r"\d+ rows",
-        "ROWS rows",
-        re.sub(r"\d+(\.\d+)? (bytes|kB|MB)", "SIZE", re.sub(r"(toolmem|Python) [\d.]+", r"\1 VERSION", text)),
-    )
-    assert text == GOLDEN_DOCTOR
+    text = flat(run("doctor", "--memory", imported).stdout)
+    assert "langgraph 1.3 <2,>=1.2 numpy 1.26.0 >=1.26 chromadb 1.10 >=1.5 memory torch – >=2.4 hgt" in text
+    assert '1 extra not installed. In the checkout of langgraph-toolmem, type: pip install ".[NAME]"' in text
+    assert re.search(r"On disk: \S+ \S+ \(snapshot \S+ \S+, readable; events \S+ \S+ with \d+ rows, readable\)", text)
+    assert text.endswith("No problem found. ")
 
 
 def test_doctor_names_missing_and_old_packages(

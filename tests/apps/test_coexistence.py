@@ -16,6 +16,7 @@ from desk import (
     Desk,
     assert_answered,
     call_id,
+    calling,
     expected,
     number,
     script,
@@ -34,7 +35,6 @@ from langchain.agents.middleware import (
     ModelRetryMiddleware,
     PIIMiddleware,
     SummarizationMiddleware,
-    TodoListMiddleware,
     ToolCallLimitMiddleware,
     ToolErrorMiddleware,
     ToolRetryMiddleware,
@@ -149,10 +149,6 @@ def _more(before: dict[str, float], now: dict[str, float]) -> dict[str, float]:
     return {name: now[name] - before.get(name, 0) for name in now if now[name] != before.get(name, 0)}
 
 
-def call(name: str, args: dict[str, Any], *parts: Any) -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": call_id(name, *parts), "type": "tool_call"}])
-
-
 def name_in(messages: list[BaseMessage]) -> str:
     return this_turn(messages)[0].text.split(" order of ")[1].split()[0]
 
@@ -161,29 +157,6 @@ def swapped(tools: list[BaseTool], *others: BaseTool) -> list[BaseTool]:
     """The tools with others of the same names."""
     by_name = {each.name: each for each in others}
     return [by_name.get(each.name, each) for each in tools]
-
-
-def planner(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
-    """Writes a to-do list, does the three things, ticks them off."""
-    user, answers = this_turn(messages)
-    steps = expected(name_in(messages))
-    if len(answers) in (0, 4):
-        status = "completed" if answers else "pending"
-        todos = [{"content": name, "status": status} for name, _ in steps]
-        return call("write_todos", {"todos": todos}, user.id, len(messages))
-    return call(*steps[len(answers) - 1], user.id, len(messages)) if len(answers) < 4 else AIMessage("All done.")
-
-
-async def test_a_to_do_list_is_never_written_by_a_shortcut() -> None:
-    memory, policy = new_memory(), EAGER.with_(may_write={"write_todos"})
-    model = lambda: ScriptedChatModel(script=planner)  # noqa: E731
-    ours, theirs = both(lambda: [TodoListMiddleware()], memory=memory, policy=policy, model=model)
-    (state, plain), made = await alike(ours, theirs, *range(18))
-    assert state["todos"] == plain["todos"]
-    assert state["todos"][0] == {"content": "find_customer", "status": "completed"}
-    assert made["add_note"] > 0
-    assert made["write_todos"] == 0, "a tool that returns a Command steers the run, also if it is named"
-    assert memory.report().skipped == sum(made.values()) == 18 * 6 - ours.model_calls
 
 
 # --- the shapes that agents come in ---
@@ -203,7 +176,7 @@ def judge(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage
         return answer
     verdict = {"name": name_in(messages), "checked": True}
     if any(t["function"]["name"] == "Verdict" for t in tools):
-        return call("Verdict", verdict, len(messages))
+        return calling("Verdict", verdict, len(messages))
     return AIMessage(json.dumps(verdict))
 
 
@@ -266,7 +239,7 @@ async def test_a_summarised_thread_is_learned_call_by_call(trigger: int, keep: i
 
     def knows_what_is_done(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
         steps, done = expected(NAMES[requests % 12]), len(agent.desk.done) - begun
-        return call(*steps[done], begun, done) if done < len(steps) else AIMessage("It is checked.")
+        return calling(*steps[done], begun, done) if done < len(steps) else AIMessage("It is checked.")
 
     memory, writer = new_memory(), ScriptedChatModel(script=lambda *_: AIMessage("Some orders were checked."))
     inside = [SummarizationMiddleware(writer, trigger=("messages", trigger), keep=("messages", keep))]
@@ -318,10 +291,10 @@ def postman(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessa
     if len(answers) == 2:
         return AIMessage(f"{own}, done.")
     if not answers:
-        made = call("find_customer", {"name": name, "hint": hint}, user.id)
+        made = calling("find_customer", {"name": name, "hint": hint}, user.id)
     else:
         found = json.loads(answers[0].text)
-        made = call("write_to", {"address": found["mail"], "about": found["customer_id"]}, user.id)
+        made = calling("write_to", {"address": found["mail"], "about": found["customer_id"]}, user.id)
     return made.model_copy(update={"content": own})
 
 
@@ -463,7 +436,7 @@ def two_at_once(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIM
         return AIMessage("Both are done.") if answers else script(messages, tools)
     name = name_in(messages)
     wanted = [expected(name)[1], ("add_note", {"order_id": f"O-{number(name)}", "note": "asked for"})]
-    return AIMessage("", tool_calls=[call(*each, user.id).tool_calls[0] for each in wanted])
+    return AIMessage("", tool_calls=[calling(*each, user.id).tool_calls[0] for each in wanted])
 
 
 def retry(**options: Any) -> ToolRetryMiddleware:

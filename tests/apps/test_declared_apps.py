@@ -8,18 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import histories as h
 import pytest
-from desk import assert_answered, call_id, shortcuts, thread
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from desk import assert_answered, build, call_id, shortcuts, thread
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command
 
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
 from langgraph_toolmem.testing import ScriptedChatModel
 
 RUNS = 30
@@ -64,18 +62,8 @@ def pair(first: str, second: str, returns: Any = str, about: str = "Of an accoun
     return tools
 
 
-def graph_of(memory: ToolMemory, tools: list[BaseTool], model: Any, policy: InertiaPolicy | None) -> Any:
-    """The graph of the README."""
-    builder = StateGraph(MessagesState)
-    builder.add_node("inertia", InertiaShortcut(memory, tools, policy=policy))
-    builder.add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})
-    builder.add_node("tools", ToolNode(tools))
-    builder.add_node("recorder", Recorder(memory))
-    builder.add_edge(START, "inertia")
-    builder.add_edge("tools", "inertia")
-    builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
-    builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "recorder"})
-    return builder.compile(checkpointer=InMemorySaver())
+def graph_of(memory: ToolMemory, tools: list[BaseTool], model: Any, policy: InertiaPolicy | None = None) -> Any:
+    return build(memory, tools, model, policy=policy, checkpointer=InMemorySaver())[0]
 
 
 def made(graph: Any, ask: str = "Please see to", runs: int = RUNS) -> dict[str, int]:
@@ -107,24 +95,27 @@ def test_a_folder_that_knows_what_destroys_is_believed(tmp_path: Path) -> None:
     model = ScriptedChatModel(script=two_steps("find_account", "account_action"))
     policy = FREE.with_(may_write={"account_action"})
     with memory_with(policy, tmp_path) as memory:
-        graph = graph_of(memory, bare, model, None)
+        graph = graph_of(memory, bare, model)
         counted = made(graph)
         assert set(counted) == {"find_account"}, "its schema and name are known from the folder"
         assert "allow_destructive" in memory.report()["inertia"]["never_skipped"]["account_action"]
     both = policy.with_(allow_destructive={"account_action"})
     with memory_with(both, tmp_path) as memory:
-        graph = graph_of(memory, bare, model, None)
+        graph = graph_of(memory, bare, model)
         assert (made(graph, "Kindly see to"))["account_action"] > 0, "named in both"
 
 
 @pytest.mark.parametrize("second", ["wipe_account", "read_account"])
-def test_what_nobody_declared_is_never_called(second: str) -> None:
+def test_what_nobody_declared_is_never_called_and_is_said_once(second: str, caplog: pytest.LogCaptureFixture) -> None:
     """The second case: never told at all. A name is no declaration."""
     tools = pair("find_account", second)
     with memory_with(FREE, reads=()) as memory:
         model = ScriptedChatModel(script=two_steps("find_account", second))
-        assert made(graph_of(memory, tools, model, None)) == {}
+        assert made(graph_of(memory, tools, model)) == {}
         assert set(memory.report()["inertia"]["never_skipped"]) == {"find_account", second}
+    (told,) = [r for r in caplog.records if r.name == LOGGER]
+    assert told.levelno == logging.WARNING
+    assert '"find_account"' in told.getMessage()
 
 
 @pytest.mark.parametrize(("tag", "told"), [("Destructive", True), ("DESTRUCTIVE", False), ("destructive", False)])
@@ -133,7 +124,7 @@ def test_a_tag_counts_in_any_case(tag: str, told: bool) -> None:
     tools = pair("find_account", "read_account", tags=[tag])
     with memory_with(FREE, tools=tools if told else None) as memory:
         model = ScriptedChatModel(script=two_steps("find_account", "read_account"))
-        counted = made(graph_of(memory, tools, model, None))
+        counted = made(graph_of(memory, tools, model))
         assert set(counted) == {"find_account"}
 
 
@@ -144,7 +135,7 @@ def test_a_refund_desk_pays_nothing_back_unless_it_is_named(shell: str) -> None:
     def app(memory: ToolMemory) -> Any:
         model = ScriptedChatModel(script=two_steps("find_order", "refund_payment"))
         if shell == "graph":
-            return graph_of(memory, tools, model, None)
+            return graph_of(memory, tools, model)
         from langchain.agents import create_agent
 
         return create_agent(model, tools, middleware=tool_memory_middleware(memory), checkpointer=InMemorySaver())
@@ -173,19 +164,9 @@ def test_tools_in_a_graph_that_do_not_only_read(second: str, more: dict[str, Any
     tools = pair("find_account", second, **more)
     with memory_with(FREE) as memory:
         model = ScriptedChatModel(script=two_steps("find_account", second))
-        counted = made(graph_of(memory, tools, model, None))
+        counted = made(graph_of(memory, tools, model))
         assert set(counted) <= {"find_account"}
         assert second in memory.report()["inertia"]["never_skipped"]
-
-
-def test_what_is_undeclared_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    tools = pair("find_account", "get_balance")
-    with memory_with(FREE, reads=()) as memory:
-        model = ScriptedChatModel(script=two_steps("find_account", "get_balance"))
-        assert made(graph_of(memory, tools, model, None)) == {}
-    (told,) = [r for r in caplog.records if r.name == LOGGER]
-    assert told.levelno == logging.WARNING
-    assert 'reads={"find_account", "get_balance"}' in told.getMessage()
 
 
 # --- names that mislead ---
@@ -237,15 +218,9 @@ def test_names_that_mislead_lead_to_nothing_unasked(how: str, declared: bool) ->
     with ToolMemory.ephemeral(reads=reads, methods=[Inertia(ALIKE)]) as memory:
         for number in range(12):
             for name in names:
-                ask = HumanMessage(asked_for(name, number), id=f"{name}-{number}")
-                call: Any = {
-                    "name": name,
-                    "args": {"id": f"A{number}"},
-                    "id": f"c-{name}-{number}",
-                    "type": "tool_call",
-                }
-                answer = ToolMessage(f"{name}: ok", tool_call_id=call["id"], name=name)
-                memory.finish([ask, AIMessage("", tool_calls=[call]), answer, AIMessage("Done.")], thread_id=ask.id)
+                called = h.call(name, {"id": f"A{number}"}, f"{name}: ok")
+                run = h.history(h.user(asked_for(name, number)), called, h.words())
+                memory.finish(run, thread_id=f"{name}-{number}")
         agent = create_agent(
             ScriptedChatModel(script=lambda *_: AIMessage("Let me think.")),
             tools,
@@ -261,9 +236,8 @@ def test_names_that_mislead_lead_to_nothing_unasked(how: str, declared: bool) ->
         assert done == []
 
 
-@pytest.mark.parametrize("policy", [FREE, InertiaPolicy.paper(max_share=None, window=1)], ids=["calibrated", "paper"])
-def test_no_policy_calls_what_is_not_named(policy: InertiaPolicy) -> None:
-    tools = pair("find_account", "close_account")
+def test_the_papers_policy_too_calls_nothing_that_is_not_named() -> None:
+    tools, policy = pair("find_account", "close_account"), InertiaPolicy.paper(max_share=None, window=1)
     with memory_with(policy, tools=tools) as memory:
         model = ScriptedChatModel(script=two_steps("find_account", "close_account"))
         assert "close_account" not in made(graph_of(memory, tools, model, policy))

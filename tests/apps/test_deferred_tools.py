@@ -117,39 +117,14 @@ def openai_items(body: dict[str, Any], plan: list[Any]) -> list[dict[str, Any]]:
     """The output items of the next step, as the Responses API makes them."""
     said = max((i for i, item in enumerate(body["input"]) if is_user(item)), default=0)
     done = sum(item.get("type") in ("function_call_output", "tool_search_output") for item in body["input"][said:])
+    made = {"id": f"item_{next(IDS)}", "call_id": f"call_{next(IDS)}", "status": "completed"}
     if done >= len(plan):
-        return [
-            {
-                "type": "message",
-                "id": f"msg{next(IDS)}",
-                "role": "assistant",
-                "status": "completed",
-                "content": [{"type": "output_text", "text": "Done.", "annotations": []}],
-            }
-        ]
+        said_last = [{"type": "output_text", "text": "Done.", "annotations": []}]
+        return [made | {"type": "message", "role": "assistant", "content": said_last}]
     name, arguments = plan[done]
-    call_id = f"call_{next(IDS)}"
     if name == "search_tools" and any(each["type"] == "tool_search" for each in body["tools"]):
-        return [
-            {
-                "type": "tool_search_call",
-                "id": f"ts_{call_id}",
-                "call_id": call_id,
-                "execution": "client",
-                "arguments": arguments,
-                "status": "completed",
-            }
-        ]
-    return [
-        {
-            "type": "function_call",
-            "id": f"fc_{call_id}",
-            "call_id": call_id,
-            "name": name,
-            "arguments": json.dumps(arguments),
-            "status": "completed",
-        }
-    ]
+        return [made | {"type": "tool_search_call", "execution": "client", "arguments": arguments}]
+    return [made | {"type": "function_call", "name": name, "arguments": json.dumps(arguments)}]
 
 
 def is_user(item: dict[str, Any]) -> bool:
@@ -168,15 +143,6 @@ def responses_model(name: str, plan: list[Any], bodies: list[dict[str, Any]], **
                 "created_at": 0,
                 "model": name,
                 "status": "completed",
-                "error": None,
-                "incomplete_details": None,
-                "instructions": None,
-                "metadata": {},
-                "parallel_tool_calls": True,
-                "temperature": 1.0,
-                "tool_choice": "auto",
-                "tools": [],
-                "top_p": 1.0,
                 "output": openai_items(body, plan),
             },
         )
@@ -334,12 +300,7 @@ async def test_calls_without_the_model_are_call_tool_in_the_prompt() -> None:
     desk = Desk()
     with knowing(crowded(desk), 30) as memory:
         model = scripted([*STEPS, ADD])
-        agent = create_agent(
-            model,
-            crowded(desk),
-            middleware=tool_memory_middleware(memory, tool_search=True),
-            checkpointer=InMemorySaver(),
-        )
+        agent = agent_with(memory, model, tools=crowded(desk), shortcut=True)
         await agent.ainvoke({"messages": [("user", NOTE)]}, THREAD)
     names = {each["name"] for c in model.calls for m in c.messages if isinstance(m, AIMessage) for each in m.tool_calls}
     assert names <= {"search_tools", "call_tool"}

@@ -10,6 +10,7 @@ from concurrent.futures import CancelledError
 from typing import Any
 
 import pytest
+from desk import calling
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -22,7 +23,7 @@ from langchain.agents.middleware import (
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.types import Command, interrupt
 from mailroom import ADVICE, CAREFUL, CARELESS, HEAD, REQUEST, MailRoom, critic, script, teach
-from parcels import ParcelDesk, calling, dislike_fast, offered_in, rate, request
+from parcels import ParcelDesk, dislike_fast, offered_in, rate, request
 from shells import App, agent_of
 
 from langgraph_toolmem import Entries, RecallPolicy, ToolMemory

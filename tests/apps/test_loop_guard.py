@@ -7,22 +7,16 @@ from typing import Any
 
 import pytest
 from desk import call_id
-from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
+from shells import WAYS, App, agent_of, graph_of
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, LoopError
 from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.nodes import LoopGuard, Recorder, loop_guard_condition
 from langgraph_toolmem.runs.messages import LOOP_NOTE
-from langgraph_toolmem.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
-THREAD: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 60}
 
 
 class Office:
@@ -69,59 +63,47 @@ def polls(messages: list[BaseMessage], _: Any) -> AIMessage:
     return AIMessage("Done.") if messages[-1].text == "done" else asks(messages, ("job_state", {"job": "7"}))
 
 
-def app_of(kind: str, memory: ToolMemory, office: Office, says: Any, *, guard: bool = True) -> Any:
-    model: Any = ScriptedChatModel(script=says)
+def app_of(kind: str, memory: ToolMemory, office: Office, says: Any, *, guard: bool = True) -> App:
     if kind == "agent":
-        middleware = tool_memory_middleware(memory, shortcut=False, loop_guard=guard)
-        return create_agent(model, office.tools, middleware=middleware, checkpointer=InMemorySaver())
-    bound = model.bind_tools(office.tools)
-    builder: Any = StateGraph(MessagesState)
-    builder.add_node("agent", lambda state: {"messages": [bound.invoke(state["messages"])]})
-    LoopGuard(memory).add_to(builder, "guard")
-    builder.add_node("tools", ToolNode(office.tools))
-    builder.add_node("recorder", Recorder(memory))
-    builder.add_edge(START, "agent")
-    builder.add_edge("agent", "guard")
-    builder.add_conditional_edges("guard", loop_guard_condition, {"agent": "agent", "tools": "tools", END: "recorder"})
-    builder.add_edge("tools", "agent")
-    return builder.compile(checkpointer=InMemorySaver())
+        return agent_of(memory, office, says, loop_guard=guard)
+    return graph_of(memory, office, says, guard=True)
 
 
-async def ask(app: Any, way: str) -> Any:
-    payload = {"messages": [("user", "Look into it, please.")]}
-    return app.invoke(payload, THREAD) if way == "sync" else await app.ainvoke(payload, THREAD)
+ASKED = "Look into it, please."
+each_way = pytest.mark.parametrize("way", WAYS)
+each_kind = pytest.mark.parametrize("kind", ["agent", "graph"])
 
 
-@pytest.mark.parametrize("way", ["sync", "async"])
-@pytest.mark.parametrize("kind", ["agent", "graph"])
+@each_way
+@each_kind
 async def test_a_looping_agent_gets_three_notes_and_then_ends(memory: ToolMemory, kind: str, way: str) -> None:
     office = Office()
     app = app_of(kind, memory, office, loops)
     with pytest.raises(LoopError, match="search"):
-        await ask(app, way)
+        await app.ask(ASKED, way)
     assert office.searches == 2
-    answers = [m.text for m in app.get_state(THREAD).values["messages"] if isinstance(m, ToolMessage)]
+    answers = [m.text for m in app.state()["messages"] if isinstance(m, ToolMessage)]
     assert answers == ["nothing about x"] * 2 + [LOOP_NOTE] * 3
 
 
-@pytest.mark.parametrize("way", ["sync", "async"])
-@pytest.mark.parametrize("kind", ["agent", "graph"])
+@each_way
+@each_kind
 async def test_an_agent_that_reads_the_note_goes_on_in_every_request(memory: ToolMemory, kind: str, way: str) -> None:
     office = Office()
     app = app_of(kind, memory, office, listens)
     for number in (1, 2):
-        state = await ask(app, way)
+        state = await app.ask(ASKED, way)
         assert state["messages"][-1].text == "I found nothing."
         assert office.searches == 2 * number
     assert memory.core.graph.tools["search"].get("failed", 0) == 0
 
 
-@pytest.mark.parametrize("way", ["sync", "async"])
-@pytest.mark.parametrize("kind", ["agent", "graph"])
+@each_way
+@each_kind
 async def test_a_polling_agent_is_known_by_its_record(memory: ToolMemory, kind: str, way: str) -> None:
     office = Office()
-    await ask(app_of("agent", memory, office, polls, guard=False), way)
-    state = await ask(app_of(kind, memory, office, polls), way)
+    await app_of("agent", memory, office, polls, guard=False).ask(ASKED, way)
+    state = await app_of(kind, memory, office, polls).ask(ASKED, way)
     assert office.looks == 12
     assert LOOP_NOTE not in [m.text for m in state["messages"]]
 
@@ -137,7 +119,7 @@ async def test_something_new_in_between_or_next_to_it_is_no_loop(memory: ToolMem
             return asks(messages, ("search", {"text": "x"}))
         return AIMessage("Done.") if turn > 8 else asks(messages, ("search", {"text": "x"}), ("search", {"text": "y"}))
 
-    state = await ask(app_of("agent", memory, office, says), "async")
+    state = await app_of("agent", memory, office, says).ask(ASKED, "async")
     answers = [m.text for m in state["messages"] if isinstance(m, ToolMessage)]
     assert answers[:6] == [f"nothing about {text}" for text in ("0", "x", "2", "x", "4", "x")]
     assert answers[6:] == [LOOP_NOTE] * 2 + ["nothing about x", "nothing about y"]

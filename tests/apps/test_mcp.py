@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from desk import EAGER, assert_answered, build, call_id, this_turn, thread
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langchain_mcp_adapters.client import MultiServerMCPClient
 from langchain_mcp_adapters.tools import load_mcp_tools
@@ -21,11 +20,9 @@ from mcp import ClientSession
 from places import ROOT, TESTS
 from pydantic import AnyUrl
 
-from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
-from langgraph_toolmem.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -155,94 +152,3 @@ def steps_of(answer: ToolMessage) -> tuple[str, Any]:
 
 
 # --- what is learned, and what is done with it
-
-READ = ["find_customer", "list_tickets", "get_ticket"]
-
-
-def script(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
-    """The agent. Every id comes out of an answer of the server."""
-    user, answers = this_turn(messages)
-    task, name = user.text.split(" of ")
-    last = {"Delete the newest ticket": "delete_ticket", "Comment on the newest ticket": "add_comment"}[task]
-    if len(answers) == 4:
-        return AIMessage(f"Done for {name}.")
-    outputs = [[json.loads(text) for text in texts_of(answer)] for answer in answers[:2]]
-    tool = [*READ, last][len(answers)]
-    args = {"ticket_id": outputs[1][0]["ticket_id"]} if len(answers) > 1 else {}
-    if tool == "find_customer":
-        args = {"name": name}
-    elif tool == "list_tickets":
-        args = {"customer_id": outputs[0][0]["customer_id"]}
-    elif tool == "add_comment":
-        args["text"] = "seen"
-    return calling(tool, args, messages)
-
-
-def calling(tool: str, args: dict[str, Any], messages: list[BaseMessage]) -> AIMessage:
-    user, _ = this_turn(messages)
-    made = {"name": tool, "args": args, "id": call_id(user.id, user.text, len(messages)), "type": "tool_call"}
-    return AIMessage("", tool_calls=[made])  # type: ignore[list-item]
-
-
-def texts_of(answer: ToolMessage) -> list[str]:
-    return [block["text"] for block in answer.content if isinstance(block, dict)]
-
-
-async def requests(graph: Any, task: str, names: list[str]) -> list[dict[str, Any]]:
-    """The final states of one request for each name."""
-    states = []
-    for name in names:
-        user = HumanMessage(f"{task} of {name}", id=call_id(task, name))
-        states.append(await graph.ainvoke({"messages": [user]}, thread(f"{task} of {name}")))
-    return states
-
-
-def names(first: str, count: int) -> list[str]:
-    return [f"{first}{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(count)]
-
-
-def called(state: dict[str, Any], *, by_shortcut: bool) -> list[str]:
-    messages = [m for m in state["messages"] if isinstance(m, AIMessage)]
-    return [
-        call["name"] for m in messages if ("toolmem" in m.additional_kwargs) == by_shortcut for call in m.tool_calls
-    ]
-
-
-def wanted(state: dict[str, Any]) -> Calls:
-    """What the model alone would have called, given the same answers."""
-    calls: Calls = []
-    for i, message in enumerate(state["messages"]):
-        if isinstance(message, AIMessage) and message.tool_calls:
-            (call,) = script(state["messages"][:i], []).tool_calls
-            calls.append((call["name"], call["args"]))
-    return calls
-
-
-@pytest.mark.parametrize(
-    ("task", "allowed", "by_shortcut", "by_model"),
-    [
-        ("Delete the newest ticket", set(), READ, ["delete_ticket"]),
-        ("Delete the newest ticket", {"delete_ticket"}, ["delete_ticket"], READ),
-        ("Comment on the newest ticket", set(), READ, ["add_comment"]),
-        ("Comment on the newest ticket", {"add_comment"}, ["add_comment"], READ),
-    ],
-    ids=["destroying", "destroying, allowed", "adding", "adding, allowed"],
-)
-async def test_what_a_warm_memory_does(
-    server: Server, task: str, allowed: set[str], by_shortcut: list[str], by_model: list[str]
-) -> None:
-    # A change is not made right after the memory's own calls: where it may be made, the model looks things up.
-    policy = EAGER.with_(may_write=allowed, allow_destructive=allowed, never=READ if allowed else ())
-    with ToolMemory.ephemeral(tools=server.tools) as memory:
-        graph, model = build(memory, server.tools, ScriptedChatModel(script=script), policy=policy)
-        whose = str(len(allowed))  # the server stays: others had their tickets deleted
-        await requests(graph, task, names(f"Wu{whose}", 24))
-        asked, before = len(model.calls), len(await server.done())
-        states = await requests(graph, task, names(f"Li{whose}", 4))
-        for state in states:
-            assert_answered(state["messages"])
-            # The ids come out of content blocks: a customer's out of one block, a ticket's out of a list of blocks.
-            assert called(state, by_shortcut=True) == by_shortcut
-            assert called(state, by_shortcut=False) == by_model
-        assert len(model.calls) - asked == 4 * (len(by_model) + 1)
-        assert (await server.done())[before:] == [call for state in states for call in wanted(state)]

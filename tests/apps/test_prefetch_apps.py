@@ -8,14 +8,13 @@ import logging
 import sys
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Annotated, Any
 
 import openai_server
 import pytest
-from agents import WAYS, Agent, asked
-from desk import NAMES, Desk, asker, expected, script, thread, warm
-from langchain.agents import create_agent
+from agents import WAYS, Agent, asked, build_agent
+from desk import NAMES, Desk, build, expected, script, thread, warm
 from langchain.agents.middleware import (
     AgentMiddleware,
     HumanInTheLoopMiddleware,
@@ -32,16 +31,13 @@ from langchain_mcp_adapters.client import MultiServerMCPClient
 from langchain_mcp_adapters.tools import load_mcp_tools
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
-from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import InjectedState, ToolNode, ToolRuntime, tools_condition
+from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command, interrupt
 from openai_server import OpenAIStubServer, make_chat_model
 from places import ROOT, TESTS
 from pydantic import Field
 
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
-from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
 from langgraph_toolmem.testing import ScriptedChatModel
 
 LIKELY = Prefetch(min_probability=0.5)
@@ -80,28 +76,8 @@ def memory() -> Iterator[ToolMemory]:
         yield opened
 
 
-def agent_of(
-    memory: ToolMemory | None,
-    desk: Desk | None = None,
-    prefetch: Any = True,
-    *,
-    inside: Sequence[Any] = (),
-    before: Sequence[Any] = (),
-    tools: Sequence[BaseTool] | None = None,
-    model: Any = None,
-    shortcut: Any = READS,
-    checkpointer: Any = ...,
-) -> Agent:
-    """An agent on a desk; without a memory it is what the host had before."""
-    desk = desk or Desk()
-    model = model or ScriptedChatModel(script=script)
-    middleware = [*before, *inside]
-    if memory is not None:
-        own = tool_memory_middleware(memory, inside=inside, shortcut=shortcut, prefetch=prefetch)
-        middleware = [*before, *own]
-    keeps = InMemorySaver() if checkpointer is ... else checkpointer
-    given = list(desk.tools if tools is None else tools)
-    return Agent(create_agent(model, given, middleware=middleware, checkpointer=keeps), model, desk, memory)
+def agent_of(memory: ToolMemory | None, desk: Desk | None = None, prefetch: Any = True, **options: Any) -> Agent:
+    return build_agent(memory, desk, **{"policy": READS, "prefetch": prefetch, **options})
 
 
 def told(memory: ToolMemory) -> dict[str, Any]:
@@ -440,7 +416,7 @@ def test_nothing_is_served_beside_a_call_that_changes_something(memory: ToolMemo
 def test_look_ups_run_ahead_without_the_shortcut_and_not_under_the_papers_policy(
     memory: ToolMemory, shortcut: Any, served: int
 ) -> None:
-    agent = agent_of(memory, tools=[free, *Desk().tools], shortcut=shortcut)
+    agent = agent_of(memory, tools=[free, *Desk().tools], policy=shortcut)
     state = agent.graph.invoke(asked(1), thread("t"))
     assert told(memory).get("served", 0) == served
     assert not any("toolmem" in m.additional_kwargs for m in state["messages"])
@@ -449,20 +425,9 @@ def test_look_ups_run_ahead_without_the_shortcut_and_not_under_the_papers_policy
 # --- in plain graphs ------------------------------------------------------------------------------------------------
 
 
-def graph_of(memory: ToolMemory, tools: list[BaseTool], model: Any = None, *, watched: bool = True) -> Any:
-    """The graph of the README; the recorder watches its ToolNode."""
-    recorder = Recorder(memory)
-    watch: Any = {"wrap_tool_call": recorder.wrap_tool_call, "awrap_tool_call": recorder.awrap_tool_call}
-    builder = StateGraph(MessagesState)
-    builder.add_node("inertia", InertiaShortcut(memory, tools, policy=READS, prefetch=LIKELY))
-    builder.add_node("agent", asker((model or ScriptedChatModel(script=script)).bind_tools(tools)))
-    builder.add_node("tools", ToolNode(tools, **(watch if watched else {})))
-    builder.add_node("recorder", recorder)
-    builder.add_edge(START, "inertia")
-    builder.add_edge("tools", "inertia")
-    builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
-    builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "recorder"})
-    return builder.compile(checkpointer=InMemorySaver())
+def graph_of(memory: ToolMemory, tools: Any, model: Any = None, *, watched: bool = True) -> Any:
+    how: Any = {"policy": READS, "prefetch": LIKELY, "watched": watched, "checkpointer": InMemorySaver()}
+    return build(memory, tools, model, **how)[0]
 
 
 def of_user(number: int, user: str | None = "ann") -> Any:

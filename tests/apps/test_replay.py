@@ -124,12 +124,6 @@ def test_a_replay_starts_empty_and_is_repeatable():
     assert first == second
 
 
-def test_audits_play_no_part_in_a_replay():
-    assert replay(visits(30), tools=TOOLS, policy=FREE.with_(audit_rate=1.0)) == replay(
-        visits(30), tools=TOOLS, policy=FREE
-    )
-
-
 def test_a_memory_that_has_learned_already_goes_on():
     with ToolMemory.ephemeral(tools=TOOLS) as memory:
         replay(visits(40), memory=memory, policy=FREE)
@@ -260,11 +254,3 @@ def test_checked_proposals_are_counted_right_and_wrong():
     assert (shadow["checks"] - shadow["right"], report["inertia"]["audits"]["checks"]) == (1, 0)
     assert report.tools["find"].wrong == 1
     assert report.skipped == 0
-
-
-def test_a_verdict_is_the_latest():
-    with ToolMemory.ephemeral() as memory:
-        memory.finish(history(user("Hello"), words("Hi!")), thread_id="r", success=True)
-        memory.feedback("r", score=0.0)
-
-        assert (memory.report().runs_judged, memory.report().runs_good) == (1, 0)

@@ -9,17 +9,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from desk import EAGER, Desk, request, script, shortcuts, warm
+from desk import EAGER, Desk, build, request, shortcuts, warm
 from langchain_core.messages import HumanMessage
-from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import ValidationError
 
 from langgraph_toolmem import Bound, InertiaPolicy, ToolMemory
 from langgraph_toolmem.inertia import settings
 from langgraph_toolmem.inertia.settings import InertiaSettings, settings_policy
-from langgraph_toolmem.nodes import InertiaShortcut, shortcut_condition
-from langgraph_toolmem.testing import ScriptedChatModel
 
 LOGGER = "langgraph_toolmem.inertia.settings"
 GUARDS: Any = {
@@ -148,21 +145,6 @@ def test_a_context_that_raises_is_no_harm() -> None:
 FEED: Any = {"messages": [HumanMessage(request("Ann"))]}
 
 
-def graph_of(memory: ToolMemory, desk: Desk, schema: Any) -> tuple[Any, ScriptedChatModel]:
-    """A graph without a recorder."""
-    model = ScriptedChatModel(script=script)
-    builder = StateGraph(MessagesState, context_schema=schema)
-    node = InertiaShortcut(memory, desk.tools, policy=EAGER)
-    node.add_to(builder, "first", metadata={"team": "desk"})
-    builder.add_node("llm", lambda state: {"messages": [model.invoke(state["messages"])]})
-    builder.add_node("act", ToolNode(desk.tools))
-    builder.add_edge(START, "first")
-    builder.add_edge("act", "first")
-    builder.add_conditional_edges("first", shortcut_condition, {"tools": "act", "agent": "llm"})
-    builder.add_conditional_edges("llm", tools_condition, {"tools": "act", END: END})
-    return builder.compile(), model
-
-
 @pytest.mark.parametrize(
     ("context", "model_calls"),
     [
@@ -179,7 +161,7 @@ def test_each_run_has_its_own_policy(desk: Desk, memory: ToolMemory, context: An
     warm(memory)
     memory.flush()
     before = memory.report()
-    graph, model = graph_of(memory, desk, InertiaSettings)
+    graph, model = build(memory, desk.tools, policy=EAGER, recorder=False, context_schema=InertiaSettings)
     state = graph.invoke(FEED, context=context)
     assert len(model.calls) == model_calls
     assert len(shortcuts(state["messages"])) == 4 - model_calls

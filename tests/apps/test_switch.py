@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
-from desk import EAGER, NAMES, Desk, assert_answered, build, request, run, script, shortcuts, thread, warm
-from langchain.agents import create_agent
-from langchain_core.messages import HumanMessage
+from desk import EAGER, NAMES, Desk, assert_answered, build, request, run, script, shortcuts, warm
 from langgraph.checkpoint.memory import InMemorySaver
+from shells import agent_of
 
 from langgraph_toolmem import Inertia, ToolMemory, default_methods
-from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.testing import ScriptedChatModel
 
 
 def in_a_graph(memory: ToolMemory, desk: Desk) -> Any:
@@ -21,15 +19,8 @@ def in_a_graph(memory: ToolMemory, desk: Desk) -> Any:
 
 
 def in_an_agent(memory: ToolMemory, desk: Desk) -> Any:
-    model = ScriptedChatModel(script=script)
-    middleware = tool_memory_middleware(memory, recall=True, suggest=True, prefetch=True)
-    agent = create_agent(model, desk.tools, middleware=middleware, checkpointer=InMemorySaver())
-
-    def ask(number: int) -> Any:
-        said = {"messages": [HumanMessage(request(NAMES[number]), id=f"ask {number}")]}
-        return agent.invoke(said, thread(f"agent {number}"))["messages"]
-
-    return ask, model
+    app = agent_of(memory, desk, script, shortcut=True, recall=True, suggest=True, prefetch=True)
+    return lambda number: asyncio.run(app.ask(request(NAMES[number]), thread=str(number)))["messages"], app.model
 
 
 @pytest.mark.parametrize("made", [in_a_graph, in_an_agent])

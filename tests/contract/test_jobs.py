@@ -123,17 +123,6 @@ def test_what_fails_is_tried_again_later_and_later_and_never_given_up(case: Case
     assert case.report() == (0, 0, 0)
 
 
-def test_it_survives_reopening(case: Case) -> None:
-    case.meaning.away = True
-    case.finish(0)
-    case.memory.close()
-    case.memory, case.meaning.away = case.opened(), False
-    assert case.report()[0] == 1
-    assert rows(case.memory) == {}
-    assert case.work(after=700)
-    assert case.report() == (0, 0, 0)
-
-
 def test_forget_takes_the_jobs_of_a_user_and_leaves_the_others(case: Case) -> None:
     case.finish(0, "ann")
     case.finish(1, "bob")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from desk import EAGER, NAMES, Desk, build, call_id, expected, history, request, run, shortcuts, thread
+from desk import EAGER, NAMES, Desk, build, call_id, expected, history, request, run, thread
 from kept import inertia
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -373,20 +372,3 @@ def test_graphs_on_two_workers_and_threads_that_move_between_them(desk: Desk) ->
         report = one.report()
         assert (report.turns, report.answers) == (80, 20)
         assert report.skipped == 80 - sum(len(model.calls) for _, model in graphs) > 0
-
-
-class Down(InMemoryStore):
-    """A store whose database is gone."""
-
-    def batch(self, ops: Any) -> Any:
-        raise ConnectionError("the database is down")
-
-
-def test_a_store_that_fails_does_not_stop_the_host(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
-    with worker(desk, Down()) as memory:
-        graph, model = build(memory, desk.tools, policy=EAGER)
-        for i in range(14):
-            state = run(graph, i)
-        assert len(shortcuts(state["messages"])) == 3
-        assert len(model.calls) < 56
-    assert 1 <= len([r for r in caplog.records if r.levelno >= logging.WARNING]) <= 3  # poll, append, close

@@ -12,18 +12,10 @@ from children import Child
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
-from queues import dead, pending, put, take
+from queues import Clock, dead, pending, put, take
 
 from langgraph_toolmem.core import jobs as job_queue
 from langgraph_toolmem.core.jobs import Job, JobQueue
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from queues import pending
+from queues import Clock, pending
 
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
@@ -48,14 +48,6 @@ class Scripted:
         if self.errors:
             raise self.errors.pop(0)
         return Critique(went_wrong=f"{entry.query} {len(self.asked)}", call=1, instead="Look.")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 @pytest.fixture

@@ -159,41 +159,6 @@ def test_workers_of_a_preloaded_app_make_their_own(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
-ELEVEN = """
-import os, subprocess, sys
-from langchain_core.messages import AIMessage
-from langgraph_toolmem import ToolMemory
-
-def learn(memory, who, calls):
-    for number in range(calls):
-        call = {"name": "find", "args": {"n": number}, "id": f"{who}-{number}"}
-        result = {"role": "tool", "tool_call_id": call["id"], "content": "ok"}
-        memory.observe([("user", "Find it."), AIMessage("", tool_calls=[call]), result], thread_id=call["id"])
-
-folder, program = sys.argv[1], sys.argv[2]
-with ToolMemory(folder, methods=[]) as memory:
-    if program == "":
-        learn(memory, "second process", 4)
-        raise SystemExit
-    learn(memory, "parent", 3)
-    child = os.fork()
-    if not child:
-        learn(memory, "child", 4)
-        os._exit(0)
-    second = subprocess.run([sys.executable, "-c", program, folder, ""])
-    assert (os.waitpid(child, 0)[1], second.returncode) == (0, 0)
-    print(memory.report().tools["find"].calls)
-"""
-
-
-def test_eleven_calls_of_a_parent_a_child_and_a_second_process_are_kept(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", ELEVEN, str(tmp_path), ELEVEN]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert done.stdout.split() == ["11"], done.stderr
-    with ToolMemory(tmp_path, methods=[]) as memory:
-        assert memory.report().tools["find"].calls == 11
-
-
 def in_ram(memory: ToolMemory) -> None:
     memory.finish(history(3, "Zoe"), thread_id="child")
     assert memory.report().turns == 8

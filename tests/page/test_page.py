@@ -173,12 +173,6 @@ def test_the_printed_report_has_at_most_forty_lines() -> None:
     assert lines[-1].endswith("tools more")
 
 
-def test_what_prefetch_made_ready_and_threw_away_is_told() -> None:
-    ahead = {"started": 1_209, "served": 1_200, "wasted": 9, "seconds_saved": 3.25, "by_tool": {}}
-    page = render_page(Report(turns=1, sections=kinds_of_predictions(prefetch=ahead)), DESK)
-    assert "1,200 of 1,209 were ready when the model asked, 9 were thrown away; 3.2 seconds" in page
-
-
 # --- in a browser ---
 
 

@@ -52,9 +52,7 @@ def test_the_same_words_have_similarity_one():
     index = index_with("Cancel the order of Ann", "Mail the report")
 
     assert index.nearest("Cancel the order of Ann", [])[0].similarity == pytest.approx(1)
-    assert index.nearest("Cancel the order of Ann", [], exclude="case0") == [] or (
-        index.nearest("Cancel the order of Ann", [], exclude="case0")[0].case_id == "case1"
-    )
+    assert "case0" not in {near.case_id for near in index.nearest("Cancel the order of Ann", [], exclude="case0")}
 
 
 def test_only_requests_that_went_the_same_way_are_near():

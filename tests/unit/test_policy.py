@@ -9,16 +9,6 @@ import pytest
 from langgraph_toolmem import Bound, ConfigurationError, InertiaPolicy, PaperPolicy
 
 
-def test_the_default_is_calibrated():
-    policy = InertiaPolicy()
-
-    assert policy.kind == "calibrated"
-    assert policy.reads == Bound() == Bound(min_precision=0.7, max_wrong_per_100=1)
-    assert policy.writes == Bound(min_precision=0.8, max_wrong_per_100=0.5)
-    assert (policy.audit_rate, policy.shadow, policy.only) == (0.05, False, None)
-    assert not policy.may_write | policy.allow_destructive | policy.never
-
-
 def test_the_papers_figures():
     policy = InertiaPolicy.paper()
 

@@ -67,6 +67,3 @@ def test_streamed_chunks_add_up_to_the_answer() -> None:
     assert total.tool_calls == answer.tool_calls
     assert total.usage_metadata == answer.usage_metadata
     assert total.additional_kwargs == {"mark": 1}
-
-
-# --- the server

@@ -70,33 +70,6 @@ def openai_call(call_id: str, name: str, arguments: Any) -> dict[str, Any]:
 # --- what a run is
 
 
-def test_a_small_run_by_hand() -> None:
-    run = parse_run(
-        [
-            SystemMessage("Be kind."),
-            HumanMessage("Weather in Rome?"),
-            ai(call("weather", "call_1", city="Rome"), text="I look it up."),
-            answer("call_1", '{"sky": "blue", "degrees": 21.5}'),
-            AIMessage("Blue."),
-        ],
-        thread_id="r1",
-    )
-    user, first, last = run.events
-    assert isinstance(user, UserMessage)
-    assert isinstance(first, Turn)
-    assert isinstance(last, Turn)
-    assert user.text == "Weather in Rome?"
-    (step,) = first.steps
-    assert (step.tool, step.args, step.status, step.chosen_by) == ("weather", {"city": "Rome"}, "ok", "model")
-    assert step.output == {"sky": "blue", "degrees": 21.5}
-    assert step.call_id == "call_1"
-    assert first.text == "I look it up."
-    assert first.settled
-    assert last.steps == ()
-    assert (run.thread_id, run.truncated) == ("r1", False)
-    assert not run.awaiting_model
-
-
 def test_dicts_tuples_and_objects_are_the_same_history() -> None:
     objects: list[BaseMessage] = [
         HumanMessage("Hi"),

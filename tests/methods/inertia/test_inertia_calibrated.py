@@ -120,19 +120,12 @@ def test_the_budget_holds_at_every_moment(script, budget, bar, audit_rate):
 # --- guards ---
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"only": ["find", "note"]}, "excluded"),
-        ({"only": []}, "excluded"),
-    ],
-)
-def test_tools_the_policy_keeps_out(changes: Any, reason: str):
-    decision = at_second_call(practised(FREE.with_(**changes)))
-
-    assert decision.proposal is None
+def test_tools_the_policy_keeps_out():
     assert at_second_call(practised(FREE.with_(only=["open"]))).acts
-    assert reason in decision.reason
+    for only in (["find", "note"], []):
+        decision = at_second_call(practised(FREE.with_(only=only)))
+        assert decision.proposal is None
+        assert "excluded" in decision.reason
 
 
 def test_an_identical_call_is_not_made_again_unless_repeats_are_normal():

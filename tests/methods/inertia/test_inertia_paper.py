@@ -170,14 +170,6 @@ def test_the_goal_names_the_argument(goal: str, args: Any):
     assert (decision.proposal and dict(decision.proposal.args)) == args
 
 
-def test_pace():
-    assert paper.pace(PAPER, ["shortcut"] * 9) == ""
-    assert "in a row" in paper.pace(PAPER.with_(max_in_a_row=2), ["model", "shortcut", "shortcut"])
-    assert paper.pace(PAPER.with_(max_in_a_row=2), ["shortcut", "model", "shortcut"]) == ""
-    assert "cap is 50%" in paper.pace(PAPER.with_(max_share=0.5), ["model", "shortcut"])
-    assert paper.pace(PAPER.with_(max_share=0.5), ["model", "model", "shortcut"]) == ""
-
-
 def test_after_two_failures_the_recovery_tool_is_called():
     tools = [*PLAIN, reading("options")]
     policy = InertiaPolicy.paper(recovery_tool="options")

@@ -114,26 +114,6 @@ def test_a_disk_that_fails_hurts_no_run(shop: Shop, tmp_path: Path, caplog: pyte
 # --- whose ---
 
 
-def test_forget_takes_a_users_decisions_from_the_disk(tmp_path: Path) -> None:
-    secrets = {"ann": "Eisenhower-4711", "ben": "Rosenkohl-0815"}
-
-    def found() -> set[str]:
-        held = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-        return {user for user, secret in secrets.items() if secret.encode() in held}
-
-    with ToolMemory(tmp_path, namespace=APART) as store:
-        keep(store)
-        assert len(store.navigator.decisions) == 0, "nobody could have it forgotten"
-        for user, secret in secrets.items():
-            keep(store, user, text=secret, user_id=user)
-        assert found() == {"ann", "ben"}
-        assert store.forget(user_id="ann") > 0
-        assert found() == {"ben"}
-    with ToolMemory(tmp_path, namespace=APART) as later:  # one that never kept anything itself
-        later.forget(user_id="ben")
-        assert found() == set()
-
-
 def test_forget_finds_runs_whose_user_was_named_elsewhere(store: ToolMemory) -> None:
     keep(store)  # by a host that names no user here
     store.finish(HISTORY, thread_id="r", user_id="ann")
@@ -182,8 +162,10 @@ def test_good_decisions_of_good_runs_are_written_once(store: ToolMemory, tmp_pat
     }
 
 
-def test_a_score_of_another_user_with_the_same_run_does_not_count(tmp_path: Path) -> None:
+def test_a_decision_of_nobody_is_not_kept_and_a_score_of_another_user_does_not_count(tmp_path: Path) -> None:
     with ToolMemory(tmp_path, namespace=APART) as store:
+        keep(store)
+        assert len(store.navigator.decisions) == 0, "nobody could have it forgotten"
         keep(store, user_id="ann")
         store.core.know(store.core.read(HISTORY, "r"))
         store.feedback("r", score=1.0, user_id="ben")

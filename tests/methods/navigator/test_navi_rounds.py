@@ -21,12 +21,10 @@ from langgraph_toolmem.navigator.decide.decision import (
     new_record,
     problem_of,
     request_at,
-    retrieved_of,
 )
 from langgraph_toolmem.navigator.decide.rounds import (
     decided,
     observed,
-    with_retrieved,
 )
 from langgraph_toolmem.runs.tools import read_tools
 
@@ -118,25 +116,6 @@ def test_a_call_that_cannot_be_right_is_an_observation(part: dict[str, Any], why
     assert after["pending"]["calls"] == []
     assert why in notes(after)
     assert after["idle"] == 1
-
-
-def test_a_tool_that_failed_is_out() -> None:
-    chain = retrieved_of("r", None)
-    before = with_retrieved(record(), {**chain, "tools": ["a"]})[0]
-    pending = round_(before, do("a", x="1"), do("b", y="1"))
-    calls = pending["pending"]["calls"]
-    answers = [
-        ToolMessage("it is down", tool_call_id=calls[0]["id"], status="error"),
-        ToolMessage("fine", tool_call_id=calls[1]["id"]),
-    ]
-    after, broken = observed(pending, answers)
-    assert [call["tool"] for call in broken] == ["a"]
-    assert after["failed"] == {"a": "it is down"}
-    assert "a" not in after["candidates"]
-    assert 'b({"y": "1"}) -> ok: fine' in notes(after)
-    again = round_(after, do("a", x="2"))
-    assert again["pending"]["calls"] == []
-    assert "a was not called: it failed before (it is down)" in notes(again)
 
 
 def test_a_search_that_brings_nothing_new_is_no_progress() -> None:
