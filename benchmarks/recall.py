@@ -298,7 +298,7 @@ def by_similarity(parts: Split, similarities: Scores) -> dict[str, list[list[int
 
 
 def calibrated(parts: Split) -> list[list[int]]:
-    """What the default policy recalls for each query."""
+    """Return the runs that the default policy recalls for each query."""
     with memory_of(parts.memory) as memory:
         return [[int(entry.run) for entry in memory.entries.recall(query.text)] for query in parts.queries]
 

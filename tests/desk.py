@@ -126,7 +126,7 @@ def build(
 ) -> tuple[Any, Any]:
     """The graph of the README: inertia before the model, a recorder at the end. Returns it and the model.
 
-    If `watched`, the recorder is told of each call by the `ToolNode`.
+    With `watched`, the `ToolNode` reports each call to the recorder.
     """
     model = model or ScriptedChatModel(script=script)
     told = Recorder(memory)

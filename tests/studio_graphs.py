@@ -35,7 +35,7 @@ def warm_memory() -> ToolMemory:
 
 
 class Settings(InertiaSettings):
-    """What Studio offers to change: the memory's settings, and one of this app's own."""
+    """Settings that Studio shows: those of the memory, and one of the app."""
 
     signature: str = Field(default="", json_schema_extra={"langgraph_nodes": ["agent"]})
 

@@ -311,4 +311,4 @@ def undeclared_line(names: Collection[str], reading: Iterable[str]) -> str:
     are = "1 tool is" if len(names) == 1 else f"{len(names)} tools are"
     shown = ", ".join(f'"{name}"' for name in reading)
     declare = f"If they only read: reads={{{shown}}}" if shown else 'Declare what only reads: reads={"name", "list_*"}'
-    return f"{are} never called: undeclared. {declare}"
+    return f"{are} never called without the model: undeclared. {declare}"

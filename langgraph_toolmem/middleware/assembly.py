@@ -207,8 +207,8 @@ def _node(what: str, given: Any, kind: Callable[..., N], memory: ToolMemory, **m
     for name, expected in options.items():
         if isinstance(given, expected):
             return kind(memory, **{name: given}, **rest)
-    of = "".join(f"a {expected.__name__} or " for expected in options.values())
-    raise ConfigurationError(f"{what} is True, False, {of}a {getattr(kind, '__name__', kind)}, not {given!r}.")
+    kinds = " or ".join(getattr(each, "__name__", str(each)) for each in (*options.values(), kind))
+    raise ConfigurationError(f"{what} must be True, False or an instance of {kinds}, not {given!r}.")
 
 
 def _models_of(middleware: Middleware) -> Iterable[Any]:

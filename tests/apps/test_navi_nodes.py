@@ -390,7 +390,7 @@ others: dict[str, StructuredTool] = {}
 
 
 def reviewed(request: Any) -> Any:
-    """What a person makes of a call: None, another call, or an answer in its place."""
+    """A person's review of a call: no change, another call, or an answer in its place."""
     call = request.tool_call
     if call["name"] != "refund_order":
         return request

@@ -162,7 +162,7 @@ def test_declarations_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
         ("INFO", f"{about}: 'list_*' matches list_a, list_b."),
         ("WARNING", f"{about}: 'show_*' matches no tool."),
         ("WARNING", f"{about} covers wipe, marked destructive, as writing, or as steering the run: the mark counts."),
-        ("WARNING", '1 tool is never called: undeclared. If they only read: reads={"find_order"}'),
+        ("WARNING", '1 tool is never called without the model: undeclared. If they only read: reads={"find_order"}'),
     ]
 
 

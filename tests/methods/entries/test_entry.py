@@ -145,7 +145,7 @@ ME = User(None, None, ("toolmem",))
 
 
 class Axes(Embeddings):
-    """How often each of a few letters occurs, so that cosines can be worked out by hand."""
+    """Counts of a few letters as vectors, so that a test can calculate cosines by hand."""
 
     model = "abcd"
 
