@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from langgraph_toolmem._version import __version__
-from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError, ToolMemoryError
+from langgraph_toolmem.base.errors import ConfigurationError, InputError, NamespaceError, StorageError, ToolMemoryError
 from langgraph_toolmem.base.text import count, printable
 from langgraph_toolmem.cli.demo import demo
 from langgraph_toolmem.cli.terminal import answer_json, note, progress, say, write_text
@@ -88,6 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = app(arguments, standalone_mode=False)
         if code == INTERRUPTED:
             _failed("interrupted", INTERRUPTED)
+    except NamespaceError as error:
+        code = _failed(f"{error} Here: --user-id ID.", BAD_INPUT)
     except (ToolMemoryError, OSError) as error:
         code = _failed(str(error), BAD_INPUT)
     except typer.Abort:

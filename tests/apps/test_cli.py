@@ -451,7 +451,7 @@ def test_explain_of_a_user_shows_nothing_of_others(tmp_path: Path) -> None:
     asked = ("explain", "Delete the mail about topic1", "--memory", tmp_path)
     assert len(answer(*asked, "--user-id", "ann")["runs"]) == 1
     assert answer(*asked, "--user-id", "eve")["runs"] == []
-    assert_refused(run(*asked), "user id")
+    assert_refused(run(*asked), "user id", "--user-id")
 
 
 def test_explain_plans_with_the_tools_of_a_file(tmp_path: Path, imported: Path) -> None:
