@@ -127,7 +127,8 @@ class HintPlanner:
         self._method, self._settings, self._failed = method, settings, failed
         self._model = planner_of(settings.model) if isinstance(settings.model, BaseChatModel) else None
         self._known_tools: dict[tuple[int, ...], _Tools] = {}
-        self._records: dict[tuple[str | None, str | None, int], Planning] = {}
+        self._records: dict[tuple[str | None, str | None], Planning] = {}
+        self._purges = 0  # forgettings that the records have outlived
         self._lock = threads.lock()
         self._warned = False
         method.begin()
@@ -146,11 +147,15 @@ class HintPlanner:
             MessageError: `messages` cannot be read.
             NamespaceError: the namespace needs a user id.
         """
-        thread = (thread_id, user_id, self._method.core.purge_count)
+        thread, purges = (thread_id, user_id), self._method.core.purge_count
+        with self._lock:
+            if purges != self._purges:
+                self._records.clear()  # they hold values of users
+                self._purges = purges
         look = self._look(messages, specs, self._records.get(thread) or Planning(), thread_id)
         planned = yield from self._planned(look, user_id)
-        if thread_id is not None:
-            with self._lock:
+        with self._lock:
+            if thread_id is not None and purges == self._purges == self._method.core.purge_count:
                 self._records.pop(thread, None)
                 self._records[thread] = planned.record
                 if len(self._records) > MAX_THREADS:

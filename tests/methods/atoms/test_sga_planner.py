@@ -152,6 +152,19 @@ async def test_facts_that_the_planner_read_are_kept_until_the_thread_goes_back(m
     assert back.record.known.values("CUSTOMER_ID") == []
 
 
+async def test_nothing_is_known_of_a_thread_after_a_forgetting() -> None:
+    facts = [{"slot": "colour", "value": "blue"}]
+    model = ScriptedChatModel(script=[plan_call(new_facts=facts, next_goal="find the customer"), *["?"] * 9])
+    asked = [HumanMessage("Check the order of Zoe, the one with blue shoes", id="u")]
+    done = h.history(h.call("find_customer", {"name": "Zoe"}, {"customer_id": "C-7"}))
+    with taught(1) as memory:
+        planner = planner_of(memory, lambda _: None, model=model)
+        await planned(planner, asked, memory, "a")
+        assert (await planned(planner, [*asked, *done], memory, "a")).record.known.values("COLOUR") == ["blue"]
+        memory.forget(thread_id="taught-0")
+        assert (await planned(planner, [*asked, *done], memory, "a")).record.known.values("COLOUR") == []
+
+
 async def test_small_talk_finds_nothing_and_goes_on_with_what_was_open(memory: ToolMemory) -> None:
     model = ScriptedChatModel(script=[])
     hello = await planned(planner_of(memory, model=model), [HumanMessage("Hello!")], memory)
