@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -42,14 +41,12 @@ EMAIL, URL, DATE, TIME, AMOUNT, PERCENT, ID, NUMBER = (
 )  # fmt: skip
 PHONE, FILE, TEXT, NAME, DAY, WHEN = "PHONE", "FILE", "TEXT", "NAME", "DAY", "WHEN"
 """TEXT: in quotes, or a secret. DAY: a weekday. WHEN: a date that counts from today."""
-_CODE: Final = "CODE"
-"""A short code in capitals, as of a seat: an ID, but not to a ranker."""
 _QUOTE: Final = "QUOTE"
 """A value of any kind, TEXT if it has no other."""
-RANKED: Final = frozenset({EMAIL, URL, DATE, DAY, TIME, PERCENT, AMOUNT, ID, NUMBER})
-"""Kinds that are removed before requests are compared: they vary within one kind of request."""
 WHOLE: Final = frozenset({EMAIL, URL, DATE, TIME, AMOUNT, PERCENT, ID, NUMBER, PHONE, FILE})
 """Kinds that the form of a value shows without the text around it."""
+RANKED: Final = WHOLE | {DAY}
+"""Kinds that are removed before requests are compared: they vary within one kind of request."""
 KINDS: Final = WHOLE | {TEXT, NAME}
 """All kinds: a weekday, or "last Friday", is a DATE unless it is looked for by itself."""
 PLAIN: Final = frozenset({EMAIL, URL, DATE, TIME, PHONE, AMOUNT})
@@ -108,7 +105,7 @@ _LOOKS: Final = (
     ),
     (NUMBER, r"(?<!\w)(?=[\w-]{3})\d+[-_]?[a-z]{1,9}(?![\w-])"),  # 30-minute
     (ID, r"(?<!\w)#?(?=[a-z_-]*\d)(?=[\d_-]*[a-z])[\w-]{3,64}"),
-    (_CODE, r"(?-i:(?<![\w#.-])#?(?:[A-Z]{1,3}\d{1,4}[A-Z]?|\d{1,3}[A-Z])(?![\w-]))"),
+    (ID, r"(?-i:(?<![\w#.-])#?(?:[A-Z]{1,3}\d{1,4}[A-Z]?|\d{1,3}[A-Z])(?![\w-]))"),
     (NUMBER, r"(?<!\w)#?\d[\d,]*(?:\.\d+)?\b"),
     (NAME, r"(?<![\w@.])@(\w[\w.-]{1,38}\w)"),
 )
@@ -148,8 +145,6 @@ def _shown(kind: str, kinds: frozenset[str]) -> str:
     """Return what a value of a kind is called; "" if it is not looked for."""
     if kind in (DAY, WHEN) and kinds == KINDS:
         return DATE
-    if kind == _CODE:
-        return ID if ID in kinds and kinds != RANKED else ""  # to a ranker "Q1" is a word
     return kind if (TEXT if kind == _QUOTE else kind) in kinds else ""
 
 
@@ -265,8 +260,6 @@ def quotes_in(text: str) -> tuple[tuple[int, int], ...]:
 # --- normal forms -------------------------------------------------------------------------------------------
 
 _MONTH = re.compile(r"[a-z]+")
-_YEAR_MONTH_DAY = re.compile(r"(\d{4})([-/.])(\d\d?)\2(\d\d?)(?!\d)")
-_YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
 _DAY = re.compile(r"(?<!\d)\d\d?(?!\d)")
 _FIGURES = re.compile(r"\d(?:[\d.,]*\d)?(?![\d.,]*k)", re.IGNORECASE)
 
@@ -279,23 +272,6 @@ def month_day(text: str) -> str | None:
     if month is None or day is None or not 1 <= int(day[0]) <= 31:
         return None
     return f"{MONTHS[month[0]]:02d}-{int(day[0]):02d}"
-
-
-def date_of(text: str) -> str | None:
-    """Return a day as ISO has it: ``"2024-05-03"`` for *3 May 2024* or *2024-5-3*; None without a year, month and day.
-
-    Of *3/5/2024* nobody can tell which is the month.
-    """
-    if found := _YEAR_MONTH_DAY.match(text):
-        year, month, day = found[1], found[3], found[4]
-    elif (named := _YEAR.search(text)) and (rest := month_day(text)):
-        year, (month, day) = named[0], rest.split("-")
-    else:
-        return None
-    try:
-        return date(int(year), int(month), int(day)).isoformat()
-    except ValueError:
-        return None
 
 
 def number_of(text: str) -> int | float | None:
