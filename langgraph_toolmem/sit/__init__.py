@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.checks import is_count, policy_given
@@ -35,7 +34,7 @@ from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, windows
 from langgraph_toolmem.runs.tools import side_effects
 from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen, near_states, source_of, transitions
 from langgraph_toolmem.sit.paper import suggest_as_published
-from langgraph_toolmem.sit.suggest import NEAREST, SITPolicy, Suggestion, Vote, may_suggest
+from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion, Vote
 from langgraph_toolmem.sit.suggest import suggest as weigh
 from langgraph_toolmem.text.similarity import LexicalIndex
 from langgraph_toolmem.text.tools import tool_text
@@ -140,10 +139,9 @@ class SIT(Method):
                 good = lambda run: self._shares(run)[0]  # noqa: E731
                 return suggest_as_published(self.evidence, source, summary, hits, good=good, available=allowed, k=k)
             near = near_states(state, source, self.core.graph.cases, self.evidence.transitions_of, summary=summary)
-            votes = (self._vote(*each, policy) for each in near if may_suggest(each[1].target, allowed))
-            nearest = list(islice((vote for vote in votes if vote.weight > 0), NEAREST))
+            votes = (self._vote(similarity, seen, policy) for similarity, seen in near)
             habits = self._habits(state) if policy.unlabelled else {}
-        return weigh(habits, nearest, hits, k=k, unlabelled=policy.unlabelled, available=allowed)
+            return weigh(habits, votes, hits, k=k, unlabelled=policy.unlabelled, available=allowed)
 
     def _vote(self, similarity: float, seen: TransitionSeen, policy: SITPolicy) -> Vote:
         """Weigh a state by the feedback on its run."""

@@ -26,8 +26,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
 from langgraph_toolmem.base.checks import expect, is_count, is_share
@@ -113,7 +114,7 @@ class Suggestion:
 
 def suggest(
     habits: Mapping[str, float],
-    votes: Sequence[Vote],
+    votes: Iterable[Vote],
     hits: Hits = (),
     *,
     k: int,
@@ -124,13 +125,13 @@ def suggest(
 
     Args:
         habits: how often each tool came next after the same last symbols.
-        votes: past states with a weight, the most similar first.
+        votes: past states, the most similar first; the first NEAREST with a weight count.
         hits: tools whose descriptions fit the request.
         k: how many.
         unlabelled: weight of a state without feedback. States that all lack it count in full among themselves.
         available: the tools that may be called; None: all.
     """
-    votes = [vote for vote in votes if may_suggest(vote.tool, available)]
+    votes = list(islice((vote for vote in votes if vote.weight > 0 and may_suggest(vote.tool, available)), NEAREST))
     nearest = votes[0].similarity if votes else NO_STATE
     alike = max(nearest, LEAST_SIMILARITY) ** 2
     full = 1.0 if any(vote.judged for vote in votes) else unlabelled or 1.0
@@ -159,8 +160,9 @@ def suggest(
         if kind == "procedural":
             return f"came next {habits[tool]:.0f} of {sum(habits.values()):.0f} times after the same steps"
         mine, states = [vote for vote in votes if vote.tool == tool], "state" if len(votes) == 1 else "states"
-        alike = f"{mine[0].similarity:.0%} alike{'' if any(vote.judged for vote in mine) else ', not judged'}"
-        return f"came next in {len(mine)} of the {len(votes)} most similar past {states} ({alike})"
+        judged = "" if any(vote.judged for vote in mine) else ", not judged"
+        similar = f"{mine[0].similarity:.0%} alike{judged}"
+        return f"came next in {len(mine)} of the {len(votes)} most similar past {states} ({similar})"
 
     order = sorted(odds, key=lambda tool: (-odds[tool], -habits.get(tool, 0), tool))
     best = [(tool, max(parts[tool], key=parts[tool].__getitem__)) for tool in order[:k] if odds[tool] > 1]
