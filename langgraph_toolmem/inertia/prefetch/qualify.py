@@ -22,11 +22,11 @@ from langgraph_toolmem.inertia.record import REVIEWED, SERVED, UNCLAIMED
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon_args
 
-EARLY: Final = 5.0
-"""Look-ups counted as served, with as many wasted as allowed, before the first."""
-STEEP: Final = 4
-"""Power with which the least probability grows with what was wasted beyond the limit."""
-HIGHEST: Final = 0.7
+CREDIT: Final = 16.0
+"""Look-ups that a new record may waste before any was served; the account of `least_probability` begins with them."""
+LASTS: Final = 20.0
+"""An account that is full lasts for so many look-ups, each of which wastes as much as it may."""
+HIGHEST: Final = 0.9
 """The least probability grows no further, so that a record can improve."""
 RARE: Final = 20
 """A tool is prefetched while so many of its calls were served for each unclaimed one."""
@@ -163,13 +163,15 @@ class Lookup(NamedTuple):
 def least_probability(settings: Prefetch, served: float, wasted: float) -> float:
     """Return the probability from which a predicted call is prefetched.
 
-    With w look-ups wasted for s served, limit m and ``min_probability`` p: p · max(1, (w + EARLY·m) /
-    (m · (s + EARLY)))^STEEP.
+    A served look-up adds m = `Prefetch.max_wasted` to an account, a wasted one takes 1 from it. A call with
+    probability p takes (1 - p) - m · p on average; it is made if that is at most 1/`LASTS` of the account. So
+    what is wasted beyond the limit stays about `CREDIT`, also where predictions are right less often than they say.
     """
     if settings.max_wasted is None:
         return settings.min_probability
-    over = (wasted + EARLY * settings.max_wasted) / (settings.max_wasted * (served + EARLY))
-    return float(max(settings.min_probability, min(HIGHEST, settings.min_probability * max(1.0, over) ** STEEP)))
+    account = CREDIT + settings.max_wasted * served - wasted
+    least = (1 - account / LASTS) / (1 + settings.max_wasted)
+    return float(max(settings.min_probability, min(HIGHEST, least)))
 
 
 def choose(
