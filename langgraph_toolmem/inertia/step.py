@@ -14,9 +14,7 @@ from langgraph_toolmem.core.episodes import HELD_OUT
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.decision import Decision, Proposal, Reason, note_decision
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
-from langgraph_toolmem.inertia.prefetch import Prefetch
-from langgraph_toolmem.inertia.prefetch.qualify import Interceptors
-from langgraph_toolmem.inertia.prefetch.serve import FREE_CHOICE, Prefetcher
+from langgraph_toolmem.inertia.prefetch import FREE_CHOICE, Interceptors, Prefetch, Prefetcher
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.turn.providers import refusal_of
 from langgraph_toolmem.turn.step import Call, Place, Step, StepOutput
@@ -61,26 +59,14 @@ class Shortcut(Step[Inertia]):
         self.prefetcher: Prefetcher | None = None
         self.models = tuple(models)
 
-    def enable_prefetch(
-        self, prefetch: Any, *, interceptors: Interceptors | None = None, messages_key: str = "messages"
-    ) -> None:
-        """Prefetch likely look-ups while the model is asked.
-
-        Args:
-            prefetch: True, False or settings.
-            interceptors: of the host.
-            messages_key: key of the messages in the host's state.
-
-        Raises:
-            ConfigurationError: `prefetch` is nothing of these.
-        """
+    def enable_prefetch(self, prefetch: bool | Prefetch, interceptors: Interceptors) -> None:
+        """Prefetch likely look-ups while the model is asked, unless `prefetch` is False."""
         if prefetch is False:
             return
         settings = Prefetch() if prefetch is True else prefetch
         if not isinstance(settings, Prefetch):
             raise ConfigurationError(f"prefetch is True, False or a Prefetch, not {prefetch!r}.")
-        registry, between = self.method.prefetched, interceptors or Interceptors()
-        self.prefetcher = Prefetcher(self.core, registry, settings, between, messages_key=messages_key)
+        self.prefetcher = Prefetcher(self.method.prefetched, settings, interceptors)
 
     def compute(self, call: Call) -> Decided:
         """The decision about this model call; the model turn begins with it."""

@@ -31,8 +31,7 @@ from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.prefetch import Prefetch
-from langgraph_toolmem.inertia.prefetch.qualify import Interceptors
+from langgraph_toolmem.inertia.prefetch import Interceptors, Prefetch
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator.deferred import DeferredTools, Offer, RevealTools, ToolSearch
@@ -159,7 +158,7 @@ def tool_memory_middleware(
     ]
     if acts is not None:
         acts.step.models = (*acts.step.models, *(model for m in yours for model in _models_of(m)))
-        acts.step.enable_prefetch(prefetch, interceptors=interceptors_of(yours))
+        acts.step.enable_prefetch(prefetch, interceptors_of(yours))
     found: list[Step[Any]] = [node.step for node in nodes if node is not None]
     for step in steps:
         if not isinstance(step, Step):
@@ -167,9 +166,9 @@ def tool_memory_middleware(
         found.append(step)
     around = [step for step in found if step.place == "around"]
     at_model = [step for step in found if step.place == "inside"]
-    recorder = Recorder(memory)
-    recorder.source = None if acts is None else acts.step.prefetcher
-    inside_all = steps_middleware(memory.core, at_model, name=f"{name}Inside", outermost=not around, recorder=recorder)
+    inside_all = steps_middleware(
+        memory.core, at_model, name=f"{name}Inside", outermost=not around, recorder=Recorder(memory)
+    )
     all_of_them: list[Middleware] = [*yours, inside_all]
     if around:
         all_of_them.insert(0, steps_middleware(memory.core, around, name=name, outermost=True))

@@ -29,8 +29,7 @@ from langgraph_toolmem.entries.steps import How, Preferences, Recall, Reflection
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.guards import VARIED
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.prefetch import Prefetch
-from langgraph_toolmem.inertia.prefetch.serve import ResultServer
+from langgraph_toolmem.inertia.prefetch import Interceptors, Prefetch, Registry
 from langgraph_toolmem.inertia.step import MARK, Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator import Navigator
@@ -85,11 +84,8 @@ class Recorder(MemoryNode):
     def __init__(self, memory: ToolMemory, *, messages_key: str = "messages") -> None:
         super().__init__("recorder", "learns what the run shows; decides nothing", messages_key=messages_key)
         self._core = checked(memory, "Recorder").core
-        #: Serves the results of prefetched calls.
-        self.source: ResultServer | None = None
-        for method in memory.methods:
-            if isinstance(method, Inertia):
-                self.source = ResultServer(self._core, method.prefetched, self.errors, messages_key=messages_key)
+        found = (method.prefetched for method in memory.methods if isinstance(method, Inertia))
+        self._prefetched: Registry | None = next(found, None)
 
     def body(self, state: Any, config: RunnableConfig | None) -> Any:
         call = self.call_of(state, config)
@@ -121,8 +117,9 @@ class Recorder(MemoryNode):
 
     def _around(self, request: ToolCallRequest) -> StepGenerator[Any]:
         asked = request
-        if self.source is not None and env_mode() != "off":
-            asked = yield from self.source.serve(request)
+        if self._prefetched is not None and env_mode() != "off":
+            with self.errors:
+                asked = yield from self._prefetched.serve(request, self.messages_key)
         try:
             result = yield Proceed(asked)
         except Exception:  # an interrupt never gets here: nothing was executed yet
@@ -133,8 +130,9 @@ class Recorder(MemoryNode):
         return result
 
     def _paused(self, request: ToolCallRequest) -> None:
-        if self.source is not None and env_mode() != "off":
-            self.source.paused(request)
+        if self._prefetched is not None and env_mode() != "off":
+            with self.errors:
+                self._prefetched.paused(request.tool_call["name"])
 
     def _record(self, request: ToolCallRequest, status: Literal["ok", "failed"], *, raised: bool = False) -> None:
         if env_mode() == "off":
@@ -454,7 +452,7 @@ class InertiaShortcut(StepNode):
         models = () if model is None else (model,)
         step = Shortcut(method, policy=policy, models=models)
         super().__init__(step, messages_key=messages_key)
-        step.enable_prefetch(prefetch, messages_key=messages_key)
+        step.enable_prefetch(prefetch, Interceptors())
 
     def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
         call = super().call_of(state, config)

@@ -39,6 +39,7 @@ from pydantic import Field
 
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem.turn import host
 
 LIKELY = Prefetch(min_probability=0.5)
 """Throws nothing away on the desk."""
@@ -67,6 +68,11 @@ class Faulty(Desk):
     def did(self, tool_name: str, /, **args: Any) -> None:
         super().did(tool_name, **args)
         self.happens(tool_name, args, self.done.count((tool_name, args)))
+
+
+@pytest.fixture(autouse=True)
+def nothing_logged_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "warned", set())
 
 
 @pytest.fixture
@@ -507,7 +513,7 @@ async def test_a_look_up_that_hangs_ahead_is_given_up(memory: ToolMemory) -> Non
 def test_a_graph_that_could_serve_nothing_runs_ahead_no_more(
     memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("langgraph_toolmem.inertia.prefetch.serve.PATIENCE", 2)
+    monkeypatch.setattr("langgraph_toolmem.inertia.prefetch.PATIENCE", 2)
     desk = Desk()
     graph = graph_of(memory, desk.tools, ScriptedChatModel(script=lambda *_: AIMessage("No.")), watched=False)
     for number in range(4):
