@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from langchain_core.messages import AIMessage
 
+from langgraph_toolmem.base.checks import policy_given
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.episodes import HELD_OUT
 from langgraph_toolmem.inertia import Inertia
@@ -45,17 +46,9 @@ class Shortcut(Step[Inertia]):
     place: ClassVar[Place] = "around"
     learns: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        method: Inertia,
-        *,
-        policy: InertiaPolicy | None = None,
-        models: Iterable[Any] = (),
-    ) -> None:
+    def __init__(self, method: Inertia, *, policy: InertiaPolicy | None = None, models: Iterable[Any] = ()) -> None:
         super().__init__(method)
-        if policy is not None and not isinstance(policy, InertiaPolicy):
-            raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
-        self.policy = policy
+        self.policy = policy_given(policy, InertiaPolicy)
         self.prefetcher: Prefetcher | None = None
         self.models = tuple(models)
 

@@ -19,13 +19,13 @@ from langgraph.types import Command
 
 from langgraph_toolmem.atoms import Atoms
 from langgraph_toolmem.atoms.step import PlanHints, SGASettings
-from langgraph_toolmem.base.checks import names_given
+from langgraph_toolmem.base.checks import names_given, policy_given
 from langgraph_toolmem.base.errors import ConfigurationError, LoopError
 from langgraph_toolmem.core.method import Method, check_installed
 from langgraph_toolmem.entries import Entries
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.render import BUDGET
-from langgraph_toolmem.entries.steps import How, Preferences, Recall, Reflection, Verdict
+from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection, Verdict
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.guards import VARIED
 from langgraph_toolmem.inertia.policy import InertiaPolicy
@@ -246,7 +246,6 @@ class PreferenceGuide(StepNode):
     Args:
         memory: the memory.
         tools: the agent's tools; in an agent those of each model call if None.
-        how: "leave_out": avoided tools are left out. "tell": a hint says what the user likes and avoids. "both".
         policy: which requests are alike; the memory's own if None.
         keep: names of tools that always stay.
     """
@@ -256,14 +255,12 @@ class PreferenceGuide(StepNode):
         memory: ToolMemory,
         tools: Iterable[ToolLike] | None = None,
         *,
-        how: How = "leave_out",
         policy: RecallPolicy | None = None,
         keep: Iterable[str] = (),
         messages_key: str = "messages",
     ) -> None:
         method = method_of(memory, Entries, "PreferenceGuide")
-        step = Preferences(method, tools, how=how, policy=policy, keep=keep)
-        super().__init__(step, messages_key=messages_key)
+        super().__init__(Preferences(method, tools, policy=policy, keep=keep), messages_key=messages_key)
 
 
 def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "messages") -> list[T]:
@@ -333,9 +330,7 @@ class SGAPlanner(StepNode):
         tools: Iterable[ToolLike] | None = None,
         messages_key: str = "messages",
     ) -> None:
-        method = method_of(memory, Atoms, "SGAPlanner")
-        if settings is not None and not isinstance(settings, SGASettings):
-            raise ConfigurationError(f"settings is an SGASettings, not {settings!r}.")
+        method, settings = method_of(memory, Atoms, "SGAPlanner"), policy_given(settings, SGASettings, "settings")
         super().__init__(PlanHints(method, settings, tools=tools), messages_key=messages_key)
 
 
@@ -376,8 +371,7 @@ class ToolRetriever(StepNode):
         messages_key: str = "messages",
     ) -> None:
         method = method_of(memory, Navigator, "ToolRetriever")
-        if search is not None and not isinstance(search, ToolSearch):
-            raise ConfigurationError(f"search is a ToolSearch, not {search!r}.")
+        search = policy_given(search, ToolSearch, "search")
         if isinstance(tools, (str, bytes, Mapping)) or not (tools is None or isinstance(tools, Iterable)):
             raise ConfigurationError(f"tools is a list of tools, not {type(tools).__name__}.")
         given = None if tools is None else [t if isinstance(t, (BaseTool, Mapping)) else as_tool(t) for t in tools]

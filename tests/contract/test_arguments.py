@@ -186,7 +186,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         of_memory(PreferenceGuide, tools=[]),
         [
             NO_MEMORY,
-            *each("how", "softly"),
             *each("policy", 3),
             *each("keep", "fast_courier", [3], None),
             ({"tools": [3]}, "tool"),
