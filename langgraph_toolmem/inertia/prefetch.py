@@ -56,9 +56,6 @@ from langgraph_toolmem.turn.host import (
     ErrorLog,
     config_of,
     emit,
-    read_key,
-    thread_id_of,
-    user_id_of,
     warn_once,
 )
 from langgraph_toolmem.turn.step import Call
@@ -617,10 +614,10 @@ class Registry:
             task.future.cancel()
             self._count(task.lookup, {WASTED: 1, UNCLAIMED: int(unclaimed)})
 
-    def serve(self, request: ToolCallRequest, messages_key: str) -> StepGenerator[ToolCallRequest]:
+    def serve(self, request: ToolCallRequest, messages: Sequence[Any], owner: Owner) -> StepGenerator[ToolCallRequest]:
         """Return the request with a tool that has the result, if it was prefetched; otherwise the request."""
         self.watched = True
-        task, asked = self._task_of(request, messages_key), monotonic()
+        task, asked = self._task_of(request, messages, owner), monotonic()
         if task is None:
             return request
         if not task.future.done():
@@ -630,22 +627,17 @@ class Registry:
             return request
         saved = max(min(ran.seconds, asked - task.started), 0.0)
         self._count(task.lookup, {SERVED: 1, SECONDS: saved})
-        runtime: Any = request.runtime
-        emit(runtime, {"node": "prefetch", "served": task.lookup.tool, "seconds_saved": round(saved, 3)})
+        emit(request.runtime, {"node": "prefetch", "served": task.lookup.tool, "seconds_saved": round(saved, 3)})  # type: ignore[arg-type]
         return request.override(tool=standing_in(task.tool, ran))
 
     def paused(self, tool: str) -> None:
         """Note that an interrupt stopped a call of a tool: it is not prefetched from now on."""
         self._count(Lookup(tool, {}, ""), {REVIEWED: 1})
 
-    def _task_of(self, request: ToolCallRequest, messages_key: str) -> PrefetchTask | None:
-        call, messages = request.tool_call, list(read_key(request.state, messages_key) or ())
-        at = _last_answer(messages)
+    def _task_of(self, request: ToolCallRequest, messages: Sequence[Any], owner: Owner) -> PrefetchTask | None:
+        call, at = request.tool_call, _last_answer(messages)
         if not self._batches or at is None or all(each["id"] != call["id"] for each in messages[at].tool_calls):
             return None
-        runtime: Any = request.runtime
-        config = getattr(runtime, "config", None)
-        owner = (thread_id_of(config), user_id_of(config, runtime))
         batch = self._batches.get(id(messages[at]))
         if batch is None or batch.answer is None or batch.answer() is not messages[at]:
             position = _position_of(owner, messages[at - 1]) if at else None
