@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import pytest
-from agents import WAYS
 from crowd import plain
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, StructuredTool, tool
@@ -20,6 +19,7 @@ from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command, interrupt
 from navi_script import Shop, ask, assert_well_formed, calls_made, decisions, do, say, seek, shown
 from pydantic import BaseModel, ValidationError
+from shells import WAYS
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.nodes import create_navi_subgraph, navi

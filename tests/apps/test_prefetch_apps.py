@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import openai_server
 import pytest
-from agents import WAYS, Agent, asked, build_agent
 from desk import NAMES, Desk, build, expected, script, thread, warm
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -35,6 +34,7 @@ from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command, interrupt
 from openai_server import OpenAIStubServer, make_chat_model
 from places import ROOT, TESTS
+from shells import WAYS, App, asked, build_agent
 
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.testing import ScriptedChatModel
@@ -81,7 +81,7 @@ def memory() -> Iterator[ToolMemory]:
         yield opened
 
 
-def agent_of(memory: ToolMemory | None, desk: Desk | None = None, prefetch: Any = True, **options: Any) -> Agent:
+def agent_of(memory: ToolMemory | None, desk: Desk | None = None, prefetch: Any = True, **options: Any) -> App:
     return build_agent(memory, desk, **{"policy": READS, "prefetch": prefetch, **options})
 
 
@@ -514,7 +514,7 @@ UNLIKELY = Prefetch(min_probability=1.0)
 """Prefetches nothing that is predicted."""
 
 
-async def streamed(agent: Agent, number: int, way: str) -> dict[str, Any]:
+async def streamed(agent: App, number: int, way: str) -> dict[str, Any]:
     payload, config = asked(number), thread(f"s{number}")
     if way == "sync":
         parts = [part for _, part in agent.graph.stream(payload, config, stream_mode=["messages", "values"])]
