@@ -16,7 +16,8 @@ from langgraph_toolmem.entries.preferences import left_out
 from langgraph_toolmem.entries.preferences import to_event as preference_event
 from langgraph_toolmem.entries.render import BUDGET, HEAD, to_brief, to_event, to_lines
 from langgraph_toolmem.runs.tools import ToolLike, name_of, read_tools
-from langgraph_toolmem.turn.step import Call, Line, Place, Scope, Step, StepOutput
+from langgraph_toolmem.turn.hints import Line, Scope, StepOutput
+from langgraph_toolmem.turn.step import Call, Place, Step
 
 if TYPE_CHECKING:
     from langgraph_toolmem.entries.preferences import Preference

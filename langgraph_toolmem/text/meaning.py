@@ -173,11 +173,6 @@ class Meaning:
     vague: bool = False
     named: bool = True
 
-    @property
-    def label(self) -> str:
-        """The words in a stable order, identifiers last."""
-        return " ".join(sorted(self.words, key=lambda word: (word in GENERIC, word)))
-
 
 def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
     """Return the meaning of a parameter or of a part of an output.

@@ -21,7 +21,7 @@ from langgraph_toolmem.core.rows import Learned
 from langgraph_toolmem.extend import Hit, RowKind, SearchHit, VectorItem
 from langgraph_toolmem.stores import vectors
 from langgraph_toolmem.stores.vectors import VectorStore
-from langgraph_toolmem.text.similarity import LexicalEmbedder
+from langgraph_toolmem.text.embedders import LexicalEmbedder
 
 
 class Place(NamedTuple):

@@ -17,9 +17,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from places import ROOT
 
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError
-from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
-from langgraph_toolmem.text.similarity import LexicalEmbedder, LexicalIndex, features, similarity
-from langgraph_toolmem.text.words import words
+from langgraph_toolmem.text.embedders import Embedder, LexicalEmbedder, resolve_embedder
+from langgraph_toolmem.text.words import LexicalIndex, features, similarity, words
 
 
 class Answers(Embeddings):
@@ -57,7 +56,7 @@ def test_words_of_a_text(text: str, expected: list[str]) -> None:
 
 def test_hashes_are_the_same_in_another_process() -> None:
     code = (
-        "from langgraph_toolmem.text.similarity import LexicalEmbedder as E;"
+        "from langgraph_toolmem.text.embedders import LexicalEmbedder as E;"
         "print(sorted(E().sparse('sendEmail to Zoë').items()), E(8).embed_query('sendEmail to Zoë'))"
     )
     outputs = {
