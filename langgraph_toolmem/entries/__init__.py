@@ -8,7 +8,7 @@ similar requests is a *preference* against a tool, which may be taken out of wha
 ``Entries``         this method: what is kept, when, and how it is asked for; written, judged and criticised in the
                     background
 ``entry``           an entry, made of a run, and as a row of Chroma
-``recall``          past runs for a request: Chroma's nearest, weighed, as many as ``policy`` says
+``recall``          past runs for a request: Chroma's nearest, weighed
 ``critique``        what was wrong, by a chat model
 ``preferences``     what a user likes and avoids, and which tools are left out for it
 ``render``          entries for the prompt, within a budget
@@ -21,12 +21,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import starmap
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from langgraph_toolmem.base.checks import policy_given
+from langgraph_toolmem.base.checks import expect, is_count, is_share, policy_given
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
 from langgraph_toolmem.base.text import digest, shortened
 from langgraph_toolmem.base.threads import async_variant
@@ -44,7 +44,6 @@ from langgraph_toolmem.entries.entry import (
     entry_of,
     request_of,
 )
-from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.preferences import Preference, preferences
 from langgraph_toolmem.runs.tools import side_effects
 from langgraph_toolmem.text.embedders import clean
@@ -68,6 +67,23 @@ JUDGE_TRIES: Final = 8
 """Feedback on a run that has no entry waits for it so often: about two minutes."""
 SIMILAR: Final = 3
 """Entries with similar requests that a critic reads with one."""
+
+
+@dataclass(frozen=True)
+class RecallPolicy:
+    """Settings of the number of recalled runs.
+
+    Attributes:
+        least: the least probability of being relevant.
+        max_n: the most runs.
+    """
+
+    least: float = 0.5
+    max_n: int = 10
+
+    def __post_init__(self) -> None:
+        expect(self, "least", "a probability from 0 to 1", is_share)
+        expect(self, "max_n", "a whole number from 1", lambda v: is_count(v, 1))
 
 
 class Entries(Method):
@@ -141,7 +157,6 @@ class Entries(Method):
         query: Any,
         *,
         user_id: str | None = None,
-        policy: RecallPolicy | None = None,
         settle: bool = True,
     ) -> list[Preference]:
         """Return what a user likes and avoids for requests like this one: at least two ratings in the same direction.
@@ -149,7 +164,6 @@ class Entries(Method):
         Args:
             query: the user's words, or the messages of a run.
             user_id: whose ratings; None in a namespace shared by all: everybody's.
-            policy: which requests are alike; the method's own, with up to 50 runs, if None.
             settle: wait for what was finished in this process and is being written.
 
         Raises:
@@ -163,8 +177,7 @@ class Entries(Method):
             self.core.jobs.settle(timeout=SETTLE)
         if self.core.vectors.empty:
             return []
-        chosen = policy_given(policy, RecallPolicy) or replace(self.policy, max_n=RATED)
-        found = self.search(text, user, chosen, parts=(JUDGED,))
+        found = self.search(text, user, replace(self.policy, max_n=RATED), parts=(JUDGED,))
         rated = [entry for each in found for entry in (each.entry, *each.others)]
         return preferences(rated, user=user.digest)
 

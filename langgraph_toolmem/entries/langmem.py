@@ -24,9 +24,8 @@ from langgraph.store.base import BaseStore, GetOp, Op, PutOp, Result, SearchItem
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.users import has_user, user_digest
-from langgraph_toolmem.entries import Entries
+from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.entry import Entry
-from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.render import to_text
 from langgraph_toolmem.turn.host import ErrorLog
 
@@ -45,9 +44,9 @@ class EntryBaseStore(BaseStore):
     """A LangGraph store that shows the entries of a memory next to what is in another store.
 
     The entries of a user stand under `namespace` with the user's id in the place of ``{langgraph_user_id}``, in the
-    sub-namespace ``"tool_runs"``. A search at or above it gives both alternately, the other store's items first;
-    entries have no score, and without a query they come newest first. They are read-only: a memory that langmem makes
-    of one is kept in `inner` as ``about-<id>``, as everything else is kept there.
+    sub-namespace ``"tool_runs"``. A search at either gives both alternately, the other store's items first; entries
+    have no score, and without a query they come newest first. They are read-only: a memory that langmem makes of one
+    is kept in `inner` as ``about-<id>``, as everything else is kept there.
 
     An item of an entry: ``{"kind": "Memory", "content": {"content": text}, "verdict": "good" | "failed" |
     "unjudged", "tools": [...]}``. ``filter`` compares these for equality.
@@ -58,22 +57,15 @@ class EntryBaseStore(BaseStore):
         inner: the store of langmem's own memories.
 
     Raises:
-        ConfigurationError: an argument cannot work, or the entries belong to users and the namespace names none.
+        ConfigurationError: the memory has no entries, or they belong to users and the namespace names none.
     """
 
-    def __init__(self, memory: Any, namespace: Any = ("memories", USER), *, inner: BaseStore) -> None:
+    def __init__(self, memory: Any, namespace: Namespace = ("memories", USER), *, inner: BaseStore) -> None:
         if not isinstance(entries := getattr(memory, "entries", None), Entries):
             raise ConfigurationError(f"EntryBaseStore takes a ToolMemory, not {type(memory).__name__}.")
-        if not isinstance(namespace, tuple) or not namespace or not all(isinstance(n, str) and n for n in namespace):
-            raise ConfigurationError(f"namespace is a tuple of texts, not {namespace!r}.")
-        if not isinstance(inner, BaseStore):
-            raise ConfigurationError(f"inner is a LangGraph store, not {type(inner).__name__}.")
         if USER not in namespace and has_user(entries.core.users.namespace):
-            raise ConfigurationError(
-                f'The entries belong to users: namespace=("memories", "{USER}") names their place.'
-            )
-        self.namespace: Namespace = namespace
-        self.inner, self._entries = inner, entries
+            raise ConfigurationError(f'The entries belong to users: namespace=("memories", "{USER}") names them.')
+        self.namespace, self.inner, self._entries = namespace, inner, entries
         self._errors = ErrorLog(type(self).__name__, logger)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
@@ -87,37 +79,35 @@ class EntryBaseStore(BaseStore):
         theirs = await self.inner.abatch(list(map(self._for_inner, given)))
         return await asyncio.to_thread(lambda: list(map(self._answer, given, theirs)))
 
+    def _has_entries(self, place: Namespace) -> bool:
+        labels = zip_longest((*self.namespace, ENTRIES), place)
+        return USER not in place and all(mine and label in (USER, mine) for label, mine in labels)
+
     def _for_inner(self, op: Op) -> Op:
         if isinstance(op, SearchOp):
             return op._replace(limit=op.offset + op.limit, offset=0)
-        if isinstance(op, (GetOp, PutOp)) and op.namespace == self._place(op.namespace):
+        if isinstance(op, (GetOp, PutOp)) and self._has_entries(op.namespace):
             return op._replace(namespace=op.namespace[:-1], key=f"about-{op.key}")
         return op
 
-    def _place(self, prefix: Namespace) -> Namespace | None:
-        """Return where the entries under a prefix stand; None if there are none, or it does not say whose."""
-        whole = (*self.namespace, ENTRIES)
-        place = (*prefix, *whole[len(prefix) :])
-        fits = len(place) == len(whole) and all(mine in (USER, label) for label, mine in zip(place, whole, strict=True))
-        return place if fits and USER not in place else None
-
     def _answer(self, op: Op, theirs: Any) -> Any:
         if isinstance(op, SearchOp):
-            both = chain.from_iterable(zip_longest(theirs, self._items(op, self._place(op.namespace_prefix))))
+            place = op.namespace_prefix if op.namespace_prefix[-1:] == (ENTRIES,) else (*op.namespace_prefix, ENTRIES)
+            both = chain.from_iterable(zip_longest(theirs, self._items(op, place)))
             return [item for item in both if item is not None][op.offset : op.offset + op.limit]
-        if isinstance(op, GetOp) and op.namespace == self._place(op.namespace):
+        if isinstance(op, GetOp) and self._has_entries(op.namespace):
             return next(iter(self._items(op, op.namespace)), None)
         return theirs
 
-    def _items(self, op: GetOp | SearchOp, place: Namespace | None) -> list[SearchItem]:
-        """Return the entries of a user: the one with the key, those that a query finds, or all; none on any error."""
-        if place is None:
+    def _items(self, op: GetOp | SearchOp, place: Namespace) -> list[SearchItem]:
+        """Return the entries at a place: the one with the key, those that a query finds, or all; none on any error."""
+        if not self._has_entries(place):
             return []
         user = place[self.namespace.index(USER)] if USER in self.namespace else None
-        core, rows = self._entries.core, self._entries.rows
+        rows = self._entries.rows
         try:
-            core.jobs.settle()  # what was finished in this process is found
-            owner = core.users.of(user, warn=False)
+            owner = self._entries.core.users.of(user, warn=False)
+            self._entries.core.jobs.settle()  # what was finished in this process is found
             if isinstance(op, GetOp):
                 found = [entry for entry in rows.get([op.key], owner) if not entry.retired]
             elif op.query:

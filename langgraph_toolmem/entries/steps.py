@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from langchain_core.messages import ToolMessage
 
 from langgraph_toolmem.base.checks import is_count, is_share, names_given, policy_given
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.method import EndedRun
-from langgraph_toolmem.entries import Entries
-from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.preferences import left_out
 from langgraph_toolmem.entries.preferences import to_event as preference_event
-from langgraph_toolmem.entries.preferences import to_prompt as preference_prompt
 from langgraph_toolmem.entries.render import BUDGET, HEAD, to_brief, to_event, to_lines
 from langgraph_toolmem.runs.tools import ToolLike, name_of, read_tools
 from langgraph_toolmem.turn.step import Call, Line, Place, Scope, Step, StepOutput
@@ -22,9 +20,6 @@ from langgraph_toolmem.turn.step import Call, Line, Place, Scope, Step, StepOutp
 if TYPE_CHECKING:
     from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.entries.recall import Recollection
-
-How = Literal["leave_out", "tell", "both"]
-"""Use of preferences: avoided tools are left out, the model reads what the user likes and avoids, or both."""
 
 Verdict: TypeAlias = Callable[[Any], "bool | float | None"]
 """Judges a run by the graph's state: True or False, a score from 0 (bad) to 1 (good), or None."""
@@ -73,35 +68,24 @@ class Preferences(Step[Entries]):
         method: Entries,
         tools: Iterable[ToolLike] | None = None,
         *,
-        how: How = "leave_out",
-        policy: RecallPolicy | None = None,
         keep: Iterable[str] = (),
     ) -> None:
         super().__init__(method)
-        if how not in get_args(How):
-            raise ConfigurationError(f"how is one of {', '.join(map(repr, get_args(How)))}, not {how!r}.")
-        self.how = how
         self.keep = frozenset(names_given("keep", keep))
         self.tools_given = None if tools is None else tuple(read_tools(tools))
-        self._policy = policy_given(policy, RecallPolicy)
 
     def compute(self, call: Call) -> list[Preference]:
         if not self._names(call):
             return []
-        return self.method.preferences(call.messages, user_id=call.user_id, policy=self._policy, settle=False)
+        return self.method.preferences(call.messages, user_id=call.user_id, settle=False)
 
     def render(self, call: Call, found: Sequence[Preference]) -> StepOutput:
         """Return the tools to leave out, among those that this call offers; something is always left."""
         names = self._names(call)
         if not names:
             return StepOutput()
-        out = {} if self.how == "tell" else left_out(found, names, keep=self.keep | call.insisted)
-        return StepOutput(
-            "" if self.how == "leave_out" else preference_prompt(found, {*names} - out.keys()),
-            left_out=out,
-            event=preference_event(found, out),
-            notes={"toolmem.left_out": len(out)},
-        )
+        out = left_out(found, names, keep=self.keep | call.insisted)
+        return StepOutput(left_out=out, event=preference_event(found, out), notes={"toolmem.left_out": len(out)})
 
     def _names(self, call: Call) -> Sequence[str]:
         if self.tools_given is not None:

@@ -28,7 +28,7 @@ from langgraph.types import Command
 from langgraph_toolmem.atoms.step import SGASettings
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries import RecallPolicy
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import Prefetch

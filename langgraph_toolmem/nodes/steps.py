@@ -22,10 +22,9 @@ from langgraph_toolmem.atoms.step import PlanHints, SGASettings
 from langgraph_toolmem.base.checks import names_given
 from langgraph_toolmem.base.errors import ConfigurationError, LoopError
 from langgraph_toolmem.core.method import Method, check_installed
-from langgraph_toolmem.entries import Entries
-from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.render import BUDGET
-from langgraph_toolmem.entries.steps import How, Preferences, Recall, Reflection, Verdict
+from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection, Verdict
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.guards import VARIED
 from langgraph_toolmem.inertia.policy import InertiaPolicy
@@ -248,8 +247,6 @@ class PreferenceGuide(StepNode):
     Args:
         memory: the memory.
         tools: the agent's tools; in an agent those of each model call if None.
-        how: "leave_out": avoided tools are left out. "tell": a hint says what the user likes and avoids. "both".
-        policy: which requests are alike; the memory's own if None.
         keep: names of tools that always stay.
     """
 
@@ -258,13 +255,10 @@ class PreferenceGuide(StepNode):
         memory: ToolMemory,
         tools: Iterable[ToolLike] | None = None,
         *,
-        how: How = "leave_out",
-        policy: RecallPolicy | None = None,
         keep: Iterable[str] = (),
         messages_key: str = "messages",
     ) -> None:
-        method = method_of(memory, Entries, "PreferenceGuide")
-        step = Preferences(method, tools, how=how, policy=policy, keep=keep)
+        step = Preferences(method_of(memory, Entries, "PreferenceGuide"), tools, keep=keep)
         super().__init__(step, messages_key=messages_key)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -23,10 +22,10 @@ from langchain.agents.middleware import (
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.types import Command, interrupt
 from mailroom import ADVICE, CAREFUL, CARELESS, HEAD, REQUEST, MailRoom, critic, script, teach
-from parcels import ParcelDesk, dislike_fast, offered_in, rate, request
+from parcels import ParcelDesk, dislike_fast, offered_in, request
 from shells import App, agent_of
 
-from langgraph_toolmem import Entries, RecallPolicy, ToolMemory
+from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import PreferenceGuide, ReflectionWriter, guided_tools
@@ -386,12 +385,10 @@ def offers(app: App) -> list[list[str]]:
 
 
 async def test_which_tools_stay(rated: ToolMemory, desk: ParcelDesk) -> None:
-    strict = RecallPolicy(least=0, max_n=1)
     search: dict[str, Any] = {"type": "web_search"}
     for tools, options, offered in (
         (desk.tools, {}, LEFT),
         (desk.tools, {"keep": ["fast_courier"]}, ALL),
-        (desk.tools, {"policy": strict}, ALL),  # one run is no preference
         ([*desk.tools, search], {}, [*LEFT, "web_search"]),
         (desk.tools[1:2], {}, ["fast_courier"]),  # no tool would be left
     ):
@@ -417,19 +414,6 @@ async def test_a_tool_that_the_request_insists_on_stays(rated: ToolMemory, desk:
         app = within(Insisting(choice), rated, desk, hi, preferences=True)
         await app.ask(PARCEL)
         assert offers(app) == [offered], choice
-
-
-async def test_the_model_may_be_told_instead(rated: ToolMemory, desk: ParcelDesk) -> None:
-    rate(rated, True, "cheap_courier")
-    for how, offered, told in (
-        ("tell", ALL, ["cheap_courier: rated well", "fast_courier: rated badly"]),
-        ("both", LEFT, ["cheap_courier: rated well"]),
-        ("leave_out", LEFT, []),
-    ):
-        app = guided(rated, desk, how=how)
-        await app.ask(PARCEL)
-        assert offers(app) == [offered], how
-        assert re.findall(r"^- (\w+: rated \w+)", app.hints()[0], re.MULTILINE) == told
 
 
 def state_with(*names: str) -> dict[str, Any]:

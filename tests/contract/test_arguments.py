@@ -186,8 +186,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         of_memory(PreferenceGuide, tools=[]),
         [
             NO_MEMORY,
-            *each("how", "softly"),
-            *each("policy", 3),
             *each("keep", "fast_courier", [3], None),
             ({"tools": [3]}, "tool"),
         ],
@@ -232,11 +230,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
     ),
     "RecallPolicy": (
         plain(RecallPolicy),
-        [
-            *each("kind", "best"),
-            *each("max_n", 0, True),
-            *each("least", 1.1, NAN),
-        ],
+        [*each("max_n", 0, True), *each("least", 1.1, NAN)],
     ),
     "entries.recall": (
         called(lambda m: m.entries.recall, query="x"),
@@ -248,7 +242,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
     ),
     "EntryBaseStore": (
         of_memory(EntryBaseStore, inner=InMemoryStore()),
-        [NO_MEMORY, *each("namespace", (), ("a", "")), ({"inner": 3}, "inner is a LangGraph store")],
+        [NO_MEMORY],
     ),
     # --- sit ---
     "SIT": (method(SIT), [({"policy": True}, "SITPolicy")]),
