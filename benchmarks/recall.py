@@ -336,7 +336,7 @@ def in_threads(folder: Path, seeds: int) -> dict[int, float]:
                 messages = []
                 for k, request in enumerate(thread, start=1):
                     asking = [*messages, recorded[request.text][0]]
-                    shown = memory.entries.recollect(asking, thread_id=f"question {number}").entries
+                    shown = memory.entries.recollect(asking, thread_id=f"question {number}")
                     runs = [run.query for each in shown for run in (each.entry, *each.others)]
                     chosen = [places.get(" ".join(query.split("\n")[0].split()), -1) for query in runs]
                     found.setdefault(k, []).append(f1(chosen, parts.relevant(request)))

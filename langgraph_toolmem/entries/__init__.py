@@ -23,11 +23,10 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import starmap
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.checks import expect, is_count, is_share, policy_given
-from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest, shortened
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.jobs import Job, NotYetError
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
     from langgraph_toolmem.core.method import PastRuns
     from langgraph_toolmem.entries.critique import Critic
-    from langgraph_toolmem.entries.recall import EntrySearch, RecalledEntry, Recollection
+    from langgraph_toolmem.entries.recall import EntrySearch, RecalledEntry
     from langgraph_toolmem.graph.events import Forgotten
 
 logger = logging.getLogger("langgraph_toolmem.entries")
@@ -189,7 +188,7 @@ class Entries(Method):
         thread_id: str | None = None,
         user_id: str | None = None,
         budget: int = 0,
-    ) -> Recollection:
+    ) -> list[RecalledEntry]:
         """Return the past runs to show to the model now, one for each group that says the same.
 
         Args:
@@ -197,8 +196,11 @@ class Entries(Method):
             policy, user_id: as for `ranked`.
             thread_id: the thread; its own episodes are not recalled.
             budget: tokens of the prompt: the runs that fit in it are recorded as shown. 0: nobody sees them.
+
+        Raises:
+            MessageError, NamespaceError, StorageError: as for `preferences`.
         """
-        from langgraph_toolmem.entries.recall import Recollection, grouped
+        from langgraph_toolmem.entries.recall import grouped
         from langgraph_toolmem.entries.render import to_lines
 
         run, user = self.core.read(messages, thread_id), self.core.users.of(user_id)
@@ -207,21 +209,17 @@ class Entries(Method):
             self.core.know(run)
         query = request_of(run)
         if not query or self.core.vectors.empty:
-            return Recollection()
+            return []
         own = {run.digest, *(event.episode for event in run.events)}
         if thread_id is not None:  # those too that were trimmed away
             own |= self.core.episodes.runs(thread_id)
-        try:  # nobody reads what another user said
-            found = self.search(query, user, policy or self.policy, exclude=own, own=True)
-        except StorageError as error:
-            self.core.log_failure_and_continue("entries could not be read", error)
-            return Recollection(missing=f"past runs could not be read ({describe_error(error)})")
-        recollection = Recollection(tuple(grouped(found)))
-        shown = len(to_lines(recollection, self.reads(), budget=budget)) if budget and found else 0
-        if seen := recollection.entries[:shown]:
+        # nobody reads what another user said
+        found = grouped(self.search(query, user, policy or self.policy, exclude=own, own=True))
+        shown = len(to_lines(found, self.reads(), budget=budget)) if budget and found else 0
+        if seen := found[:shown]:
             items = {self.rows.key(entry.id, user): None for each in seen for entry in (each.entry, *each.others)}
             self.core.ledger.shown(self.name, items, run=run.digest, user_id=user_id)
-        return recollection
+        return found
 
     def reads(self) -> frozenset[str]:
         """Return the tools that are declared to only read."""
@@ -255,17 +253,15 @@ class Entries(Method):
 
     def imported(self, given: Import) -> int:
         """Store entries of recorded runs; again changes nothing. Those that asked nothing have none."""
-        return sum(starmap(self.import_runs, by_namespace(given.runs, lambda each: each.user.namespace)))
-
-    def import_runs(self, user: User, runs: Iterable[EndedRun]) -> int:
-        """Store entries of runs of a namespace that were learned already; return how many of the runs have one."""
-        entries = self._keep([entry for entry in map(self._entry_of, runs) if entry is not None], user)
-        if entries:
+        kept = 0
+        for user, runs in by_namespace(given.runs, lambda each: each.user.namespace):
+            entries = self._keep([entry for entry in map(self._entry_of, runs) if entry is not None], user)
             self.core.jobs.queue.note_namespaces([(entry.run, entry.user, user.namespace) for entry in entries])
-        if self._critic is not None:  # those too that have no critique from before there was a critic
-            for entry in self.rows.all(user):
-                self._ask_for_critique(entry, user.namespace)
-        return len(entries)
+            kept += len(entries)
+            if self._critic is not None:  # those too that have no critique from before there was a critic
+                for entry in self.rows.all(user):
+                    self._ask_for_critique(entry, user.namespace)
+        return kept
 
     # --- keeping ---
 

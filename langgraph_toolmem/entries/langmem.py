@@ -20,7 +20,7 @@ from datetime import datetime, timezone
 from itertools import chain, zip_longest
 from typing import Any, Final
 
-from langgraph.store.base import BaseStore, GetOp, Op, PutOp, Result, SearchItem, SearchOp
+from langgraph.store.base import BaseStore, GetOp, Op, Result, SearchItem, SearchOp
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.users import has_user, user_digest
@@ -31,8 +31,8 @@ from langgraph_toolmem.turn.host import ErrorLog
 
 logger = logging.getLogger("langgraph_toolmem.entries.langmem")
 
-ENTRIES: Final = "tool_runs"
-"""The label under which the entries of a namespace stand."""
+ENTRY: Final = "run-"
+"""Keys of entries begin with it."""
 SEARCH: Final = RecallPolicy(least=0.02, max_n=64)
 """Models ask in words of their own, so a search is less strict than recall."""
 USER: Final = "{langgraph_user_id}"
@@ -43,10 +43,10 @@ Namespace = tuple[str, ...]
 class EntryBaseStore(BaseStore):
     """A LangGraph store that shows the entries of a memory next to what is in another store.
 
-    The entries of a user stand under `namespace` with the user's id in the place of ``{langgraph_user_id}``, in the
-    sub-namespace ``"tool_runs"``. A search at either gives both alternately, the other store's items first; entries
-    have no score, and without a query they come newest first. They are read-only: a memory that langmem makes of one
-    is kept in `inner` as ``about-<id>``, as everything else is kept there.
+    The entries of a user stand in `namespace` with the user's id in the place of ``{langgraph_user_id}``, with keys
+    ``run-<id>``. A search there gives both alternately, the other store's items first; entries have no score, and
+    without a query they come newest first. They are read-only: all that is put is kept in `inner`, and what is put
+    under the key of an entry is found in its place.
 
     An item of an entry: ``{"kind": "Memory", "content": {"content": text}, "verdict": "good" | "failed" |
     "unjudged", "tools": [...]}``. ``filter`` compares these for equality.
@@ -71,37 +71,28 @@ class EntryBaseStore(BaseStore):
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Answer operations: from the other store, and for gets and searches from the entries as well."""
         given = list(ops)
-        return list(map(self._answer, given, self.inner.batch(list(map(self._for_inner, given)))))
+        return list(map(self._answer, given, self.inner.batch(list(map(_for_inner, given)))))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async variant of `batch`."""
         given = list(ops)
-        theirs = await self.inner.abatch(list(map(self._for_inner, given)))
+        theirs = await self.inner.abatch(list(map(_for_inner, given)))
         return await asyncio.to_thread(lambda: list(map(self._answer, given, theirs)))
-
-    def _has_entries(self, place: Namespace) -> bool:
-        labels = zip_longest((*self.namespace, ENTRIES), place)
-        return USER not in place and all(mine and label in (USER, mine) for label, mine in labels)
-
-    def _for_inner(self, op: Op) -> Op:
-        if isinstance(op, SearchOp):
-            return op._replace(limit=op.offset + op.limit, offset=0)
-        if isinstance(op, (GetOp, PutOp)) and self._has_entries(op.namespace):
-            return op._replace(namespace=op.namespace[:-1], key=f"about-{op.key}")
-        return op
 
     def _answer(self, op: Op, theirs: Any) -> Any:
         if isinstance(op, SearchOp):
-            place = op.namespace_prefix if op.namespace_prefix[-1:] == (ENTRIES,) else (*op.namespace_prefix, ENTRIES)
-            both = chain.from_iterable(zip_longest(theirs, self._items(op, place)))
+            taken = {item.key for item in theirs}
+            ours = [item for item in self._items(op, op.namespace_prefix) if item.key not in taken]
+            both = chain.from_iterable(zip_longest(theirs, ours))
             return [item for item in both if item is not None][op.offset : op.offset + op.limit]
-        if isinstance(op, GetOp) and self._has_entries(op.namespace):
+        if isinstance(op, GetOp) and theirs is None and op.key.startswith(ENTRY):
             return next(iter(self._items(op, op.namespace)), None)
         return theirs
 
     def _items(self, op: GetOp | SearchOp, place: Namespace) -> list[SearchItem]:
         """Return the entries at a place: the one with the key, those that a query finds, or all; none on any error."""
-        if not self._has_entries(place):
+        labels = zip_longest(self.namespace, place)
+        if USER in place or not all(mine and label in (USER, mine) for label, mine in labels):
             return []
         user = place[self.namespace.index(USER)] if USER in self.namespace else None
         rows = self._entries.rows
@@ -109,7 +100,7 @@ class EntryBaseStore(BaseStore):
             owner = self._entries.core.users.of(user, warn=False)
             self._entries.core.jobs.settle()  # what was finished in this process is found
             if isinstance(op, GetOp):
-                found = [entry for entry in rows.get([op.key], owner) if not entry.retired]
+                found = [entry for entry in rows.get([op.key.removeprefix(ENTRY)], owner) if not entry.retired]
             elif op.query:
                 found = self._entries.recall(op.query, user_id=user, policy=SEARCH)
             else:
@@ -122,6 +113,10 @@ class EntryBaseStore(BaseStore):
         return [item for item in items if wanted.items() <= item.value.items()]
 
 
+def _for_inner(op: Op) -> Op:
+    return op._replace(limit=op.offset + op.limit, offset=0) if isinstance(op, SearchOp) else op
+
+
 def _item(entry: Entry, namespace: Namespace) -> SearchItem:
     value = {
         "kind": "Memory",
@@ -130,4 +125,4 @@ def _item(entry: Entry, namespace: Namespace) -> SearchItem:
         "tools": list(entry.tools),
     }
     when = datetime.fromtimestamp(entry.time, tz=timezone.utc)
-    return SearchItem(namespace, entry.id, value, when, when)
+    return SearchItem(namespace, f"{ENTRY}{entry.id}", value, when, when)

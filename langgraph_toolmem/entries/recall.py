@@ -72,18 +72,6 @@ class RecalledEntry:
     others: tuple[Entry, ...] = ()
 
 
-class Recollection(NamedTuple):
-    """The runs recalled for a request; often none.
-
-    Attributes:
-        entries: those that somebody judged first, then the most relevant.
-        missing: what could not be read, in words; "" if all could.
-    """
-
-    entries: tuple[RecalledEntry, ...] = ()
-    missing: str = ""
-
-
 class EntrySearch:
     """Finds past runs for a request. Safe to use from several threads."""
 

@@ -19,7 +19,7 @@ from langgraph_toolmem.turn.step import Call, Line, Place, Scope, Step, StepOutp
 
 if TYPE_CHECKING:
     from langgraph_toolmem.entries.preferences import Preference
-    from langgraph_toolmem.entries.recall import Recollection
+    from langgraph_toolmem.entries.recall import RecalledEntry
 
 Verdict: TypeAlias = Callable[[Any], "bool | float | None"]
 """Judges a run by the graph's state: True or False, a score from 0 (bad) to 1 (good), or None."""
@@ -38,20 +38,20 @@ class Recall(Step[Entries]):
             raise ConfigurationError(f"budget is a whole number of tokens from 1, not {budget!r}.")
         self._budget, self._policy = budget, policy_given(policy, RecallPolicy)
 
-    def compute(self, call: Call) -> Recollection:
+    def compute(self, call: Call) -> list[RecalledEntry]:
         how: dict[str, Any] = {"thread_id": call.thread_id, "user_id": call.user_id}
         return self.method.recollect(call.messages, policy=self._policy, budget=self._budget, **how)
 
-    def render(self, call: Call, found: Recollection) -> StepOutput:
-        reads = self.method.reads() if found.entries else frozenset[str]()
+    def render(self, call: Call, found: Sequence[RecalledEntry]) -> StepOutput:
+        reads = self.method.reads() if found else frozenset[str]()
         lines = to_lines(found, reads, budget=self._budget)
         return StepOutput(
             head=HEAD if lines else "",
             lines=list(map(Line, lines)),
             brief=list(map(Line, to_brief(found, reads))) if lines else [],
-            sure=max((each.score for each in found.entries), default=0.0),
+            sure=max((each.score for each in found), default=0.0),
             event=to_event(found),
-            notes={"toolmem.recalled": len(found.entries)},
+            notes={"toolmem.recalled": len(found)},
         )
 
 
