@@ -1,11 +1,11 @@
-"""Entries: past runs with their verdict and a critique, recalled for requests like them (arXiv 2606.07909).
+"""Entries: past runs with their feedback and a critique, recalled for requests like them (arXiv 2606.07909).
 
-Each finished run is an *entry*: the request, the calls, the verdict, and, if it went wrong, a *critique*. At the next
+Each finished run is an *entry*: the request, the calls, the feedback, and, if it went wrong, a *critique*. At the next
 request **as many entries as are worth it** are recalled, often none. What a user rated badly again and again on
 similar requests is a *preference* against a tool, which may be taken out of what the model is offered.
 
 ==================  ==========================================================
-``Entries``         this method: what is kept, when, and how it is asked for; written, judged and criticised in the
+``Entries``         this method: what is kept, when, and how it is asked for; written and criticised in the
                     background
 ``entry``           an entry, made of a run, and as a row of Chroma
 ``recall``          past runs for a request: Chroma's nearest, weighed
@@ -245,7 +245,7 @@ class Entries(Method):
         if core.read_only or not core.has_seen(entry_id(run)):
             return
         if (namespace := core.namespace_of(run, judged.user_id)) is None:
-            logger.debug("a verdict is on a run of a user who is not named, and was finished elsewhere")
+            logger.debug("feedback is on a run of a user who is not named, and was finished elsewhere")
         else:
             user = core.owner_of(run, user_digest(judged.user_id or None))
             said = {"score": judged.score, "comment": judged.comment or ""}
@@ -295,7 +295,7 @@ class Entries(Method):
     def _judge(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
             said, user = job.payload, _user(job)
-            how = partial(Entry.with_verdict, score=said["score"], comment=said["comment"], user=user.digest or "")
+            how = partial(Entry.with_feedback, score=said["score"], comment=said["comment"], user=user.digest or "")
             kept = self.rows.change([entry_id(job.run)], how, user)
             if not kept:
                 raise NotYetError("no entry of that run", tries=JUDGE_TRIES)
@@ -307,7 +307,7 @@ class Entries(Method):
         entry = next(iter(self.rows.get([job.payload["entry"]], user)), None)
         if self._critic is None or entry is None or not entry.wants_critique:
             return ""
-        if entry.verdict != job.payload["verdict"]:
+        if entry.feedback_key != job.payload["feedback"]:
             return ""
         vector = self.rows.embedder.embed_query(entry.query)
         near = [each for part in PARTS for each in self.rows.near(vector, user, k=SIMILAR + 1, part=part)]
@@ -316,15 +316,15 @@ class Entries(Method):
         return self._critic(entry, similar[:SIMILAR]).model_dump_json()
 
     def _take_critique(self, job: Job) -> None:
-        """Store a critique in its entry, unless the entry is gone or has another verdict now."""
+        """Store a critique in its entry, unless the entry is gone or has other feedback now."""
         from langgraph_toolmem.entries.critique import Critique
 
         if not job.answer:
             return
-        found, of = Critique.model_validate_json(job.answer), job.payload["verdict"]
+        found, of = Critique.model_validate_json(job.answer), job.payload["feedback"]
 
         def with_critique(entry: Entry) -> Entry:
-            if not entry.failed or entry.verdict != of:
+            if not entry.failed or entry.feedback_key != of:
                 return entry
             text = shortened(clean(found.text(entry)), MAX_CRITIQUE)
             return replace(entry, critique=text, critique_of=of, blamed=clean(found.blamed(entry)))
@@ -333,8 +333,8 @@ class Entries(Method):
 
     def _ask_for_critique(self, entry: Entry, namespace: tuple[str, ...]) -> None:
         if self._critic is not None and entry.wants_critique:
-            payload = {"entry": entry.id, "verdict": entry.verdict}
-            key = digest(CRITIQUE, *namespace, entry.id, entry.verdict)
+            payload = {"entry": entry.id, "feedback": entry.feedback_key}
+            key = digest(CRITIQUE, *namespace, entry.id, entry.feedback_key)
             where: dict[str, Any] = {"run": entry.run, "user": entry.user, "namespace": namespace}
             self.core.jobs.put(CRITIQUE, payload, **where, key=key, ordering_key="")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from langchain_core.messages import ToolMessage
 
-from langgraph_toolmem.base.checks import is_count, is_share, names_given, policy_given
+from langgraph_toolmem.base.checks import is_count, names_given, policy_given, score_of
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.entries import Entries, RecallPolicy
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.entries.recall import RecalledEntry
 
-Verdict: TypeAlias = Callable[[Any], "bool | float | None"]
+StateScore: TypeAlias = Callable[[Any], "bool | float | None"]
 """Judges a run by the graph's state: True or False, a score from 0 (bad) to 1 (good), or None."""
 
 
@@ -94,14 +94,14 @@ class Preferences(Step[Entries]):
 
 
 class Reflection(Step[Entries]):
-    """Keeps each run with its verdict at its end; see `ReflectionWriter` for the arguments."""
+    """Keeps each run with its feedback at its end; see `ReflectionWriter` for the arguments."""
 
     role: ClassVar[str] = "reflection"
-    about: ClassVar[str] = "keeps the finished run with its verdict; critiques are written in the background"
+    about: ClassVar[str] = "keeps the finished run with its feedback; critiques are written in the background"
     place: ClassVar[Place] = "around"
     ends: ClassVar[bool] = True
 
-    def __init__(self, method: Entries, *, verdict: Verdict | None = None, wait: bool = False) -> None:
+    def __init__(self, method: Entries, *, verdict: StateScore | None = None, wait: bool = False) -> None:
         super().__init__(method)
         if verdict is not None and not callable(verdict):
             raise ConfigurationError(f"verdict is a function of the state, not {type(verdict).__name__}.")
@@ -113,7 +113,7 @@ class Reflection(Step[Entries]):
         score = None
         if self._verdict is not None:
             with self.errors:  # the run is kept all the same
-                score = _score(self._verdict(call.state))
+                score = score_of("A verdict", self._verdict(call.state))
         core = self.core
         new = core.lifecycle.finish(call.messages, thread_id=call.thread_id, success=score, user_id=call.user_id)
         if self._wait:
@@ -137,13 +137,3 @@ class Reflection(Step[Entries]):
         score, said = core.verdict_of(run.digest, core.owner_of(run.digest, user.digest))
         said = said if score is not None else f"the run ended with {type(error).__name__}"
         self.method.ended(EndedRun(run, user, score, said))
-
-
-def _score(verdict: Any) -> float | None:
-    if verdict is None:
-        return None
-    if isinstance(verdict, bool) or is_share(verdict):
-        return float(verdict)
-    raise ConfigurationError(
-        f"verdict gave a {type(verdict).__name__} that is neither True, False nor None, nor a score from 0 to 1."
-    )

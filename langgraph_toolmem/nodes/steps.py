@@ -24,7 +24,7 @@ from langgraph_toolmem.base.errors import ConfigurationError, LoopError
 from langgraph_toolmem.core.method import Method, check_installed
 from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.render import BUDGET
-from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection, Verdict
+from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection, StateScore
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.guards import VARIED
 from langgraph_toolmem.inertia.policy import InertiaPolicy
@@ -197,7 +197,7 @@ class ReflectionWriter(StepNode):
         self,
         memory: ToolMemory,
         *,
-        verdict: Verdict | None = None,
+        verdict: StateScore | None = None,
         wait: bool = False,
         messages_key: str = "messages",
     ) -> None:

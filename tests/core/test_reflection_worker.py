@@ -125,7 +125,7 @@ def test_no_critique_is_asked_for_twice(opens: Opens) -> None:
     work(office.jobs)
     assert critic.asked == ["find ann"]
     [kept] = office.kept()
-    office.jobs.put("critique", {"entry": kept.id, "verdict": kept.verdict}, namespace=ME)
+    office.jobs.put("critique", {"entry": kept.id, "feedback": kept.feedback_key}, namespace=ME)
     work(office.jobs)
     assert critic.asked == ["find ann"]
     office.judge(entry("ann").run, 0.1, "wrong house")  # more is known now
