@@ -101,13 +101,11 @@ class Reflection(Step[Entries]):
     place: ClassVar[Place] = "around"
     ends: ClassVar[bool] = True
 
-    def __init__(self, method: Entries, *, verdict: StateScore | None = None, wait: bool = False) -> None:
+    def __init__(self, method: Entries, *, verdict: StateScore | None = None) -> None:
         super().__init__(method)
         if verdict is not None and not callable(verdict):
             raise ConfigurationError(f"verdict is a function of the state, not {type(verdict).__name__}.")
-        if not isinstance(wait, bool):
-            raise ConfigurationError(f"wait is True or False, not {wait!r}.")
-        self._verdict, self._wait = verdict, wait
+        self._verdict = verdict
 
     def on_end(self, call: Call) -> StepOutput:
         score = None
@@ -116,8 +114,6 @@ class Reflection(Step[Entries]):
                 score = score_of("A verdict", self._verdict(call.state))
         core = self.core
         new = core.lifecycle.finish(call.messages, thread_id=call.thread_id, success=score, user_id=call.user_id)
-        if self._wait:
-            core.log_and_continue("what waits to be written cannot be waited for", core.jobs.flush)
         notes: dict[str, Any] = {"toolmem.learned_turns": new}
         notes |= {} if score is None else {"toolmem.score": score}
         return StepOutput(event={"score": score, "learned_turns": new}, notes=notes)

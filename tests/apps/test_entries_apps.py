@@ -133,9 +133,9 @@ VERDICTS: list[tuple[Any, float | None, int]] = [
 async def test_a_verdict_reads_the_state_and_one_that_fails_is_none(
     memory: ToolMemory, verdict: Any, score: float | None, errors: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = agent_of(memory, MailRoom(), script, reflect=ReflectionWriter(memory, verdict=verdict, wait=True))
+    app = agent_of(memory, MailRoom(), script, reflect=ReflectionWriter(memory, verdict=verdict))
     told = await app.events(ZOE, "sync", "reflection")
-    [entry] = memory.entries.rows.all(memory.core.users.of(None))  # it waits: all is written
+    entry = only(memory)
     assert (entry.query, entry.score, entry.comment, calls_of(entry)) == (ZOE, score, "", [("send_mail", "ok")])
     assert (ADVICE in entry.critique) is entry.failed
     assert told == [{"node": "reflection", "score": score, "learned_turns": 0}]  # a recorder was there

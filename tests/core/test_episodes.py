@@ -130,17 +130,6 @@ def test_forks_and_edits() -> None:
 # --- verdicts ----------------------------------------------------------------------------------------------
 
 
-def test_a_turn_nobody_judged_inherits_nothing() -> None:
-    with ToolMemory.ephemeral(methods=[Entries(), SIT()]) as memory:
-        memory.finish(chat(0), thread_id="t", success=True)
-        memory.finish(chat(0, 1), thread_id="t")
-        memory.finish(chat(0, 1, 2), thread_id="t", success=False)
-        assert asked(memory) == {TOPICS[0]: 1.0, TOPICS[1]: None, TOPICS[2]: 0.0}
-        memory.feedback("t", score=1, episode=2)
-        memory.feedback("t", score=0.9)  # the latest
-        assert asked(memory) == {TOPICS[0]: 1.0, TOPICS[1]: 1.0, TOPICS[2]: 0.9}
-
-
 def test_feedback_is_on_the_latest_finished_episode() -> None:
     with ToolMemory.ephemeral(methods=[Entries()]) as memory:
         memory.observe(chat(0), thread_id="t")
