@@ -254,7 +254,7 @@ class EntryKind(RowKind[Entry]):
       (`Entry.joined`). A run of one user never replaces that of another.
     - An entry is retired, that is no longer shown, when runs that were shown it failed significantly more often than
       half the time and than runs that were shown others (`hurts`).
-    - Where there are too many, those nobody judged go first, then the least useful, then the oldest.
+    - Where there are too many, those nobody judged go first, each kind the oldest first.
     """
 
     name: ClassVar[str] = "entries"
@@ -281,9 +281,8 @@ class EntryKind(RowKind[Entry]):
     def retired(self, item: Entry) -> bool:
         return item.retired
 
-    def worth(self, item: Entry) -> tuple[bool, float, float]:
-        tried = max(item.recalled, item.helped + item.hurt)
-        return item.score is not None, (item.helped + 1) / (tried + 2), item.time
+    def worth(self, item: Entry) -> tuple[bool, float]:
+        return item.score is not None, item.time
 
 
 EntryRows: TypeAlias = Rows[Entry]

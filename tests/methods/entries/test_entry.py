@@ -231,18 +231,17 @@ def test_when_an_entry_hurts(helped: int, hurt: int, usual: float, retired: bool
     assert hurts(helped, hurt, usual) == retired
 
 
-def test_the_least_useful_go_when_there_is_no_room(
+def test_retired_and_unjudged_entries_go_when_there_is_no_room(
     rows: Rows[Entry], credit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(EntryKind, "most", 4)
-    rows.put([entry("judged", score=0.0, time=1), entry("old", time=2), entry("useful", time=3)], ME)
-    credit(entry("useful").id, shown=3, helped=3)
+    rows.put([entry("judged", score=0.0, time=1), entry("old", time=2), entry("late", time=3)], ME)
     rows.put([entry("hurting", time=4, score=1.0)], ME)
     credit(entry("hurting").id, hurt=6)
     rows.put([entry("new", time=5)], ME)
-    assert {each.id for each in rows.all(ME, retired=True)} == ids("judged", "old", "useful", "new")
+    assert {each.id for each in rows.all(ME, retired=True)} == ids("judged", "old", "late", "new")
     rows.put([entry("newer", time=6)], ME)
-    assert {each.id for each in rows.all(ME)} == ids("judged", "useful", "new", "newer")
+    assert {each.id for each in rows.all(ME)} == ids("judged", "late", "new", "newer")
 
 
 def test_a_request_is_embedded_once_for_all_parts() -> None:
