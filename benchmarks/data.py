@@ -468,7 +468,8 @@ def bfcl_run(query: Json, right: list[list[str]], classes: Json, names: dict[str
     for kind in query["involved_classes"]:
         objects[kind] = classes[kind]()
         if hasattr(objects[kind], "_load_scenario"):
-            objects[kind]._load_scenario(pickle.loads(pickle.dumps(query["initial_config"].get(kind, {}))))
+            config = pickle.loads(pickle.dumps(query["initial_config"].get(kind, {})))
+            objects[kind]._load_scenario(config)  # noqa: SLF001 - the way to load it
     messages: list[Json] = []
     number = 0
     for asked, actions in zip(query["question"], right, strict=True):

@@ -36,11 +36,9 @@ class LessonRows(RowKind[Lesson]):
     name = "lesson"
 
     def row(self, item: Lesson) -> VectorItem:
-        """See `RowKind`."""
         return VectorItem(item.run, item.request, {"comment": item.comment})
 
     def item(self, row: Hit) -> Lesson:
-        """See `RowKind`."""
         return Lesson(row.id, row.text, row.metadata["comment"])
 
 
@@ -71,7 +69,6 @@ class Lessons(Method):
         self.alike = alike
 
     def open(self, core: Core) -> None:
-        """See `Method`."""
         super().open(core)
         self.rows = core.rows(LessonRows())
 
@@ -81,23 +78,19 @@ class Lessons(Method):
         return [each for each in found if each.item.comment and each.similarity >= self.alike][:3]
 
     def ended(self, ended: EndedRun) -> None:
-        """See `Method`. A run that ends again has its lesson replaced."""
         bad = ended.score is not None and ended.score < 0.5
         if (request := ended.run.request) and not self.core.read_only:
             self.rows.put([Lesson(ended.run.digest, request, (bad and ended.comment) or "")], ended.user)
 
     def judged(self, judged: JudgedRun) -> None:
-        """See `Method`. A verdict that comes later, or is taken back."""
         user = self.core.users.of(judged.user_id)
         comment = judged.comment if judged.score < 0.5 else None
         self.rows.put((each._replace(comment=comment or "") for each in self.rows.get([judged.run], user)), user)
 
     def forget(self, user: User, gone: Forgotten) -> int:
-        """See `Method`."""
         return self.rows.forget(user, gone)
 
     def report(self) -> Section:
-        """See `Method`."""
         sums = self.core.ledger.figures(self.name)
         shown, helped, hurt = sums["runs"], sums["helped"], sums["hurt"]
         words = f"Lessons were shown in {shown:,} runs; {helped:,} of these went well, {hurt:,} badly."

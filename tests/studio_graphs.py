@@ -5,22 +5,15 @@ The server runs a file once for each graph that it exposes.
 
 from __future__ import annotations
 
-from typing import Any
-
 from desk import EAGER, Desk, asker, script, warm
-from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware
-from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
-from navi_script import ask, decision, do, say
+from navi_script import ask, decisions, do, say
 from pydantic import Field
 
-from examples.office import PROMPT, Office, make_database
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.inertia.settings import InertiaSettings
-from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, create_navi_subgraph, shortcut_condition
 from langgraph_toolmem.testing import ScriptedChatModel
 
@@ -59,34 +52,7 @@ def make_graph(memory: ToolMemory) -> CompiledStateGraph[MessagesState, Settings
 
 settings = make_graph(warm_memory())
 
-# --- a person approves the memory's note ---
+# --- a navigator, which asks back and waits ---
 
-_gate: Any = HumanInTheLoopMiddleware({"add_note": {"allowed_decisions": ["approve", "edit", "reject"]}})
-_policy = EAGER.with_(never={"find_customer", "latest_order"})
-_middleware = tool_memory_middleware(warm_memory(), inside=[_gate], shortcut=_policy)
-approval = create_agent(ScriptedChatModel(script=script), TOOLS, middleware=_middleware)
-
-# --- the office's navigator, which asks back and waits ---
-
-_tools = Office().tools()
-_sender, _person = list(make_database(0)["people"].values())[:2]
-_email = Office().list_emails(_sender["email"])["emails"][0]["id"]
-_rounds = (
-    do("find_person", name=_sender["name"]),
-    do("list_emails", sender=_sender["email"]),
-    do("find_person", name=_person["name"]),
-    do("forward_email", email_id=_email, to=_person["email"]),
-    say("I forwarded it."),
-)
-_made: list[int] = []
-
-
-def _decide(messages: list[BaseMessage], _: list[dict[str, Any]]) -> AIMessage:
-    """Ask back first, then decide one call a round."""
-    _made.append(len(messages))
-    return decision(ask("To whom shall it be forwarded?") if len(_made) == 1 else _rounds[len(_made) - 2])
-
-
-navigator = create_navi_subgraph(
-    ScriptedChatModel(script=_decide), _tools, ToolMemory.ephemeral(tools=_tools), instructions=PROMPT
-)
+_decisions = ScriptedChatModel(script=decisions(ask("Whose order?"), do("find_customer", name="Zoe"), say("Found.")))
+navigator = create_navi_subgraph(_decisions, TOOLS, ToolMemory.ephemeral(tools=TOOLS))

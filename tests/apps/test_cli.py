@@ -199,30 +199,12 @@ def test_an_interruption_is_one_line_and_a_defect_is_not_hidden(monkeypatch: pyt
         main(["doctor"])
 
 
-@pytest.mark.parametrize(("a_terminal", "show"), [(True, True), (True, False), (False, True)])
-def test_progress_is_drawn_on_a_terminal_only_if_wanted(
-    monkeypatch: pytest.MonkeyPatch, a_terminal: bool, show: bool
-) -> None:
-    screen = io.StringIO()
-    screen.isatty = lambda: a_terminal  # type: ignore[method-assign]
-    monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setenv("TERM", "xterm")
-    with terminal.progress("reading", 3, show=show) as update:
-        for done in (1, 2, 3):
-            update(done)
-
-    assert ("reading" in screen.getvalue()) is (a_terminal and show)
-
-
-def test_names_are_never_read_as_markup_or_codes_and_long_tables_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    name = "[red]x[/red]:smile:\x1b[2J"
-    terminal.table("Tools", ("tool", "calls"), [(name, "1"), *((f"tool{i}", "2") for i in range(24))])
+def test_long_tables_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.table("Tools", ("tool", "calls"), [(f"tool{i:02}", "2") for i in range(25)])
     text = flat(capsys.readouterr().out)
-    assert "[red]x[/red]:smile:\ufffd[2J 1" in text
-    assert "tool18" in text
-    assert "tool19" not in text
+    assert "tool19" in text
+    assert "tool20" not in text
     assert "5 more" in text
-    assert "\x1b" not in text
 
 
 # --- policy and tools ---

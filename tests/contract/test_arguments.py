@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import histories as h
@@ -126,6 +127,7 @@ BOUND = [
     *each("min_precision", 1.1, -0.1, NAN, "0.9", True, None),
     *each("max_wrong_per_100", -1, 101, "1", NAN),
 ]
+NO_PLACEHOLDERS = {"{tenant}": "{tenant}", "{}": "{}", "{user_id.name}": "user_id.name", "{user_id": "no placeholder"}
 PRICES = (-1, NAN, math.inf, "3", True, 10**400)
 
 TABLE: dict[str, tuple[Make, list[Any]]] = {
@@ -134,9 +136,18 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         [
             *each("holdout", -0.1, 1, 1.5, "5%", True),
             *each("retention", 0, -1, timedelta(0), True, "90d", NAN),
-            *each("namespace", "toolmem", (), ("a", ""), ("{tenant}",)),
+            *each("namespace", "toolmem", ["toolmem"], (), ("a", ""), ("a", 1), None),
+            *(({"namespace": ("a", wrong)}, said) for wrong, said in NO_PLACEHOLDERS.items()),
             *each("graph_namespace", ("toolmem", "{user_id}")),
             *each("reads", "find", b"find", [1], 5, None, ["a", None]),
+        ],
+    ),
+    "unreadable messages": (
+        lambda memory: lambda of, messages: attrgetter(of)(memory)(messages),
+        [
+            ({"of": of, "messages": bad}, "messages", MessageError)
+            for of in ("observe", "finish", "inertia.predict", "inertia.begin_turn")
+            for bad in ("hello", None, {"role": "user"}, [object()], [{"role": "nobody"}], [("user",)])
         ],
     ),
     "feedback": (called(lambda m: m.feedback, thread_id="t"), each("score", "good", None, 2, -0.1, 1.1, NAN)),

@@ -196,20 +196,3 @@ def test_a_job_that_cannot_be_read_is_given_up_at_once() -> None:
     case.work()
     assert case.report() == (0, 0, 2)
     case.memory.close()
-
-
-def test_a_job_of_a_kind_that_nobody_handles_waits_for_who_does(tmp_path: Path) -> None:
-    case = Case(Places, tmp_path / "memory")
-    case.make = Entries
-    case.meaning.away = True
-    case.finish(0)
-    case.memory.close()
-    case.meaning.away = False
-    case.memory = case.opened()
-    assert case.work(after=700) == {}
-    assert case.report()[0] == 1
-    case.memory.close()
-    case.make = Places
-    case.memory = case.opened()
-    assert set(case.work(after=700)) == {"place"}
-    case.memory.close()

@@ -19,7 +19,7 @@ from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel
 
 from langgraph_toolmem import InertiaPolicy, InputError, NamespaceError, StorageError, ToolMemory
-from langgraph_toolmem.core.users import user_digest
+from langgraph_toolmem.core.users import Users, user_digest
 from langgraph_toolmem.graph.tool_graph import AUTHOR, COMMENT, OWNER, SCORE
 from langgraph_toolmem.stores import shared as shared_log
 from langgraph_toolmem.stores import snapshot
@@ -80,24 +80,24 @@ def test_where_the_user_id_comes_from(configurable: Any, context: Any, server: A
     assert user_id_of({"configurable": configurable}, runtime) == user
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-@pytest.mark.parametrize("way", ["dict", "dataclass", "configurable"])
-async def test_the_user_of_a_real_run(desk: Desk, way: str, asynchronous: bool) -> None:
-    with ToolMemory.ephemeral(tools=desk.tools, namespace=PER_USER) as memory:
-        graph, _ = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
-        options: dict[str, Any] = {"dict": {"context": {"user_id": "ann"}}, "dataclass": {"context": Who("ann")}}.get(
-            way, {}
-        )
-        config = thread("t")
-        if way == "configurable":
-            config["configurable"]["user_id"] = "ann"
-        feed = {"messages": [HumanMessage(request("Zoe"))]}
-        if asynchronous:
-            await graph.ainvoke(feed, config, **options)
-        else:
-            graph.invoke(feed, config, **options)
-        users = {case[1] for case in memory.core.graph.cases.cases.values()}
-        assert users == {user_digest("ann")}
+def test_a_user_is_put_in_its_place() -> None:
+    for namespace, user, placed in (
+        (PER_USER, "ann", ("toolmem", "ann")),
+        (("a", "user-{user_id}"), "ann", ("a", "user-ann")),
+        (("toolmem",), None, ("toolmem",)),
+        (PER_USER, "{x}", ("toolmem", "{x}")),
+    ):
+        assert Users(namespace).of(user).namespace == placed
+    assert user_digest(None) is None
+    assert user_digest("ann") == user_digest("ann") != user_digest("bo")
+    assert "ann" not in str(user_digest("ann"))
+
+
+def test_a_user_without_a_place_in_the_namespace_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    with ToolMemory.ephemeral(methods=[]) as memory:
+        for number in range(2):
+            memory.observe(history(number), user_id="ann")
+    assert caplog.text.count("carries a user id") == 1
 
 
 # --- one user's values are no source for another's ---

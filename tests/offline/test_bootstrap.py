@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -256,6 +257,39 @@ def test_what_always_fails_ends_it_and_what_was_done_is_kept(inventor, fails, ma
         assert len(entries(memory)) == (seen if fails == "judge" else 0)
 
 
+class Interrupted(Toy):
+    """An agent in whose work the process is interrupted after so many requests."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    async def ainvoke(self, state: dict[str, Any], config: Any) -> Any:
+        given = self.invoke(state, config)
+        if len(self.seen) > self.most:
+            raise KeyboardInterrupt
+        return given
+
+
+def test_interrupted_at_any_request_a_later_session_goes_on_and_runs_none_again(tmp_path, inventor):
+    reply, model, _ = inventor
+    finished: list[str] = []
+    for most in (0, 3, 99):
+        reply.requests = list(REQUESTS)
+
+        toy = Interrupted(most)
+        with ToolMemory(tmp_path) as memory:
+            assert bootstrap(memory, toy, model).progress().run == len(finished)
+            with suppress(KeyboardInterrupt):
+                bootstrap(memory, toy, model).run()
+        assert not {*finished} & {*toy.seen}
+        finished += toy.seen[:most]
+    assert finished == REQUESTS
+    with ToolMemory(tmp_path) as memory:
+        assert memory.flush()
+        assert sorted(entry.query for entry in entries(memory)) == sorted(REQUESTS)
+
+
 def test_a_model_that_repeats_itself_ends_it(inventor):
     reply, model, server = inventor
     reply.requests = [REQUESTS[0]] * 100
@@ -288,15 +322,6 @@ async def test_a_run_that_takes_too_long_is_broken_off(inventor):
     assert (done.failed, done.unjudged) == (1, 1)
     assert done.errors[0].startswith("TimeoutError")
     assert ended == ["cancelled"]
-
-
-def test_tokens_are_bounded_as_models_report_them(inventor):
-    _, model, server = inventor
-    with ToolMemory.ephemeral() as memory:
-        made = bootstrap(memory, Toy(), model, budget=Budget(queries=8, tokens=1))
-        done = made.run()
-        assert (len(server.requests), done.run, done.stopped) == (1, 0, "all of 1 tokens are used")
-        assert done.tokens == server.usage["total_tokens"] > 1
 
 
 def test_dropping_takes_what_was_made_and_nothing_else(tmp_path, inventor):

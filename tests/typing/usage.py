@@ -9,9 +9,9 @@ from typing import Annotated, Any, TypedDict
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool, tool
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
-from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.prebuilt import ToolNode
 
 from langgraph_toolmem import (
     Decision,
@@ -20,12 +20,10 @@ from langgraph_toolmem import (
     Proposal,
     Report,
     ToolMemory,
-    ToolMemoryError,
     default_methods,
 )
-from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
+from langgraph_toolmem.nodes import InertiaShortcut, shortcut_condition
 from langgraph_toolmem.runs.run import ExecutedCall
-from langgraph_toolmem.testing import ScriptedChatModel
 
 
 @tool
@@ -42,11 +40,12 @@ def plain(city: str, days: int = 1) -> str:
 TOOLS: list[BaseTool] = [search]
 
 
-def make() -> ToolMemory:
-    memory: ToolMemory = ToolMemory("./.toolmem", tools=TOOLS, namespace=("toolmem", "{user_id}"))
-    ToolMemory(Path("elsewhere"), tools=[search, plain, {"name": "raw", "parameters": {"type": "object"}}])
-    ToolMemory.ephemeral(tools=TOOLS, methods=default_methods(Inertia(InertiaPolicy(shadow=True), seed=3)))
-    return memory
+def make() -> list[ToolMemory]:
+    return [
+        ToolMemory("./.toolmem", tools=TOOLS, namespace=("toolmem", "{user_id}")),
+        ToolMemory(Path("elsewhere"), tools=[search, plain, {"name": "raw", "parameters": {"type": "object"}}]),
+        ToolMemory.ephemeral(tools=TOOLS, methods=default_methods(Inertia(InertiaPolicy(shadow=True), seed=3))),
+    ]
 
 
 def learn(memory: ToolMemory, messages: list[BaseMessage]) -> int:
@@ -98,25 +97,6 @@ def policies() -> list[InertiaPolicy]:
     ]
 
 
-def graph(memory: ToolMemory) -> Any:
-    model = ScriptedChatModel(script=[AIMessage("Done.")])
-
-    def call_model(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [model.invoke(state["messages"])]}
-
-    builder = StateGraph(MessagesState)
-    builder.add_node("inertia", InertiaShortcut(memory, TOOLS))
-    builder.add_node("agent", call_model)
-    builder.add_node("tools", ToolNode(TOOLS))
-    builder.add_node("recorder", Recorder(memory))
-    builder.add_edge(START, "inertia")
-    builder.add_edge("tools", "inertia")
-    builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
-    builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "recorder"})
-    builder.add_edge("recorder", END)
-    return builder.compile()
-
-
 class Chat(TypedDict):
     """A state with another key."""
 
@@ -134,10 +114,3 @@ def graph_with_other_names(memory: ToolMemory) -> Any:
     way_on = partial(shortcut_condition, messages_key="chat", tools="act", agent="think")
     builder.add_conditional_edges("shortcut", way_on)
     return builder.compile()
-
-
-def refused() -> None:
-    try:
-        ToolMemory("./.toolmem")
-    except ToolMemoryError as error:
-        print(error)  # noqa: T201

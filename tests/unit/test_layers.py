@@ -1,9 +1,11 @@
-"""The house: imports go down, no method imports another, no private name crosses a folder."""
+"""Layers: imports go down, no method imports another, no private name crosses a folder.
+
+Ruff's SLF001 holds the last of these outside the package.
+"""
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -115,23 +117,15 @@ def private_names(folder: str) -> set[str]:
     found: set[str] = set()
     for module, tree in modules().items():
         if module.rpartition(".")[0] == folder or module == folder:
-            found |= defined(tree)
             for node in ast.walk(tree):
-                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                    found.add(node.name)
+                elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    found.add(node.id)
+                elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                     found.add(node.attr)
                 elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _private(node.value):
                     found.add(node.value)  # __slots__
-    return found
-
-
-def defined(tree: ast.Module) -> set[str]:
-    """Names of functions, classes and variables that a module defines."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            found.add(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
     return found
 
 
@@ -150,69 +144,4 @@ def test_no_private_name_crosses_a_folder() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and _private(node.attr) and node.attr not in mine:
                 wrong.append(f"{module}:{node.lineno} reaches for {node.attr}")
-    assert not wrong, "\n".join(wrong)
-
-
-FOREIGN = {
-    "": {"_exit"},  # os: a process ends at once, as if killed
-    "data.py": {"_load_scenario"},  # the way to load a scenario of BFCL's classes
-    "conftest.py": {"_get_command"},  # typer makes the command anew for each call
-    "servers.py": {"_admin_client", "_server", "_session"},  # chromadb's Client.close() leaves sockets open
-}
-"""Names with an underscore that are not the package's, by the file that may use them."""
-BY_NAME = {"setattr", "getattr", "delattr", "hasattr", "attrgetter", "patch", "object"}
-"""Functions that take the name of an attribute."""
-CODE = re.compile(r"\bimport langgraph_toolmem|\bfrom langgraph_toolmem")
-IN_CODE = re.compile(r"(?:\.|\bimport .*)\b(_[A-Za-z]\w*)")
-OUTSIDE = [
-    path for folder in ("tests", "examples", "benchmarks") for path in sorted((ROOT.parent / folder).rglob("*.py"))
-]
-
-
-def used(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Names that are imported, attributes of others, and what texts that are names or code spell out of these."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and not (
-            isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-        ):
-            yield node.lineno, node.attr
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            names = [getattr(node, "module", None) or "", *(each.name for each in node.names)]
-            yield from ((node.lineno, part) for name in names for part in name.split("."))
-        elif isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            texts = [each.value for each in node.args if isinstance(each, ast.Constant)] if name in BY_NAME else []
-            yield from ((node.lineno, part) for text in texts for part in str(text).split("."))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and CODE.search(node.value):
-            yield from ((node.lineno, name) for name in IN_CODE.findall(node.value))
-
-
-SPELT = [
-    "from langgraph_toolmem.cli.app import PRIVATE",
-    "from langgraph_toolmem.PRIVATE import x",
-    "import langgraph_toolmem.PRIVATE",
-    "memory.PRIVATE",
-    "memory.PRIVATE = 1",
-    "memory.core.PRIVATE.x()",
-    "monkeypatch.setattr(memory, 'PRIVATE', 1)",
-    "monkeypatch.setattr('langgraph_toolmem.core.PRIVATE', 1)",
-    "getattr(memory, 'PRIVATE')",
-    "CODE = 'from langgraph_toolmem import x; x.PRIVATE()'",
-    "CODE = f'{a}; from langgraph_toolmem.x import y, PRIVATE'",
-]
-"""Ways to write a private name, each of which must be seen."""
-
-
-def test_what_stands_outside_uses_public_names() -> None:
-    for code in SPELT:
-        tree = ast.parse(code.replace("PRIVATE", "_name"))
-        assert {name for _, name in used(tree) if _private(name)} - defined(tree) == {"_name"}, code
-    wrong = []
-    for path in OUTSIDE:
-        tree = ast.parse(path.read_text())
-        mine = defined(tree) | NAMED_TUPLE | FOREIGN[""] | FOREIGN.get(path.name, set())
-        file = path.relative_to(ROOT.parent)
-        wrong += [
-            f"{file}:{line} reaches for {name}" for line, name in used(tree) if _private(name) and name not in mine
-        ]
     assert not wrong, "\n".join(wrong)
