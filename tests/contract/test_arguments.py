@@ -178,6 +178,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             *each("recall", "paper", 1, SITPolicy()),
             *each("planning", 3),
             *each("suggest", "yes"),
+            *each("loop_guard", "yes"),
         ],
     ),
     "Prefetch": (plain(Prefetch), each("at_most", 0)),
