@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.runs.tools import MAX_RETURNS, ToolSpec, changes_of, gravest, spec_of
 
 GIVES = {"type": "object", "properties": {"order_id": {"type": "string"}}}
@@ -42,17 +40,6 @@ def test_a_schema_of_results_that_cannot_be_kept_is_kept_in_brief_or_left_out(re
 def test_what_cannot_be_is_passed_over() -> None:
     note = {"parameters": TAKES, "returns": 5, "tags": "x", "read_only": "yes", "description": ""}
     assert spec_of("look_up", note) == BARE
-
-
-def test_a_memory_tells_what_it_was_told(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=[FULL]):
-        pass
-    with ToolMemory(tmp_path, read_only=True) as memory:
-        assert memory.navigator.tools == {"look_up": FULL}
-    with ToolMemory(tmp_path, tools=[BARE]):
-        pass
-    with ToolMemory(tmp_path) as memory:
-        assert memory.navigator.tools == {"look_up": BARE}
 
 
 @pytest.mark.parametrize(
