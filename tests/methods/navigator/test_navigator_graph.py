@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_navigator_schema import anything
+from test_navigator_meaning import anything
 
 from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
