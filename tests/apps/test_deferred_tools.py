@@ -456,23 +456,6 @@ def test_few_tools_are_all_offered(memory: ToolMemory) -> None:
     assert offered(model) == [[each.name for each in Desk().tools]]
 
 
-def test_tools_of_similar_requests_are_shown_before_a_search() -> None:
-    with knowing(crowded(Desk()), 0) as memory:
-        learner = scripted([*STEPS, ADD])
-        agent = agent_with(memory, learner)
-        for _ in range(8):
-            messages = ask(agent)["messages"]
-        memory.finish(messages, thread_id="t", success=True)
-        memory.flush()
-        model = scripted([call("find_customer", name="Bob")])
-        agent = agent_with(memory, model)
-        agent.invoke({"messages": [("user", NOTE)]}, {"configurable": {"thread_id": "new"}})
-        shown = "".join(m.text for m in model.calls[0].messages)
-        assert all(f"- {name}: " in shown for name in DESK)
-        assert "archive" not in shown
-        assert memory.report().to_dict()["sections"]["navigator"]["tool_search"]["first"] > 0
-
-
 # --- which way ---
 
 
