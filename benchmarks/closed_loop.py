@@ -23,7 +23,7 @@ from benchmarks import command, conclude, done, show
 from benchmarks.desks import CONVERSATION, GROUPS, PACE, START, Answer, Call, Desk, Request, World
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.inertia.decision import Decision
-from langgraph_toolmem.inertia.prefetch.qualify import Interceptors, choose, least_probability, qualified
+from langgraph_toolmem.inertia.prefetch import Interceptors, choose, least_probability, qualified
 from langgraph_toolmem.inertia.step import shortcut_message
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel

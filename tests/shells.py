@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from desk import EAGER, NAMES, Desk, call_id, request, script, warm
 from langchain.agents import create_agent
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -39,6 +40,7 @@ class App:
     graph: Any
     model: Any
     desk: Any
+    memory: Any = None
 
     async def ask(self, payload: Any, way: str = "sync", *, thread: str = "t", **configurable: Any) -> dict[str, Any]:
         """Runs it with what a user says, a state or a Command; the state it ends or pauses with."""
@@ -48,6 +50,15 @@ class App:
         else:
             found = await self.graph.ainvoke(payload, config)
         return found
+
+    async def run(self, number: int, way: str = "async", *, thread: str | None = None) -> dict[str, Any]:
+        """One request; the name goes round, and each number has a thread of its own unless one is given."""
+        return await self.ask(asked(number), way, thread=thread or f"thread-{number}")
+
+    @property
+    def model_calls(self) -> int:
+        """How often the model was really asked."""
+        return len(self.model.calls)
 
     async def parts(self, payload: Any, way: str, *modes: str, thread: str = "t", **configurable: Any) -> list[Any]:
         """What a run streams, each with its mode."""
@@ -74,6 +85,11 @@ class App:
         """What is kept of a thread."""
         values: dict[str, Any] = self.graph.get_state(_config(thread, {})).values
         return values
+
+
+def asked(number: int) -> dict[str, list[BaseMessage]]:
+    """What a user hands in."""
+    return {"messages": [HumanMessage(request(NAMES[number % len(NAMES)]), id=call_id("user", number))]}
 
 
 def _request(payload: Any) -> Any:
@@ -143,9 +159,64 @@ def graph_of(
 
 
 def agent_of(
-    memory: ToolMemory, desk: Any, says: Any, *, made: Mapping[str, Any] | None = None, **features: Any
+    memory: ToolMemory | None,
+    desk: Any,
+    says: Any,
+    *,
+    made: Mapping[str, Any] | None = None,
+    before: Sequence[Any] = (),
+    inside: Sequence[Any] = (),
+    **features: Any,
 ) -> App:
-    """An agent with the memory's middleware; `made` are options of ``create_agent``."""
-    middleware = tool_memory_middleware(memory, **{"shortcut": False, **features})
-    model, options = _model(says), {"checkpointer": InMemorySaver(), **(made or {})}
-    return App(create_agent(model, desk.tools, middleware=middleware, **options), model, desk)
+    """An agent with the memory's middleware; without a memory, it is what the host had before.
+
+    `made` are options of ``create_agent``, `before` is the host's middleware before the memory's.
+    """
+    model, options = _model(says), {"tools": desk.tools, "checkpointer": InMemorySaver(), **(made or {})}
+    ours = list(inside)
+    if memory is not None:
+        ours = tool_memory_middleware(memory, inside=ours, **{"shortcut": False, **features})
+    return App(create_agent(model, middleware=[*before, *ours], **options), model, desk, memory)
+
+
+def build_agent(
+    memory: ToolMemory | None,
+    desk: Desk | None = None,
+    *,
+    before: Sequence[Any] = (),
+    inside: Sequence[Any] = (),
+    model: Any = None,
+    policy: InertiaPolicy | bool = EAGER,
+    prefetch: Any = False,
+    **made: Any,
+) -> App:
+    """An agent on the order desk, with its script as the model, and a shortcut."""
+    features = {"before": before, "inside": inside, "shortcut": policy, "prefetch": prefetch}
+    return agent_of(memory, desk or Desk(), model or script, made=made, **features)
+
+
+def both(
+    inside: Callable[[], Sequence[Any]] = tuple,
+    *,
+    desk: Callable[[], Desk] = Desk,
+    memory: ToolMemory | None = None,
+    runs: int = 24,
+    model: Callable[[], Any] | None = None,
+    **options: Any,
+) -> tuple[App, App]:
+    """Two equal agents, the first with a memory that knows the desk, the second without."""
+    ours = desk()
+    if memory is None:
+        memory = ToolMemory.ephemeral(tools=ours.tools, reads={"*"})
+        warm(memory, runs)
+    with_memory = build_agent(memory, ours, inside=inside(), model=model and model(), **options)
+    return with_memory, build_agent(None, desk(), inside=inside(), model=model and model(), **options)
+
+
+def same_calls(with_memory: Desk, without: Desk, *, ordered: bool = True) -> None:
+    """The same tools were executed with the same arguments, in the same order (parallel calls have none)."""
+    assert without.done, "nothing was executed: nothing is compared"
+    ours, theirs = with_memory.done, without.done
+    if not ordered:
+        ours, theirs = sorted(ours, key=repr), sorted(theirs, key=repr)
+    assert ours == theirs

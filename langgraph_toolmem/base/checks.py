@@ -22,10 +22,10 @@ def expect(policy: object, name: str, what: str, fits: Callable[[Any], bool]) ->
         raise ConfigurationError(f"{type(policy).__name__}.{name} is {what}, not {value!r}.")
 
 
-def policy_given(policy: P | None, kind: type[P]) -> P | None:
+def policy_given(policy: P | None, kind: type[P], name: str = "policy") -> P | None:
     """Return a policy as it was given, if at all. Raises ConfigurationError if it is something else."""
     if policy is not None and not isinstance(policy, kind):
-        raise ConfigurationError(f"`policy` must be a {kind.__name__}, got {type(policy).__name__}.")
+        raise ConfigurationError(f"`{name}` must be a {kind.__name__}, got {type(policy).__name__}.")
     return policy
 
 

@@ -64,7 +64,7 @@ class Lifecycle:
         with core.lock:
             whole = success is not None and self._is_whole(run)
             _, new = self.learn(run, user, last_turn_too=True)
-            whole = whole and new == sum(isinstance(event, Turn) for event in run.events)
+            whole = whole and new in (0, sum(isinstance(event, Turn) for event in run.events))
             core.apply(None, self._core.episodes.over(run), user=user.digest, run=run.digest)
         if success is not None:
             judged = run.episodes() if whole else [run.current]

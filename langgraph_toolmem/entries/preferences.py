@@ -27,9 +27,6 @@ from langgraph_toolmem.runs.run import OWN_TOOLS
 
 LEAST: Final = 2
 """Ratings needed, and by how many they have to outnumber those in the other direction."""
-MAX_LINES: Final = 8
-"""Preferences in a prompt, those with most ratings."""
-HEAD: Final = "How this user rated tools on similar past requests (the present request decides which are needed):"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +88,6 @@ def left_out(found: Iterable[Preference], offered: Iterable[str], *, keep: Colle
     blamed = _blamed(each for each in found if each.tool not in stays)
     out = {name: blamed[name].reason for name in names if name in blamed}
     return out if set(names) - out.keys() - OWN_TOOLS else {}
-
-
-def to_prompt(found: Iterable[Preference], offered: Collection[str]) -> str:
-    """Return what the ratings say of the offered tools, for a model to read; "" if nothing."""
-    found = list(found)
-    shown = [*(each for each in found if each.liked), *_blamed(found).values()]
-    shown = sorted((each for each in shown if each.tool in offered), key=lambda each: (-each.ratings, each.tool))
-    lines = [f"- {each.tool}: {each.reason}." for each in shown[:MAX_LINES]]
-    return "\n".join([HEAD, *lines]) if lines else ""
 
 
 def to_event(found: Iterable[Preference], out: Mapping[str, str]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from langchain_core.messages import ToolMessage
 
@@ -14,7 +14,6 @@ from langgraph_toolmem.entries import Entries
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.preferences import left_out
 from langgraph_toolmem.entries.preferences import to_event as preference_event
-from langgraph_toolmem.entries.preferences import to_prompt as preference_prompt
 from langgraph_toolmem.entries.render import BUDGET, HEAD, to_brief, to_event, to_lines
 from langgraph_toolmem.runs.tools import ToolLike, name_of, read_tools
 from langgraph_toolmem.turn.step import Call, Line, Place, Scope, Step, StepOutput
@@ -22,9 +21,6 @@ from langgraph_toolmem.turn.step import Call, Line, Place, Scope, Step, StepOutp
 if TYPE_CHECKING:
     from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.entries.recall import Recollection
-
-How = Literal["leave_out", "tell", "both"]
-"""Use of preferences: avoided tools are left out, the model reads what the user likes and avoids, or both."""
 
 Verdict: TypeAlias = Callable[[Any], "bool | float | None"]
 """Judges a run by the graph's state: True or False, a score from 0 (bad) to 1 (good), or None."""
@@ -73,14 +69,10 @@ class Preferences(Step[Entries]):
         method: Entries,
         tools: Iterable[ToolLike] | None = None,
         *,
-        how: How = "leave_out",
         policy: RecallPolicy | None = None,
         keep: Iterable[str] = (),
     ) -> None:
         super().__init__(method)
-        if how not in get_args(How):
-            raise ConfigurationError(f"how is one of {', '.join(map(repr, get_args(How)))}, not {how!r}.")
-        self.how = how
         self.keep = frozenset(names_given("keep", keep))
         self.tools_given = None if tools is None else tuple(read_tools(tools))
         self._policy = policy_given(policy, RecallPolicy)
@@ -95,13 +87,8 @@ class Preferences(Step[Entries]):
         names = self._names(call)
         if not names:
             return StepOutput()
-        out = {} if self.how == "tell" else left_out(found, names, keep=self.keep | call.insisted)
-        return StepOutput(
-            "" if self.how == "leave_out" else preference_prompt(found, {*names} - out.keys()),
-            left_out=out,
-            event=preference_event(found, out),
-            notes={"toolmem.left_out": len(out)},
-        )
+        out = left_out(found, names, keep=self.keep | call.insisted)
+        return StepOutput(left_out=out, event=preference_event(found, out), notes={"toolmem.left_out": len(out)})
 
     def _names(self, call: Call) -> Sequence[str]:
         if self.tools_given is not None:
@@ -117,13 +104,11 @@ class Reflection(Step[Entries]):
     place: ClassVar[Place] = "around"
     ends: ClassVar[bool] = True
 
-    def __init__(self, method: Entries, *, verdict: Verdict | None = None, wait: bool = False) -> None:
+    def __init__(self, method: Entries, *, verdict: Verdict | None = None) -> None:
         super().__init__(method)
         if verdict is not None and not callable(verdict):
             raise ConfigurationError(f"verdict is a function of the state, not {type(verdict).__name__}.")
-        if not isinstance(wait, bool):
-            raise ConfigurationError(f"wait is True or False, not {wait!r}.")
-        self._verdict, self._wait = verdict, wait
+        self._verdict = verdict
 
     def on_end(self, call: Call) -> StepOutput:
         score = None
@@ -132,8 +117,6 @@ class Reflection(Step[Entries]):
                 score = _score(self._verdict(call.state))
         core = self.core
         new = core.lifecycle.finish(call.messages, thread_id=call.thread_id, success=score, user_id=call.user_id)
-        if self._wait:
-            core.log_and_continue("what waits to be written cannot be waited for", core.jobs.flush)
         notes: dict[str, Any] = {"toolmem.learned_turns": new}
         notes |= {} if score is None else {"toolmem.score": score}
         return StepOutput(event={"score": score, "learned_turns": new}, notes=notes)

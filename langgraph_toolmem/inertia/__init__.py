@@ -47,7 +47,7 @@ from langgraph_toolmem.inertia.estimator import Estimator
 from langgraph_toolmem.inertia.guards import credit_varied, may_write
 from langgraph_toolmem.inertia.novelty import NoveltyRecord
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
-from langgraph_toolmem.inertia.prefetch.serve import Registry
+from langgraph_toolmem.inertia.prefetch import Registry
 from langgraph_toolmem.inertia.record import (
     REVIEWED,
     Changes,
@@ -106,11 +106,11 @@ class Inertia(Method):
         self.policy = policy or InertiaPolicy()
         self._seed = seed
         self._told: set[object] = set()
-        self.prefetched = Registry()
 
     def open(self, core: Core) -> None:
         """Register the tables."""
         super().open(core)
+        self.prefetched = Registry(core)
         self.evidence, self.budget = core.register(InertiaEvidence), core.register(Budget)
         self.cases, self.changes = core.register(Cases), core.register(Changes)
         self._tables = calibrated.Tables(

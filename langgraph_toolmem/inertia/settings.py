@@ -18,7 +18,7 @@ from langgraph_toolmem.base.checks import nearest
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.inertia.decision import Reason
 from langgraph_toolmem.inertia.policy import Bound, InertiaPolicy
-from langgraph_toolmem.turn.host import env_mode
+from langgraph_toolmem.turn.host import env_mode, warn_once
 
 logger = logging.getLogger("langgraph_toolmem.inertia.settings")
 
@@ -114,7 +114,7 @@ def settings_policy(context: Any, policy: InertiaPolicy) -> InertiaPolicy | None
                 return None
             wanted = _wanted(policy, key.removeprefix(_PREFIX), value)
         except Exception as error:  # noqa: BLE001 - whatever the host has in its context is its own affair
-            _log_once(f"{key} in the context is no use and is ignored (logged once).")
+            warn_once("%s in the context is no use and is ignored (logged once).", key)
             logger.debug("%s: %s", type(error).__name__, error)
             continue
         tightened = replace(
@@ -125,7 +125,7 @@ def settings_policy(context: Any, policy: InertiaPolicy) -> InertiaPolicy | None
             writes=_tighter(policy.writes, wanted.writes),
         )
         if tightened == policy != wanted:
-            _log_once(f"{key} in the context would loosen the policy and is ignored.")
+            warn_once("%s in the context would loosen the policy and is ignored.", key)
         policy = tightened
     return policy
 
@@ -143,15 +143,6 @@ def _wanted(policy: InertiaPolicy, name: str, value: Any) -> InertiaPolicy:
 def _tighter(one: Bound, other: Bound) -> Bound:
     budgets = [each for each in (one.max_wrong_per_100, other.max_wrong_per_100) if each is not None]
     return Bound(max(one.min_precision, other.min_precision), min(budgets, default=None))
-
-
-logged: Final[set[str]] = set()
-
-
-def _log_once(line: str) -> None:
-    if line not in logged:
-        logged.add(line)
-        logger.warning(line)
 
 
 __all__ = ["SWITCHED_OFF", "InertiaSettings", "settings_policy"]

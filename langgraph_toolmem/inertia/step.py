@@ -9,14 +9,13 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from langchain_core.messages import AIMessage
 
+from langgraph_toolmem.base.checks import policy_given
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.episodes import HELD_OUT
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.decision import Decision, Proposal, Reason, note_decision
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
-from langgraph_toolmem.inertia.prefetch import Prefetch
-from langgraph_toolmem.inertia.prefetch.qualify import Interceptors
-from langgraph_toolmem.inertia.prefetch.serve import FREE_CHOICE, Prefetcher
+from langgraph_toolmem.inertia.prefetch import FREE_CHOICE, Interceptors, Prefetch, Prefetcher
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.turn.providers import refusal_of
 from langgraph_toolmem.turn.step import Call, Place, Step, StepOutput
@@ -47,40 +46,20 @@ class Shortcut(Step[Inertia]):
     place: ClassVar[Place] = "around"
     learns: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        method: Inertia,
-        *,
-        policy: InertiaPolicy | None = None,
-        models: Iterable[Any] = (),
-    ) -> None:
+    def __init__(self, method: Inertia, *, policy: InertiaPolicy | None = None, models: Iterable[Any] = ()) -> None:
         super().__init__(method)
-        if policy is not None and not isinstance(policy, InertiaPolicy):
-            raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
-        self.policy = policy
+        self.policy = policy_given(policy, InertiaPolicy)
         self.prefetcher: Prefetcher | None = None
         self.models = tuple(models)
 
-    def enable_prefetch(
-        self, prefetch: Any, *, interceptors: Interceptors | None = None, messages_key: str = "messages"
-    ) -> None:
-        """Prefetch likely look-ups while the model is asked.
-
-        Args:
-            prefetch: True, False or settings.
-            interceptors: of the host.
-            messages_key: key of the messages in the host's state.
-
-        Raises:
-            ConfigurationError: `prefetch` is nothing of these.
-        """
+    def enable_prefetch(self, prefetch: bool | Prefetch, interceptors: Interceptors) -> None:
+        """Prefetch likely look-ups while the model is asked, unless `prefetch` is False."""
         if prefetch is False:
             return
         settings = Prefetch() if prefetch is True else prefetch
         if not isinstance(settings, Prefetch):
             raise ConfigurationError(f"prefetch is True, False or a Prefetch, not {prefetch!r}.")
-        registry, between = self.method.prefetched, interceptors or Interceptors()
-        self.prefetcher = Prefetcher(self.core, registry, settings, between, messages_key=messages_key)
+        self.prefetcher = Prefetcher(self.method.prefetched, settings, interceptors)
 
     def compute(self, call: Call) -> Decided:
         """The decision about this model call; the model turn begins with it."""

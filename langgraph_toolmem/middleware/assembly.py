@@ -31,8 +31,7 @@ from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.prefetch import Prefetch
-from langgraph_toolmem.inertia.prefetch.qualify import Interceptors
+from langgraph_toolmem.inertia.prefetch import Interceptors, Prefetch
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator.deferred import DeferredTools, Offer, RevealTools, ToolSearch
@@ -47,8 +46,8 @@ from langgraph_toolmem.nodes.steps import (
     SITSummary,
     ToolRetriever,
     checked,
-    identity_of,
     method_of,
+    owner_of,
 )
 from langgraph_toolmem.runs.run import CALL_TOOL, SEARCH_TOOL
 from langgraph_toolmem.runs.tools import name_of
@@ -159,7 +158,7 @@ def tool_memory_middleware(
     ]
     if acts is not None:
         acts.step.models = (*acts.step.models, *(model for m in yours for model in _models_of(m)))
-        acts.step.enable_prefetch(prefetch, interceptors=interceptors_of(yours))
+        acts.step.enable_prefetch(prefetch, interceptors_of(yours))
     found: list[Step[Any]] = [node.step for node in nodes if node is not None]
     for step in steps:
         if not isinstance(step, Step):
@@ -167,9 +166,9 @@ def tool_memory_middleware(
         found.append(step)
     around = [step for step in found if step.place == "around"]
     at_model = [step for step in found if step.place == "inside"]
-    recorder = Recorder(memory)
-    recorder.source = None if acts is None else acts.step.prefetcher
-    inside_all = steps_middleware(memory.core, at_model, name=f"{name}Inside", outermost=not around, recorder=recorder)
+    inside_all = steps_middleware(
+        memory.core, at_model, name=f"{name}Inside", outermost=not around, recorder=Recorder(memory)
+    )
     all_of_them: list[Middleware] = [*yours, inside_all]
     if around:
         all_of_them.insert(0, steps_middleware(memory.core, around, name=name, outermost=True))
@@ -246,17 +245,7 @@ def _gated(inside: Sequence[Middleware]) -> Iterator[str]:
 # --- the middleware ---
 
 
-class _Named(AgentMiddleware[Any, Any, Any]):
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self._name = name
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-
-class StepsMiddleware(_Named):
+class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
     """Some steps of a memory in an agent. It never raises into the host's run.
 
     Args:
@@ -268,19 +257,19 @@ class StepsMiddleware(_Named):
             hints into the request.
     """
 
+    name = ""
+
     def __init__(
         self,
         core: Core,
-        steps: Iterable[Step[Any]],
+        steps: Sequence[Step[Any]],
         *,
         outermost: bool,
         name: str,
         recorder: Recorder | None = None,
     ) -> None:
-        super().__init__(name)
-        steps = tuple(steps)
-        self._core = core
-        self._outermost, self._recorder = outermost, recorder
+        super().__init__()
+        self.name, self._core, self._outermost, self._recorder = name, core, outermost, recorder
         self._errors = ErrorLog(name, logger)
         self._runners = [StepRunner(step) for step in steps]
         self._prefetcher = next((step.prefetcher for step in steps if isinstance(step, Shortcut)), None)
@@ -339,7 +328,8 @@ class StepsMiddleware(_Named):
                 self._broke(call, error, None)
             raise
         if (recorder := self._recorder) is not None:
-            self._or_log(lambda: self._learn(recorder, call, response))
+            with self._errors:
+                self._learn(recorder, call, response)
         if self._prefetcher is not None and batch is not None:
             response = answered(response, self._prefetcher.answered(batch, turn_of_response(response)))
         return response
@@ -392,10 +382,11 @@ class StepsMiddleware(_Named):
     def _gave_up(self, request: ToolCallRequest, error: Exception) -> None:
         if isinstance(error, _NOT_OVER) or not self._outermost or env_mode() == "off":
             return
-        who: dict[str, Any] = identity_of(request)
+        thread_id, user_id = owner_of(request)
         call_id, messages = request.tool_call["id"] or "", request.state["messages"]
-        self._or_log(lambda: self._core.lifecycle.gave_up(messages, call_id, **who))
-        self._broke(Call(messages, **who), error, call_id)
+        with self._errors:
+            self._core.lifecycle.gave_up(messages, call_id, thread_id=thread_id, user_id=user_id)
+        self._broke(Call(messages, thread_id, user_id), error, call_id)
 
     def _broke(self, call: Call, error: Exception, failed_call: str | None) -> None:
         for runner in self._runners:
@@ -465,12 +456,14 @@ def answered(response: Any, messages: list[Any]) -> Any:
     return messages[0] if isinstance(response, AIMessage) else replace(response, result=messages)
 
 
-class LoopGuardMiddleware(_Named):
+class LoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
     """A `LoopGuard` in an agent, right after the model."""
 
+    name = ""
+
     def __init__(self, memory: ToolMemory, name: str) -> None:
-        super().__init__(name)
-        self._guard = LoopGuard(memory)
+        super().__init__()
+        self.name, self._guard = name, LoopGuard(memory)
 
     def after_model(self, state: Any, runtime: Any) -> Any:
         return self._guard.invoke(state, config_of())
@@ -479,16 +472,17 @@ class LoopGuardMiddleware(_Named):
         return await self._guard.ainvoke(state, config_of())
 
 
-class ToolSearchMiddleware(_Named):
+class ToolSearchMiddleware(AgentMiddleware[Any, Any, Any]):
     """Offers the model the tools of `DeferredTools`, and reads its calls; if that fails, all tools are offered.
 
     Stands innermost around the model, so that everything else sees calls of the real tools.
     """
 
+    name = ""
+
     def __init__(self, deferred: DeferredTools, name: str) -> None:
-        super().__init__(name)
-        self._deferred = deferred
-        self._errors = ErrorLog(name, logger)
+        super().__init__()
+        self.name, self._deferred, self._errors = name, deferred, ErrorLog(name, logger)
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
         return drive(lambda: self._around(request), handler)

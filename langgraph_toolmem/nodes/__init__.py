@@ -1,11 +1,10 @@
 """LangGraph nodes over a `ToolMemory`. Thin: what they do is in the steps of the methods.
 
-The decider's modules are imported when one of its names is first used: an agent with middleware needs none of them.
+The decider is imported when its name is first used: an agent with middleware needs none of its modules.
 """
 
 from __future__ import annotations
 
-import importlib
 import typing
 
 from langgraph_toolmem.nodes.steps import (
@@ -22,13 +21,9 @@ from langgraph_toolmem.nodes.steps import (
     loop_guard_condition,
     shortcut_condition,
 )
-from langgraph_toolmem.turn.hints import (
-    MemoryState,
-    messages_with_hints,
-)
+from langgraph_toolmem.turn.hints import MemoryState, messages_with_hints
 
 if typing.TYPE_CHECKING:
-    from langgraph_toolmem.navigator.decide.decision import NaviRecord, NaviState
     from langgraph_toolmem.nodes.navi import create_navi_subgraph
 
 __all__ = [
@@ -36,8 +31,6 @@ __all__ = [
     "LoopGuard",
     "MemoryRecall",
     "MemoryState",
-    "NaviRecord",
-    "NaviState",
     "PreferenceGuide",
     "Recorder",
     "ReflectionWriter",
@@ -53,9 +46,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> typing.Any:
-    if name not in ("NaviRecord", "NaviState", "create_navi_subgraph"):
+    if name != "create_navi_subgraph":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.navi"), name)
+    from langgraph_toolmem.nodes import navi
+
+    return navi.create_navi_subgraph
 
 
 def __dir__() -> list[str]:

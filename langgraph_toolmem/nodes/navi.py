@@ -56,7 +56,7 @@ from langgraph_toolmem.navigator.decide.rounds import (
     with_retrieved,
     with_route,
 )
-from langgraph_toolmem.nodes.steps import Recorder
+from langgraph_toolmem.nodes.steps import Recorder, checked
 from langgraph_toolmem.runs.messages import text_of
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -120,8 +120,7 @@ def create_navi_subgraph(
         create_navi_subgraph(model, tools, memory, checkpointer=InMemorySaver()).invoke({"messages": [("user", "…")]})
 
     Each decision emits one custom stream event ``{"toolmem": {"node": "navi", "event": "decision", …}}`` and is in the
-    state under ``toolmem_navi``, with the chains that the decider saw; the event shows them as a graph, too. A host
-    that wants it in its own state adds the key ``toolmem_navi``.
+    state under ``toolmem_navi``, with the chains that the decider saw. A host that wants it adds this key to its state.
 
     Args:
         model: the decider: any chat model, or ``"provider:model"``.
@@ -145,8 +144,7 @@ def create_navi_subgraph(
         ConfigurationError: an argument cannot work.
         MissingExtraError: the model's package is not installed.
     """
-    if not isinstance(memory, ToolMemory):
-        raise ConfigurationError(f"create_navi_subgraph takes a ToolMemory, not {type(memory).__name__}.")
+    checked(memory, "create_navi_subgraph")
     if isinstance(model, str):
         model = resolve_model(model, name="model", others=("a chat model",))
     if not isinstance(model, BaseChatModel):

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, tool
+from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph import END
 from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -19,25 +19,24 @@ from langgraph.types import Command
 
 from langgraph_toolmem.atoms import Atoms
 from langgraph_toolmem.atoms.step import PlanHints, SGASettings
-from langgraph_toolmem.base.checks import names_given
+from langgraph_toolmem.base.checks import names_given, policy_given
 from langgraph_toolmem.base.errors import ConfigurationError, LoopError
 from langgraph_toolmem.core.method import Method, check_installed
 from langgraph_toolmem.entries import Entries
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.render import BUDGET
-from langgraph_toolmem.entries.steps import How, Preferences, Recall, Reflection, Verdict
+from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection, Verdict
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.guards import VARIED
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.prefetch import Prefetch
-from langgraph_toolmem.inertia.prefetch.serve import ResultServer
+from langgraph_toolmem.inertia.prefetch import Interceptors, Prefetch, Registry
 from langgraph_toolmem.inertia.step import MARK, Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator import Navigator
 from langgraph_toolmem.navigator.deferred import Offer, RevealTools, ToolSearch
 from langgraph_toolmem.runs.messages import LOOP_NOTE, status_of
 from langgraph_toolmem.runs.run import OWN_TOOLS, Run, UserMessage
-from langgraph_toolmem.runs.tools import ToolLike, as_tool, name_of, read_tools
+from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, as_tool, name_of, read_tools
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.sit import SIT
 from langgraph_toolmem.sit.step import Suggest
@@ -85,11 +84,8 @@ class Recorder(MemoryNode):
     def __init__(self, memory: ToolMemory, *, messages_key: str = "messages") -> None:
         super().__init__("recorder", "learns what the run shows; decides nothing", messages_key=messages_key)
         self._core = checked(memory, "Recorder").core
-        #: Serves the results of prefetched calls.
-        self.source: ResultServer | None = None
-        for method in memory.methods:
-            if isinstance(method, Inertia):
-                self.source = ResultServer(self._core, method.prefetched, self.errors, messages_key=messages_key)
+        found = (method.prefetched for method in memory.methods if isinstance(method, Inertia))
+        self._prefetched: Registry | None = next(found, None)
 
     def body(self, state: Any, config: RunnableConfig | None) -> Any:
         call = self.call_of(state, config)
@@ -120,9 +116,12 @@ class Recorder(MemoryNode):
             raise
 
     def _around(self, request: ToolCallRequest) -> StepGenerator[Any]:
+        if env_mode() == "off":
+            return (yield Proceed(request))
         asked = request
-        if self.source is not None and env_mode() != "off":
-            asked = yield from self.source.serve(request)
+        if self._prefetched is not None:
+            with self.errors:
+                asked = yield from self._prefetched.serve(request, self._messages_of(request), owner_of(request))
         try:
             result = yield Proceed(asked)
         except Exception:  # an interrupt never gets here: nothing was executed yet
@@ -133,30 +132,34 @@ class Recorder(MemoryNode):
         return result
 
     def _paused(self, request: ToolCallRequest) -> None:
-        if self.source is not None and env_mode() != "off":
-            self.source.paused(request)
+        if self._prefetched is not None and env_mode() != "off":
+            with self.errors:
+                self._prefetched.paused(request.tool_call["name"])
 
     def _record(self, request: ToolCallRequest, status: Literal["ok", "failed"], *, raised: bool = False) -> None:
-        if env_mode() == "off":
-            return
         call = request.tool_call
         with self.errors:
+            thread_id, user_id = owner_of(request)
             self._core.lifecycle.executed(
-                list(read_key(request.state, self.messages_key) or ()),
+                self._messages_of(request),
                 call["id"] or "",
                 tool=call["name"],
                 args=call["args"],  # as asked for: the host injects its own later
                 status=status,
                 raised=raised,
-                **identity_of(request),
+                thread_id=thread_id,
+                user_id=user_id,
             )
 
+    def _messages_of(self, request: ToolCallRequest) -> list[Any]:
+        return list(read_key(request.state, self.messages_key) or ())
 
-def identity_of(request: ToolCallRequest) -> dict[str, str | None]:
+
+def owner_of(request: ToolCallRequest) -> tuple[str | None, str | None]:
     """Return thread and user of a tool call."""
     runtime: Any = request.runtime
     config = getattr(runtime, "config", None)
-    return {"thread_id": thread_id_of(config), "user_id": user_id_of(config, runtime)}
+    return thread_id_of(config), user_id_of(config, runtime)
 
 
 def _outcome(result: Any, call_id: str | None) -> Literal["ok", "failed"] | None:
@@ -191,18 +194,10 @@ class ReflectionWriter(StepNode):
         memory: the memory.
         verdict: judges the run from the state; None: nobody judges. An error, or any other value, counts as None. In an
             async graph it is called in a thread.
-        wait: if True, return when entry and critique are written: for scripts.
     """
 
-    def __init__(
-        self,
-        memory: ToolMemory,
-        *,
-        verdict: Verdict | None = None,
-        wait: bool = False,
-        messages_key: str = "messages",
-    ) -> None:
-        step = Reflection(method_of(memory, Entries, "ReflectionWriter"), verdict=verdict, wait=wait)
+    def __init__(self, memory: ToolMemory, *, verdict: Verdict | None = None, messages_key: str = "messages") -> None:
+        step = Reflection(method_of(memory, Entries, "ReflectionWriter"), verdict=verdict)
         super().__init__(step, messages_key=messages_key)
 
 
@@ -248,7 +243,6 @@ class PreferenceGuide(StepNode):
     Args:
         memory: the memory.
         tools: the agent's tools; in an agent those of each model call if None.
-        how: "leave_out": avoided tools are left out. "tell": a hint says what the user likes and avoids. "both".
         policy: which requests are alike; the memory's own if None.
         keep: names of tools that always stay.
     """
@@ -258,14 +252,12 @@ class PreferenceGuide(StepNode):
         memory: ToolMemory,
         tools: Iterable[ToolLike] | None = None,
         *,
-        how: How = "leave_out",
         policy: RecallPolicy | None = None,
         keep: Iterable[str] = (),
         messages_key: str = "messages",
     ) -> None:
         method = method_of(memory, Entries, "PreferenceGuide")
-        step = Preferences(method, tools, how=how, policy=policy, keep=keep)
-        super().__init__(step, messages_key=messages_key)
+        super().__init__(Preferences(method, tools, policy=policy, keep=keep), messages_key=messages_key)
 
 
 def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "messages") -> list[T]:
@@ -335,9 +327,7 @@ class SGAPlanner(StepNode):
         tools: Iterable[ToolLike] | None = None,
         messages_key: str = "messages",
     ) -> None:
-        method = method_of(memory, Atoms, "SGAPlanner")
-        if settings is not None and not isinstance(settings, SGASettings):
-            raise ConfigurationError(f"settings is an SGASettings, not {settings!r}.")
+        method, settings = method_of(memory, Atoms, "SGAPlanner"), policy_given(settings, SGASettings, "settings")
         super().__init__(PlanHints(method, settings, tools=tools), messages_key=messages_key)
 
 
@@ -378,14 +368,10 @@ class ToolRetriever(StepNode):
         messages_key: str = "messages",
     ) -> None:
         method = method_of(memory, Navigator, "ToolRetriever")
-        if search is not None and not isinstance(search, ToolSearch):
-            raise ConfigurationError(f"search is a ToolSearch, not {search!r}.")
-        if isinstance(tools, (str, bytes, Mapping)) or not (tools is None or isinstance(tools, Iterable)):
-            raise ConfigurationError(f"tools is a list of tools, not {type(tools).__name__}.")
-        given = None if tools is None else [t if isinstance(t, (BaseTool, Mapping)) else as_tool(t) for t in tools]
-        for own in OWN_TOOLS & {name_of(each) for each in given or ()}:
+        given, specs = (None, {}) if tools is None else _executable(tools)
+        for own in OWN_TOOLS & specs.keys():
             raise ConfigurationError(f"{own!r} is the name of a tool of the memory; none of the tools may have it.")
-        always = names_given("always", always)
+        search, always = policy_given(search, ToolSearch, "search"), names_given("always", always)
         step = RevealTools(method, given, search=search, always=always, messages_key=messages_key)
         super().__init__(step, messages_key=messages_key)
         self.tools: list[BaseTool] = step.deferred.tools
@@ -405,6 +391,13 @@ class ToolRetriever(StepNode):
     def take(self, answer: AIMessage) -> AIMessage:
         """Return the model's answer with calls of the real tools."""
         return self.step.deferred.take(answer, self.step.given or ())
+
+
+def _executable(tools: Iterable[ToolLike]) -> tuple[list[Any], dict[str, ToolSpec]]:
+    """Return tools as a ``ToolNode`` executes them, with their specs; schemas stay as they are."""
+    given = list(tools) if isinstance(tools, Iterator) else tools
+    specs = read_tools(given)
+    return [as_tool(each) if isroutine(each) else each for each in given], specs
 
 
 class InertiaShortcut(StepNode):
@@ -446,19 +439,15 @@ class InertiaShortcut(StepNode):
         prefetch: bool | Prefetch = False,
     ) -> None:
         method = method_of(memory, Inertia, "InertiaShortcut")
-        given = list(tools) if isinstance(tools, Iterator) else tools
-        method.core.catalogue.adopt(read_tools(given))
-        # As a ``ToolNode`` takes them; schemas, dicts and classes, cannot be executed.
-        functions = (each if isinstance(each, BaseTool) or not isroutine(each) else tool(each) for each in given)
-        self._executed = [each for each in functions if isinstance(each, BaseTool)]
-        models = () if model is None else (model,)
-        step = Shortcut(method, policy=policy, models=models)
+        self._tools, specs = _executable(tools)
+        method.core.catalogue.adopt(specs)
+        step = Shortcut(method, policy=policy, models=() if model is None else (model,))
         super().__init__(step, messages_key=messages_key)
-        step.enable_prefetch(prefetch, messages_key=messages_key)
+        step.enable_prefetch(prefetch, Interceptors())
 
     def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
         call = super().call_of(state, config)
-        call.offered = self._executed
+        call.offered = self._tools
         return call
 
     def update(self, call: Call, output: StepOutput) -> Any:

@@ -1,26 +1,28 @@
 """SIT: which tool comes next, by what similar states went on with (SIT-Graph, arXiv 2512.07287).
 
-The idea: tool graphs know which tool usually follows which (procedural), memories recall whole episodes (episodic).
-Here both hang on one graph: an edge from tool to tool has a weight, and the **states** in which runs took it. A state
-is the request with the words of the latest result, or of the summary that the agent wrote with the *summary tool*.
-The present state is compared with those on the edges out of the last tool; where they are alike, their targets are
-suggested, otherwise what usually follows. A suggestion is advice in the model's context, never a command.
+Tool graphs know which tool usually follows which (procedural), memories recall whole episodes (episodic). Here both
+speak for a tool: how often it came next after the same steps, and the **states** in which runs called it. A state is
+the request with the words of the latest result, or of the summary that the agent wrote with the *summary tool*. The
+present state is compared with those in which past runs stood at the same place. A suggestion is advice in the model's
+context, never a command.
 
-Requests are looked up in the index that the shortcut uses (`graph.cases`): nothing else is stored, embedded or asked.
-Feedback counts when a state is read, so it may change at any time. Observed and imported runs give the same memory.
+Requests are looked up in the index that the shortcut uses (`graph.cases`), and usual order in its counts: of its own
+the method keeps only transitions. Feedback counts when a state is read, so it may change at any time. Observed and
+imported runs give the same memory.
 
 ==================  ===============================================================
 ``SIT``             this method: what is learned and suggested
-``evidence``        transitions of runs, the edges they add up to, and past states similar to the present
-``suggest``         the three kinds of evidence, weighed; ``policy``
+``evidence``        transitions of runs, and past states similar to the present
+``suggest``         the three kinds of evidence, weighed; ``SITPolicy``
+``paper``           the rule as published
 ``step``            suggestions at a model call; the summary tool
 ==================  ===============================================================
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping
-from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.checks import is_count, policy_given
@@ -28,10 +30,11 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section, shown_in_words
 from langgraph_toolmem.graph.events import GOOD
-from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, windows
 from langgraph_toolmem.runs.tools import side_effects
-from langgraph_toolmem.sit.evidence import Near, SITEvidence, near_states, source_of, transitions, written_states
-from langgraph_toolmem.sit.suggest import NEAREST, SITPolicy, Suggestion, Vote
+from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen, near_states, source_of, transitions
+from langgraph_toolmem.sit.paper import suggest_as_published
+from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion, Vote
 from langgraph_toolmem.sit.suggest import suggest as weigh
 from langgraph_toolmem.text.similarity import LexicalIndex
 from langgraph_toolmem.text.tools import tool_text
@@ -128,36 +131,37 @@ class SIT(Method):
     ) -> list[Suggestion]:
         """Return the same for the state of a run."""
         policy, known, source = policy or self.policy, self.core.catalogue.specs, source_of(state)
-        summary = (summary or "").strip()
+        summary, k = (summary or "").strip(), policy.k if k is None else k
         allowed = self._allowed(known.keys() if available is None and known else available, state)
+        hits = self._tool_index(known).search(state.user.raw or summary, k=SEARCHED) if known else []
         with self.core.lock:
-            row = {} if source is None else self.evidence.out_of(source)
-            near = self._near(state, source, summary, policy)
-            votes = (self._vote(each, policy) for each in near if allowed is None or each.transition.target in allowed)
-            nearest = list(islice((vote for vote in votes if vote.weight > 0), NEAREST))
-        return weigh(
-            row,
-            nearest,
-            source=source or "",
-            policy=policy,
-            text=state.user.raw or summary,
-            search=(lambda text: self._tool_index(known).search(text, k=SEARCHED)) if known else None,
-            available=allowed,
-            k=k,
-        )
+            if policy.kind == "paper":
+                good = lambda run: self._shares(run)[0]  # noqa: E731
+                return suggest_as_published(self.evidence, source, summary, hits, good=good, available=allowed, k=k)
+            near = near_states(state, source, self.core.graph.cases, self.evidence.transitions_of, summary=summary)
+            votes = (self._vote(similarity, seen, policy) for similarity, seen in near)
+            habits = self._habits(state) if policy.unlabelled else {}
+            return weigh(habits, votes, hits, k=k, unlabelled=policy.unlabelled, available=allowed)
 
-    def _near(self, state: RunState, source: str | None, summary: str, policy: SITPolicy) -> list[Near]:
-        if policy.kind == "paper":
-            return written_states(source, self.evidence.transitions(), summary) if summary else []
-        return near_states(state, source, self.core.graph.cases, self.evidence.transitions_of, summary=summary)
-
-    def _vote(self, near: Near, policy: SITPolicy) -> Vote:
+    def _vote(self, similarity: float, seen: TransitionSeen, policy: SITPolicy) -> Vote:
         """Weigh a state by the feedback on its run."""
-        core, how = self.core, near.transition
-        score, weight = core.graph.score(how.run), core.weight_of(how.run)
-        good, open_ = (0.0, 1.0) if score is None else (weight, 1.0 - weight) if score >= GOOD else (0.0, 0.0)
-        trust = policy.unlabelled * self.evidence.edge(how.source, how.target).trust
-        return Vote(near.similarity, how.target, good + open_ * trust, good > 0)
+        good, unjudged = self._shares(seen.run)
+        return Vote(similarity, seen.target, good + unjudged * policy.unlabelled, good > 0)
+
+    def _shares(self, run: str) -> tuple[float, float]:
+        """Return the share of a run that went well, and the share of it that nobody judged."""
+        stands = self.core.graph.verdict(run)
+        if stands is None:
+            return 0.0, 1.0
+        return (stands.weight, 1.0 - stands.weight) if stands.score >= GOOD else (0.0, 0.0)
+
+    def _habits(self, state: RunState) -> dict[str, float]:
+        """Return how often models called each tool after the same two last symbols, whatever became of the runs."""
+        found: dict[str, float] = defaultdict(float)
+        for symbol, counts in self.core.graph.successors.row(windows(state)[2]).items():
+            if symbol != WORDS and (tool := symbol.removeprefix(PARALLEL)):
+                found[tool] += sum(counts)
+        return found
 
     def _allowed(self, available: Collection[str] | None, state: RunState) -> Collection[str] | None:
         """Return the tools without the destructive ones that were called already for the request."""
@@ -176,12 +180,12 @@ class SIT(Method):
 
     def report(self) -> Section | None:
         with self.core.lock:
-            shown, kept = self.core.ledger.figures(self.name), self.evidence.figures()
+            shown, runs = self.core.ledger.figures(self.name), self.evidence.runs
+            waiting = sum(self.core.graph.verdict(run) is None for run in runs)
+            kept = {"states": sum(map(len, runs.values())), "runs_waiting": waiting}
         lines = list(shown_in_words("Next tools", shown))
-        if lines and kept["runs_waiting"]:
-            lines.append(
-                f"Runs without feedback: {kept['runs_waiting']:,}; successful ones teach suggestions more than these."
-            )
+        if lines and waiting:
+            lines.append(f"Runs without feedback: {waiting:,}; successful ones teach suggestions more than these.")
         return Section("Next tools", {**shown, **kept}, tuple(lines))
 
 

@@ -32,12 +32,13 @@ EnvMode = Literal["", "shadow", "off"]
 Attributes: TypeAlias = dict[str, str | int | float | bool]
 """Flat names to plain values: what OpenTelemetry takes."""
 
+MAX_WARNED: Final = 256
 warned: Final[set[str]] = set()
 
 
 def warn_once(text: str, *parts: object) -> None:
-    """Log a warning, once for each text."""
-    if (line := text % parts) not in warned:
+    """Log a warning, once for each text in a process."""
+    if (line := text % parts) not in warned and len(warned) < MAX_WARNED:
         warned.add(line)
         logger.warning("%s", line)
 

@@ -10,7 +10,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from agents import both, build_agent
 from desk import (
     EAGER,
     NAMES,
@@ -23,6 +22,7 @@ from desk import (
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, TodoListMiddleware
 from langchain_core.messages import AIMessage, convert_to_messages
 from openai_server import OpenAIStubServer, make_chat_model
+from shells import both, build_agent
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.middleware import assembly as middleware

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import pytest
-from agents import WAYS
 from crowd import plain
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, StructuredTool, tool
@@ -20,6 +19,7 @@ from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command, interrupt
 from navi_script import Shop, ask, assert_well_formed, calls_made, decisions, do, say, seek, shown
 from pydantic import BaseModel, ValidationError
+from shells import WAYS
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.nodes import create_navi_subgraph, navi
@@ -86,14 +86,19 @@ def test_a_task_in_rounds(shop: Shop, store: ToolMemory) -> None:
     assert "- refund_order(order_id, cents?)" in seen(later, 0, "Candidate APIs")
 
 
-def test_another_request_in_a_hosts_graph_is_another_run(shop: Shop, store: ToolMemory) -> None:
-    model = scripted([CHAIN[0], ask("Sure?")], say("First done."), CHAIN[0], say("Second done."))
+def test_a_question_waits_for_the_user_and_another_request_is_another_run(shop: Shop, store: ToolMemory) -> None:
+    model = scripted(
+        [CHAIN[0], ask("Sure?"), seek("an API that lists orders")], say("First done."), CHAIN[0], say("Second done.")
+    )
     builder = StateGraph(MessagesState)
     builder.add_node("navi", create_navi_subgraph(model, shop.tools, store))
     builder.add_edge(START, "navi")
     graph = builder.compile(checkpointer=InMemorySaver())
-    assert run(graph)["__interrupt__"][0].value["question"] == "Sure?"
-    run(graph, Command(resume="yes"))
+    (waiting,) = run(graph)["__interrupt__"]
+    assert waiting.value == {"node": "navi", "question": "Sure?", "questions": ["Sure?"]}
+    assert len(model.calls) == 1
+    run(graph, Command(resume="Yes, sure"))
+    assert "Yes, sure" in seen(model, 1)
     second = run(graph, "And once more")
     assert names(shop) == ["find_customer", "find_customer"]
     assert seen(model, 2, "Request") == "And once more"
@@ -183,41 +188,12 @@ def test_a_memory_that_fails_stops_nothing(
     assert "no disk" not in "".join(r.getMessage() for r in caplog.records if r.levelno > logging.DEBUG)
 
 
-def test_a_question_waits_for_the_user_and_repeats_nothing(shop: Shop, store: ToolMemory) -> None:
-    model = scripted(
-        [ask("Which Ann?"), do("find_customer", name="Ann"), seek("an API that lists orders")],
-        do("list_orders", customer_id="c-Ann"),
-        say("Listed."),
-    )
-    graph = create_navi_subgraph(model, shop.tools, store, checkpointer=InMemorySaver())
-    (waiting,) = run(graph)["__interrupt__"]
-    assert waiting.value == {"node": "navi", "question": "Which Ann?", "questions": ["Which Ann?"]}
-    assert len(model.calls) == 1
-    state = run(graph, Command(resume="Ann Lee"))
-    assert "Ann Lee" in seen(model, 1)
-    assert names(shop) == ["find_customer", "list_orders"]
-    assert len(model.calls) == 3
-    assert_well_formed(state["messages"])
-
-
-@pytest.mark.parametrize(("answer", "refunds"), [("yes", 1), ("no", 0)])
-def test_an_approval_repeats_none_of_the_calls_beside_it(
-    answer: str, refunds: int, shop: Shop, store: ToolMemory
-) -> None:
-    def approve(request: Any, execute: Any) -> Any:
-        call = request.tool_call
-        if call["name"] == "refund_order" and interrupt({"approve": call["args"]}) != "yes":
-            text = f"User rejected the tool call for `{call['name']}` with id {call['id']}"
-            return ToolMessage(text, tool_call_id=call["id"], status="error")
-        return execute(request)
-
-    refund = do("refund_order", order_id="o1")
-    model = scripted([do("find_customer", name="Ann"), refund], refund, say("That is all."))
-    graph = create_navi_subgraph(model, shop.tools, store, wrap_tool_call=approve, checkpointer=InMemorySaver())
+def test_an_approval_repeats_none_of_the_calls_beside_it(shop: Shop, store: ToolMemory) -> None:
+    model = scripted([do("find_customer", name="Ann"), do("refund_order", order_id="o1")], say("That is all."))
+    graph = create_navi_subgraph(model, shop.tools, store, wrap_tool_call=review, checkpointer=InMemorySaver())
     assert run(graph)["__interrupt__"][0].value == {"approve": {"order_id": "o1"}}
-    state = run(graph, Command(resume=answer))
-    assert sorted(names(shop)) == ["find_customer", *["refund_order"] * refunds]
-    assert state["toolmem_navi"]["failed"] == {}, "a person's no does not say that the tool is down"
+    state = run(graph, Command(resume={"args": {"order_id": "o1"}}))
+    assert sorted(names(shop)) == ["find_customer", "refund_order"]
     assert_well_formed(state["messages"])
 
 
@@ -372,15 +348,11 @@ def test_each_decision_is_an_event_and_messages_may_have_another_key(shop: Shop,
     json.dumps(told)
 
 
-def test_output_that_does_not_parse_is_repaired_once(shop: Shop, store: ToolMemory) -> None:
+def test_output_that_does_not_parse_twice_ends_the_run(shop: Shop, store: ToolMemory) -> None:
     broken = AIMessage("", tool_calls=[{"name": "Decision", "args": {"sub_intents": 3}, "id": "d"}])
-    for script, stop, calls in (
-        (["I think I should search.", CHAIN[0], say("Found.")], "answered", 3),
-        ([CHAIN[0], broken, broken], "unreadable", 3),
-    ):
-        model = scripted(*script)
-        state = run(create_navi_subgraph(model, shop.tools, store))
-        assert (state["toolmem_navi"]["stop"], len(model.calls)) == (stop, calls)
+    model = scripted(CHAIN[0], broken, broken)
+    state = run(create_navi_subgraph(model, shop.tools, store))
+    assert (state["toolmem_navi"]["stop"], len(model.calls)) == ("unreadable", 3)
 
 
 # --- guards of the host: what one edits or refuses is told as it was ---
@@ -425,13 +397,7 @@ async def resumed(graph: Any, answer: Any, way: str = "sync") -> dict[str, Any]:
 @pytest.mark.parametrize("answer", ["Denied by the reviewer.", "raise"])
 async def test_a_refusal_in_any_words_is_not_gone_around(answer: str, shop: Shop, store: ToolMemory) -> None:
     model = scripted(do("refund_order", order_id="o1"), do("refund_order", order_id="o1"), say("It was refused."))
-    graph = create_navi_subgraph(
-        model,
-        shop.tools,
-        store,
-        wrap_tool_call=review,
-        checkpointer=InMemorySaver(),
-    )
+    graph = create_navi_subgraph(model, shop.tools, store, wrap_tool_call=review, checkpointer=InMemorySaver())
     run = (await resumed(graph, answer))["toolmem_navi"]
     assert shop.did == []
     assert (run["failed"], run["routes"]) == ({}, []), "a tool that never ran has not failed"

@@ -8,12 +8,11 @@ import logging
 import sys
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import openai_server
 import pytest
-from agents import WAYS, Agent, asked, build_agent
 from desk import NAMES, Desk, build, expected, script, thread, warm
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -35,10 +34,11 @@ from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command, interrupt
 from openai_server import OpenAIStubServer, make_chat_model
 from places import ROOT, TESTS
-from pydantic import Field
+from shells import WAYS, App, asked, build_agent
 
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem.turn import host
 
 LIKELY = Prefetch(min_probability=0.5)
 """Throws nothing away on the desk."""
@@ -69,6 +69,11 @@ class Faulty(Desk):
         self.happens(tool_name, args, self.done.count((tool_name, args)))
 
 
+@pytest.fixture(autouse=True)
+def nothing_logged_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "warned", set())
+
+
 @pytest.fixture
 def memory() -> Iterator[ToolMemory]:
     with ToolMemory.ephemeral(tools=Desk().tools, methods=[Inertia()]) as opened:
@@ -76,7 +81,7 @@ def memory() -> Iterator[ToolMemory]:
         yield opened
 
 
-def agent_of(memory: ToolMemory | None, desk: Desk | None = None, prefetch: Any = True, **options: Any) -> Agent:
+def agent_of(memory: ToolMemory | None, desk: Desk | None = None, prefetch: Any = True, **options: Any) -> App:
     return build_agent(memory, desk, **{"policy": READS, "prefetch": prefetch, **options})
 
 
@@ -213,17 +218,24 @@ async def test_nobody_gets_what_was_looked_up_for_another(memory: ToolMemory, wa
 # --- faults ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_look_up_that_fails_ahead_is_made_again(memory: ToolMemory) -> None:
+@pytest.mark.parametrize(("hangs", "again"), [(False, 2), (True, 1)])
+async def test_a_look_up_that_fails_or_hangs_ahead_is_made_again(memory: ToolMemory, hangs: bool, again: int) -> None:
+    never = threading.Event()
+
     def happens(tool_name: str, args: dict[str, Any], times: int) -> None:
-        if times == 1 and tool_name != "add_note":
+        if times == 1 and hangs and tool_name == "find_customer":
+            never.wait(20)
+        elif times == 1 and not hangs and tool_name != "add_note":
             raise RuntimeError("not now")
 
-    agent = agent_of(memory, Faulty(happens))
+    agent = agent_of(memory, Faulty(happens), Prefetch(timeout=0.2, workers=1) if hangs else True)
     state = await agent.run(1)
+    never.set()
     assert plain(state["messages"]) == plain((await agent_of(None).run(1))["messages"])
     name = NAMES[1]
-    assert Counter(map(str, agent.desk.done)) == Counter(map(str, [*expected(name), *expected(name)[:2]]))
-    assert told(memory)["served"] == 0
+    assert Counter(map(str, agent.desk.done)) == Counter(map(str, [*expected(name), *expected(name)[:again]]))
+    # The one worker hangs: nothing queues behind it.
+    assert (told(memory)["started"], told(memory)["served"]) == (again, 0)
 
 
 async def test_an_async_look_up_runs_in_the_runs_own_loop_and_is_cancelled_with_it(memory: ToolMemory) -> None:
@@ -434,9 +446,10 @@ def of_user(number: int, user: str | None = "ann") -> Any:
     return {"configurable": {"thread_id": f"t{number}", **({} if user is None else {"user_id": user})}}
 
 
-async def test_a_graph_serves_where_thread_user_and_message_are_known(memory: ToolMemory) -> None:
+@pytest.mark.parametrize("made", [lambda made: made, lambda made: made.func], ids=["tools", "functions"])
+async def test_a_graph_serves_where_thread_user_and_message_are_known(memory: ToolMemory, made: Any) -> None:
     desk = Desk()
-    graph = graph_of(memory, desk.tools)
+    graph = graph_of(memory, list(map(made, desk.tools)))
     for number in range(3):
         state = await graph.ainvoke(asked(number), of_user(number))
         assert state["messages"][-1].text == f"The order of {NAMES[number]} is checked."
@@ -452,12 +465,6 @@ def test_a_graph_runs_nothing_ahead_where_it_is_not_known_whose_it_is(
         graph_of(memory, Desk().tools).invoke(asked(1), of_user(1, user))
     assert told(memory) == {}
     assert len(caplog.messages) == 1
-
-
-def test_a_graph_of_plain_functions_prefetches_too(memory: ToolMemory) -> None:
-    desk = Desk()
-    graph_of(memory, [tool.func for tool in desk.tools]).invoke(asked(1), of_user(1))
-    assert (told(memory)["started"], told(memory)["served"]) == (2, 2)
 
 
 async def test_in_graphs_nobody_gets_anothers_result(memory: ToolMemory) -> None:
@@ -489,25 +496,10 @@ async def test_mcp_tools_run_in_the_loop_of_their_session(memory: ToolMemory) ->
     assert (told(memory)["started"], told(memory)["served"]) == (1, 1)
 
 
-async def test_a_look_up_that_hangs_ahead_is_given_up(memory: ToolMemory) -> None:
-    never = threading.Event()
-
-    def happens(tool_name: str, args: dict[str, Any], times: int) -> None:
-        if times == 1 and tool_name == "find_customer":
-            never.wait(20)
-
-    agent = agent_of(memory, Faulty(happens), Prefetch(timeout=0.2, workers=1))
-    state = await agent.run(1)
-    never.set()
-    assert plain(state["messages"]) == plain((await agent_of(None).run(1))["messages"])
-    # The one worker hangs: nothing queues behind it.
-    assert (told(memory)["started"], told(memory)["served"]) == (1, 0)
-
-
 def test_a_graph_that_could_serve_nothing_runs_ahead_no_more(
     memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("langgraph_toolmem.inertia.prefetch.serve.PATIENCE", 2)
+    monkeypatch.setattr("langgraph_toolmem.inertia.prefetch.PATIENCE", 2)
     desk = Desk()
     graph = graph_of(memory, desk.tools, ScriptedChatModel(script=lambda *_: AIMessage("No.")), watched=False)
     for number in range(4):
@@ -518,34 +510,11 @@ def test_a_graph_that_could_serve_nothing_runs_ahead_no_more(
 # --- streamed answers -----------------------------------------------------------------------------------------------
 
 
-class Waiting(ScriptedChatModel):
-    """Streams, and does not end an answer with tool calls before `begun` is set, or too long has passed."""
-
-    begun: Any
-    waited: list[bool] = Field(default_factory=list)
-
-    def _stream(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        called = False
-        for chunk in super()._stream(*args, **kwargs):
-            if chunk.message.chunk_position == "last" and called:
-                self.waited.append(self.begun.wait(5))
-            called = called or bool(chunk.message.tool_call_chunks)
-            yield chunk
-
-    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        called = False
-        async for chunk in super()._astream(*args, **kwargs):
-            if chunk.message.chunk_position == "last" and called:
-                self.waited.append(await asyncio.to_thread(self.begun.wait, 5))
-            called = called or bool(chunk.message.tool_call_chunks)
-            yield chunk
-
-
 UNLIKELY = Prefetch(min_probability=1.0)
 """Prefetches nothing that is predicted."""
 
 
-async def streamed(agent: Agent, number: int, way: str) -> dict[str, Any]:
+async def streamed(agent: App, number: int, way: str) -> dict[str, Any]:
     payload, config = asked(number), thread(f"s{number}")
     if way == "sync":
         parts = [part for _, part in agent.graph.stream(payload, config, stream_mode=["messages", "values"])]
@@ -555,25 +524,10 @@ async def streamed(agent: Agent, number: int, way: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_streamed_look_up_begins_before_the_answer_ends_and_is_made_once(memory: ToolMemory, way: str) -> None:
-    begun = threading.Event()
-    desk = Faulty(lambda *_: begun.set())
-    agent = agent_of(memory, desk, UNLIKELY, model=Waiting(begun=begun, script=parallel(expected("Ann")[0]).script))
-    state = await streamed(agent, 0, way)
-    assert agent.model.waited == [True]
-    assert desk.done == expected("Ann")[:1]
-    without = await streamed(agent_of(None, model=parallel(expected("Ann")[0])), 0, way)
-    assert plain(state["messages"]) == plain(without["messages"])
-    assert (told(memory)["started"], told(memory)["served"]) == (1, 1)
-
-
-@pytest.mark.parametrize("way", WAYS)
 async def test_nothing_streamed_begins_from_a_changing_call_on(memory: ToolMemory, way: str) -> None:
     find, order, note = expected(NAMES[1])
-    begun = threading.Event()
-    begun.set()
-    desk, model = Desk(), Waiting(begun=begun, script=parallel(note, find, order).script)
-    agent = agent_of(memory, desk, UNLIKELY, model=model, tools=with_a_change(desk))
+    desk = Desk()
+    agent = agent_of(memory, desk, UNLIKELY, model=parallel(note, find, order), tools=with_a_change(desk))
     await streamed(agent, 1, way)
     assert Counter(map(str, desk.done)) == Counter(map(str, (note, find, order)))
     assert told(memory) == {}
@@ -588,9 +542,7 @@ async def test_an_equal_call_since_the_user_spoke_is_not_begun_by_the_stream(mem
         made = {"name": find[0], "args": find[1], "id": f"call_{turns}", "type": "tool_call"}
         return AIMessage("Done.") if turns == 2 else AIMessage("", tool_calls=[made])  # type: ignore[list-item]
 
-    begun = threading.Event()
-    begun.set()
-    agent = agent_of(memory, None, UNLIKELY, model=Waiting(begun=begun, script=twice))
+    agent = agent_of(memory, None, UNLIKELY, model=ScriptedChatModel(script=twice))
     await streamed(agent, 1, way)
     assert agent.desk.done == [find, find]
     assert (told(memory)["started"], told(memory)["served"]) == (1, 1)

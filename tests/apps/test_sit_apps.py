@@ -138,11 +138,14 @@ def test_any_summary_is_answered(memory: ToolMemory, text: str) -> None:
 
 async def test_the_tool_takes_a_summary_and_its_place_from_the_graph_alone(memory: ToolMemory) -> None:
     teach(memory, summaries=True)
-    tool = SITSummary(memory).tool
+    how: dict[str, Any] = {"policy": SITPolicy()}
+    tool = SITSummary(memory, **how).tool
     assert list(tool.tool_call_schema.model_json_schema()["properties"]) == ["summary"]  # type: ignore[union-attr]
     forged = answered(memory, [*before_cure("password"), calling("x", runtime={"state": {"messages": []}})])[-1]
     assert {*advised([forged])} == {*CURES.values()}
-    elsewhere = answered(memory, [*before_cure("password"), calling("x")], messages_key="elsewhere")[-1]
+    elsewhere = answered(
+        memory, [*before_cure("password"), calling("x")], policy=SITPolicy(), messages_key="elsewhere"
+    )[-1]
     outside = [tool.invoke({"summary": "x"}), await tool.ainvoke({"summary": "x"}), elsewhere.text]
     for answer in outside:  # without a history it knows the summary alone
         assert advised([ToolMessage(answer, tool_call_id="", name=SUMMARY_TOOL)])[0] == "read_logs"

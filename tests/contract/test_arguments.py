@@ -197,7 +197,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         of_memory(PreferenceGuide, tools=[]),
         [
             NO_MEMORY,
-            *each("how", "softly"),
             *each("policy", 3),
             *each("keep", "fast_courier", [3], None),
             ({"tools": [3]}, "tool"),
@@ -207,7 +206,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         of_memory(MemoryRecall),
         [NO_MEMORY, *each("budget", 0, 1.5, True), *each("policy", "paper")],
     ),
-    "ReflectionWriter": (of_memory(ReflectionWriter), [*each("verdict", True, 1), *each("wait", "yes", None)]),
+    "ReflectionWriter": (of_memory(ReflectionWriter), each("verdict", True, 1)),
     "SGAPlanner": (of_memory(SGAPlanner), [NO_MEMORY, *each("settings", 3)]),
     "SITSummary": (
         of_memory(SITSummary),

@@ -145,11 +145,10 @@ def test_a_thread_with_one_verdict_gives_each_episode_its_share() -> None:
             memory.finish(chat(0, 1, 2, 3), thread_id="t", success=True)
         assert set(asked(memory).values()) == {1.0}
         assert [each.digest for each in memory.core.read(chat(0, 1, 2, 3), "t").episodes()] == list(sit(memory).runs)
-        assert sit(memory).edges.row("find_customer")["find_customer"] == [0.25, 0.125, 0, 0.75]
+        assert [each[2:] for each in _taught(memory).values()] == [(1.0, 0.25)] * 8
         memory.feedback("t", score=0, episode=1)  # a verdict on it alone goes before its share
         memory.finish(chat(0, 1, 2, 3), thread_id="t")
-        assert sit(memory).edges.row("find_customer")["find_customer"] == [0, 0, 1, 0]
-        assert sit(memory).edges.row("book_room")["book_room"] == [0.25, 0.125, 0, 0.75]
+        assert [each[2:] for each in _taught(memory).values()] == [(0.0, 1.0)] * 2 + [(1.0, 0.25)] * 6
 
 
 def test_what_cannot_be_judged_is_said(tmp_path: Path) -> None:
@@ -165,9 +164,13 @@ def test_what_cannot_be_judged_is_said(tmp_path: Path) -> None:
             memory.feedback("t", score=1)
 
 
-def _edges(memory: ToolMemory) -> dict[str, Any]:
-    found = {source: sit(memory).out_of(source) for source in sit(memory).edges.rows}
-    return {s: {t: tuple(round(n, 9) for n in e) for t, e in row.items()} for s, row in found.items() if row}
+def _taught(memory: ToolMemory) -> dict[str, tuple[str, str, float | None, float]]:
+    """Each transition, with the score of its episode and the weight of that."""
+    core = memory.core
+    return {
+        each.step: (each.source, each.target, core.graph.score(each.run), core.weight_of(each.run))
+        for each in sit(memory).transitions()
+    }
 
 
 def _play(seed: int, steps: int) -> tuple[list[Any], dict[int, bool]]:
@@ -202,7 +205,7 @@ def _expected(length: int, stand: dict[int, bool]) -> dict[str, Any]:
     with ToolMemory.ephemeral(methods=[SIT()]) as fresh:
         for number in range(1, length + 1):
             fresh.finish(chat(*range(number)), thread_id="t", success=stand.get(number))
-        return _edges(fresh)
+        return _taught(fresh)
 
 
 def test_judging_a_turn_changes_what_it_taught_and_nothing_else() -> None:
@@ -212,7 +215,7 @@ def test_judging_a_turn_changes_what_it_taught_and_nothing_else() -> None:
             for each in done:
                 _do(memory, *each)
             length = max(number for what, number, _ in done if what == "finish")
-            assert _edges(memory) == _expected(length, stand), seed
+            assert _taught(memory) == _expected(length, stand), seed
 
 
 def test_also_after_restarts_and_from_another_process(tmp_path: Path) -> None:
@@ -230,6 +233,6 @@ def test_also_after_restarts_and_from_another_process(tmp_path: Path) -> None:
         length = max(number for what, number, _ in done if what == "finish")
         with ToolMemory(folder, methods=[SIT(), Entries()]) as memory:
             memory.flush()
-            assert _edges(memory) == _expected(length, stand), seed
+            assert _taught(memory) == _expected(length, stand), seed
             want = {TOPICS[n - 1]: None if n not in stand else float(stand[n]) for n in range(1, length + 1)}
             assert asked(memory) == want

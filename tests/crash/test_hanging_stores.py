@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import asked
 from desk import EAGER, Desk, build, history, run, script, thread
 from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
 from servers import MissingError, Postgres, chroma_clients, chroma_run, postgres_run
+from shells import asked
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import StorageError

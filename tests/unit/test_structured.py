@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from agents import WAYS
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel, Field
+from shells import WAYS
 
 from langgraph_toolmem import ConfigurationError
 from langgraph_toolmem.testing import ScriptedChatModel

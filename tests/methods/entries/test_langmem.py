@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from agents import WAYS
 from kept import give_records
 from langchain_core.messages import AIMessage
 from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 from parcels import past_run, rate, request
+from shells import WAYS
 
 from langgraph_toolmem import ConfigurationError, Entries, ToolMemory
 from langgraph_toolmem.base.errors import StorageError

@@ -1,4 +1,4 @@
-"""Preference guiding by hand: which tools are left out, which stay, and what a prompt says of it."""
+"""Preference guiding by hand: which tools are left out, and which stay."""
 
 from __future__ import annotations
 
@@ -11,14 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
-from langgraph_toolmem.entries.preferences import (
-    HEAD,
-    MAX_LINES,
-    Preference,
-    left_out,
-    preferences,
-    to_prompt,
-)
+from langgraph_toolmem.entries.preferences import Preference, left_out, preferences
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 
 OFFERED = ("fast", "slow", "mail")
@@ -123,17 +116,3 @@ def test_the_rules_hold_whatever_was_rated(
         good = sum(score == 1 and tool in tools for score, tools in rated)
         assert bad - good >= 2
     assert left_out(preferences(entries[::-1]), names, keep=keep) == found
-
-
-def test_a_prompt_says_what_is_liked_and_avoided_in_a_few_lines() -> None:
-    found = preferences(runs((BAD, "fast"), (BAD, "fast"), (BAD, "fast"), (GOOD, "slow"), (GOOD, "slow")))
-    assert to_prompt(found, OFFERED).splitlines() == [
-        HEAD,
-        "- fast: rated badly in 3 similar runs, well in none.",
-        "- slow: rated well in 2 similar runs, badly in none.",
-    ]
-    assert to_prompt(found, ["mail"]) == to_prompt([], OFFERED) == ""
-    assert to_prompt(preferences(runs((BAD, "fast mail"), (BAD, "fast mail"))), OFFERED) == "", "nobody can tell"
-    many = [Preference(f"t{i}", True, 2 + i, 0, ()) for i in range(20)]
-    lines = to_prompt(many, [f"t{i}" for i in range(20)]).splitlines()
-    assert (len(lines), lines[1][:6]) == (1 + MAX_LINES, "- t19:")

@@ -21,8 +21,7 @@ from langgraph_toolmem.graph.events import ToolCount
 from langgraph_toolmem.graph.state import WORDS
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.decision import Option
-from langgraph_toolmem.inertia.prefetch.qualify import choose, held_back, least_probability
-from langgraph_toolmem.inertia.prefetch.serve import AnswerListener
+from langgraph_toolmem.inertia.prefetch import AnswerListener, choose, held_back, least_probability
 from langgraph_toolmem.inertia.record import REVIEWED, SERVED, UNCLAIMED
 from langgraph_toolmem.offline.replay import PrefetchTally, replay
 from langgraph_toolmem.runs.logs import LoggedRun
@@ -93,14 +92,30 @@ def test_the_likeliest_look_ups_are_chosen_each_once():
     assert chosen(Prefetch(), least=0.3) == [ann]
 
 
-def test_the_more_is_thrown_away_the_likelier_a_call_must_be():
+def test_what_was_thrown_away_beyond_the_limit_raises_the_least_probability():
     settings = Prefetch(min_probability=0.1, max_wasted=1.5)
     assert least_probability(settings, 0, 0) == 0.1
-    assert least_probability(settings, 100, 150) == pytest.approx(0.1)
-    # (25 + 7.5) / (1.5 · (5 + 5)) = 2.1666…; to the fourth power 22.04
-    assert least_probability(settings, 5, 25) == 0.7
-    assert least_probability(settings, 15, 37.5) == pytest.approx(0.1 * 1.5**4)
+    assert least_probability(settings, 1000, 1500) == 0.1
+    # the account is empty: 1 - p = 1.5 · p, nothing is lost on average
+    assert least_probability(settings, 10, 31) == pytest.approx(0.4)
+    # (1 - (16 + 15 - 26) / 20) / 2.5
+    assert least_probability(settings, 10, 26) == pytest.approx(0.3)
+    assert least_probability(settings, 0, 100) == 0.9
     assert least_probability(Prefetch(max_wasted=None), 0, 1000) == 0.08
+
+
+@pytest.mark.parametrize("limit", [0.5, 1.5])
+@pytest.mark.parametrize("true_share", [1.0, 0.8])
+def test_the_limit_holds_in_the_long_run(limit: float, true_share: float):
+    """Calls of all probabilities, right as often as predicted, or less often."""
+    settings, served, wasted = Prefetch(max_wasted=limit), 0.0, 0.0
+    for number in range(20_000):
+        probability = (number * 0.618) % 1
+        if probability >= least_probability(settings, served, wasted):
+            hit = (number * 0.414) % 1 < probability * true_share
+            served, wasted = served + hit, wasted + (not hit)
+    assert served > 1000
+    assert wasted <= limit * served + 30
 
 
 def test_a_tool_that_somebody_stands_before_is_held_back():

@@ -16,8 +16,9 @@ from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.runs.run import SUMMARY_TOOL, ExecutedCall
-from langgraph_toolmem.sit.evidence import START, Edge, SITEvidence, TransitionSeen, result_in_words, state_words
-from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion, Vote, suggest
+from langgraph_toolmem.sit.evidence import START, SITEvidence, TransitionSeen, hashes, result_in_words, state_words
+from langgraph_toolmem.sit.paper import suggest_as_published
+from langgraph_toolmem.sit.suggest import Hits, Suggestion, Vote, suggest
 
 NOT_EXECUTED = "Error: b is not a valid tool, try one of [a, c]."
 
@@ -97,48 +98,21 @@ JSON = st.recursive(
 
 
 @settings(max_examples=60)
-@given(JSON, st.none() | st.text())
-def test_the_words_of_anything_are_bounded(output: Any, summary: str | None) -> None:
+@given(JSON, st.text())
+def test_the_words_of_anything_are_bounded(output: Any, summary: str) -> None:
     state = RunState()
     state.since_user = [ExecutedCall("t", {}, output, "ok", "model", "", "k")]
     assert len(state_words(state, summary)) <= 24
 
 
-# --- weights ---
-
-
-def walked(table: SITEvidence, run: str, *tools: str) -> None:
+def walked(table: SITEvidence, run: str, *tools: str, written: bool = False) -> None:
     for i, (source, target) in enumerate(zip((START, *tools), tools, strict=False)):
-        table.add(run, f"{run}{i}", source, target, "request")
+        table.add(run, f"{run}{i}", source, target, "request", False, hashes("router down"), written)
 
 
 @pytest.fixture
 def table() -> SITEvidence:
     return ToolGraph().register(SITEvidence)
-
-
-def test_short_successful_runs_weigh_more(table: SITEvidence) -> None:
-    walked(table, "short", "a", "b")
-    walked(table, "long", "a", "c", "d", "b")
-    walked(table, "twice", "a", "a", "a")
-    for run in ("short", "long", "twice"):
-        table.judge(run, 1.0)
-    out = table.out_of("a")
-    assert out["b"].weight() == 1 + 1 / 2
-    assert out["c"].weight() == 1 + 1 / 4
-    assert table.out_of(START)["a"] == Edge(3, pytest.approx(1 / 2 + 1 / 4 + 1 / 3), 0, 0)
-    assert out["a"] == Edge(2, pytest.approx(2 / 3), 0, 0)
-
-
-def test_runs_that_failed_or_have_no_feedback_until_it_changes(table: SITEvidence) -> None:
-    walked(table, "bad", "a", "b")
-    walked(table, "open", "a", "c")
-    table.judge("bad", 0.2)
-    out = table.out_of("a")
-    assert out["b"] == Edge(0, 0, 1, 0)
-    assert (out["c"].weight(), out["c"].weight(unlabelled=0.3), table.figures()["runs_waiting"]) == (0, 0.3, 1)
-    table.judge("bad", 1)
-    assert table.out_of("a")["b"] == Edge(1, 0.5, 0, 0)
 
 
 def test_transitions_are_found_by_request_until_their_run_is_forgotten_or_too_old(
@@ -157,38 +131,7 @@ def test_transitions_are_found_by_request_until_their_run_is_forgotten_or_too_ol
     assert [each.run for each in table.transitions_of("request")] == ["t"]
 
 
-tools = st.sampled_from("abc")
-steps = st.lists(
-    st.tuples(st.sampled_from("xyz"), st.sampled_from("123456"), tools, tools), max_size=12, unique_by=lambda s: s[:2]
-)
-scores = st.dictionaries(st.sampled_from("xyz"), st.sampled_from([0.0, 1.0]))
-
-
-@settings(max_examples=60)
-@given(st.data(), steps, scores)
-def test_the_order_of_arrival_does_not_matter(
-    data: st.DataObject, made: list[tuple[str, ...]], said: dict[str, float]
-) -> None:
-    operations = [("add", *s) for s in made] + [("judge", run, score) for run, score in said.items()]
-    one, other = (ToolGraph().register(SITEvidence) for _ in range(2))
-    for table, order in ((one, operations), (other, data.draw(st.permutations(operations)))):
-        for name, *arguments in order:
-            getattr(table, name)(*arguments)
-            getattr(table, name)(*arguments)  # again
-    for source in "abc":
-        rows = one.out_of(source), other.out_of(source)
-        for target in {*rows[0], *rows[1]}:
-            assert tuple(one.edge(source, target)) == pytest.approx(tuple(other.edge(source, target)))
-
-
-COMBINED = SITPolicy()
-PAPER = SITPolicy.paper()
-BOTH = pytest.mark.parametrize("policy", [PAPER, COMBINED])
-
-
-def after_a(**edges: tuple[float, float, float, float]) -> dict[str, Edge]:
-    """Edges out of "a": uses in good runs, Σ 1/n, uses in bad and in open runs."""
-    return {target: Edge(*cell) for target, cell in edges.items()}
+# --- the default policy ---
 
 
 def votes(*pairs: tuple[str, float]) -> list[Vote]:
@@ -196,142 +139,102 @@ def votes(*pairs: tuple[str, float]) -> list[Vote]:
 
 
 def asked(
-    row: Mapping[str, Edge] | None = None,
-    near: Sequence[Vote] = (),
-    policy: SITPolicy = COMBINED,
-    **how: Any,
+    habits: Mapping[str, float] | None = None, near: Sequence[Vote] = (), hits: Hits = (), **how: Any
 ) -> list[Suggestion]:
-    return suggest(row or {}, near, policy=policy, source="a", text="x", **how)
+    return suggest(habits or {}, near, hits, **{"k": 2, "unlabelled": 0.3, **how})
 
 
 def tools_of(found: Sequence[Suggestion]) -> list[str]:
     return [each.tool for each in found]
 
 
-# --- habits ---
-
-
-def test_an_edge_weighs_its_uses_and_more_in_short_runs() -> None:
-    rows = after_a(b=(2, 1 / 2 + 1 / 4, 0, 0), c=(2, 1 / 5 + 1 / 5, 0, 0))
-    first, second = asked(rows, policy=PAPER)
-    assert tools_of([first, second]) == tools_of(asked(rows)) == ["b", "c"]
-    assert first.score == pytest.approx(2.75 / (2.75 + 2.4 + 2))
-    assert (first.kind, first.runs, first.success, first.similarity) == ("procedural", 2, 1.0, None)
-    assert first.evidence == "came next 2 of 4 times after a in successful runs"
-    assert tools_of(asked(after_a(c=(1, 1, 0, 0), b=(1, 1 / 3, 0, 0)), policy=PAPER)) == ["c", "b"]
-
-
-@pytest.mark.parametrize("policy", [PAPER, COMBINED.with_(unlabelled=0.0)])
-def test_only_successful_runs_teach(policy: SITPolicy) -> None:
-    rows = after_a(b=(0, 0, 2, 0), c=(0, 0, 0, 1))
-    assert asked(rows, policy=policy) == []
-    (only,) = asked(rows, policy=policy.with_(unlabelled=0.2))
-    assert (only.tool, only.runs, only.success) == ("c", 0, None)
-    assert only.evidence == "came next after a in runs that nobody judged"
-
-
-def test_runs_without_feedback_count_less_the_more_often_their_edge_was_judged_bad() -> None:
-    rows = after_a(b=(0, 0, 2, 4), c=(0, 0, 0, 4))
-    weights = {target: edge.weight(unlabelled=0.3) for target, edge in rows.items()}
-    assert weights == pytest.approx({"b": 4 * 0.3 / 3, "c": 4 * 0.3})
-    assert tools_of(asked(rows)) == ["c", "b"]
-
-
-# --- states ---
-
-
-def test_the_papers_rule_ranks_by_the_best_similarity_and_fills_up_with_weight() -> None:
-    rows, near = after_a(b=(5, 5, 0, 0), d=(1, 1, 0, 0)), votes(("c", 0.6), ("d", 0.3), ("c", 0.1))
-    found = asked(rows, near, PAPER, k=3)
-    assert [(each.tool, each.kind) for each in found] == [("c", "episodic"), ("d", "episodic"), ("b", "procedural")]
-    assert [each.score for each in found[:2]] == [0.6, 0.3]
-    assert tools_of(asked(rows, votes(("d", 0.3)), PAPER)) == ["d", "b"]
-
-
 def test_votes_and_odds_by_hand() -> None:
-    rows, near = after_a(b=(1, 0.5, 0, 0)), votes(("b", 0.5), ("c", 0.6), ("c", 0.55))  # p(b) = 1.5 / (1.5 + 1)
+    near = votes(("b", 0.5), ("c", 0.6), ("c", 0.55))
     vote_b, vote_c = math.exp(-0.8), 1 + math.exp(-0.4)
     total = vote_b + vote_c + 1.5 * (1 - 0.6**2) / 0.6**2
-    odds_b = (1 + vote_b / total / 0.02) ** 1.7 * (1 + 0.6 / 0.01) ** 0.2
+    odds_b = (1 + vote_b / total / 0.02) ** 1.7 * (1 + 0.75 / 0.01) ** 0.2  # p(b) = 3 / (3 + 1)
     odds_c = (1 + vote_c / total / 0.02) ** 1.7
     odds_d = math.exp(3.8 * 0.04 / 0.05 * (1 - 0.6**2))
     every = odds_b + odds_c + odds_d + 1  # and "e", of which nothing is known
-
-    found = asked(rows, near, available=["b", "c", "d", "e"], search=lambda _: [("d", 0.04), ("e", 0.02)], k=9)
+    found = asked({"b": 3}, near, [("d", 0.04), ("e", 0.02)], available=["b", "c", "d", "e"], k=9)
     assert {each.tool: each.score for each in found} == pytest.approx(
         {"b": odds_b / every, "c": odds_c / every, "d": odds_d / every}
     )
-    assert [(each.tool, each.kind) for each in found] == [("c", "episodic"), ("b", "episodic"), ("d", "search")]
-    assert found[0].evidence == "came next in 2 of the 3 most similar past states (60% alike)"
-    assert found[1].evidence == "came next in 1 of the 3 most similar past states (50% alike)"
-    assert found[2].evidence == "its description fits the request"
+    assert [(each.tool, each.kind, each.evidence) for each in found] == [
+        ("c", "episodic", "came next in 2 of the 3 most similar past states (60% alike)"),
+        ("b", "episodic", "came next in 1 of the 3 most similar past states (50% alike)"),
+        ("d", "search", "its description fits the request"),
+    ]
+    [usual] = asked({"b": 3, "c": 1}, k=1)
+    assert (usual.tool, usual.kind) == ("b", "procedural")
+    assert usual.evidence == "came next 3 of 4 times after the same steps"
 
 
 def test_a_state_votes_by_the_feedback_on_its_run() -> None:
     near = [Vote(0.7, "b", 0.3, judged=False), Vote(0.7, "c")]
     assert tools_of(asked(near=near)) == ["c", "b"]
     assert asked(near=near)[1].evidence.endswith("not judged)")
-    assert tools_of(asked(near=[Vote(0.7, "b", 0.0, judged=False), Vote(0.7, "c")])) == ["c"]
     [alone], [full] = asked(near=[Vote(0.7, "b", 0.3, judged=False)]), asked(near=votes(("b", 0.7)))
     assert alone.score == full.score  # where nobody judged anything, votes count in full
 
 
-# --- search, and what may be called ---
-
-
 def test_a_tool_without_evidence_is_left_to_the_search() -> None:
-    hits = [("b", 0.9), ("c", 0.5), ("d", 0.1)]
-    for policy in (COMBINED, PAPER):
-        found = asked(policy=policy, search=lambda _: iter(hits))
-        assert tools_of(found) == ["b", "c"]
-        assert {each.kind for each in found} == {"search"}
-    rows = after_a(b=(1, 1, 0, 0), c=(1, 0.5, 0, 0))
-    assert tools_of(asked(rows, policy=PAPER, search=lambda _: 1 / 0)) == ["b", "c"]  # type: ignore[arg-type, return-value]
-    assert tools_of(asked(rows, policy=PAPER, k=3, search=lambda _: [("d", 1.0)])) == ["b", "c", "d"]
+    found = asked(hits=[("b", 0.9), ("c", 0.5), ("d", 0.1)])
+    assert [(each.tool, each.kind) for each in found] == [("b", "search"), ("c", "search")]
+    for hits in ([], [("d", 0.0), ("e", 0.0)], [("d", -1.0)]):
+        assert asked(hits=hits) == [], "hits that share nothing say nothing"
 
 
-@pytest.mark.parametrize("hits", [[], [("d", 0.0), ("e", 0.0)], [("d", -1.0)]])
-def test_hits_that_share_nothing_say_nothing(hits: list[tuple[str, float]]) -> None:
-    assert asked(search=lambda _: hits) == []
-
-
-@BOTH
-def test_tools_that_are_not_available_are_never_suggested(policy: SITPolicy) -> None:
-    rows, near = after_a(b=(1, 1, 0, 0), d=(1, 1, 0, 0)), votes(("b", 0.9), ("c", 0.5), (SUMMARY_TOOL, 0.8))
-    how: dict[str, Any] = {"policy": policy, "search": lambda _: [("b", 1.0), (SUMMARY_TOOL, 0.9)], "k": 9}
-    assert {*tools_of(asked(rows, near, available=["c", "d", SUMMARY_TOOL], **how))} == {"c", "d"}
-    assert SUMMARY_TOOL not in tools_of(asked(rows, near, **how))
-    assert asked(rows, near, available=[], **how) == []
-
-
-NAMES = st.sampled_from("abcde")
-COUNTS = st.tuples(*[st.integers(0, 3)] * 4)
+NAMES = st.sampled_from([*"abcde", SUMMARY_TOOL])
 
 
 @settings(max_examples=120)
 @given(
-    row=st.dictionaries(NAMES, COUNTS, max_size=4),
+    habits=st.dictionaries(NAMES, st.integers(1, 3), max_size=4),
     near=st.lists(st.tuples(NAMES, st.floats(0, 1)), max_size=5),
     hits=st.lists(st.tuples(NAMES, st.floats(-1, 1)), max_size=4),
     available=st.none() | st.sets(NAMES),
     k=st.integers(0, 4),
-    policy=st.sampled_from([PAPER, COMBINED]),
 )
 def test_whatever_is_known_the_answer_is_sound(
-    row: dict[str, tuple[int, ...]],
-    near: list[tuple[str, float]],
-    hits: list[tuple[str, float]],
-    available: set[str] | None,
-    k: int,
-    policy: SITPolicy,
+    habits: dict[str, int], near: list[tuple[str, float]], hits: Hits, available: set[str] | None, k: int
 ) -> None:
-    edges = {target: Edge(*cell) for target, cell in row.items()}
-    how: dict[str, Any] = {"policy": policy, "available": available, "search": lambda _: hits}
-    found, every = asked(edges, votes(*near), k=k, **how), asked(edges, votes(*near), k=9, **how)
+    found, every = (asked(habits, votes(*near), hits, available=available, k=n) for n in (k, 9))
     assert tools_of(found) == tools_of(every)[:k]
-    assert len({each.tool for each in found}) == len(found) <= k
-    assert available is None or set(tools_of(found)) <= available
-    assert all(each.evidence and isinstance(each.score, float) and math.isfinite(each.score) for each in found)
-    if policy is COMBINED:
-        assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
-        assert sum(each.score for each in every) <= 1
+    assert len({each.tool for each in every}) == len(every)
+    assert set(tools_of(every)) <= ({*"abcde"} if available is None else available - {SUMMARY_TOOL})
+    assert all(each.evidence and isinstance(each.score, float) and math.isfinite(each.score) for each in every)
+    assert [each.score for each in every] == sorted((each.score for each in every), reverse=True)
+    assert sum(each.score for each in every) <= 1
+
+
+# --- the paper's ---
+
+
+def published(table: SITEvidence, summary: str = "", hits: Hits = (), **how: Any) -> list[tuple[str, str, float]]:
+    good: Any = lambda run: float(run != "bad")  # noqa: E731
+    options: dict[str, Any] = {"good": good, "available": None, "k": 9, **how}
+    found = suggest_as_published(table, "a", summary, hits, **options)
+    return [(each.tool, each.kind, each.score) for each in found]
+
+
+def test_the_papers_edges_weigh_their_uses_and_more_in_short_successful_runs(table: SITEvidence) -> None:
+    for run, *tools in (["short", "a", "b"], ["long", "a", "c", "d", "b"], ["twice", "a", "a", "a"], ["bad", "a", "e"]):
+        walked(table, run, *tools)
+    weights = {"a": 2 + 2 / 3, "b": 1 + 1 / 2, "c": 1 + 1 / 4}
+    total = sum(weights.values()) + 3
+    expected = [(tool, "procedural", pytest.approx(weight / total)) for tool, weight in weights.items()]
+    assert published(table) == expected
+    assert published(table, "router down") == expected, "nobody summarised"
+    filled = published(table, hits=[("b", 1.0), ("d", 1.0), (SUMMARY_TOOL, 1.0)], available=["b", "d", SUMMARY_TOOL])
+    assert [each[:2] for each in filled] == [("b", "procedural"), ("d", "search")]
+
+
+def test_the_papers_rule_puts_summarised_states_first_the_most_similar_ahead(table: SITEvidence) -> None:
+    walked(table, "r", "a", "b", written=True)
+    for run in "stu":
+        walked(table, run, "a", "c")
+    table.add("v", "v0", "a", "d", "request", False, hashes("router is slow"), True)
+    assert published(table, "The router is down", k=3) == [
+        ("b", "episodic", 1.0), ("d", "episodic", 0.5), ("c", "procedural", pytest.approx(4.5 / 11)),
+    ]  # fmt: skip

@@ -40,7 +40,6 @@ def memory() -> Iterator[ToolMemory]:
 
 def test_the_state_tells_apart_what_frequency_does_not(memory: ToolMemory) -> None:
     teach(memory, routers=7, passwords=3)
-    assert sit(memory).edge("read_logs", "restart_router").good == 7
     for cause, cure in CURES.items():
         assert names(memory.sit.suggest(before_cure(cause), policy=PAPER, k=1)) == ["restart_router"]
         assert names(memory.sit.suggest(before_cure(cause), k=1)) == [cure]
@@ -51,7 +50,7 @@ def test_a_summary_goes_before_the_latest_result(memory: ToolMemory, policy: SIT
     teach(memory, summaries=True)
     said = f"It looks as if {FINDINGS['password']}."
     [found] = memory.sit.suggest(before_cure("router"), summary=said, policy=policy, k=1)
-    assert (found.tool, found.kind, found.runs, found.success) == ("reset_password", "episodic", 3, 1.0)
+    assert (found.tool, found.kind) == ("reset_password", "episodic")
 
 
 def test_the_papers_rule_compares_what_agents_wrote_and_nothing_else(memory: ToolMemory) -> None:
@@ -109,7 +108,7 @@ def test_the_summary_tool_is_no_node() -> None:
         assert SUMMARY_TOOL not in memory.core.catalogue.specs
         assert SUMMARY_TOOL not in [hit.name for hit in memory.navigator.search("write down where you stand")]
         everywhere = [START, "read_logs", *CURES.values(), "close_ticket"]
-        assert [SUMMARY_TOOL in sit(memory).out_of(place) for place in everywhere] == [False] * 5
+        assert {each.target for each in sit(memory).transitions()} <= {*everywhere}
         assert SUMMARY_TOOL not in names(memory.sit.suggest(before_cure("router"), available=[SUMMARY_TOOL], k=9))
 
 
@@ -137,13 +136,13 @@ def test_a_recorder_that_tells_of_the_summary_tool_changes_no_step(memory: ToolM
 # --- who teaches ---
 
 
-@pytest.mark.parametrize(("success", "weight"), [(True, 1 + 1 / 3), (False, 0), (None, 0)])
+@pytest.mark.parametrize("policy", [JUDGED, PAPER])
+@pytest.mark.parametrize("success", [True, False, None])
 def test_only_successful_runs_teach_if_that_is_the_policy(
-    memory: ToolMemory, success: bool | None, weight: float
+    memory: ToolMemory, success: bool | None, policy: SITPolicy
 ) -> None:
     memory.finish(whole("router", "Zoe"), thread_id="r", success=success)
-    assert sit(memory).edge("read_logs", "restart_router").weight() == pytest.approx(weight)
-    found = memory.sit.suggest(before_cure("router"), k=1)
+    found = memory.sit.suggest(before_cure("router"), k=1, policy=policy)
     assert [each.tool for each in found if each.kind != "search"] == (["restart_router"] if success else [])
 
 
@@ -154,7 +153,7 @@ def test_by_default_a_run_that_nobody_judged_teaches_and_feedback_may_turn_twice
     with made(policy=SITPolicy()) as memory:
         memory.observe(whole("router", "Zoe"), thread_id="r")
         (first, *_) = memory.sit.suggest(before_cure("router", "Ida"))
-        assert (first.tool, first.kind, first.runs) == ("restart_router", "episodic", 0)
+        assert (first.tool, first.kind) == ("restart_router", "episodic")
         assert first.evidence.endswith("alike, not judged)")
         memory.finish(whole("password", "Kim"), thread_id="other", success=True)
         for score, tool in ((0.0, "reset_password"), (1.0, "restart_router"), (0.2, "reset_password")):
