@@ -10,6 +10,7 @@ from typing import Any
 import histories as h
 import pytest
 from langgraph.store.memory import InMemoryStore
+from queues import Clock
 
 from langgraph_toolmem import ConfigurationError, Navigator, StorageError, ToolMemory
 from langgraph_toolmem.graph.events import Event, Outcome
@@ -160,16 +161,6 @@ MAILING = [
 """No tool says what it gives, and no name tells."""
 
 
-class Clock:
-    """Seconds since 1970, as the test has them."""
-
-    def __init__(self, day: float = 20_000) -> None:
-        self.now = day * DAY
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def mail(i: int, finder: str = "look_up", output: Any = None, ok: bool = True) -> list[Any]:
     found = {"person": {"email": f"p{i}@x.org"}} if output is None else output
     return h.history(
@@ -213,7 +204,7 @@ def test_decisions_and_fields_of_results_reach_other_workers_and_the_next_proces
         for memory in (one, kept):
             learn(memory, range(8))
             assert "p0@x.org" not in repr(memory.core.graph.to_state()["tools"])
-        clock.now += 20 * DAY
+        clock.seconds += 20 * DAY
         learn(kept, range(2), "directory")
         kept.navigator.propagate(dry_run=False)
         assert outputs(other) == {"look_up": {"person.email": ["string"]}}
@@ -305,7 +296,7 @@ def changed_habits() -> tuple[ToolMemory, Clock]:
     clock = Clock()
     memory = ToolMemory.ephemeral(tools=MAILING, now=clock)
     learn(memory, range(8))
-    clock.now += 20 * DAY
+    clock.seconds += 20 * DAY
     learn(memory, range(2), "directory")
     return memory, clock
 
@@ -343,9 +334,9 @@ def test_recent_is_the_last_days() -> None:
     memory, clock = changed_habits()
     with memory:
         assert memory.navigator.propagate(days=30) == []  # both are recent then, and their shares are what they were
-        clock.now += 6 * DAY
+        clock.seconds += 6 * DAY
         assert memory.navigator.propagate(days=7)
-        clock.now += DAY
+        clock.seconds += DAY
         assert memory.navigator.propagate(days=7) == []
 
 

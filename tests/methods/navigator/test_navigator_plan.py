@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from test_navigator_graph import tool
 
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import History
@@ -27,15 +28,7 @@ from langgraph_toolmem.navigator.plan.problem import (
 )
 from langgraph_toolmem.runs.tools import ToolSpec
 
-TEXT = {"type": "string"}
 both = pytest.mark.parametrize("strategy", ["alpha_beta", "annealing"])
-
-
-def tool(name: str, takes: Any = (), gives: Any = (), **more: Any) -> ToolSpec:
-    """All inputs without a question mark are required; values are texts."""
-    properties = {key.rstrip("?"): TEXT for key in takes}
-    parameters = {"type": "object", "properties": properties, "required": [k for k in takes if not k.endswith("?")]}
-    return ToolSpec(name, "", parameters, {"type": "object", "properties": dict.fromkeys(gives, TEXT)}, **more)
 
 
 SHOP = [
