@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
 import httpx
 import pytest
@@ -23,7 +20,6 @@ from langgraph_toolmem.navigator.history import Flow, History
 from langgraph_toolmem.navigator.openapi import (
     MAX_DEFINITIONS,
     MAX_NAME,
-    METHODS,
     openapi_tools,
     read_openapi,
     read_operations,
@@ -387,61 +383,37 @@ def test_two_documents_with_one_name_get_their_titles_in_front():
 # --- calls ---
 
 
-class Shop(BaseHTTPRequestHandler):
-    """Answers with the examples of `SHOP` and notes what was asked."""
-
-    asked: list[dict[str, Any]]
-
-    def answer(self) -> None:
-        url, length = urlsplit(self.path), int(self.headers.get("Content-Length") or 0)
-        parts = url.path.split("/")
-        body = self.rfile.read(length).decode()
-        self.asked.append(
-            {
-                "method": self.command,
-                "parts": [unquote(part) for part in parts[1:]],
-                "raw": url.path,
-                "query": parse_qsl(url.query),
-                "headers": dict(self.headers),
-                "body": body,
-            }
-        )
-        for operation in read_operations(SHOP):
-            shape = operation.path.split("/")
-            same = len(shape) == len(parts) and all(
-                a == b or a.startswith("{") for a, b in zip(shape, parts, strict=True)
-            )
-            if same and operation.method == self.command:
-                responses = SHOP["paths"][operation.path][self.command.lower()]["responses"]
-                code, response = next(iter(responses.items()))
-                content = response.get("content", {}).get("application/json", {})
-                return self._send(int(code), content.get("example"))
-        return self._send(404, {"error": "no such thing"})
-
-    def _send(self, code: int, value: Any) -> None:
-        data = b"" if value is None else json.dumps(value).encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *args: Any) -> None:
-        """Says nothing."""
+def parts_of(request: httpx.Request) -> list[str]:
+    """The decoded parts of a path."""
+    return [unquote(part) for part in request.url.raw_path.decode().partition("?")[0].split("/")[1:]]
 
 
 @pytest.fixture
-def server() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    asked: list[dict[str, Any]] = []
-    handler = type("Handler", (Shop,), {"asked": asked, **{f"do_{method.upper()}": Shop.answer for method in METHODS}})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
-        threading.Thread(target=http.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{http.server_address[1]}", asked
-        http.shutdown()
+def asked() -> list[httpx.Request]:
+    return []
 
 
-def tools_at(base: str, document: Any = SHOP, **more: Any) -> dict[str, Any]:
-    return {tool.name: tool for tool in openapi_tools(document, base_url=base, **more)}
+def tools_at(asked: list[httpx.Request], document: Any = SHOP, **more: Any) -> dict[str, Any]:
+    """Tools on a server that answers with the examples of `SHOP` and notes what was asked."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        parts = parts_of(request)
+        for operation in read_operations(SHOP):
+            shape = operation.path.split("/")[1:]
+            same = len(shape) == len(parts) and all(
+                a in (b, f"{{{a[1:-1]}}}") for a, b in zip(shape, parts, strict=True)
+            )
+            if same and operation.method == request.method:
+                responses = SHOP["paths"][operation.path][request.method.lower()]["responses"]
+                code, response = next(iter(responses.items()))
+                example = response.get("content", {}).get("application/json", {}).get("example")
+                return httpx.Response(int(code), **({} if example is None else {"json": example}))
+        return httpx.Response(404, json={"error": "no such thing"})
+
+    transport = httpx.MockTransport(answer)
+    clients = {"client": httpx.Client(transport=transport), "async_client": httpx.AsyncClient(transport=transport)}
+    return {tool.name: tool for tool in openapi_tools(document, base_url="http://shop.test", **clients, **more)}
 
 
 def called(tool: Any, way: str, **arguments: Any) -> ToolMessage:
@@ -452,44 +424,47 @@ def called(tool: Any, way: str, **arguments: Any) -> ToolMessage:
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])
-def test_parameters_go_where_they_belong(server: Any, way: str):
-    base, asked = server
-    tools = tools_at(base, auth={"X-Shop-Key": "k1"})
+def test_parameters_go_where_they_belong(asked: Any, way: str):
+    tools = tools_at(asked, auth={"X-Shop-Key": "k1"})
     found = called(tools["listCustomers"], way, filter={"city": "Rome"}, tags=["a", "b"], ids=["1", "2"])
     assert json.loads(str(found.content)) == {"entries": [{"id": "c 1/x", "name": "Ann"}], "total": 1}
-    assert asked[-1]["query"] == [("filter[city]", "Rome"), ("tags", "a"), ("tags", "b"), ("ids", "1,2")]
-    assert asked[-1]["headers"]["X-Shop-Key"] == "k1"
+    assert asked[-1].url.params.multi_items() == [
+        ("filter[city]", "Rome"),
+        ("tags", "a"),
+        ("tags", "b"),
+        ("ids", "1,2"),
+    ]
+    assert asked[-1].headers["X-Shop-Key"] == "k1"
     called(tools["createOrder"], way, customer_id="c 1/x", sku="s")
-    assert asked[-1]["parts"] == ["customers", "c 1/x", "orders"]
-    assert json.loads(asked[-1]["body"]) == {"sku": "s"}
+    assert parts_of(asked[-1]) == ["customers", "c 1/x", "orders"]
+    assert json.loads(asked[-1].content) == {"sku": "s"}
     gone = called(tools["deleteOrder"], way, customer_id="c", order_id="o1")
     assert json.loads(str(gone.content)) == {"status": 204}
     called(tools["payOrder"], way, reference="r", config_="x")
-    assert asked[-1]["query"] == [("config", "x")]
+    assert asked[-1].url.params.multi_items() == [("config", "x")]
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])
 @pytest.mark.parametrize("bad", ["..", ".", "", "../../admin", "a/../b?x=1#y"])
-def test_a_value_cannot_leave_its_place(server: Any, way: str, bad: str):
-    base, asked = server
-    found = called(tools_at(base)["deleteOrder"], way, customer_id="c", order_id=bad)
+def test_a_value_cannot_leave_its_place(asked: Any, way: str, bad: str):
+    found = called(tools_at(asked)["deleteOrder"], way, customer_id="c", order_id=bad)
     if bad in ("..", ".", ""):
         assert found.status == "error"
         assert "order_id is part of the path" in str(found.content)
         assert not asked
     else:
-        assert asked[-1]["parts"] == ["customers", "c", "orders", bad]
-        assert asked[-1]["raw"].count("/") == 4
+        assert parts_of(asked[-1]) == ["customers", "c", "orders", bad]
+        assert asked[-1].url.raw_path.count(b"/") == 4
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])
-def test_a_failed_answer_is_an_error_that_the_model_reads(server: Any, way: str):
-    base, _ = server
+def test_a_failed_answer_is_an_error_that_the_model_reads(asked: Any, way: str):
     document = {"paths": {"/nothing": {"get": {"operationId": "nothing"}}}}
-    found = called(tools_at(base, document)["nothing"], way)
+    found = called(tools_at(asked, document)["nothing"], way)
     assert found.status == "error"
-    assert found.content == 'GET /nothing answered 404 Not Found: {"error": "no such thing"}'
-    gone = called(tools_at("http://127.0.0.1:9", document)["nothing"], way)
+    assert found.content == 'GET /nothing answered 404 Not Found: {"error":"no such thing"}'
+    (away,) = openapi_tools(document, base_url="http://127.0.0.1:9")
+    gone = called(away, way)
     assert gone.status == "error"
     assert str(gone.content).startswith("GET /nothing could not be reached: ")
 
