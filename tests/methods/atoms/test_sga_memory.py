@@ -379,16 +379,6 @@ def test_recorded_runs_become_atoms_in_one_go() -> None:
         assert [hit.atom.visits for hit in found(memory)] == [1, 1]
 
 
-def test_an_atoms_tool_is_found_among_the_available_ones() -> None:
-    with ToolMemory.ephemeral(methods=[Atoms()]) as memory:
-        memory.atoms.keep([atom(about="Pay back what an order has cost.", arguments={"order": "<ORDER_ID>"})])
-        other = {**h.schema("pay_back", "order"), "description": "Pay back what an order has cost."}
-        (hit,) = memory.atoms.search("refund the order", tools=[other], slots={"ORDER_ID": "W9"})
-        assert (hit.tool, hit.filled) == ("pay_back", {"order": "W9"})
-        assert memory.atoms.search("refund the order", tools=[]) == []
-        assert len(memory.atoms.search(["greet", "refund the order"])) == 1
-
-
 def test_hints_are_booked_when_shown_followed_and_led_to_success(tmp_path: Path) -> None:
     with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
         memory.finish(order(), thread_id="1", success=True)

@@ -91,9 +91,6 @@ def test_aliases_of_a_navigator_join_parameters() -> None:
     aliases = {"sign_in.customer_id": "client", "close_contract.client_id": "client"}
     with ToolMemory.ephemeral(tools=MEANT, methods=[Navigator(aliases=aliases)]) as memory:
         assert best(memory.navigator.plan(target="close_contract")) == ("sign_in", "close_contract")
-    for wrong in ({"a.b": 3}, ["a.b"]):
-        with pytest.raises(ConfigurationError, match="aliases"):
-            Navigator(aliases=wrong)  # type: ignore[arg-type]
 
 
 def test_a_memory_without_the_tools_plans_like_the_one_that_had_them(tmp_path: Path) -> None:
