@@ -309,6 +309,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             *each("k", "3", 2.5, -1, True),
             *each("available", "refund", 5, [["refund"]], iter(["refund"])),
             *each("target", 3, ["refund"]),
+            ({"target": "omega"}, "knows no tool 'omega'"),
         ],
     ),
     "navigator.plan": (
