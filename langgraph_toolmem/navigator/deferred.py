@@ -426,7 +426,6 @@ class RevealTools(Step["Navigator"]):
             lines=[Line(described(specs[name]), name) for name in found],
             head=_HEAD,
             sure=votes[found[0]],
-            brief=(),
             event={"revealed": found},
             notes={"toolmem.revealed": len(found)},
         )

@@ -173,12 +173,11 @@ def resolve_embedder(spec: Embeddings | Embedder | str | None) -> Embedder:
         MissingExtraError: an optional package is needed and not there.
         ConfigurationError: none of the above.
     """
-    if spec is None:
-        return _builtin(LexicalEmbedder())
     if isinstance(spec, Embedder):
         return spec
-    if isinstance(spec, LexicalEmbedder):
-        return _builtin(spec)
+    if spec is None or isinstance(spec, LexicalEmbedder):
+        lexical = spec or LexicalEmbedder()
+        return Embedder(f"{BUILTIN}{VERSION}:{lexical.dimension}", lambda: lexical, builtin=True)
     if isinstance(spec, Embeddings):
         given = spec
         return Embedder(_name_of(given), lambda: given)
@@ -192,10 +191,6 @@ def resolve_embedder(spec: Embeddings | Embedder | str | None) -> Embedder:
     return _provider(parts[1], parts[2].strip())
 
 
-def _builtin(embedder: LexicalEmbedder) -> Embedder:
-    return Embedder(f"{BUILTIN}{VERSION}:{embedder.dimension}", lambda: embedder, builtin=True)
-
-
 def _provider(provider: str, model: str) -> Embedder:
     if importlib.util.find_spec("langchain") is None:
         raise MissingExtraError(f'embeddings="{provider}:{model}"', "agents")
@@ -203,12 +198,7 @@ def _provider(provider: str, model: str) -> Embedder:
     def load() -> Embeddings:
         from langchain.embeddings import init_embeddings
 
-        try:
-            return init_embeddings(model, provider=provider)
-        except ImportError as error:
-            if provider == "openai":
-                raise MissingExtraError(f'embeddings="{provider}:{model}"', "openai") from error
-            raise
+        return init_embeddings(model, provider=provider)
 
     return Embedder(f"{provider.replace('_', '')}:{model}", load)
 

@@ -222,9 +222,6 @@ class LexicalIndex:
                 part = weight * (self.k1 + 1) / (weight + rest)
                 self._postings.setdefault(key, []).append((number, part))
 
-    def __len__(self) -> int:
-        return len(self._ids)
-
     def search(self, query: str, k: int) -> list[tuple[str, float]]:
         """Return the best k (id, score), best first; texts that share nothing with the query are left out.
 

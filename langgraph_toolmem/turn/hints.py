@@ -63,7 +63,6 @@ class StepOutput(NamedTuple):
         lines: a hint for the model, the most important lines first.
         head: the line above them.
         sure: confidence, 0 to 1; where the budget is short, hints with more of it come first.
-        brief: for a hint that holds until the user speaks again: its lines at later model calls; None: the same lines.
     """
 
     text: str = ""
@@ -74,7 +73,6 @@ class StepOutput(NamedTuple):
     lines: Sequence[Line] = ()
     head: str = ""
     sure: float = 0.5
-    brief: Sequence[Line] | None = None
 
     @property
     def hint(self) -> Sequence[Line]:
@@ -142,15 +140,14 @@ def composed(
     hints = [each for each in outputs if each.hint]
     if not hints:
         return ""
-    later = not _is_first(messages, read or (lambda: parse_run(list(messages)[-LATEST:])))
-    room = AFTERWARDS if later else AT_FIRST
-    hints.sort(key=lambda hint: (later and hint.brief is not None, -hint.sure))
+    first = _is_first(messages, read or (lambda: parse_run(list(messages)[-LATEST:])))
+    hints.sort(key=lambda hint: -hint.sure)
     taken: list[str] = []
     named: set[str] = set()
-    left = (room - tokens_in(FRAME)) * BYTES_PER_TOKEN
+    left = ((AT_FIRST if first else AFTERWARDS) - tokens_in(FRAME)) * BYTES_PER_TOKEN
     for hint in hints:
         size, kept = _size(hint.head) if hint.head else 0, list[Line]()
-        for line in hint.brief if later and hint.brief is not None else hint.hint:
+        for line in hint.hint:
             if line.about and line.about in named:
                 continue
             if size + _size(line.text) > left:
@@ -191,7 +188,6 @@ class Hint(TypedDict):
     at: str
     scope: Scope
     lines: list[list[str]]
-    brief: list[list[str]] | None
     head: str
     sure: float
     left_out: dict[str, str]
@@ -225,7 +221,6 @@ def new_hint(role: str, output: StepOutput, messages: Sequence[Any], scope: Scop
         at=turn_of(messages) if scope == "turn" else point_of(messages),
         scope=scope,
         lines=list(map(list, output.hint)),
-        brief=None if output.brief is None else list(map(list, output.brief)),
         head=output.head,
         sure=output.sure,
         left_out=dict(output.left_out),
@@ -246,8 +241,7 @@ def _held(state: Any, messages_key: str) -> list[Hint]:
 
 
 def _output_of(hint: Hint) -> StepOutput:
-    brief = None if hint["brief"] is None else [Line(*line) for line in hint["brief"]]
-    return StepOutput(lines=[Line(*line) for line in hint["lines"]], head=hint["head"], sure=hint["sure"], brief=brief)
+    return StepOutput(lines=[Line(*line) for line in hint["lines"]], head=hint["head"], sure=hint["sure"])
 
 
 def _holds(hint: Hint, messages: Sequence[Any]) -> bool:

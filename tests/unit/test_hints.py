@@ -131,14 +131,14 @@ def test_hints_share_one_budget_the_most_confident_first_and_a_tool_is_named_onc
     long, sure = [Line(f"- {'x' * 300}{n}") for n in range(9)], [Line("- a: yes", "a"), Line("- b: yes", "b")]
     outputs = [
         StepOutput(lines=long, head="Long:", sure=0.1),
-        StepOutput(lines=[Line("- a: no", "a"), Line("- c", "c")], head="Less:", sure=0.5, brief=[]),
+        StepOutput(lines=[Line("- a: no", "a"), Line("- c", "c")], head="Less:", sure=0.5),
         StepOutput(lines=sure, head="Sure:", sure=0.9),
     ]
     lines = composed(outputs, HELLO).splitlines()
     assert lines[:7] == [FRAME, "Sure:", "- a: yes", "- b: yes", "Less:", "- c", "Long:"]
     assert len(lines) == 7 + 4
     later = composed(outputs, [*HELLO, *WORK]).splitlines()
-    assert later == [FRAME, "Sure:", "- a: yes", "- b: yes", "Long:", long[0].text]
+    assert later == [FRAME, "Sure:", "- a: yes", "- b: yes", "Less:", "- c", "Long:", long[0].text]
     assert composed([StepOutput(), StepOutput(head="Alone:")], HELLO) == ""
 
 
