@@ -86,6 +86,8 @@ STRICT_VERBS: Final = VERBS - word_set(
     "export drop flush pop next empty clear hide fix set retry capture grep has exists browse inspect"
 )
 """Those that are no nouns as well."""
+ACTS: Final = VERBS | word_set("mail email tell ask give use go write call pay ensure tag remind make reply forward")
+"""Words that begin what a user asks for."""
 PREPOSITIONS: Final = word_set("by for with from in of to on at via using per as and")
 
 IDENTIFIERS: Final = word_set(
