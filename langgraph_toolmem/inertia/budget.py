@@ -167,10 +167,7 @@ class Budget(Table):
         return room, at
 
     def bar(self, policy: InertiaPolicy, *, changes: bool) -> float:
-        """Return the confidence asked for now: `min_precision` with a full bucket, up to SUREST with an empty one.
-
-        It rises with the square of what is used up: the first misses raise it little.
-        """
+        """Return the confidence asked for now: `min_precision` with a full bucket, up to SUREST with an empty one."""
         least, room = policy.bound_of(changes).min_precision, self.room(policy, changes=changes)
         if math.isinf(room):
             return least
