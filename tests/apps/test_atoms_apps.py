@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from desk import Desk, call_id, expected, request, script
-from langchain.agents.middleware import HumanInTheLoopMiddleware, SummarizationMiddleware
+from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.types import Command
@@ -88,21 +88,6 @@ async def test_a_request_about_something_else_gets_no_hint(memory: ToolMemory) -
         [event] = await app.events(text, "sync", "sga")
         assert (app.hints(), event["shown"]) == ([""], 0)
         assert {each["why_not"] for each in event["candidates"]} == {"too unlike"}
-
-
-async def test_what_is_known_outlives_a_summary_of_its_messages(memory: ToolMemory) -> None:
-    summary = ScriptedChatModel(script=lambda messages, tools: AIMessage("Something was checked."))
-    shrinking = SummarizationMiddleware(summary, trigger=("messages", 9), keep=("messages", 1))
-
-    def says(messages: list[BaseMessage], tools: Tools) -> AIMessage:
-        return AIMessage("Done.") if "again" in messages[-1].text else script(messages, tools)
-
-    app = app_of(memory, says, inside=[shrinking])
-    order = expected("Zoe")[2][1]["order_id"]
-    await app.ask(ZOE)
-    await app.ask("Mark that order again")
-    assert order not in "".join(m.text for m in app.state()["messages"])
-    assert dict(patterns(app.hints()[-1]))["add_note"]["order_id"] == order
 
 
 async def test_what_a_person_rejected_is_not_suggested_again(memory: ToolMemory) -> None:

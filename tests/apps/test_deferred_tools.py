@@ -346,21 +346,6 @@ def test_what_cannot_be_called_is_answered(memory: ToolMemory) -> None:
     assert len(offered(model)[0]) == 2
 
 
-def test_parallel_calls_and_streaming(memory: ToolMemory) -> None:
-    def says(messages: Any, tools: Any) -> AIMessage:
-        done = sum(isinstance(m, ToolMessage) for m in messages)
-        both = (call("find_customer", name="Ann"), call("archive_room", room_id="1"))
-        return calling(messages, FIND) if not done else calling(messages, *both) if done == 1 else AIMessage("Done.")
-
-    agent = agent_with(memory, ScriptedChatModel(script=says))
-    parts = [*agent.stream({"messages": [("user", NOTE)]}, THREAD, stream_mode=["updates", "messages", "custom"])]
-    updates = [m for mode, part in parts if mode == "updates" for m in part.get("model", {}).get("messages", ())]
-    assert made_calls({"messages": updates}) == ["search_tools", "find_customer", "archive_room"]
-    told = [part["toolmem"] for mode, part in parts if mode == "custom"]
-    assert [event["query"] for event in told if event["node"] == "search_tools"] == [FIND[1]["query"]]
-    assert agent.get_state(THREAD).values["messages"][-1].text == "Done."
-
-
 def test_the_model_changes_within_a_thread(memory: ToolMemory) -> None:
     saver = InMemorySaver()
 
@@ -454,23 +439,6 @@ def test_few_tools_are_all_offered(memory: ToolMemory) -> None:
     model = scripted([])
     ask(agent_with(memory, model, tools=Desk().tools))
     assert offered(model) == [[each.name for each in Desk().tools]]
-
-
-def test_tools_of_similar_requests_are_shown_before_a_search() -> None:
-    with knowing(crowded(Desk()), 0) as memory:
-        learner = scripted([*STEPS, ADD])
-        agent = agent_with(memory, learner)
-        for _ in range(8):
-            messages = ask(agent)["messages"]
-        memory.finish(messages, thread_id="t", success=True)
-        memory.flush()
-        model = scripted([call("find_customer", name="Bob")])
-        agent = agent_with(memory, model)
-        agent.invoke({"messages": [("user", NOTE)]}, {"configurable": {"thread_id": "new"}})
-        shown = "".join(m.text for m in model.calls[0].messages)
-        assert all(f"- {name}: " in shown for name in DESK)
-        assert "archive" not in shown
-        assert memory.report().to_dict()["sections"]["navigator"]["tool_search"]["first"] > 0
 
 
 # --- which way ---

@@ -35,17 +35,6 @@ def answer(memory: ToolMemory) -> str:
     return str(agent.invoke(request, {"configurable": {"thread_id": "now"}})["messages"][-1].text)
 
 
-def test_the_model_reads_what_somebody_said_until_it_is_taken_back(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, methods=default_methods(Lessons())) as memory:
-        complain(memory)
-        assert SAID in answer(memory)
-        memory.feedback("now", score=1.0)
-        assert memory.report()["lessons"]["runs"] == memory.report()["lessons"]["helped"] == 1
-        assert "Lessons were shown in 1 runs; 1 of these went well, 0 badly." in str(memory.report())
-        memory.feedback("past", score=1.0)
-        assert SAID not in answer(memory)
-
-
 def test_the_command_line_takes_the_method_from_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

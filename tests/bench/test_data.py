@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +19,6 @@ def write(folder: Path, files: dict[str, Any]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return folder
-
-
-def table(path: Path, *rows: dict[str, str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="") as out:
-        writer = csv.DictWriter(out, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def called(run: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -149,38 +139,6 @@ class Box:
     assert tools[0]["function"]["toolkit"] == "Box"
 
 
-class Sandbox(data.Office):
-    """An office without tables: its state is what was done."""
-
-    def __init__(self) -> None:
-        pass
-
-    def act(self, actions: Sequence[str]) -> list[Any]:
-        return ["Email sent." for _ in actions]
-
-    def equal(self, one: Sequence[str], other: Sequence[str]) -> bool:
-        return [*map(data.parsed, one)] == [*map(data.parsed, other)]
-
-
-def test_workbench_runs_are_read_and_judged(tmp_path: Path) -> None:
-    answer = """['email.send_email.func(recipient="a@b.c")']"""
-    asked = {"query": "Write to a", "answer": answer, "base_template": "Write to {}", "domains": "['email']"}
-    table(tmp_path / "data/processed/queries_and_answers/email_queries_and_answers.csv", asked)
-    steps = (
-        "[(AgentAction(tool='email.search', tool_input={}, log='Look'), [{'id': nan}]), "
-        "(AgentAction(tool='email.send_email', tool_input={}, log=''), 'Recipient not provided.')]"
-    )
-    response = f"{{'input': 'x', 'output': {{'text': 'Sent'}}, 'intermediate_steps': {steps}}}"
-    runs = {"query": "Write to a", "function_calls": "[]", "full_response": response, "error": ""}
-    table(tmp_path / "data/results/email/gpt-4_all_2024.csv", runs, {**runs, "full_response": "", "error": "too long"})
-    [gold] = data.workbench_gold(tmp_path, "email", Sandbox())
-    assert (called(gold), gold["template"]) == ([("email.send_email", {"recipient": "a@b.c"})], "Write to {}")
-    read, failed = data.workbench_runs(tmp_path, "email", "all", Sandbox())
-    assert told(read) == [('[{"id": null}]', ""), ("Recipient not provided.", "error")]
-    assert (read["messages"][1]["content"], read["messages"][-1]["content"]) == ("Look", '{"text": "Sent"}')
-    assert (read["success"], failed["success"], read["gold_id"]) == (False, False, gold["id"])
-
-
 # --- catalogues ---
 
 
@@ -204,38 +162,6 @@ def nestful_files() -> dict[str, Any]:
     }
 
 
-def test_nested_calls_have_edges(tmp_path: Path) -> None:
-    [(_, tools, [query])] = data.nestful(write(tmp_path, nestful_files()))
-    assert query["edges"] == [{"from": 0, "output": "id", "to": 1, "param": "id"}]
-    assert (query["relevant"], len(query["calls"])) == (["find", "pay"], 2)
-    assert tools[0]["function"]["returns"]["properties"] == {"id": {"type": "string", "description": "x"}}
-    assert tools[1]["function"]["parameters"]["properties"]["id"]["enum"] == ["1"]
-
-
-def test_real_apis_keep_their_names_apart(tmp_path: Path) -> None:
-    def api(category: str, **more: Any) -> dict[str, Any]:
-        given = {"name": "id", "type": "DATE", "description": "", "default": ""}
-        plain = {"tool_name": "My Shop", "api_name": "Get Order", "api_description": "Order.", "method": "GET"}
-        return {"category_name": category, **plain, "required_parameters": [given], "optional_parameters": [], **more}
-
-    cut = '{"a": "str", "b": {"c": "int", "d": "fl'
-    known = api(
-        "Food", template_response={"orders": [{"no": "int", "_list_length": 2}], "tags": ["list of str with length 3"]}
-    )
-    query = {"query": "My order", "query_id": 3, "relevant APIs": [["My Shop", "Get Order"]]}
-    queries = [{**query, "api_list": [known]}, {**query, "api_list": [api("Toys", template_response=cut)]}]
-    files = {"solvable_queries/test_instruction/G1.json": queries}
-    [(_, (food, toys), rows)] = data.toolbench(write(tmp_path, files))
-    assert food["function"]["name"] == "get_order_for_my_shop"
-    assert toys["function"]["name"].startswith("get_order_for_my_shop_")
-    assert [row["relevant"] for row in rows] == [[food["function"]["name"]], [toys["function"]["name"]]]
-    assert food["function"]["parameters"]["properties"] == {"is_id": {"type": "string", "description": "(DATE)"}}
-    order = {"type": "object", "properties": {"no": {"type": "integer"}}}
-    tags = {"type": "array", "items": {"type": "string"}}
-    assert food["function"]["returns"]["properties"] == {"orders": {"type": "array", "items": order}, "tags": tags}
-    assert "returns" not in toys["function"]
-
-
 # --- fetching and writing ---
 
 
@@ -248,7 +174,12 @@ def test_a_source_is_fetched_at_its_commit(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(data, "HOST", f"file://{tmp_path}/far/")
     monkeypatch.setitem(data.SOURCES, "nestful", data.SOURCES["nestful"]._replace(commit=commit))
     assert data.main(["--into", str(tmp_path / "out"), "--sets", "nestful"]) == 0
-    assert len((tmp_path / "out/nestful/queries.jsonl").read_text().splitlines()) == 1
+    query = json.loads((tmp_path / "out/nestful/queries.jsonl").read_text())
+    assert query["edges"] == [{"from": 0, "output": "id", "to": 1, "param": "id"}]
+    assert (query["relevant"], len(query["calls"])) == (["find", "pay"], 2)
+    find, pay = (each["function"] for each in json.loads((tmp_path / "out/nestful/tools.json").read_text()))
+    assert find["returns"]["properties"] == {"id": {"type": "string", "description": "x"}}
+    assert pay["parameters"]["properties"]["id"]["enum"] == ["1"]
     assert not (tmp_path / "out/nestful/nature.json").exists()
 
     folder = data.fetch(data.SOURCES["nestful"], tmp_path / "checkouts")

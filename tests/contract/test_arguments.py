@@ -178,9 +178,10 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             *each("recall", "paper", 1, SITPolicy()),
             *each("planning", 3),
             *each("suggest", "yes"),
+            *each("loop_guard", "yes"),
         ],
     ),
-    "Prefetch": (plain(Prefetch), each("at_most", 0)),
+    "Prefetch": (plain(Prefetch), each("workers", 0)),
     # --- nodes ---
     "InertiaShortcut": (of_memory(InertiaShortcut, tools=TOOLS), [NO_MEMORY, {"tools": 3}]),
     "ToolRetriever": (
@@ -308,6 +309,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             *each("k", "3", 2.5, -1, True),
             *each("available", "refund", 5, [["refund"]], iter(["refund"])),
             *each("target", 3, ["refund"]),
+            ({"target": "omega"}, "knows no tool 'omega'"),
         ],
     ),
     "navigator.plan": (

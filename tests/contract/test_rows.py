@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import pytest
 from kept import give_records
-from langchain_core.embeddings import Embeddings
 from lessons import Lesson, LessonRows
+from letters import Letters
 from plugs import APART, NOW, files, memory_of
 from servers import chroma_clients, chroma_run
 
@@ -21,7 +21,6 @@ from langgraph_toolmem.core.rows import Learned
 from langgraph_toolmem.extend import Hit, RowKind, SearchHit, VectorItem
 from langgraph_toolmem.stores import vectors
 from langgraph_toolmem.stores.vectors import VectorStore
-from langgraph_toolmem.text.similarity import LexicalEmbedder
 
 
 class Place(NamedTuple):
@@ -134,19 +133,6 @@ class Note:
     room: str = "hall"
     by: tuple[str, ...] = ()
     shown: int = 0
-
-
-class Named(Embeddings):
-    """An embedder of one's own."""
-
-    def __init__(self, inner: LexicalEmbedder) -> None:
-        self.inner = inner
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        return self.inner.embed_documents(texts)
-
-    def embed_query(self, text: str) -> list[float]:
-        return self.inner.embed_query(text)
 
 
 class NoteRows(RowKind[Note]):
@@ -302,14 +288,14 @@ def test_a_sample_is_of_the_latest_and_beyond_retired_rows_others_are_found() ->
 def test_who_asks_does_not_wait_for_who_writes() -> None:
     begun, go = threading.Event(), threading.Event()
 
-    class Slow(LexicalEmbedder):
+    class Slow(Letters):
         def embed_documents(self, texts: list[str]) -> list[list[float]]:
             if MAIL in texts:
                 begun.set()
                 assert go.wait(20)
             return super().embed_documents(texts)
 
-    with memory_of(None, embeddings=Named(Slow())) as memory:
+    with memory_of(None, embeddings=Slow("adehrst")) as memory:
         rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
         rows.put([Note("a", ORDER)], user)
         writing = threading.Thread(target=rows.put, args=([Note("b", MAIL)], user))

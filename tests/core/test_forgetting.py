@@ -1,23 +1,29 @@
-"""What is forgotten by its thread or by its age: from RAM, from every file, from a shared store; and nothing else."""
+"""What is forgotten by its user, its thread or its age: from RAM, every file and a shared store; and nothing else."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kept import episode, kept_in
-from langchain_core.messages import AIMessage
+from desk import NAMES, Desk, call_id, history, request
+from kept import episode, inertia, kept_in
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.store.memory import InMemoryStore
 from typer.testing import CliRunner
 
-from langgraph_toolmem import Atoms, NamespaceError, ToolMemory, default_methods
+from langgraph_toolmem import Atoms, InertiaPolicy, NamespaceError, StorageError, ToolMemory, default_methods
 from langgraph_toolmem.cli.app import app
+from langgraph_toolmem.stores import snapshot
 
 DAY = 86_400.0
+PER_USER = ("toolmem", "{user_id}")
+SHADOW = InertiaPolicy(shadow=True)
 SECRETS = ("Xanthippe", "quetzalcoatl", "4929-1111")
 
 
@@ -41,11 +47,12 @@ def first(thread: str, words: str = "") -> str:
 
 def taught(path: Path | None, **options: Any) -> ToolMemory:
     memory = ToolMemory(path, methods=default_methods(Atoms(keep=True)), **options)
-    for thread, words in (("private", " ".join(SECRETS)), ("other", "")):
-        memory.sit.suggest(run_of(thread, words)[:1], summary=f"wants {words} {thread}")
-        memory.observe(run_of(thread, words)[:-1], thread_id=thread)
-        memory.finish(run_of(thread, words), thread_id=thread, success=True, comment=f"fine {words}")
-        memory.navigator.decisions.add(first(thread, words), 1, [], {"sub_intents": [words]})
+    for thread, words, user in (("private", " ".join(SECRETS), "ann"), ("other", "", "bob")):
+        memory.sit.suggest(run_of(thread, words)[:1], summary=f"wants {words} {thread}", user_id=user)
+        memory.observe(run_of(thread, words)[:-1], thread_id=thread, user_id=user)
+        memory.finish(run_of(thread, words), thread_id=thread, success=True, comment=f"fine {words}", user_id=user)
+        memory.inertia.begin_turn(run_of(f"open {thread}", words)[:1], thread_id=f"open {thread}", user_id=user)
+        memory.navigator.decisions.add(first(thread, words), 1, [], {"sub_intents": [words]}, user_id=user)
     memory.flush()
     memory.core.jobs.put("nobody does it", {"text": SECRETS[0]}, run=first("private", " ".join(SECRETS)))
     return memory
@@ -71,26 +78,55 @@ def kept(memory: ToolMemory) -> tuple[int, int, int, int]:
     )
 
 
-@pytest.mark.parametrize("way", ["async", "cli"])
-def test_a_thread_goes_from_every_file_and_the_others_stay(way: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["here", "cli"])
+@pytest.mark.parametrize("whose", ["user", "thread"])
+def test_it_goes_from_every_file_and_the_others_stay(whose: str, way: str, tmp_path: Path) -> None:
     memory = taught(tmp_path)
     assert found(files(tmp_path)) == list(SECRETS)
     assert kept(memory) == (2, 2, 2, 2)
+    turns = memory.report().turns
+    gone = {"user_id": "ann"} if whose == "user" else {"thread_id": "private"}
     if way == "cli":
         memory.close()
-        said = CliRunner().invoke(app, ["forget", "--thread", "private", "--memory", str(tmp_path), "--yes"])
+        named = (f"--{whose.replace('user', 'user-id')}", *gone.values())
+        said = CliRunner().invoke(app, ["forget", *named, "--memory", str(tmp_path), "--yes"])
         assert (said.exit_code, said.output[:9]) == (0, "Forgotten"), said.output
         memory = ToolMemory(tmp_path, methods=default_methods(Atoms(keep=True)))
     else:
-        assert asyncio.run(memory.aforget(thread_id="private")) > 3
+        assert asyncio.run(memory.aforget(**gone)) > 3
     assert found(files(tmp_path)) == []
     assert not found(repr(memory.core.graph.to_state()))
     assert kept(memory) == (1, 1, 1, 1)
+    assert memory.report().turns == turns - (whose == "user"), "counts stay; turns that had only begun are undone"
     assert memory.core.graph.score(first("private", " ".join(SECRETS))) is None
     memory.feedback("other", score=0.0)
-    assert memory.forget(thread_id="private") == memory.forget(thread_id="never there") == 0
+    assert memory.forget(**gone) == memory.forget(thread_id="never there") == 0
     memory.close()
     assert found(files(tmp_path)) == []
+
+
+def test_forgetting_needs_the_disk_and_says_if_it_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_space(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with taught(tmp_path) as memory:
+        with monkeypatch.context() as patch:
+            patch.setattr(snapshot, "write_draft", no_space)
+            with pytest.raises(StorageError, match="still holds"):
+                memory.forget(user_id="ann")
+        memory.forget(user_id="ann")
+        assert found(files(tmp_path)) == []
+
+
+def test_files_that_were_quarantined_are_named(tmp_path: Path) -> None:
+    with taught(tmp_path) as memory:
+        memory.core.store.snapshot()
+    file = tmp_path / "graph.pickle"
+    file.write_bytes(file.read_bytes()[:-1])
+    with ToolMemory(tmp_path) as memory:
+        memory.forget(user_id="ann")
+        assert "graph.pickle.corrupt-1" in memory.report().problems[-1]
+        assert "forgotten" in memory.report().problems[-1]
 
 
 def test_a_thread_that_two_users_share_is_forgotten_for_the_one_who_is_named(tmp_path: Path) -> None:
@@ -106,6 +142,85 @@ def test_a_thread_that_two_users_share_is_forgotten_for_the_one_who_is_named(tmp
         assert b"wedgwood" not in files(tmp_path)
         with pytest.raises(NamespaceError, match="user id, or the thread id"):
             memory.forget()
+
+
+def accounts(number: int, names: Sequence[str], asked: str) -> list[BaseMessage]:
+    """A run in which outputs have people's names as JSON keys, and a path through one gives an argument."""
+    owned = {name: {"balance_id": f"B-{number}-{name}", "overdrawn": [1] * i} for i, name in enumerate(names)}
+    output = {**owned, f"{names[0]}_is_new": True, f"{names[0]}_orders": [1, 2]}
+    found = {"name": "find_customer", "args": {"name": "all"}, "id": call_id("a", number), "type": "tool_call"}
+    order = {"customer_id": owned[asked]["balance_id"]}
+    used = {"name": "latest_order", "args": order, "id": call_id("b", number), "type": "tool_call"}
+    return [
+        HumanMessage(f"Go on, {number}", id=call_id("u", number)),
+        AIMessage("", tool_calls=[found]),  # type: ignore[list-item]
+        ToolMessage(json.dumps(output), tool_call_id=found["id"]),
+        AIMessage("", tool_calls=[used]),  # type: ignore[list-item]
+        ToolMessage("shipped", tool_call_id=used["id"]),
+        AIMessage("Done.", id=call_id("w", number)),
+    ]
+
+
+@pytest.mark.slow
+def test_json_keys_that_name_a_person_are_forgotten(desk: Desk, tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER) as memory:
+        for i in range(4):
+            memory.finish(accounts(i, [SECRETS[0], "shop"], SECRETS[0]), thread_id=f"a{i}", user_id="ann")
+            memory.finish(accounts(10 + i, ["shop", "bank"], "shop"), thread_id=f"b{i}", user_id="bob")
+        memory.finish(accounts(20, [SECRETS[0], "shop"], "shop"), thread_id="both", user_id="ann")
+        assert f"$.{SECRETS[0]}.balance_id" in repr(memory.core.graph.sources.rows)
+        memory.forget(user_id="ann")
+        assert SECRETS[0] not in repr(memory.core.graph.to_state())
+        assert SECRETS[0].encode() not in files(tmp_path)
+        assert "o|find_customer|$.shop.balance_id" in repr(memory.core.graph.sources.rows), "bob was seen with it too"
+
+
+def test_turns_that_had_only_begun_are_undone_by_forgetting(desk: Desk) -> None:
+    with ToolMemory.ephemeral(tools=desk.tools, namespace=PER_USER) as memory:
+        for i in range(30):
+            memory.finish(history(i), thread_id=f"bob-{i}", user_id="bob")
+        before = copy.deepcopy(
+            (memory.core.graph.counters, memory.core.graph.successors.rows, inertia(memory).rules.rows)
+        )
+        for i in range(5):
+            feed = [HumanMessage(request(NAMES[i]), id=call_id("ann", i))]
+            assert memory.inertia.begin_turn(feed, thread_id=f"ann-{i}", user_id="ann", policy=SHADOW).options
+        assert memory.report().turns == before[0]["turns"] + 5
+        memory.forget(user_id="ann")
+        counters, successors, rules = (
+            memory.core.graph.counters,
+            memory.core.graph.successors.rows,
+            inertia(memory).rules.rows,
+        )
+        assert {k: v for k, v in counters.items() if v} == before[0]
+        for now, then in ((successors, before[1]), (rules, before[2])):
+            assert {
+                k: {i: c for i, c in row.items() if any(c)} for k, row in now.items() if any(map(any, row.values()))
+            } == then
+
+
+def spoken(number: int, secret: str, *, name: str = "Ann") -> list[BaseMessage]:
+    """A run whose note holds something that is not in the request."""
+    messages = history(number, name)
+    for message in messages:
+        if isinstance(message, AIMessage):
+            for call in message.tool_calls:
+                if call["name"] == "add_note":
+                    call["args"]["note"] = secret
+        if isinstance(message, ToolMessage) and "saved" in message.text:
+            message.content = json.dumps({"saved": True, "text": secret})
+    messages[0] = HumanMessage(f"{request(name)} with {secret} please", id=messages[0].id)
+    return messages
+
+
+def test_a_value_told_often_by_one_user_is_forgotten_although_many_others_came_after(desk: Desk) -> None:
+    with ToolMemory.ephemeral(tools=desk.tools, namespace=PER_USER) as memory:
+        one = [m for i in range(10) for m in spoken(i, SECRETS[1])]
+        memory.finish(one, thread_id="one", user_id="ann")
+        for i in range(70):
+            memory.finish(spoken(100 + i, f"word{i}"), thread_id=f"bob-{i}", user_id="bob")
+        memory.forget(user_id="ann")
+        assert SECRETS[1] not in repr(memory.core.graph.to_state())
 
 
 # --- what is old ---

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from desk import EAGER, Desk, build, call_id, history, request, run, thread, warm
+from desk import EAGER, Desk, build, history, request, run, warm
 from kept import inertia
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -52,23 +52,6 @@ def test_shortcut_node_recorder_and_observe_together(desk: Desk, memory: ToolMem
     assert report.skipped == 48 - len(model.calls) > 0
     assert report.runs_judged == report.runs_good == 12
     assert report.judged_with_shortcut == report.good_with_shortcut > 0
-    assert not inertia(memory).open_turns
-
-
-def test_a_fork_with_other_calls_teaches_what_is_new(desk: Desk, memory: ToolMemory) -> None:
-    graph, _ = build(memory, desk.tools, policy=SHADOW, checkpointer=InMemorySaver())
-    run(graph, 0, config=thread("t"))
-    history_ = list(graph.get_state_history(thread("t")))
-    first = next(s for s in reversed(history_) if s.next == ("tools",))
-    asked = first.values["messages"][-1]
-    other = {"name": "find_customer", "args": {"name": "Zoe"}, "id": call_id("fork"), "type": "tool_call"}
-    config = graph.update_state(first.config, {"messages": [AIMessage("", id=asked.id, tool_calls=[other])]})
-    graph.invoke(None, config)
-    assert ("find_customer", {"name": "Zoe"}) in desk.done
-    report = memory.report()
-    # find_customer ran twice with different ids; the rest of the fork has the ids of the original run.
-    assert report.tools["find_customer"].calls == 2
-    assert report.tools["latest_order"].calls == report.tools["add_note"].calls == 1
     assert not inertia(memory).open_turns
 
 

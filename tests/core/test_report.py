@@ -85,20 +85,3 @@ def test_cached_tokens_are_counted_as_the_messages_tell():
 )
 def test_money_in_words(amount, said):
     assert money_in_words(amount, "USD") == said
-
-
-# --- suggestions ---
-
-
-def advised_run(number: int) -> list:
-    return [user(f"Delete n{number}"), *call("look_up", {"name": f"n{number}"}, {"id": "i"}), words()]
-
-
-def test_states_and_runs_that_wait_for_a_verdict_are_counted():
-    with ToolMemory.ephemeral() as memory:
-        for number, success in enumerate([True, True, False, None, None, None]):
-            memory.finish(advised_run(number), thread_id=str(number), success=success)
-        memory.feedback("3", score=1.0)
-        memory.feedback("4", score=0.0)
-        memory.flush()
-        assert [memory.report()["sit"][figure] for figure in ("runs_waiting", "states")] == [1, 6]

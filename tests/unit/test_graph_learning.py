@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from histories import FAILED, Learner, call, calls, schema, shortcut, state_of, user, words
 
-from langgraph_toolmem.graph.learning import decode_value, pattern_of
+from langgraph_toolmem.graph.learning import pattern_of
 from langgraph_toolmem.graph.state import CUT, PARALLEL, START, WORDS, slot_key
 from langgraph_toolmem.graph.tool_graph import HIT, MISS
 from langgraph_toolmem.graph.view import START as VIEW_START
@@ -103,30 +103,6 @@ def test_a_source_is_judged_each_time_it_has_something_to_offer():
     # The constant was there to be judged from the second run on: 7 came again, 8 did not.
     assert record_of(learner, slot, "c") == [1, 1]
     assert HIT < MISS
-
-
-def test_a_source_of_another_type_is_cast_before_it_is_judged():
-    learner = Learner([schema("find"), schema("read", "id:integer")])
-    for run in range(2):
-        learner.learn(user("Go."), call("find", {}, {"id": "7"}), call("read", {"id": 7}), words(), thread_id=str(run))
-
-    assert record_of(learner, slot_key("read", "id"), "o|find|$.id") == [2, 0]
-
-
-def test_an_optional_argument_that_is_left_out_is_a_value():
-    learner = Learner([schema("list", "", "page:integer")])
-    learner.learn(user("Go."), call("list"), words())
-
-    (value,) = learner.graph.values.row(slot_key("list", "page"))
-    assert repr(decode_value(value)) == "ABSENT"
-
-
-def test_an_identical_call_in_a_run_is_a_repeat():
-    learner = Learner()
-    learner.learn(user("Go."), call("a", {"x": 1}), call("a", {"x": 1}), call("a", {"x": 2}), words())
-
-    assert learner.graph.tools["a"]["repeats"] == 1
-    assert learner.graph.tools["a"]["ok"] == 3
 
 
 def test_parameters_of_unknown_tools_are_noted():

@@ -14,7 +14,8 @@ from chromadb.api.shared_system_client import SharedSystemClient
 from chromadb.config import Settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from letters import Letters
 
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
 from langgraph_toolmem.stores.chroma_repair import rebuild
@@ -23,24 +24,6 @@ from langgraph_toolmem.text.embedders import resolve_embedder
 
 LEXICAL = resolve_embedder(None)
 ME = ("toolmem", "me")
-
-
-class Letters(Embeddings):
-    """How often each of some letters occurs: a second embedder whose answers can be worked out by hand."""
-
-    def __init__(self, model: str = "abc") -> None:
-        self.model = model
-        self.asked: list[str] = []
-        self.broken = False
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        if self.broken:
-            raise TimeoutError("no answer")
-        self.asked += texts
-        return [[text.count(letter) + 0.01 for letter in self.model] for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        return self.embed_documents([text])[0]
 
 
 @pytest.fixture(autouse=True)

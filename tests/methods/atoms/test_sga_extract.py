@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from histories import FAILED, atoms_of, call, calls, run_of, schema, user, words
+from histories import FAILED, atoms_of, call, run_of, schema, user, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -188,33 +188,6 @@ def test_the_same_steps_of_other_tasks_are_the_same_atoms() -> None:
     atoms = distil([shop(f"#W{i}A", f"a{i}@x.org", f"r{i}") for i in range(4)], SPECS)
     assert [(a.tool, a.visits) for a in atoms] == [("find_user", 4), ("get_order", 4), ("cancel_order", 4)]
     assert atoms[2].arguments["reason"] == "no longer needed"
-
-
-def test_failed_and_unknown_steps_are_no_atoms_and_parallel_ones_share_a_state() -> None:
-    run = run_of(
-        user("Look at #W1A and #W2B"),
-        call("get_order", {"order_id": "#W0"}, FAILED),
-        calls([("get_order", {"order_id": "#W1A"}, {"a": 1}), ("get_order", {"order_id": "#W2B"}, {"a": 1})]),
-    )
-    found = Extractor(SPECS).steps(run)
-    assert len(found) == 2
-    assert found[0].atom.state == found[1].atom.state
-    assert "failed: The details of an order" in found[0].atom.state
-
-
-def test_where_a_run_stands_is_said_as_its_next_atom_would_be() -> None:
-    run = shop("#W17X", "ann@x.org")
-    extractor = Extractor(SPECS)
-    second = extractor.steps(run)[1].atom
-    head = run_of(
-        user("I am ann@x.org. Cancel order #W17X because no longer needed."),
-        call("find_user", {"email": "ann@x.org"}, {"user_id": "u_W17X"}),
-    )
-    where, known = extractor.before(head)
-    assert where.state == second.state
-    assert where.goals == ("Cancel order <ORDER_ID> because no longer needed",)
-    assert second.goal == "Cancel order <ORDER_ID> because <REASON>"  # what a later call takes is a value already
-    assert set(second.required_slots) <= known.types
 
 
 # --- privacy ---

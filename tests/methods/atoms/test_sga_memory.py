@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kept import give_records
-from langchain_core.embeddings import Embeddings
+from letters import Letters
 
 from langgraph_toolmem import Atoms, ConfigurationError, InputError, ToolMemory
 from langgraph_toolmem.atoms import keeping
@@ -265,19 +265,7 @@ def test_supports_are_bounded_and_good_ones_stay() -> None:
     assert {each.run for each in item.supports} == {f"r{number}" for number in range(5, MAX_SUPPORTS + 5)}
 
 
-class Letters(Embeddings):
-    """An embedder of letter counts, with a name of its own."""
-
-    model = "letters"
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        return [self.embed_query(text) for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        return [0.01 + text.lower().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"]
-
-
-@pytest.mark.parametrize("embeddings", [None, Letters()], ids=["builtin", "dense"])
+@pytest.mark.parametrize("embeddings", [None, Letters("abcdefghijklmnopqrstuvwxyz")], ids=["builtin", "dense"])
 def test_other_tools_are_found_behind_many_atoms_of_one(embeddings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "LONGLIST", 40)
     with ToolMemory.ephemeral(methods=[Atoms()], embeddings=embeddings) as memory:
@@ -389,16 +377,6 @@ def test_recorded_runs_become_atoms_in_one_go() -> None:
         for thread, score in (("r4", 1.0), ("r1", 0.0), ("r2", 0.0)):
             memory.feedback(thread, score=score)
         assert [hit.atom.visits for hit in found(memory)] == [1, 1]
-
-
-def test_an_atoms_tool_is_found_among_the_available_ones() -> None:
-    with ToolMemory.ephemeral(methods=[Atoms()]) as memory:
-        memory.atoms.keep([atom(about="Pay back what an order has cost.", arguments={"order": "<ORDER_ID>"})])
-        other = {**h.schema("pay_back", "order"), "description": "Pay back what an order has cost."}
-        (hit,) = memory.atoms.search("refund the order", tools=[other], slots={"ORDER_ID": "W9"})
-        assert (hit.tool, hit.filled) == ("pay_back", {"order": "W9"})
-        assert memory.atoms.search("refund the order", tools=[]) == []
-        assert len(memory.atoms.search(["greet", "refund the order"])) == 1
 
 
 def test_hints_are_booked_when_shown_followed_and_led_to_success(tmp_path: Path) -> None:

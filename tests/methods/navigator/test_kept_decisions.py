@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from kept import episode
-from navi_script import Shop, decisions, do, say, seek
+from navi_script import Shop, decisions, do, say
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
@@ -54,20 +54,6 @@ def run(store: ToolMemory, shop: Shop, *rounds: Any, **options: Any) -> Any:
 
 def lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_bytes().decode("ascii").splitlines()]
-
-
-def test_each_decision_is_kept_with_its_outcome(shop: Shop, store: ToolMemory) -> None:
-    shop.broken = {"list_orders"}
-    run(
-        store,
-        shop,
-        [do("find_customer", name="Ann"), say("I begin.")],
-        do("list_orders", customer_id="c-Ann"),
-        [do("no_such_api"), do("find_customer", name="Ben")],
-        seek("an API that lists orders"),
-        say("The orders cannot be had."),
-    )
-    assert kept(store) == [(1, 1), (2, 0), (4, 1), (5, 1)], "the third had a part that could not be done"
 
 
 def test_nothing_is_kept_unless_asked_for_nor_in_a_read_only_memory(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_navigator_schema import anything
+from test_navigator_meaning import anything
 
 from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
@@ -38,19 +38,6 @@ def node(graph: ToolDependencyGraph, name: str, direction: str, path: str) -> st
     api = graph.apis[name]
     port = next(p for p in (api.inputs if direction == "in" else api.outputs) if p.path == path)
     return graph.cluster_of(port).id
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ({"type": "boolean"}, TEXT),
-        ({"type": "object"}, TEXT),
-    ],
-    ids=["flag", "object"],
-)
-def test_values_that_cannot_be_the_same_stay_apart(one: dict[str, Any], other: dict[str, Any]):
-    graph = ToolDependencyGraph([tool("a", {"colour": one}), tool("b", {"colour": other})])
-    assert node(graph, "a", "in", "colour") != node(graph, "b", "in", "colour")
 
 
 def test_aliases_join_and_split():
@@ -125,12 +112,6 @@ def test_adding_the_last_tool_is_building_with_it_and_removing_it_undoes_that(gi
 def links(graph: ToolDependencyGraph, name: str, path: str, **more: Any) -> dict[tuple[str, str], Link]:
     port = next(port for port in graph.apis[name].inputs if port.path == path)
     return {(link.producer, link.output): link for link in graph.links_into(port, **more)}
-
-
-def test_a_bare_id_of_nothing_hardly_links():
-    graph = ToolDependencyGraph([tool("x", [], ["id", "code_word"]), tool("y", ["id", "code_word"])])
-    bare, named = links(graph, "y", "id")["x", "id"], links(graph, "y", "code_word")["x", "code_word"]
-    assert bare.fit == pytest.approx(0.3 * named.fit)
 
 
 def test_reading_is_better_than_writing_and_that_than_destroying():

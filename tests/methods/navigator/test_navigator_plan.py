@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from test_navigator_graph import tool
 
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import History
@@ -27,15 +28,7 @@ from langgraph_toolmem.navigator.plan.problem import (
 )
 from langgraph_toolmem.runs.tools import ToolSpec
 
-TEXT = {"type": "string"}
 both = pytest.mark.parametrize("strategy", ["alpha_beta", "annealing"])
-
-
-def tool(name: str, takes: Any = (), gives: Any = (), **more: Any) -> ToolSpec:
-    """All inputs without a question mark are required; values are texts."""
-    properties = {key.rstrip("?"): TEXT for key in takes}
-    parameters = {"type": "object", "properties": properties, "required": [k for k in takes if not k.endswith("?")]}
-    return ToolSpec(name, "", parameters, {"type": "object", "properties": dict.fromkeys(gives, TEXT)}, **more)
 
 
 SHOP = [
@@ -66,19 +59,6 @@ def test_a_chain_goes_from_what_is_known_to_the_target(strategy: Strategy):
 
 
 @both
-def test_circles_end(strategy: Strategy):
-    circle = [
-        tool("a_of", ["beta_id"], ["alpha_id"]),
-        tool("b_of", ["alpha_id"], ["beta_id"]),
-        tool("use", ["alpha_id"]),
-    ]
-    (chain, *_) = plan(ToolDependencyGraph(circle), "use", strategy=strategy).chains
-    assert not chain.complete
-    graph = ToolDependencyGraph([*circle, tool("start", [], ["beta_id"])])
-    assert plan(graph, "use", strategy=strategy).chains[0].tools == ("start", "a_of", "use")
-
-
-@both
 def test_other_routes_do_without_a_step_of_the_best_one(strategy: Strategy):
     graph = ToolDependencyGraph(
         [
@@ -97,17 +77,6 @@ def test_other_routes_do_without_a_step_of_the_best_one(strategy: Strategy):
     assert len(plan(graph, "get_profile", ["email"], strategy=strategy, k=1).chains) == 1
     avoided = plan(graph, "get_profile", strategy=strategy, avoid=["find_by_email", "find_by_phone"])
     assert avoided.chains[0].tools == ("find_by_badge", "get_profile")
-
-
-@both
-def test_outputs_of_calls_that_were_made_are_there(strategy: Strategy):
-    graph = ToolDependencyGraph(SHOP)
-    chain = plan(graph, "cancel_order", done=["list_orders", "get_session"], strategy=strategy).chains[0]
-    assert chain.tools == ("cancel_order",)
-    assert [(f.origin, f.source) for f in chain.steps[0].feeds][:2] == [
-        ("list_orders", "done"),
-        ("get_session", "done"),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -443,36 +412,3 @@ def test_an_equivalent_takes_the_place_of_what_failed_and_nothing_is_done_again(
     alone = ToolDependencyGraph([spec])
     short = plan(alone, "find_flights").chains[0]
     assert recombine(alone, short, ["find_flights"]).chain is None
-
-
-def test_without_an_equivalent_the_way_goes_upstream():
-    graph = ToolDependencyGraph(
-        [
-            tool("find_user", ["email"], ["user_id"]),
-            tool("get_card", ["user_id"], ["card_id"]),
-            tool("find_phone", ["email"], ["phone_key"]),
-            tool("get_wallet", ["phone_key"], ["wallet_id", "card_id"]),
-            tool("pay", ["card_id"]),
-        ]
-    )
-    chain = plan(graph, "pay", ["email"], avoid=["get_wallet"]).chains[0]
-    assert chain.tools == ("find_user", "get_card", "pay")
-
-    found = recombine(graph, chain, ["find_user"], ["email"])
-    assert found.way == "upstream"
-    assert found.chain is not None
-    assert found.chain.tools == ("find_phone", "get_wallet", "pay")
-
-
-def test_a_target_that_failed_is_replaced_by_its_equivalent():
-    graph = ToolDependencyGraph(
-        [
-            tool("send_mail", ["recipient", "subject", "body"], ["status"]),
-            tool("post_mail", ["recipient", "subject", "body"], ["status"]),
-            tool("read_mail", ["recipient", "subject", "body"], ["status"]),
-        ]
-    )
-    chain = plan(graph, "send_mail").chains[0]
-    found = recombine(graph, chain, ["send_mail"])
-    assert (found.way, found.fallback) == ("equivalent", "post_mail")
-    assert recombine(graph, chain, ["send_mail", "post_mail"]).way == "none"

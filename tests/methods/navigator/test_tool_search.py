@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import Navigator, ToolMemory
-from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError
+from langgraph_toolmem.base.errors import EmbedderChangedError
 from langgraph_toolmem.navigator.tool_search import targets_of
 from langgraph_toolmem.navigator.tool_search.precedents import Precedents, called_before
 from langgraph_toolmem.navigator.tool_search.search import K1, B, ToolHit, ToolSearcher, WordIndex, completing, read
@@ -425,21 +425,6 @@ def test_only_the_latest_runs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> 
         assert memory.navigator.tool_search.precedents(None) is past
         assert len(past) == 3
         assert past.votes(TRIP.format(5)).keys() == {"beta", "gamma"}
-
-
-async def test_what_is_called_before_a_target() -> None:
-    with ToolMemory.ephemeral(tools=PAST) as memory:
-        for number in range(8):
-            went(memory, number, "alpha", "gamma", "delta")
-        memory.entries.recall("trip")
-        found = memory.navigator.search("Organise the trip", target="delta", k=2)
-        assert {*names(found)} == {"alpha", "gamma"}
-        assert found == await memory.navigator.asearch("Organise the trip", target="delta", k=2)
-        assert names(memory.navigator.search("", target="delta", available=["beta", "gamma"])) == ["gamma", "beta"]
-        with pytest.raises(ConfigurationError, match="knows no tool 'omega'"):
-            memory.navigator.search("trip", target="omega")
-        with pytest.raises(ConfigurationError, match="knows no tool 'omega'"):
-            await memory.navigator.asearch("trip", target="omega")
 
 
 async def test_a_changed_embedder_is_not_hidden_by_the_words(tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+"""The worker of jobs, with the entries of a memory as its work: critiques, failures, forgetting, batches, threads."""
+
 from __future__ import annotations
 
 import threading

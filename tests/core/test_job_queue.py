@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import random
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from queues import Clock, dead, pending, put, take
 
 from langgraph_toolmem.core import jobs as job_queue
 from langgraph_toolmem.core.jobs import Job, JobQueue
+from langgraph_toolmem.stores.database import NAME
 
 
 @pytest.fixture
@@ -95,12 +99,57 @@ def test_what_never_ends_or_is_damaged_is_given_up(
     assert "given up" in caplog.text
 
 
+# --- the file ---
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_copy_of_what_is_forgotten_stays_in_a_page_or_the_log(tmp_path: Path, seed: int) -> None:
+    """Pages that are split and merged keep copies: of these, tens were left where deleting was all that was done."""
+    dice = random.Random(seed)
+    with JobQueue(tmp_path, now=Clock()) as jobs:
+        for _ in range(75):
+            with jobs.writing() as database:
+                for _ in range(40):
+                    user = dice.choice("uv")
+                    text = f"{'private' if user == 'u' else 'common'}-{dice.random()}"
+                    row = (text, dice.choice("abc") + text, user, text * dice.randrange(1, 30))
+                    database.execute(
+                        "INSERT INTO jobs (id, kind, run, namespace, ordering_key, user, payload, due) "
+                        "VALUES (?, '', '', '', ?, ?, ?, 0)",
+                        row,
+                    )
+                    database.execute("INSERT INTO namespaces VALUES (?, ?, ?)", (f"{dice.random()}", text, user))
+                    at = dice.randrange(3000)
+                    if dice.random() < 0.4:
+                        database.execute("DELETE FROM jobs WHERE seq = ?", (at,))
+                    answer = "private" * dice.randrange(1, 50)
+                    database.execute("UPDATE jobs SET answer = ? WHERE seq = ? AND user = 'u'", (answer, at))
+        left = pending(jobs)
+        assert 0 < jobs.forget("u") < left
+        assert not [path.name for path in tmp_path.iterdir() if b"private" in path.read_bytes()]
+        assert pending(jobs) > 0
+
+
+def test_who_has_it_open_goes_on_in_the_new_file(tmp_path: Path, clock: Clock) -> None:
+    with JobQueue(tmp_path, now=clock) as jobs, JobQueue(tmp_path, now=clock) as another:
+        put(jobs, "old", {})
+        os.replace(tmp_path / NAME, tmp_path / "away")  # noqa: PTH105 - as the package does
+        for ending in ("-wal", "-shm"):
+            os.replace(tmp_path / f"{NAME}{ending}", tmp_path / f"away{ending}")  # noqa: PTH105
+        put(another, "new", {})
+        put(jobs, "newer", {})
+        assert pending(jobs) == pending(another) == 2
+    with JobQueue(tmp_path, now=clock) as jobs:
+        assert ids(take(jobs, most=9)) == ["new", "newer"]
+
+
 # --- several processes ---
 
 WORKER = """
 import sys, time
 from pathlib import Path
 from langgraph_toolmem.core.jobs import Job, JobQueue
+from langgraph_toolmem.stores.database import NAME
 with JobQueue(Path(sys.argv[1]), now=time.time) as queue:
     for number in range(50):
         queue.put([Job(f"{sys.argv[3]}-{number}", "k", {"n": number}, ordering_key=str(number % 9))])
@@ -146,8 +195,6 @@ class QueueMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        import tempfile
-
         self.folder = tempfile.TemporaryDirectory()
         self.clock = Clock()
         self.queue = self.opened()
