@@ -28,7 +28,6 @@ from langgraph_toolmem.base.errors import NamespaceError
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.recall import MAX_SAME, RecalledEntry
-from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.stores.vectors import VectorStore
@@ -158,7 +157,7 @@ def test_what_became_of_runs_that_were_shown_an_entry_is_booked(tmp_path: Path) 
         memory.finish(mail("Ann"), thread_id="1", success=True)
         memory.flush()
         for _ in range(2):  # at each user turn
-            memory.entries.recollect(asking("Bob"), thread_id="2", budget=BUDGET)
+            memory.entries.recollect(asking("Bob"), thread_id="2", shown=True)
         memory.entries.recollect(asking("Cid"), thread_id="3")
         assert record(memory, "Ann") == (1, 0, 0)
         memory.finish(mail("Bob", "call_bob"), thread_id="2", success=True)
@@ -252,7 +251,7 @@ def test_a_memory_that_nobody_judges_shows_its_runs_as_unjudged_until_somebody_d
             memory.finish(turn(f"send a mail to {name}", ["mail"]), thread_id=name)
         memory.flush()
         asked = [h.user("send a mail to Dora")]
-        [only] = memory.entries.recollect(asked, thread_id="d", budget=BUDGET)
+        [only] = memory.entries.recollect(asked, thread_id="d", shown=True)
         assert (only.entry.score, len(only.others)) == (None, 2)
         assert [each.recalled for each in memory.entries.recall("send a mail to Dora")] == [1] * 3
         memory.feedback("Bob", score=0.0, comment="too late")
