@@ -474,16 +474,3 @@ def test_long_schemas_keep_their_parameters(memory: ToolMemory) -> None:
     assert "title0" in messages[2].text
     assert "xxx" not in messages[2].text
     assert messages[4].status == "success"
-
-
-def test_a_tool_of_the_same_name_is_named_and_nothing_is_deferred(
-    memory: ToolMemory, caplog: pytest.LogCaptureFixture
-) -> None:
-    own = plain("search_tools", "The host's own search.", "query")
-    model = scripted([])
-    middleware = tool_memory_middleware(memory, tool_search=True, shortcut=False)
-    graph: Any = create_agent(model, [*crowded(Desk()), own], middleware=middleware)
-    assert graph.invoke({"messages": [("user", NOTE)]})["messages"][-1].text == "Done."
-    assert len(offered(model)[0]) == 33
-    assert BROKEN in caplog.text
-    caplog.clear()

@@ -162,12 +162,6 @@ def test_outputs(content: Any, output: Any) -> None:
 # --- calls: parallel, unanswered, rejected, repeated
 
 
-def test_parallel_calls_are_answered_by_id_in_any_order() -> None:
-    run = parse_run([("user", "x"), ai(call("f", "c1"), call("g", "c2")), answer("c2", "2"), answer("c1", "1")])
-    assert [(step.tool, step.output) for step in steps(run)] == [("f", 1), ("g", 2)]
-    assert run.awaiting_model
-
-
 def test_calls_stay_pending_until_all_are_answered() -> None:
     history = [HumanMessage("x"), ai(call("f", "c1"), call("g", "c2")), answer("c1")]
     run = parse_run(history)

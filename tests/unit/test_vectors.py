@@ -67,26 +67,6 @@ def test_lists_of_a_removed_collection_come_to_no_later_row(store: VectorStore) 
         store.drop("atoms")
 
 
-def test_upsert_replaces_the_text_and_merges_metadata(store: VectorStore) -> None:
-    store.upsert("entries", [VectorItem("a", "first", {"keep": 1, "drop": 2}), VectorItem("a", "later", {"keep": 3})])
-    assert store.get("entries") == [Hit("a", "later", {"keep": 3})]
-    store.upsert("entries", [VectorItem("a", "first", {"keep": 1, "drop": 2})])
-    store.upsert("entries", [VectorItem("a", "second", {"drop": None, "new": "x"})])
-    assert store.get("entries", ["a"]) == [Hit("a", "second", {"keep": 1, "new": "x"})]
-    store.upsert("entries", [VectorItem("a", "third")])
-    assert store.get("entries", ["a"])[0].metadata == {"keep": 1, "new": "x"}
-
-
-def test_many_rows_of_one_text_hide_no_other(store: VectorStore) -> None:
-    store.upsert("entries", [VectorItem(f"same{number}", "cancel the order", part="b") for number in range(60)])
-    store.upsert("entries", [VectorItem("other", "weather in Rome", part="b"), VectorItem("apart", "x", part="a")])
-    assert ids(store.query("entries", "the weather", k=100, part="b"))[0] == "other"
-    assert ids(store.query("entries", "the weather", k=8, part="b"))[0] == "other"
-    assert len(store.query("entries", "cancel the order", k=100, part="b")) == 61
-    (apart,) = store.query("entries", "x", k=8, part="a")
-    assert (apart.id, round(apart.similarity, 5)) == ("apart", 1.0)
-
-
 def test_awkward_texts_come_back(store: VectorStore) -> None:
     texts = ["", "   ", "nul\x00byte", "天気 🌦", "x" * 20_000, "lone \ud83d surrogate"]
     store.upsert("entries", [VectorItem(f"é/{n}", text, {"t": text}) for n, text in enumerate(texts)])

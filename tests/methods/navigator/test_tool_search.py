@@ -21,7 +21,6 @@ from langgraph_toolmem.navigator.tool_search.precedents import Precedents, calle
 from langgraph_toolmem.navigator.tool_search.search import K1, B, ToolHit, ToolSearcher, WordIndex, completing, read
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.stores.chroma_repair import rebuild
-from langgraph_toolmem.stores.vectors import TextVectors, VectorStore
 from langgraph_toolmem.text.embedders import resolve_embedder
 from langgraph_toolmem.text.requests import MAX_CLAUSES, MAX_SENTENCES, split_clauses
 from langgraph_toolmem.text.tools import Wording, embedded_text, kit_name, kit_of
@@ -326,33 +325,6 @@ def test_a_read_only_memory_keeps_no_vectors(tmp_path: Path) -> None:
     with ToolMemory(tmp_path, tools=extra, embeddings=model, read_only=True) as memory:
         assert "new" in names(memory.navigator.search("picture", k=9))
         assert sorted(hit.id for hit in memory.core.vectors.get("tools")) == sorted(each["name"] for each in TOOLS)
-
-
-async def test_vectors_are_made_in_parts_and_what_was_made_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_toolmem.stores.vectors.BATCH", 2)
-    model = Concepts()
-    made: list[list[str]] = []
-    real = model.embed_documents
-
-    def counted(texts: list[str]) -> list[list[float]]:
-        made.append(texts)
-        if len(made) == 2:
-            raise TimeoutError("no answer")
-        return real(texts)
-
-    monkeypatch.setattr(model, "embed_documents", counted)
-    texts = {name: f"text of {name}" for name in "abcde"}
-    with VectorStore(None, embedder=resolve_embedder(model), namespace=("toolmem",)) as store:
-        vectors = TextVectors(store, "tools")
-        with pytest.raises(Exception, match="no answer"):
-            vectors.of(texts)
-        found = vectors.of(texts)
-        one, two, three = ["text of a", "text of b"], ["text of c", "text of d"], ["text of e"]
-        assert made == [one, two, two, three]
-        assert list(found["a"]) == pytest.approx([0, 0, 0, 0, 1])
-        again = vectors.of({**texts, "f": "text of f", "a": "another text"})
-        assert made[4:] == [["another text", "text of f"]] or made[4:] == [["text of f", "another text"]]
-        assert {*again} == {*texts, "f"}
 
 
 # --- finished runs ----------------------------------------------------------------------------------------------
