@@ -263,20 +263,6 @@ def another_format(path: Path) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize(
-    "damage", [cut, spoil, rubbish, Path.unlink, another_format, lambda path: path.write_bytes(b"")]
-)
-def test_a_damaged_snapshot_loses_nothing(tmp_path: Path, damage: Callable[[Path], object]) -> None:
-    events_ = filled(tmp_path)
-    damage(tmp_path / SNAPSHOT)
-    for _ in range(2):
-        found, problems = reopened(tmp_path)
-        assert found == events_
-    assert not problems, "it was said once"
-    if damage is not Path.unlink:
-        assert [each["file"] for each in inspect_folder(tmp_path)["quarantined"]] == [f"{SNAPSHOT}.corrupt-1"]
-
-
 @pytest.mark.parametrize("damage", [cut, rubbish, Path.unlink])
 def test_without_the_log_the_last_snapshot_stands_and_learning_goes_on(
     tmp_path: Path, damage: Callable[[Path], object]
@@ -530,21 +516,6 @@ def enveloped(payload: bytes) -> bytes:
     return head + hashlib.blake2b(payload, digest_size=16).digest() + payload
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_a_hostile_snapshot_runs_nothing_and_costs_nothing(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(GraphFileError):
-        snapshot.loads(enveloped(HOSTILE[kind]))
-    folder = tmp_path / "m"
-    filled(folder)
-    for content in (enveloped(HOSTILE[kind]), HOSTILE[kind]):
-        (folder / SNAPSHOT).write_bytes(content)
-        assert reopened(folder)[0] == 40
-    assert not (tmp_path / "pwned").exists()
-
-
 STATE = ToolGraph().to_state()
 NO_STATES = [
     {},
@@ -554,13 +525,33 @@ NO_STATES = [
 ]
 
 
-@pytest.mark.parametrize("value", [3, [], {}, {"upto": 1}, *({"upto": 1, "state": state} for state in NO_STATES)])
-def test_a_plain_value_that_is_no_snapshot_is_renamed(tmp_path: Path, value: Any) -> None:
-    filled(tmp_path)
-    (tmp_path / SNAPSHOT).write_bytes(snapshot.dumps(value))
-    found, problems = reopened(tmp_path)
-    assert found == 40
-    assert any(f"renamed to {SNAPSHOT}.corrupt-1" in problem for problem in problems)
+NO_SNAPSHOTS = [3, [], {}, {"upto": 1}, *({"upto": 1, "state": state} for state in NO_STATES)]
+CONTENTS = {
+    "empty": b"",
+    **{f"hostile: {kind}": enveloped(payload) for kind, payload in HOSTILE.items()},
+    **{f"bare: {kind}": payload for kind, payload in HOSTILE.items()},
+    **{f"no snapshot {number}": snapshot.dumps(value) for number, value in enumerate(NO_SNAPSHOTS)},
+}
+
+
+@pytest.mark.parametrize("damage", [cut, spoil, rubbish, Path.unlink, another_format, *CONTENTS])
+def test_a_damaged_or_hostile_snapshot_loses_and_runs_nothing(
+    tmp_path: Path, damage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "m"
+    events_ = filled(folder)
+    if damage in CONTENTS:
+        (folder / SNAPSHOT).write_bytes(CONTENTS[damage])
+    else:
+        damage(folder / SNAPSHOT)
+    for _ in range(2):
+        found, problems = reopened(folder)
+        assert found == events_
+    assert not problems, "it was said once"
+    if damage is not Path.unlink:
+        assert [each["file"] for each in inspect_folder(folder)["quarantined"]] == [f"{SNAPSHOT}.corrupt-1"]
+    assert not (tmp_path / "pwned").exists()
 
 
 plain = st.recursive(
