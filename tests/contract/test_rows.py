@@ -205,23 +205,6 @@ def test_parts_are_searched_apart_even_small_ones_and_an_item_can_move() -> None
         assert [each.id for each in rows.near("send order", user, part="nowhere")] == ["rare"]
 
 
-def test_a_record_is_the_ledgers_and_what_is_retired_is_found_no_more() -> None:
-    with memory_of(None) as memory:
-        rows, user, ledger = memory.core.rows(NoteRows()), memory.core.users.of(None), memory.core.ledger
-        rows.put([Note("a", ORDER), Note("b", ORDER)], user)
-        for number in range(3):
-            assert len(rows.near(ORDER, user, part="hall")) == 2
-            ledger.shown("note", {rows.key("a", user): None}, run=f"run {number}")
-        assert [each.id for each in rows.near(ORDER, user, part="hall")] == ["b"]
-        assert [each.id for each in rows.all(user)] == ["b"]
-        assert rows.get(["a"], user) == [Note("a", ORDER, shown=3)]
-        rows.put([Note("a", ORDER)], user)
-        assert rows.get(["a"], user) == [Note("a", ORDER, shown=3)]
-        rows.remove(["a"], user)
-        rows.put([Note("a", ORDER)], user)
-        assert rows.get(["a"], user) == [Note("a", ORDER)]  # another one of the same name
-
-
 def test_two_users_have_two_records_of_one_id() -> None:
     with memory_of(None, namespace=APART) as memory:
         rows, (ann, bob) = memory.core.rows(NoteRows()), map(memory.core.users.of, ("ann", "bob"))
@@ -254,21 +237,6 @@ def test_changes_are_told_to_who_follows_them() -> None:
         version, ids = rows.changes(begun, user)
         assert set(ids or ()) == {"d", "b"}
         assert rows.changes(version, user) == (version, [])
-
-
-def test_a_sample_is_of_the_latest_and_beyond_retired_rows_others_are_found() -> None:
-    kind = NoteRows()
-    kind.most = 1_000
-    with memory_of(None) as memory:
-        rows, user = memory.core.rows(kind), memory.core.users.of(None)
-        rows.put([Note(f"{number:03}", f"{ORDER} number {number}") for number in range(300)], user)
-        assert len(rows.latest(user, 300)) == 300
-        assert [int(each.id) for each in rows.latest(user, 40)] == list(range(260, 300))
-        near = [each.id for each in rows.near(ORDER, user, part="hall", k=40)]
-        give_records(memory, "note", {key: ItemStats(shown=3) for key in near[:35]})
-        found_now = [each.id for each in rows.near(ORDER, user, part="hall", k=20)]
-        assert len({*found_now[:5]} & {*near[35:]}) >= 4  # Chroma's index is approximate
-        assert not {*found_now} & {*near[:35]}
 
 
 def test_who_asks_does_not_wait_for_who_writes() -> None:

@@ -73,17 +73,6 @@ def test_of_the_same_reply_the_one_to_the_same_question_is_nearest():
     assert index.led_to("keep", "keep_order")
 
 
-def test_calls_that_arrive_before_their_request_are_kept():
-    late = CaseIndex()
-    late.end("case0", 1)
-    add(late, "case0", 0, "search", args='{"q":"0"}', sources={"q": ["ua|for|1"]})
-    assert not late.knows("case0")
-    late.open("case0", "Cancel the order of Ann", None)
-
-    assert late.cases == index_with("Cancel the order of Ann").cases
-    assert late.nearest("Cancel the order", [])[0].tool == "search"
-
-
 @pytest.mark.parametrize(
     ("calls", "tool"),
     [

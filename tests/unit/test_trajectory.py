@@ -432,20 +432,6 @@ def known(run: Run) -> dict[str, str]:
     return {event.key: event.episode for event in run.events if isinstance(event, UserMessage)}
 
 
-def test_a_unique_call_id_is_one_call_within_its_user_message() -> None:
-    call_id = unique(5)
-
-    def read(asked: str, thread_id: str | None) -> Run:
-        return parse_run([("user", asked), ai(call("f", call_id), id="m"), answer(call_id)], thread_id=thread_id)
-
-    within = read("x", "r")
-    alone = ExecutionLog(lambda _: known(within)).read([ai(call("f", call_id)), answer(call_id)], "r")
-    assert steps(within)[0].key == steps(alone)[0].key != steps(read("y", "r"))[0].key
-    assert steps(within)[0].key != steps(read("x", "s"))[0].key
-    assert steps(read("x", None))[0].key == steps(read("x", None))[0].key
-    assert len(steps(alone)[0].key) == 16
-
-
 def test_canonical_arguments() -> None:
     assert canonical({"b": 1, "a": {"d": 2, "c": 3}}) == canonical({"a": {"c": 3, "d": 2}, "b": 1})
     assert canonical({"a": object()}) == canonical({"a": object()})

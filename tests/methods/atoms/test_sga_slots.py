@@ -147,16 +147,6 @@ def test_what_the_user_says_is_known_by_its_looks_and_its_words() -> None:
     assert found.to_plain() == {"ID": ["#W17X"], "ORDER_ID": ["#W17X"], "EMAIL": ["ann@x.org"]}
 
 
-def test_answers_are_known_by_their_keys_and_their_looks() -> None:
-    found = known(
-        user("Who is it?"),
-        call("find_user", {"email": "ann@x.org"}, {"user": {"id": "u_1", "contact": "a.lee@x.org", "active": True}}),
-    )
-    assert found.latest("USER_ID") == "u_1"
-    assert found.values("EMAIL") == ["ann@x.org", "a.lee@x.org"]
-    assert True not in [value for values in found.to_plain().values() for value in values]
-
-
 def test_lists_and_tables_give_the_values_of_their_rows() -> None:
     found = known(
         user("?"),

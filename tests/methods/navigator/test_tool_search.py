@@ -382,23 +382,6 @@ def test_failed_runs_lift_nothing_and_forgotten_ones_neither() -> None:
         assert names(memory.navigator.search(query, user_id="ann")) == plain
 
 
-def test_only_the_latest_runs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_toolmem.navigator.tool_search.precedents.MOST", 3)
-    with ToolMemory.ephemeral(tools=PAST, now=iter(range(10**6)).__next__) as memory:
-        for number in range(9):
-            went(memory, number, "alpha" if number < 6 else "beta")
-        assert memory.flush()
-        assert "alpha" not in names(memory.navigator.search(TRIP.format(9)))
-        past = memory.navigator.tool_search.precedents(None)
-        assert past is not None
-        assert len(past) == 3
-        went(memory, 9, "gamma")
-        assert memory.flush()
-        assert memory.navigator.tool_search.precedents(None) is past
-        assert len(past) == 3
-        assert past.votes(TRIP.format(5)).keys() == {"beta", "gamma"}
-
-
 async def test_a_changed_embedder_is_not_hidden_by_the_words(tmp_path: Path) -> None:
     with ToolMemory(tmp_path, tools=TOOLS, embeddings=Concepts("one")) as memory:
         memory.navigator.search("lodging")
