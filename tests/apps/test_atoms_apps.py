@@ -61,27 +61,6 @@ async def test_a_model_that_knows_nothing_but_its_hints_does_the_task(memory: To
         assert not any(name in text for text in app.hints() for name in names)
 
 
-async def test_an_event_says_what_was_found_and_why_not_and_a_record_how_it_ended(memory: ToolMemory) -> None:
-    app = agent_of(memory, OtherDesk(), obedient, planning=True)
-    told = await app.events(ZOE, "sync", "sga")
-    assert [OTHERS[each["candidates"][0]["learned_as"]] for each in told[:3]] == [*OTHERS.values()]
-    best = told[1]["candidates"][0]
-    assert (best["tool"], best["feasibility"], best["why_not"]) == ("recent_purchase", 1.0, "")
-    assert {*best["filled"]} == {"customer_id"}
-    assert best["likeness"] >= 0.5
-    assert (told[1]["planned_by"], told[1]["model_calls"]) == ("messages", 0)
-    assert "CUSTOMER_ID" in told[1]["slots"]
-    assert "Zoe" not in told[1]["state"] + "".join(told[1]["goals"])
-    memory.finish(app.state()["messages"], thread_id="t", success=True)
-    assert memory.flush()
-    told = await agent_of(memory, Desk(), script, planning=True).events(request("Ida"), "sync", "sga")
-    assert [each["why_not"] for each in told[2]["candidates"]] == ["", "called already", "too unlike"]
-    assert told[2]["shown"] == 1
-    records = memory.atoms.records(atom.call for atom in memory.atoms.all() if atom.tool == "find_customer")
-    [record] = records.values()
-    assert record.shown >= record.followed >= record.succeeded == 1
-
-
 async def test_a_request_about_something_else_gets_no_hint(memory: ToolMemory) -> None:
     for text in ("What is the weather in Rome?", "Write a haiku about the sea", "\u4eca\u5929\u5929\u6c14"):
         app = app_of(memory, ["I do not know."])

@@ -11,7 +11,7 @@ from histories import call, known_of, run_of, schema, user
 from langgraph_toolmem.atoms import extract, slots
 from langgraph_toolmem.atoms.slots import MAX_PER_SLOT, MAX_SLOTS, Known, Slots, filled, named
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.text.values import delexicalised, kind_of, values_in
+from langgraph_toolmem.text.values import delexicalised, values_in
 
 SPECS = read_tools(
     [
@@ -60,15 +60,6 @@ def test_the_examples_in_the_docstrings(module: Any) -> None:
 )
 def test_the_kinds_of_values(text: str, found: list[tuple[str, str]]) -> None:
     assert [(value.kind, value.text) for value in values_in(text)] == found
-
-
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [("a@b.org", "EMAIL"), ("2024-01-02T03:04:05Z", "DATE"), ("C-17", "ID"), ("bar", ""), ("in progress", ""),
-     ("00000137", "NUMBER"), ("Monday", ""), ("x" * 300, ""), ("notes.txt", "FILE")],
-)  # fmt: skip
-def test_the_kind_of_a_whole_value(value: str, kind: str) -> None:
-    assert kind_of(value) == kind
 
 
 @pytest.mark.parametrize(

@@ -291,20 +291,6 @@ TOOLS = [
 ]
 
 
-@pytest.mark.parametrize("read_only", [False, True], ids=["writing", "reading"])
-def test_a_memory_without_tools_finds_those_it_was_told_of_before(tmp_path: Path, read_only: bool) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS) as memory:
-        expected = memory.navigator.search("reserve a room and send an email")
-    assert not (tmp_path / "chroma").exists(), "words need no vectors"
-    with ToolMemory(tmp_path, read_only=read_only) as memory:
-        assert memory.navigator.search("reserve a room and send an email") == expected
-        assert memory.navigator.tool_search.current() is memory.navigator.tool_search.current()
-    if not read_only:
-        with ToolMemory(tmp_path) as memory:
-            memory.core.catalogue.adopt(read_tools([told("paint_wall", "Paint a wall")]))
-            assert names(memory.navigator.search("reserve a room or paint a wall")) == ["paint_wall"]
-
-
 def test_the_next_process_embeds_the_request_only(tmp_path: Path) -> None:
     first, second = Concepts(), Concepts()
     with ToolMemory(tmp_path, tools=TOOLS, embeddings=first) as memory:
