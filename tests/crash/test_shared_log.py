@@ -173,19 +173,8 @@ def test_workers_converge_in_whatever_order_they_look(
 
 
 def test_namespaces_do_not_leak_into_each_other(store: BaseStore, worker: Make) -> None:
-    names = [
-        ("u1",),
-        ("u10",),
-        ("u1", "x"),
-        ("u_",),
-        ("u%",),
-        ("a.b",),
-        ("a", "b"),
-        ("",),
-        ("langgraph",),
-        ("u=2E",),
-        ("u.",),
-    ]
+    labels = ("u1", "u10", "u_", "u%", "a.b", "", "langgraph", "u=2E", "u.")
+    names = [*((label,) for label in labels), ("u1", "x"), ("a", "b")]
     for number, name in enumerate(names):
         mine = worker(store, namespace=name)
         for each in range(number + 1):
