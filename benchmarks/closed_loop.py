@@ -110,7 +110,7 @@ class Ahead:
         def may(tool: str, args: Any) -> bool:
             return tool in self._may and self._specs[tool].problem(args) is None
 
-        found = choose(decision.predicted, self._settings, least, may)
+        found = choose(decision.predicted, least, may)
         calls = [Call(guess.tool, dict(guess.args)) for guess in found]
         self._served += sum(call == act for call in calls)
         self._wasted += sum(call != act for call in calls)

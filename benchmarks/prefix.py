@@ -112,7 +112,7 @@ def measure(runs: Sequence[LoggedRun], tools: Sequence[dict[str, Any]], cut: int
                 text = hints_of(runners, call)
                 requests = {
                     "none": call.messages,
-                    "all": placed(text, system=None, messages=call.messages, model=MODEL).messages,
+                    "all": placed(text, system=None, messages=call.messages, model=MODEL)[1],
                     "all, in front": [*([SystemMessage(text)] if text else []), *call.messages],
                 }
                 for name, request in requests.items():

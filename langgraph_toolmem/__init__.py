@@ -32,10 +32,9 @@ if typing.TYPE_CHECKING:
         StorageError,
         ToolMemoryError,
     )
-    from langgraph_toolmem.entries import Entries
+    from langgraph_toolmem.entries import Entries, RecallPolicy
     from langgraph_toolmem.entries.critique import Critique
     from langgraph_toolmem.entries.entry import Entry
-    from langgraph_toolmem.entries.policy import RecallPolicy
     from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.inertia import Inertia
     from langgraph_toolmem.inertia.decision import Decision, Proposal
@@ -67,7 +66,7 @@ _HOMES = {
     "Preference": "entries.preferences",
     "Prefetch": "inertia.prefetch",
     "Proposal": "inertia.decision",
-    "RecallPolicy": "entries.policy",
+    "RecallPolicy": "entries",
     "Report": "report.report",
     "SGASettings": "atoms.step",
     "SIT": "sit",

@@ -35,7 +35,6 @@ from langgraph_toolmem.text.values import (
     TIME,
     delexicalised,
     kind_of,
-    quotes_in,
     values_in,
 )
 from langgraph_toolmem.text.words import word_set
@@ -313,17 +312,17 @@ def distil(runs: Iterable[Run], specs: Mapping[str, ToolSpec]) -> list[Atom]:
 def parts_of(text: str) -> tuple[str, ...]:
     """Return a request in parts that may be sub-goals: sentences, and what "and" or "then" joins to them.
 
-    Texts in quotes are not taken apart.
+    Values are not taken apart.
 
     >>> parts_of("Cancel order #W17 and mail me the receipt. If it is late, then tell Ann and Bob.")
     ('Cancel order #W17', 'mail me the receipt', 'If it is late', 'tell Ann and Bob')
     """
     text = text[:MAX_CHARS]
-    quoted = quotes_in(text)
+    values = values_in(text)
     pieces: list[str] = []
     begin = 0
     for match in _BREAK.finditer(text):
-        if not any(start <= match.start() and match.end() <= end for start, end in quoted):
+        if not any(value.start <= match.start() and match.end() <= value.end for value in values):
             pieces.append(text[begin : match.start()])
             begin = match.end()
     found = (_JOINED.sub("", part.strip(" ,.;:")) for part in (*pieces, text[begin:]))

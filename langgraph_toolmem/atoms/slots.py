@@ -44,7 +44,6 @@ from langgraph_toolmem.text.values import (
     TEXT,
     Value,
     kind_of,
-    number_of,
     values_in,
 )
 from langgraph_toolmem.text.words import word_set, words
@@ -73,6 +72,7 @@ HIDDEN: Final = SECRETS | {"token", "accesstoken", "authorization"}
 """Words of types whose values are never kept."""
 SLOT: Final = re.compile(r"<([A-Z][A-Z0-9_]*)>")
 """A type in angle brackets, in the place of a value."""
+_NUMBER: Final = re.compile(r"(?!0\d)(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 _SENTENCE: Final = re.compile(SENTENCE_END)
 _LINKS: Final = word_set("is are was be as of number nr no to the a an my his her their")
 _FILLERS: Final = word_set("will can must may should would could be is are was has have do does not only used")
@@ -379,9 +379,10 @@ def _filled(value: Any, known: Known) -> Any:
 
 def _number(value: Value) -> Any:
     """Return a number as such; "#12", "007" and "30-minute" stay texts."""
-    number = number_of(value.text) if value.kind == NUMBER and value.text[-1:].isdigit() else None
-    is_text = number is None or value.text[:1] == "#" or (value.text[:1] == "0" and isinstance(number, int))
-    return value.text if is_text else number
+    if value.kind != NUMBER or not _NUMBER.fullmatch(value.text):
+        return value.text
+    plain = value.text.replace(",", "")
+    return float(plain) if "." in plain else int(plain)
 
 
 @lru_cache(maxsize=4096)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.errors import ConfigurationError, InputError
 
 P = TypeVar("P")
 
@@ -50,6 +50,13 @@ def is_number(value: Any) -> bool:
 
 def is_share(value: Any) -> bool:
     return is_number(value) and 0 <= value <= 1
+
+
+def score_of(what: str, given: Any) -> float | None:
+    """Return feedback as a score; raise InputError if it is neither true, false, None nor a number from 0 to 1."""
+    if given is not None and not isinstance(given, bool) and not is_share(given):
+        raise InputError(f"{what} must be true, false, None or a score from 0 to 1, got {given!r:.60}.")
+    return None if given is None else float(given)
 
 
 def is_count(value: Any, least: int) -> bool:

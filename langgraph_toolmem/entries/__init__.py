@@ -1,14 +1,14 @@
-"""Entries: past runs with their verdict and a critique, recalled for requests like them (arXiv 2606.07909).
+"""Entries: past runs with their feedback and a critique, recalled for requests like them (arXiv 2606.07909).
 
-Each finished run is an *entry*: the request, the calls, the verdict, and, if it went wrong, a *critique*. At the next
+Each finished run is an *entry*: the request, the calls, the feedback, and, if it went wrong, a *critique*. At the next
 request **as many entries as are worth it** are recalled, often none. What a user rated badly again and again on
 similar requests is a *preference* against a tool, which may be taken out of what the model is offered.
 
 ==================  ==========================================================
-``Entries``         this method: what is kept, when, and how it is asked for; written, judged and criticised in the
+``Entries``         this method: what is kept, when, and how it is asked for; written and criticised in the
                     background
 ``entry``           an entry, made of a run, and as a row of Chroma
-``recall``          past runs for a request: Chroma's nearest, weighed, as many as ``policy`` says
+``recall``          past runs for a request: Chroma's nearest, weighed
 ``critique``        what was wrong, by a chat model
 ``preferences``     what a user likes and avoids, and which tools are left out for it
 ``render``          entries for the prompt, within a budget
@@ -21,13 +21,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import starmap
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from langgraph_toolmem.base.checks import policy_given
-from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
+from langgraph_toolmem.base.checks import expect, is_count, is_share, policy_given
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest, shortened
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.jobs import Job, NotYetError
@@ -44,7 +43,6 @@ from langgraph_toolmem.entries.entry import (
     entry_of,
     request_of,
 )
-from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.preferences import Preference, preferences
 from langgraph_toolmem.runs.tools import side_effects
 from langgraph_toolmem.text.embedders import clean
@@ -55,7 +53,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
     from langgraph_toolmem.core.method import PastRuns
     from langgraph_toolmem.entries.critique import Critic
-    from langgraph_toolmem.entries.recall import EntrySearch, RecalledEntry, Recollection
+    from langgraph_toolmem.entries.recall import EntrySearch, RecalledEntry
     from langgraph_toolmem.graph.events import Forgotten
 
 logger = logging.getLogger("langgraph_toolmem.entries")
@@ -68,6 +66,23 @@ JUDGE_TRIES: Final = 8
 """Feedback on a run that has no entry waits for it so often: about two minutes."""
 SIMILAR: Final = 3
 """Entries with similar requests that a critic reads with one."""
+
+
+@dataclass(frozen=True)
+class RecallPolicy:
+    """Settings of the number of recalled runs.
+
+    Attributes:
+        least: the least probability of being relevant.
+        max_n: the most runs.
+    """
+
+    least: float = 0.5
+    max_n: int = 10
+
+    def __post_init__(self) -> None:
+        expect(self, "least", "a probability from 0 to 1", is_share)
+        expect(self, "max_n", "a whole number from 1", lambda v: is_count(v, 1))
 
 
 class Entries(Method):
@@ -141,7 +156,6 @@ class Entries(Method):
         query: Any,
         *,
         user_id: str | None = None,
-        policy: RecallPolicy | None = None,
         settle: bool = True,
     ) -> list[Preference]:
         """Return what a user likes and avoids for requests like this one: at least two ratings in the same direction.
@@ -149,7 +163,6 @@ class Entries(Method):
         Args:
             query: the user's words, or the messages of a run.
             user_id: whose ratings; None in a namespace shared by all: everybody's.
-            policy: which requests are alike; the method's own, with up to 50 runs, if None.
             settle: wait for what was finished in this process and is being written.
 
         Raises:
@@ -163,8 +176,7 @@ class Entries(Method):
             self.core.jobs.settle(timeout=SETTLE)
         if self.core.vectors.empty:
             return []
-        chosen = policy_given(policy, RecallPolicy) or replace(self.policy, max_n=RATED)
-        found = self.search(text, user, chosen, parts=(JUDGED,))
+        found = self.search(text, user, replace(self.policy, max_n=RATED), parts=(JUDGED,))
         rated = [entry for each in found for entry in (each.entry, *each.others)]
         return preferences(rated, user=user.digest)
 
@@ -176,7 +188,7 @@ class Entries(Method):
         thread_id: str | None = None,
         user_id: str | None = None,
         budget: int = 0,
-    ) -> Recollection:
+    ) -> list[RecalledEntry]:
         """Return the past runs to show to the model now, one for each group that says the same.
 
         Args:
@@ -184,8 +196,11 @@ class Entries(Method):
             policy, user_id: as for `ranked`.
             thread_id: the thread; its own episodes are not recalled.
             budget: tokens of the prompt: the runs that fit in it are recorded as shown. 0: nobody sees them.
+
+        Raises:
+            MessageError, NamespaceError, StorageError: as for `preferences`.
         """
-        from langgraph_toolmem.entries.recall import Recollection, grouped
+        from langgraph_toolmem.entries.recall import grouped
         from langgraph_toolmem.entries.render import to_lines
 
         run, user = self.core.read(messages, thread_id), self.core.users.of(user_id)
@@ -194,21 +209,17 @@ class Entries(Method):
             self.core.know(run)
         query = request_of(run)
         if not query or self.core.vectors.empty:
-            return Recollection()
+            return []
         own = {run.digest, *(event.episode for event in run.events)}
         if thread_id is not None:  # those too that were trimmed away
             own |= self.core.episodes.runs(thread_id)
-        try:  # nobody reads what another user said
-            found = self.search(query, user, policy or self.policy, exclude=own, own=True)
-        except StorageError as error:
-            self.core.log_failure_and_continue("entries could not be read", error)
-            return Recollection(missing=f"past runs could not be read ({describe_error(error)})")
-        recollection = Recollection(tuple(grouped(found)))
-        shown = len(to_lines(recollection, self.reads(), budget=budget)) if budget and found else 0
-        if seen := recollection.entries[:shown]:
+        # nobody reads what another user said
+        found = grouped(self.search(query, user, policy or self.policy, exclude=own, own=True))
+        shown = len(to_lines(found, self.reads(), budget=budget)) if budget and found else 0
+        if seen := found[:shown]:
             items = {self.rows.key(entry.id, user): None for each in seen for entry in (each.entry, *each.others)}
             self.core.ledger.shown(self.name, items, run=run.digest, user_id=user_id)
-        return recollection
+        return found
 
     def reads(self) -> frozenset[str]:
         """Return the tools that are declared to only read."""
@@ -234,7 +245,7 @@ class Entries(Method):
         if core.read_only or not core.has_seen(entry_id(run)):
             return
         if (namespace := core.namespace_of(run, judged.user_id)) is None:
-            logger.debug("a verdict is on a run of a user who is not named, and was finished elsewhere")
+            logger.debug("feedback is on a run of a user who is not named, and was finished elsewhere")
         else:
             user = core.owner_of(run, user_digest(judged.user_id or None))
             said = {"score": judged.score, "comment": judged.comment or ""}
@@ -242,17 +253,15 @@ class Entries(Method):
 
     def imported(self, given: Import) -> int:
         """Store entries of recorded runs; again changes nothing. Those that asked nothing have none."""
-        return sum(starmap(self.import_runs, by_namespace(given.runs, lambda each: each.user.namespace)))
-
-    def import_runs(self, user: User, runs: Iterable[EndedRun]) -> int:
-        """Store entries of runs of a namespace that were learned already; return how many of the runs have one."""
-        entries = self._keep([entry for entry in map(self._entry_of, runs) if entry is not None], user)
-        if entries:
+        kept = 0
+        for user, runs in by_namespace(given.runs, lambda each: each.user.namespace):
+            entries = self._keep([entry for entry in map(self._entry_of, runs) if entry is not None], user)
             self.core.jobs.queue.note_namespaces([(entry.run, entry.user, user.namespace) for entry in entries])
-        if self._critic is not None:  # those too that have no critique from before there was a critic
-            for entry in self.rows.all(user):
-                self._ask_for_critique(entry, user.namespace)
-        return len(entries)
+            kept += len(entries)
+            if self._critic is not None:  # those too that have no critique from before there was a critic
+                for entry in self.rows.all(user):
+                    self._ask_for_critique(entry, user.namespace)
+        return kept
 
     # --- keeping ---
 
@@ -286,7 +295,7 @@ class Entries(Method):
     def _judge(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
             said, user = job.payload, _user(job)
-            how = partial(Entry.with_verdict, score=said["score"], comment=said["comment"], user=user.digest or "")
+            how = partial(Entry.with_feedback, score=said["score"], comment=said["comment"], user=user.digest or "")
             kept = self.rows.change([entry_id(job.run)], how, user)
             if not kept:
                 raise NotYetError("no entry of that run", tries=JUDGE_TRIES)
@@ -298,7 +307,7 @@ class Entries(Method):
         entry = next(iter(self.rows.get([job.payload["entry"]], user)), None)
         if self._critic is None or entry is None or not entry.wants_critique:
             return ""
-        if entry.verdict != job.payload["verdict"]:
+        if entry.feedback_key != job.payload["feedback"]:
             return ""
         vector = self.rows.embedder.embed_query(entry.query)
         near = [each for part in PARTS for each in self.rows.near(vector, user, k=SIMILAR + 1, part=part)]
@@ -307,15 +316,15 @@ class Entries(Method):
         return self._critic(entry, similar[:SIMILAR]).model_dump_json()
 
     def _take_critique(self, job: Job) -> None:
-        """Store a critique in its entry, unless the entry is gone or has another verdict now."""
+        """Store a critique in its entry, unless the entry is gone or has other feedback now."""
         from langgraph_toolmem.entries.critique import Critique
 
         if not job.answer:
             return
-        found, of = Critique.model_validate_json(job.answer), job.payload["verdict"]
+        found, of = Critique.model_validate_json(job.answer), job.payload["feedback"]
 
         def with_critique(entry: Entry) -> Entry:
-            if not entry.failed or entry.verdict != of:
+            if not entry.failed or entry.feedback_key != of:
                 return entry
             text = shortened(clean(found.text(entry)), MAX_CRITIQUE)
             return replace(entry, critique=text, critique_of=of, blamed=clean(found.blamed(entry)))
@@ -324,8 +333,8 @@ class Entries(Method):
 
     def _ask_for_critique(self, entry: Entry, namespace: tuple[str, ...]) -> None:
         if self._critic is not None and entry.wants_critique:
-            payload = {"entry": entry.id, "verdict": entry.verdict}
-            key = digest(CRITIQUE, *namespace, entry.id, entry.verdict)
+            payload = {"entry": entry.id, "feedback": entry.feedback_key}
+            key = digest(CRITIQUE, *namespace, entry.id, entry.feedback_key)
             where: dict[str, Any] = {"run": entry.run, "user": entry.user, "namespace": namespace}
             self.core.jobs.put(CRITIQUE, payload, **where, key=key, ordering_key="")
 

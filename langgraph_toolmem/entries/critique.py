@@ -103,7 +103,7 @@ def critique(
         similar: entries with similar requests, a few.
 
     Raises:
-        InputError: the run did not fail, or the model's answer is no critique.
+        InputError: the model's answer is no critique.
         Exception: whatever the model raises.
     """
     check = lambda found: "" if found.went_wrong.strip() or found.instead.strip() else "both texts are empty"  # noqa: E731
@@ -140,8 +140,6 @@ def bounded(lines: Sequence[str], limit: int = MAX_PART) -> str:
 
 
 def _asked(entry: Entry, tools: Mapping[str, ToolSpec], similar: Sequence[Entry]) -> list[BaseMessage]:
-    if not entry.failed:
-        raise InputError("Only a run that failed is criticised.")
     parts = {
         "What the user said": entry.query,
         "What the user said about the outcome": entry.comment or "(only that it was wrong)",

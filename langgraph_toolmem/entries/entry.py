@@ -73,7 +73,7 @@ class Entry:
         score: feedback, 0 (bad) to 1 (good); None: nobody gave any.
         comment: an explanation of it, or "".
         critique: what went wrong and what to do instead, or "". Only of a run that failed.
-        critique_of: the `verdict` that the critique was asked for; a critic may have had nothing to say.
+        critique_of: the `feedback_key` that the critique was asked for; a critic may have had nothing to say.
         blamed: the tool whose call the critique names, or "".
         made_by: "run", or "bootstrap" if a cold start made it.
         left_out: calls in the middle that were too many to keep.
@@ -114,14 +114,14 @@ class Entry:
         return self.score is not None and self.score >= GOOD
 
     @property
-    def verdict(self) -> str:
+    def feedback_key(self) -> str:
         """Identity of the feedback as far as a critique depends on it: the direction and the comment."""
-        return digest("verdict", "none" if self.score is None else int(self.failed), self.comment)
+        return digest("feedback", "none" if self.score is None else int(self.failed), self.comment)
 
     @property
     def wants_critique(self) -> bool:
         """True if it failed and no critique was made for this feedback."""
-        return self.failed and self.critique_of != self.verdict
+        return self.failed and self.critique_of != self.feedback_key
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -135,20 +135,20 @@ class Entry:
         """
         trimmed = new.truncated and len(new.calls) + new.left_out < len(self.calls) + self.left_out
         same = new.query == self.query and new.calls == self.calls
-        verdict = self if new.score is None and self.score is not None else new
+        rated = self if new.score is None and self.score is not None else new
         critic = new if new.critique_of else self
         found = replace(
             self if trimmed or same else new,
             user=self.user or new.user,
-            score=verdict.score,
-            comment=verdict.comment,
+            score=rated.score,
+            comment=rated.comment,
             critique=critic.critique,
             critique_of=critic.critique_of,
             blamed=critic.blamed,
         )
         return found._settled()
 
-    def with_verdict(self, score: float, comment: str, user: str = "") -> Entry:
+    def with_feedback(self, score: float, comment: str, user: str = "") -> Entry:
         """Return the entry with feedback, which a user gives only to runs of their own and to those of nobody."""
         if user and self.user and self.user != user:
             return self
@@ -254,7 +254,7 @@ class EntryKind(RowKind[Entry]):
       (`Entry.joined`). A run of one user never replaces that of another.
     - An entry is retired, that is no longer shown, when runs that were shown it failed significantly more often than
       half the time and than runs that were shown others (`hurts`).
-    - Where there are too many, those nobody judged go first, then the least useful, then the oldest.
+    - Where there are too many, those nobody judged go first, each kind the oldest first.
     """
 
     name: ClassVar[str] = "entries"
@@ -281,9 +281,8 @@ class EntryKind(RowKind[Entry]):
     def retired(self, item: Entry) -> bool:
         return item.retired
 
-    def worth(self, item: Entry) -> tuple[bool, float, float]:
-        tried = max(item.recalled, item.helped + item.hurt)
-        return item.score is not None, (item.helped + 1) / (tried + 2), item.time
+    def worth(self, item: Entry) -> tuple[bool, float]:
+        return item.score is not None, item.time
 
 
 EntryRows: TypeAlias = Rows[Entry]

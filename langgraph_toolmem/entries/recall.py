@@ -1,4 +1,4 @@
-"""Past runs for a request: Chroma gives those nearest to it, `rank` weighs them, the policy says how many.
+"""Past runs for a request: Chroma gives those nearest to it, `rank` gives each a probability of being relevant.
 
 Templated requests share their structure and differ in their values, and a name is as rare as a verb. Neighbours
 distinguish the two: the words that an entry shares with its nearest neighbours are structure, the others are values.
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,10 @@ from langgraph_toolmem.core.method import PastRun, PastRunChanges
 from langgraph_toolmem.core.rows import MOST_NEAR, Learned
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.entry import PARTS, Entry, EntryRows
-from langgraph_toolmem.entries.policy import RecallPolicy, dynamic_n
 from langgraph_toolmem.text.requests import forget_texts, term_weight, terms_of
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.entries import RecallPolicy
 
 Places = npt.NDArray[np.intp]
 Floats = npt.NDArray[np.float64]
@@ -59,7 +61,7 @@ class RecalledEntry:
 
     Attributes:
         entry: the past run.
-        score: probability of being relevant; with the paper's policy the similarity.
+        score: probability of being relevant.
         evidence: the reason, in one line without the entry's or the query's words.
         others: further runs that say the same, for which this one stands.
     """
@@ -68,24 +70,6 @@ class RecalledEntry:
     score: float
     evidence: str
     others: tuple[Entry, ...] = ()
-
-
-class Recollection(NamedTuple):
-    """The runs recalled for a request; often none.
-
-    Attributes:
-        entries: those that somebody judged first, then the most relevant.
-        missing: what could not be read, in words; "" if all could.
-    """
-
-    entries: tuple[RecalledEntry, ...] = ()
-    missing: str = ""
-
-
-class _Candidate(NamedTuple):
-    request: PastRequest
-    similarity: float
-    runs: list[Entry]
 
 
 class EntrySearch:
@@ -121,25 +105,12 @@ class EntrySearch:
         if not terms_of(query):
             return []
         vector = self._rows.embedder.embed_query(query)
-        near = [each for part in parts for each in self._near(vector, user, part, policy, exclude, own)]
-        if policy.kind == "paper":
-            near.sort(key=lambda each: -each.similarity)
-            near = near[: dynamic_n([each.similarity for each in near], policy.max_n)]
-            scored = [(each, each.similarity, f"similarity {each.similarity:.2f}") for each in near]
-        else:
-            scored = [
-                (
-                    near[match.place],
-                    match.probability,
-                    f"{match.covered:.0%} of the wording, its like {match.neighbour:.0%}; vote {match.vote:.0%}",
-                )
-                for match in rank(query, [each.request for each in near], self._weights.of(user))
-                if match.probability >= policy.least
-            ]
-        found = [
-            RecalledEntry(each.runs[0], score, evidence, tuple(each.runs[1:MAX_SAME]))
-            for each, score, evidence in scored
-        ]
+        near = [each for part in parts for each in self._near(vector, user, part, exclude, own)]
+        found = []
+        for match in rank(query, [request for request, _ in near], self._weights.of(user)):
+            if match.probability >= policy.least:
+                newest, *others = near[match.place][1][:MAX_SAME]
+                found.append(RecalledEntry(newest, match.probability, match.evidence, tuple(others)))
         return sorted(found, key=lambda each: (each.entry.score is None, -each.score))[: policy.max_n]
 
     def forget(self, user: User) -> None:
@@ -148,22 +119,21 @@ class EntrySearch:
         forget_texts()
 
     def _near(
-        self, vector: Sequence[float], user: User, part: str, policy: RecallPolicy, exclude: Collection[str], own: bool
-    ) -> Collection[_Candidate]:
+        self, vector: Sequence[float], user: User, part: str, exclude: Collection[str], own: bool
+    ) -> list[tuple[PastRequest, list[Entry]]]:
         """Return the different requests nearest to a vector, each with its runs, the newest first."""
         once = self._rows.waits_little  # a server is asked once, for more
-        k: int | None = None if policy.kind == "paper" else LONGLIST * (4 if once else 1)
+        k = LONGLIST * (4 if once else 1)
         while True:
             found = self._rows.near(vector, user, k=k, part=part)
-            groups: dict[object, _Candidate] = {}
+            groups: dict[tuple[PastRequest, bool], list[Entry]] = {}
             for near in sorted(found, key=lambda near: -near.item.time):
                 entry = near.item
                 if entry.run not in exclude and (not own or entry.user in ("", user.digest)):
                     request = PastRequest(terms_of(entry.query), "\n".join(call.tool for call in entry.calls))
-                    made = _Candidate(request, near.similarity, [])
-                    groups.setdefault((request, entry.good), made).runs.append(entry)
-            if k is None or once or len(found) < k or len(groups) >= k // 4 or k >= MOST_NEAR:
-                return groups.values()
+                    groups.setdefault((request, entry.good), []).append(entry)
+            if once or len(found) < k or len(groups) >= k // 4 or k >= MOST_NEAR:
+                return [(request, runs) for (request, _), runs in groups.items()]
             k = max(4 * k, LONGLIST + len(exclude))  # a long thread has many entries of its own
 
 
@@ -245,6 +215,11 @@ class Match(NamedTuple):
     covered: float
     neighbour: float
     vote: float
+
+    @property
+    def evidence(self) -> str:
+        """The reason, in one line without a word of the requests."""
+        return f"{self.covered:.0%} of the wording, its like {self.neighbour:.0%}; vote {self.vote:.0%}"
 
 
 class Incidence(NamedTuple):

@@ -9,7 +9,7 @@ only counted.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langgraph_toolmem.base.text import as_text, quoted
@@ -17,7 +17,7 @@ from langgraph_toolmem.entries.entry import Entry, EntryCall
 from langgraph_toolmem.turn.hints import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.entries.recall import Recollection
+    from langgraph_toolmem.entries.recall import RecalledEntry
 
 BUDGET: Final = 300
 """Tokens of a prompt's recalled part, if nothing else is said; there is one budget for all hints (`turn.hints`)."""
@@ -46,17 +46,17 @@ _FULL: Final = _Detail(query=200, said=320, calls=8, args=80)
 _SHORT: Final = _Detail(query=80, said=120, calls=4, args=0)
 
 
-def to_lines(recollection: Recollection, reads: Collection[str] = (), *, budget: int = BUDGET) -> list[str]:
+def to_lines(found: Sequence[RecalledEntry], reads: Collection[str] = (), *, budget: int = BUDGET) -> list[str]:
     """Return a line for each of the first runs: as many as there is room for under HEAD, the last ones shorter.
 
     Args:
-        recollection: what was recalled.
+        found: what was recalled.
         reads: tools that are declared to only read.
         budget: tokens at most, as `turn.hints.tokens_in` counts them.
     """
     room = budget * BYTES_PER_TOKEN - _size(HEAD)
     lines: list[str] = []
-    for each in recollection.entries:
+    for each in found:
         shown = each.entry, 1 + len(each.others), each.score >= SAME_KIND
         made = next((line for how in (_FULL, _SHORT) if _size(line := _line(*shown, reads, how)) <= room), None)
         if made is None:
@@ -66,11 +66,10 @@ def to_lines(recollection: Recollection, reads: Collection[str] = (), *, budget:
     return lines
 
 
-def to_brief(recollection: Recollection, reads: Collection[str] = ()) -> list[str]:
+def to_brief(found: Sequence[RecalledEntry], reads: Collection[str] = ()) -> list[str]:
     """Return a short line for each of the first MAX_BRIEF runs."""
     return [
-        _line(each.entry, 1 + len(each.others), each.score >= SAME_KIND, reads, _SHORT)
-        for each in recollection.entries[:MAX_BRIEF]
+        _line(each.entry, 1 + len(each.others), each.score >= SAME_KIND, reads, _SHORT) for each in found[:MAX_BRIEF]
     ]
 
 
@@ -84,7 +83,7 @@ def to_text(entry: Entry) -> str:
     return f"{_ALONE}\n{to_line(entry).removeprefix('- ')}"
 
 
-def to_event(recollection: Recollection) -> dict[str, Any]:
+def to_event(found: Sequence[RecalledEntry]) -> dict[str, Any]:
     """Return plain values for a stream event: which runs are shown and why, or why none; no word of the runs."""
     entries = [
         {
@@ -94,10 +93,9 @@ def to_event(recollection: Recollection) -> dict[str, Any]:
             "evidence": each.evidence,
             "others": [other.id for other in each.others],
         }
-        for each in recollection.entries
+        for each in found
     ]
-    reason = "" if entries else recollection.missing or NOTHING
-    return {"entries": entries, "missing": recollection.missing, "reason": reason}
+    return {"entries": entries, "reason": "" if entries else NOTHING}
 
 
 def _size(line: str) -> int:

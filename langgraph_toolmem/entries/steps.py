@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from langchain_core.messages import ToolMessage
 
-from langgraph_toolmem.base.checks import is_count, is_share, names_given, policy_given
+from langgraph_toolmem.base.checks import is_count, names_given, policy_given, score_of
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.method import EndedRun
-from langgraph_toolmem.entries import Entries
-from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.preferences import left_out
 from langgraph_toolmem.entries.preferences import to_event as preference_event
 from langgraph_toolmem.entries.render import BUDGET, HEAD, to_brief, to_event, to_lines
@@ -20,9 +19,9 @@ from langgraph_toolmem.turn.step import Call, Line, Place, Scope, Step, StepOutp
 
 if TYPE_CHECKING:
     from langgraph_toolmem.entries.preferences import Preference
-    from langgraph_toolmem.entries.recall import Recollection
+    from langgraph_toolmem.entries.recall import RecalledEntry
 
-Verdict: TypeAlias = Callable[[Any], "bool | float | None"]
+StateScore: TypeAlias = Callable[[Any], "bool | float | None"]
 """Judges a run by the graph's state: True or False, a score from 0 (bad) to 1 (good), or None."""
 
 
@@ -39,20 +38,20 @@ class Recall(Step[Entries]):
             raise ConfigurationError(f"budget is a whole number of tokens from 1, not {budget!r}.")
         self._budget, self._policy = budget, policy_given(policy, RecallPolicy)
 
-    def compute(self, call: Call) -> Recollection:
+    def compute(self, call: Call) -> list[RecalledEntry]:
         how: dict[str, Any] = {"thread_id": call.thread_id, "user_id": call.user_id}
         return self.method.recollect(call.messages, policy=self._policy, budget=self._budget, **how)
 
-    def render(self, call: Call, found: Recollection) -> StepOutput:
-        reads = self.method.reads() if found.entries else frozenset[str]()
+    def render(self, call: Call, found: Sequence[RecalledEntry]) -> StepOutput:
+        reads = self.method.reads() if found else frozenset[str]()
         lines = to_lines(found, reads, budget=self._budget)
         return StepOutput(
             head=HEAD if lines else "",
             lines=list(map(Line, lines)),
             brief=list(map(Line, to_brief(found, reads))) if lines else [],
-            sure=max((each.score for each in found.entries), default=0.0),
+            sure=max((each.score for each in found), default=0.0),
             event=to_event(found),
-            notes={"toolmem.recalled": len(found.entries)},
+            notes={"toolmem.recalled": len(found)},
         )
 
 
@@ -69,18 +68,16 @@ class Preferences(Step[Entries]):
         method: Entries,
         tools: Iterable[ToolLike] | None = None,
         *,
-        policy: RecallPolicy | None = None,
         keep: Iterable[str] = (),
     ) -> None:
         super().__init__(method)
         self.keep = frozenset(names_given("keep", keep))
         self.tools_given = None if tools is None else tuple(read_tools(tools))
-        self._policy = policy_given(policy, RecallPolicy)
 
     def compute(self, call: Call) -> list[Preference]:
         if not self._names(call):
             return []
-        return self.method.preferences(call.messages, user_id=call.user_id, policy=self._policy, settle=False)
+        return self.method.preferences(call.messages, user_id=call.user_id, settle=False)
 
     def render(self, call: Call, found: Sequence[Preference]) -> StepOutput:
         """Return the tools to leave out, among those that this call offers; something is always left."""
@@ -97,14 +94,14 @@ class Preferences(Step[Entries]):
 
 
 class Reflection(Step[Entries]):
-    """Keeps each run with its verdict at its end; see `ReflectionWriter` for the arguments."""
+    """Keeps each run with its feedback at its end; see `ReflectionWriter` for the arguments."""
 
     role: ClassVar[str] = "reflection"
-    about: ClassVar[str] = "keeps the finished run with its verdict; critiques are written in the background"
+    about: ClassVar[str] = "keeps the finished run with its feedback; critiques are written in the background"
     place: ClassVar[Place] = "around"
     ends: ClassVar[bool] = True
 
-    def __init__(self, method: Entries, *, verdict: Verdict | None = None) -> None:
+    def __init__(self, method: Entries, *, verdict: StateScore | None = None) -> None:
         super().__init__(method)
         if verdict is not None and not callable(verdict):
             raise ConfigurationError(f"verdict is a function of the state, not {type(verdict).__name__}.")
@@ -114,7 +111,7 @@ class Reflection(Step[Entries]):
         score = None
         if self._verdict is not None:
             with self.errors:  # the run is kept all the same
-                score = _score(self._verdict(call.state))
+                score = score_of("A verdict", self._verdict(call.state))
         core = self.core
         new = core.lifecycle.finish(call.messages, thread_id=call.thread_id, success=score, user_id=call.user_id)
         notes: dict[str, Any] = {"toolmem.learned_turns": new}
@@ -136,13 +133,3 @@ class Reflection(Step[Entries]):
         score, said = core.verdict_of(run.digest, core.owner_of(run.digest, user.digest))
         said = said if score is not None else f"the run ended with {type(error).__name__}"
         self.method.ended(EndedRun(run, user, score, said))
-
-
-def _score(verdict: Any) -> float | None:
-    if verdict is None:
-        return None
-    if isinstance(verdict, bool) or is_share(verdict):
-        return float(verdict)
-    raise ConfigurationError(
-        f"verdict gave a {type(verdict).__name__} that is neither True, False nor None, nor a score from 0 to 1."
-    )

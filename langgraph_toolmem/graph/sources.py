@@ -13,16 +13,18 @@ A slot is a (tool, parameter) pair. `discover` finds the descriptors of a value,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.values import ABSENT, MAX_VALUE_CHARS, canon
-from langgraph_toolmem.text.values import Text, date_of, dates_in, is_word, read_text, shape_of
+from langgraph_toolmem.text.values import Text, dates_in, is_word, read_text, shape_of
 
 _MAX_OUTPUTS: Final = 8
 _MAX_COUNTED: Final = 4
+_ISO: Final = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
@@ -150,10 +152,9 @@ def _in_text(value: str, text: Text, used: frozenset[str] | None) -> list[str]:
         return []
     span = text.find(value)
     if span is None:
-        date = date_of(day := value[:10]) == day
-        if date and "|" not in value and _date_in(template := f"{day[:5]}%s{value[10:]}", text) == value:
-            return [f"d|{template}"]
-        return []
+        is_date = _ISO.match(value) and "|" not in value
+        template = f"{value[:5]}%s{value[10:]}"
+        return [f"d|{template}"] if is_date and _date_in(template, text) == value else []
     return _places(text, *span, used) if text.span(*span) == value else []
 
 

@@ -61,7 +61,7 @@ from langgraph_toolmem.inertia.record import (
 )
 from langgraph_toolmem.inertia.report import section_of
 from langgraph_toolmem.runs.run import Run, Turn
-from langgraph_toolmem.text.embedders import DescriptionSimilarity
+from langgraph_toolmem.text.embedders import description_similarity
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
@@ -121,7 +121,7 @@ class Inertia(Method):
             self.cases,
             core.register(Estimator),
         )
-        self.similarity: paper.Similarity = DescriptionSimilarity(core.vectors.embedder, core.catalogue.given or {})
+        self.similarity: paper.Similarity = description_similarity(core.vectors.embedder, core.catalogue.given or {})
 
     # --- deciding ---
 

@@ -112,7 +112,6 @@ class Prefetch:
     Attributes:
         tools: nothing but these tools; they may be prefetched although something of the host's wraps tool calls.
             None: all that qualify, where nothing wraps tool calls.
-        at_most: predicted calls for one model call; those of a streamed answer have no limit.
         min_probability: of a predicted call, by the record.
         max_wasted: predicted look-ups thrown away for each one served, in the long run: the more were thrown away so
             far, the likelier a call must be. None: no such limit.
@@ -124,7 +123,6 @@ class Prefetch:
     """
 
     tools: frozenset[str] | None = None
-    at_most: int = 6
     min_probability: float = 0.08
     max_wasted: float | None = 1.5
     timeout: float = 10.0
@@ -135,7 +133,6 @@ class Prefetch:
         given: Any = self.tools
         if given is not None:
             object.__setattr__(self, "tools", frozenset(names_given("Prefetch.tools", given)))
-        expect(self, "at_most", "a whole number from 1", lambda v: is_count(v, 1))
         expect(self, "min_probability", "a share from 0 to 1", is_share)
         expect(self, "max_wasted", "a number above 0 or None", lambda v: v is None or (is_number(v) and v > 0))
         expect(self, "timeout", "a number of seconds above 0", lambda v: is_number(v) and v > 0)
@@ -285,12 +282,7 @@ def least_probability(settings: Prefetch, served: float, wasted: float) -> float
     return float(max(settings.min_probability, min(HIGHEST, least)))
 
 
-def choose(
-    predicted: Sequence[Option],
-    settings: Prefetch,
-    least: float,
-    may: Callable[[str, Mapping[str, Any]], bool],
-) -> list[Lookup]:
+def choose(predicted: Sequence[Option], least: float, may: Callable[[str, Mapping[str, Any]], bool]) -> list[Lookup]:
     """Return the likeliest of the predicted calls, likeliest first, that may be prefetched."""
     found: dict[tuple[str, str], Lookup] = {}
     for each in predicted:
@@ -302,7 +294,7 @@ def choose(
             lookup = Lookup(each.tool, args, canon_args(args), each.probability)
             if may(each.tool, args):
                 found.setdefault(lookup.key, lookup)
-    return list(found.values())[: settings.at_most]
+    return list(found.values())
 
 
 # --- a call that runs before the model asks for it ---
@@ -718,7 +710,7 @@ class Prefetcher:
                 start([lookup])
 
         if call.tool_choice in FREE_CHOICE:
-            start(choose(decision.predicted, settings, least, may))
+            start(choose(decision.predicted, least, may))
         batch.listener = AnswerListener(changes, streamed, self._errors)
         return batch
 

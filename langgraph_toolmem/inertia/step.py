@@ -97,7 +97,7 @@ class Shortcut(Step[Inertia]):
             return Reason("tool_choice", "the request settles which tools may be called: the model is asked")
         for model in (call.model, *self.models):
             if model is not None and (rule := refusal_of(model, call.settings)):
-                text = f"{rule.name}: its API refuses turns that the model did not make ({rule.why})"
+                text = f"{rule}: its API refuses turns that the model did not make"
                 return Reason("provider", text)
         return ""
 

@@ -28,7 +28,7 @@ from langgraph.types import Command
 from langgraph_toolmem.atoms.step import SGASettings
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries import RecallPolicy
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import Interceptors, Prefetch
@@ -114,11 +114,9 @@ def tool_memory_middleware(
         inside: your own middleware, in its order.
         shortcut: make calls without asking the model where past calls are clear enough; a policy says when, such as
             ``InertiaPolicy(may_write={"send_email"})`` or ``InertiaPolicy(shadow=True)``. False: make none, only learn.
-        prefetch: begin look-ups that are likely, or complete in a streamed answer, before the model has answered,
-            and serve their results if it asks for exactly them; `Prefetch` says which tools. If a middleware of yours
-            inside wraps tool calls, or may take calls back after the model, only tools named there are prefetched.
-            Middleware in front of the list and ``interrupt_before`` cannot be seen: name the tools that may be run
-            before them. A look-up that fails early is made again by the model's call: one more execution.
+        prefetch: begin look-ups that are likely, or complete in a streamed answer, before the model has answered, and
+            serve their results if it asks for exactly them (`Prefetch`). Middleware in front of the list and
+            ``interrupt_before`` cannot be seen: name the tools that may be run before them.
         recall: show the model past runs with similar requests (`MemoryRecall`); a policy says how many.
         suggest: show the model which tools came next in similar situations, and give it the summary tool
             (`SITSummary`); a policy says how.
@@ -502,13 +500,11 @@ class ToolSearchMiddleware(AgentMiddleware[Any, Any, Any]):
         if offer.way is None:
             return response
         with self._errors:
-            messages = turn_of_response(response)
             read = [
                 self._deferred.take(m, request.tools, insisted=insisted) if isinstance(m, AIMessage) else m
-                for m in messages
+                for m in turn_of_response(response)
             ]
-            if any(new is not message for new, message in zip(read, messages, strict=True)):
-                response = answered(response, read)
+            response = answered(response, read)
             for message in read:
                 if isinstance(message, AIMessage):
                     self._deferred.note(offer, message, request.tools, request.messages)

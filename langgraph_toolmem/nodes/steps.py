@@ -22,10 +22,9 @@ from langgraph_toolmem.atoms.step import PlanHints, SGASettings
 from langgraph_toolmem.base.checks import names_given, policy_given
 from langgraph_toolmem.base.errors import ConfigurationError, LoopError
 from langgraph_toolmem.core.method import Method, check_installed
-from langgraph_toolmem.entries import Entries
-from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.render import BUDGET
-from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection, Verdict
+from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection, StateScore
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.guards import VARIED
 from langgraph_toolmem.inertia.policy import InertiaPolicy
@@ -196,7 +195,9 @@ class ReflectionWriter(StepNode):
             async graph it is called in a thread.
     """
 
-    def __init__(self, memory: ToolMemory, *, verdict: Verdict | None = None, messages_key: str = "messages") -> None:
+    def __init__(
+        self, memory: ToolMemory, *, verdict: StateScore | None = None, messages_key: str = "messages"
+    ) -> None:
         step = Reflection(method_of(memory, Entries, "ReflectionWriter"), verdict=verdict)
         super().__init__(step, messages_key=messages_key)
 
@@ -243,7 +244,6 @@ class PreferenceGuide(StepNode):
     Args:
         memory: the memory.
         tools: the agent's tools; in an agent those of each model call if None.
-        policy: which requests are alike; the memory's own if None.
         keep: names of tools that always stay.
     """
 
@@ -252,12 +252,11 @@ class PreferenceGuide(StepNode):
         memory: ToolMemory,
         tools: Iterable[ToolLike] | None = None,
         *,
-        policy: RecallPolicy | None = None,
         keep: Iterable[str] = (),
         messages_key: str = "messages",
     ) -> None:
-        method = method_of(memory, Entries, "PreferenceGuide")
-        super().__init__(Preferences(method, tools, policy=policy, keep=keep), messages_key=messages_key)
+        step = Preferences(method_of(memory, Entries, "PreferenceGuide"), tools, keep=keep)
+        super().__init__(step, messages_key=messages_key)
 
 
 def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "messages") -> list[T]:

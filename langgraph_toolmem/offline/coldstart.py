@@ -36,7 +36,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel, Field
 
 from langgraph_toolmem.base import threads
-from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share
+from langgraph_toolmem.base.checks import expect, is_count, is_number, score_of
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError, ToolMemoryError, log_failure
 from langgraph_toolmem.base.text import digest, shortened
 from langgraph_toolmem.core.catalogue import without_own
@@ -252,13 +252,6 @@ class Sandbox:
             Exception: any error of the verdict.
         """
         return None if self.verdict is None else score_of("A verdict", await awaited(self.verdict(query, messages)))
-
-
-def score_of(what: str, given: Any) -> float | None:
-    """Return a verdict as a score; raise InputError if it is neither true, false, None nor a number from 0 to 1."""
-    if given is not None and not isinstance(given, bool) and not is_share(given):
-        raise InputError(f"{what} must be true, false, None or a score from 0 to 1, got {given!r:.60}.")
-    return None if given is None else float(given)
 
 
 async def awaited(value: Any) -> Any:

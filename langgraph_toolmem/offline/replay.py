@@ -204,9 +204,7 @@ class PrefetchTally:
         asked = [(step.tool, canon_args(step.args)) for step in turn.steps]
         self.reads += sum(reads(name) for name, _ in asked)
         serves = tool <= settings.timeout and all(reads(name) for name, _ in asked)
-        found = [
-            (lookup, serves and lookup.key in asked) for lookup in choose(decision.predicted, settings, least, may)
-        ]
+        found = [(lookup, serves and lookup.key in asked) for lookup in choose(decision.predicted, least, may)]
         served = sum(ready for _, ready in found)
         self.ready += served
         self.wasted += len(found) - served

@@ -138,7 +138,7 @@ class SIT(Method):
             if policy.kind == "paper":
                 good = lambda run: self._shares(run)[0]  # noqa: E731
                 return suggest_as_published(self.evidence, source, summary, hits, good=good, available=allowed, k=k)
-            near = near_states(state, source, self.core.graph.cases, self.evidence.transitions_of, summary=summary)
+            near = near_states(state, source, self.evidence, summary=summary)
             votes = (self._vote(similarity, seen, policy) for similarity, seen in near)
             habits = self._habits(state) if policy.unlabelled else {}
             return weigh(habits, votes, hits, k=k, unlabelled=policy.unlabelled, available=allowed)

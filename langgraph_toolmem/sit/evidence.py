@@ -14,14 +14,13 @@ wrote. Only hashes of the words are kept. What a run adds does not depend on the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from reprlib import Repr
 from typing import Any, Final
 from zlib import crc32
 
 from langgraph_toolmem.core.method import LearnedTurn
-from langgraph_toolmem.graph.cases import CaseIndex
 from langgraph_toolmem.graph.events import Event, Forgotten
 from langgraph_toolmem.graph.state import START, RunState
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
@@ -123,8 +122,7 @@ class SITEvidence(Table):
 def near_states(
     state: RunState,
     source: str | None,
-    index: CaseIndex,
-    known: Callable[[str], Iterable[TransitionSeen]],
+    known: SITEvidence,
     *,
     summary: str = "",
 ) -> list[tuple[float, TransitionSeen]]:
@@ -136,9 +134,9 @@ def near_states(
     asked, here = just_asked(state), frozenset(state_words(state, summary))
     found = [
         (similarity * (1 - SHARE * (1 - dice(here, each.words))), each)
-        for similarity, request in index.similar(state.user.raw, state.asked)
+        for similarity, request in known.graph.cases.similar(state.user.raw, state.asked)
         if request != state.user_key
-        for each in known(request)
+        for each in known.transitions_of(request)
         if (each.asked if asked else each.source == source and not each.asked)
     ]
     return sorted(found, key=lambda near: -near[0])

@@ -5,7 +5,6 @@ With the summary tool the agent writes down where it stands, and gets the likeli
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -78,11 +77,8 @@ def make_summary_tool(method: SIT, policy: SITPolicy | None, messages_key: str) 
             return f"No suggestion: the memory could not be asked ({type(error).__name__}). Go on as you think best."
         return to_prompt(found) or NOTHING
 
-    async def aanswer(summary: str, runtime: ToolRuntime[Any, Any] | None = None) -> str:
-        return await asyncio.to_thread(answer, summary, runtime)
-
     how: dict[str, Any] = {"name": SUMMARY_TOOL, "description": DESCRIPTION, "args_schema": SummarizeState}
-    return StructuredTool.from_function(answer, aanswer, **how, tags=["read_only", "idempotent"])
+    return StructuredTool.from_function(answer, **how, tags=["read_only", "idempotent"])
 
 
 def _where(runtime: ToolRuntime[Any, Any] | None, messages_key: str) -> tuple[list[Any], dict[str, Any]]:

@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
@@ -79,10 +79,6 @@ class SITPolicy:
     def paper(cls, **changes: Any) -> SITPolicy:
         """Return SIT-Graph's rule: summarised states before edges, k = 2, only good runs teach."""
         return cls(**{"kind": "paper", "unlabelled": 0.0, **changes})
-
-    def with_(self, **changes: Any) -> SITPolicy:
-        """Return a copy with some fields changed."""
-        return replace(self, **changes)
 
 
 class Vote(NamedTuple):

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from operator import mul
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,7 +24,7 @@ from langchain_core.embeddings import Embeddings
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError, ToolMemoryError
 from langgraph_toolmem.text.schema import Described
-from langgraph_toolmem.text.similarity import VERSION, LexicalEmbedder, similarity
+from langgraph_toolmem.text.similarity import VERSION, LexicalEmbedder
 
 _FORMS = (
     "Give None (the built-in lexical embedder), a LangChain Embeddings object, or a text of the form "
@@ -262,20 +263,8 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
-class DescriptionSimilarity:
-    """Cosine of a thought and a tool's description; with the built-in embedder without a vector store.
-
-    Args:
-        embedder: makes the vectors; each text is embedded once.
-        specs: the tools.
-    """
-
-    def __init__(self, embedder: Embedder, specs: Mapping[str, Described]) -> None:
-        self._texts = {name: f"{name} {spec.description}".strip() for name, spec in specs.items()}
-        self._vector = lru_cache(maxsize=256 + len(self._texts))(
-            LexicalEmbedder().sparse if embedder.builtin else lambda text: dict(enumerate(embedder.embed_query(text)))
-        )
-
-    def __call__(self, thought: str, tool: str) -> float:
-        """Return a similarity from −1 to 1; 0 for a tool without a description. Raises as `Embedder.embed_query`."""
-        return similarity(self._vector(thought), self._vector(self._texts[tool])) if tool in self._texts else 0.0
+def description_similarity(embedder: Embedder, specs: Mapping[str, Described]) -> Callable[[str, str], float]:
+    """Return a function that compares a thought with a tool's description; it returns 0 for an unknown tool."""
+    texts = {name: f"{name} {spec.description}".strip() for name, spec in specs.items()}
+    vector = lru_cache(maxsize=256 + len(texts))(embedder.embed_query)
+    return lambda thought, tool: sum(map(mul, vector(thought), vector(texts[tool]))) if tool in texts else 0.0

@@ -14,9 +14,8 @@ from typing import Final, NamedTuple
 
 from langgraph_toolmem.text import similarity, values
 from langgraph_toolmem.text import words as splitter
-from langgraph_toolmem.text.similarity import STOP_WEIGHT, features
 from langgraph_toolmem.text.values import RANKED, values_in
-from langgraph_toolmem.text.words import words
+from langgraph_toolmem.text.words import STOP_STEMS, stem, words
 
 MAX_REQUEST_CHARS: Final = 4000
 """Characters of a request that are read; a pasted document is no request."""
@@ -118,7 +117,7 @@ def terms_of(text: str) -> tuple[str, ...]:
 
 def is_usual(term: str) -> bool:
     """Return True if a word is one that any request may have ("please", "the"), or a pair consists of such words."""
-    return all(max(features(word).values()) <= STOP_WEIGHT for word in term.split(" "))
+    return STOP_STEMS.issuperset(map(stem, term.split(" ")))
 
 
 @lru_cache(maxsize=65_536)

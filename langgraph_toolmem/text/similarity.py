@@ -22,7 +22,7 @@ from zlib import crc32
 
 from langchain_core.embeddings import Embeddings
 
-from langgraph_toolmem.text.words import LONGEST_CACHED, STOP_WORDS, stem, words
+from langgraph_toolmem.text.words import LONGEST_CACHED, STOP_STEMS, stem, words
 
 STEM_WEIGHT = 1.0
 STOP_WEIGHT = 0.1  # kept, not dropped: "to" and "from" are all that tells two booking tools apart
@@ -32,10 +32,6 @@ GRAM = 4
 
 _MASK = 0xFFFFFFFF
 _EMPTY = crc32(b"nothing")  # a text without words needs a direction too: a zero vector has no cosine
-
-
-# By stem, so that one feature never has two weights: "need" and "needs" are the same feature.
-_STOP_STEMS = frozenset(map(stem, STOP_WORDS))
 
 
 def _hash(sort: str, value: str) -> int:
@@ -49,7 +45,7 @@ def _analyse(token: str) -> tuple[list[int], dict[int, float]]:
     for word in words(token):
         base = stem(word)
         key = _hash("w", base)
-        if base in _STOP_STEMS:
+        if base in STOP_STEMS:
             features.setdefault(key, STOP_WEIGHT)
             continue
         stems.append(key)

@@ -178,11 +178,5 @@ def _all_words(spec: Described) -> set[str]:
 
 
 def tool_text(spec: Described) -> str:
-    """Return what is searched of a tool: the words of its name, its description, the names of its parameters."""
-    parts = [" ".join(words(spec.name)) + "."]
-    if spec.description.strip():
-        parts.append(spec.description.strip())
-    names = [" ".join(words(name)) for name in spec.properties]
-    if names:
-        parts.append(f"({', '.join(names)})")
-    return " ".join(parts)
+    """Return what is searched of a tool: its name, its description, the names of its parameters."""
+    return f"{spec.name}. {spec.description.strip()} ({', '.join(spec.properties)})"

@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -40,18 +39,16 @@ _WEEKDAY: Final = _any_of(WEEKDAYS)
 EMAIL, URL, DATE, TIME, AMOUNT, PERCENT, ID, NUMBER = (
     "EMAIL", "URL", "DATE", "TIME", "AMOUNT", "PERCENT", "ID", "NUMBER",
 )  # fmt: skip
-PHONE, FILE, TEXT, NAME, DAY, WHEN = "PHONE", "FILE", "TEXT", "NAME", "DAY", "WHEN"
-"""TEXT: in quotes, or a secret. DAY: a weekday. WHEN: a date that counts from today."""
-_CODE: Final = "CODE"
-"""A short code in capitals, as of a seat: an ID, but not to a ranker."""
+PHONE, FILE, TEXT, NAME, DAY = "PHONE", "FILE", "TEXT", "NAME", "DAY"
+"""TEXT: in quotes, or a secret. DAY: a weekday."""
 _QUOTE: Final = "QUOTE"
 """A value of any kind, TEXT if it has no other."""
-RANKED: Final = frozenset({EMAIL, URL, DATE, DAY, TIME, PERCENT, AMOUNT, ID, NUMBER})
-"""Kinds that are removed before requests are compared: they vary within one kind of request."""
 WHOLE: Final = frozenset({EMAIL, URL, DATE, TIME, AMOUNT, PERCENT, ID, NUMBER, PHONE, FILE})
 """Kinds that the form of a value shows without the text around it."""
+RANKED: Final = WHOLE | {DAY}
+"""Kinds that are removed before requests are compared: they vary within one kind of request."""
 KINDS: Final = WHOLE | {TEXT, NAME}
-"""All kinds: a weekday, or "last Friday", is a DATE unless it is looked for by itself."""
+"""All kinds: a weekday is a DATE unless it is looked for by itself."""
 PLAIN: Final = frozenset({EMAIL, URL, DATE, TIME, PHONE, AMOUNT})
 """Kinds that the form of a value shows whatever the name of its parameter."""
 
@@ -64,7 +61,6 @@ _PAIRS: Final = "|".join(f"{a}{_SOME}{b}" for a, b in ("''", '""', "``", "“”
 _QUOTED: Final = rf"(?<!\w)(?:{_PAIRS})(?!\w)|«\s?{_SOME}\s?»|「{_SOME}」|『{_SOME}』"
 _ISO: Final = r"\d{4}-\d\d?-\d\d?"
 _CLOCK: Final = r"\d\d?:\d\d(?::\d\d(?:\.\d+)?)?"
-_UNIT: Final = r"(?:minute|hour|day|week|weekend|month|quarter|year|night|morning|afternoon|evening)s?"
 _DAY_OF_MONTH: Final = r"\d\d?(?:st|nd|rd|th)?"
 _OF_YEAR: Final = r"(?:(?:,|\s+of)?\s+\d{4}\b)?"
 _CODES: Final = word_set("usd eur gbp jpy chf cad aud inr rmb cny")
@@ -86,11 +82,6 @@ _LOOKS: Final = (
         rf"|(?<!\w){_MONTH_NAME}(?:\.?\s+{_DAY_OF_MONTH}\b(?:,?\s+\d{{4}}\b)?|[.,]?\s+\d{{4}}\b)"
         rf"|(?:(?<=\bin )|(?<=\bsince )|(?<=\bof )){_MONTH_NAME}(?!\w|\s+\d)",
     ),
-    (
-        WHEN,
-        r"\b(?:today|tonight|tomorrow|yesterday|(?:the\s+)?(?:next|last|past|previous|coming|following|this)"
-        rf"\s+(?:\d+\s+|few\s+|couple\s+of\s+)?(?:{_UNIT}|{_WEEKDAY})|\d+\s+{_UNIT}\s+(?:ago|from\s+now))\b",
-    ),
     (DAY, rf"\b{_WEEKDAY}s?\b"),
     (ID, r"(?<![\w.])(?:\d{4}[ -]){3}\d{4}(?!\w)"),  # a card
     (PHONE, r"(?<![\w-])(?:\+\d[\d ().-]{6,16}\d|\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4}|0\d{1,5}[/ -]\d{5,9})(?![\w-])"),
@@ -108,7 +99,7 @@ _LOOKS: Final = (
     ),
     (NUMBER, r"(?<!\w)(?=[\w-]{3})\d+[-_]?[a-z]{1,9}(?![\w-])"),  # 30-minute
     (ID, r"(?<!\w)#?(?=[a-z_-]*\d)(?=[\d_-]*[a-z])[\w-]{3,64}"),
-    (_CODE, r"(?-i:(?<![\w#.-])#?(?:[A-Z]{1,3}\d{1,4}[A-Z]?|\d{1,3}[A-Z])(?![\w-]))"),
+    (ID, r"(?-i:(?<![\w#.-])#?(?:[A-Z]{1,3}\d{1,4}[A-Z]?|\d{1,3}[A-Z])(?![\w-]))"),
     (NUMBER, r"(?<!\w)#?\d[\d,]*(?:\.\d+)?\b"),
     (NAME, r"(?<![\w@.])@(\w[\w.-]{1,38}\w)"),
 )
@@ -146,10 +137,8 @@ class Value(NamedTuple):
 
 def _shown(kind: str, kinds: frozenset[str]) -> str:
     """Return what a value of a kind is called; "" if it is not looked for."""
-    if kind in (DAY, WHEN) and kinds == KINDS:
+    if kind == DAY and kinds == KINDS:
         return DATE
-    if kind == _CODE:
-        return ID if ID in kinds and kinds != RANKED else ""  # to a ranker "Q1" is a word
     return kind if (TEXT if kind == _QUOTE else kind) in kinds else ""
 
 
@@ -169,8 +158,8 @@ def values_in(text: str, kinds: frozenset[str] = KINDS) -> tuple[Value, ...]:
     At most MAX_VALUES, of the first MAX_CHARS characters. What stands in quotes is one value: TEXT if its looks tell no
     other kind.
 
-    >>> [(v.kind, v.text) for v in values_in("Mail ann@x.org the file 'a.txt' by last Friday")]
-    [('EMAIL', 'ann@x.org'), ('FILE', 'a.txt'), ('DATE', 'last Friday')]
+    >>> [(v.kind, v.text) for v in values_in("Mail ann@x.org the file 'a.txt' by Friday")]
+    [('EMAIL', 'ann@x.org'), ('FILE', 'a.txt'), ('DATE', 'Friday')]
     """
     text = text[:MAX_CHARS]
     found = list(_by_looks(text, kinds))
@@ -250,71 +239,6 @@ def kind_of(value: str) -> str:
     if match := pattern.fullmatch(stripped):
         return by_group[match.lastindex or 0]
     return ID if " " not in stripped and any(char.isdigit() for char in stripped) else ""
-
-
-@lru_cache(maxsize=2048)
-def quotes_in(text: str) -> tuple[tuple[int, int], ...]:
-    """Return where the parts of a text that stand in quotes begin and end, in order.
-
-    >>> quotes_in("call it 'the plan'")
-    ((9, 17),)
-    """
-    return tuple(match.span(match.lastindex or 0) for match in re.finditer(_QUOTED, text, re.DOTALL))
-
-
-# --- normal forms -------------------------------------------------------------------------------------------
-
-_MONTH = re.compile(r"[a-z]+")
-_YEAR_MONTH_DAY = re.compile(r"(\d{4})([-/.])(\d\d?)\2(\d\d?)(?!\d)")
-_YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
-_DAY = re.compile(r"(?<!\d)\d\d?(?!\d)")
-_FIGURES = re.compile(r"\d(?:[\d.,]*\d)?(?![\d.,]*k)", re.IGNORECASE)
-
-
-def month_day(text: str) -> str | None:
-    """``"11-21"`` for *November 21st* or *21 Nov*; None if a text names no month, or no day of it."""
-    low = text.lower()
-    month = next((word for word in _MONTH.finditer(low) if word[0] in MONTHS), None)
-    day = None if month is None else _DAY.search(f"{low[: month.start()]} {low[month.end() :]}")
-    if month is None or day is None or not 1 <= int(day[0]) <= 31:
-        return None
-    return f"{MONTHS[month[0]]:02d}-{int(day[0]):02d}"
-
-
-def date_of(text: str) -> str | None:
-    """Return a day as ISO has it: ``"2024-05-03"`` for *3 May 2024* or *2024-5-3*; None without a year, month and day.
-
-    Of *3/5/2024* nobody can tell which is the month.
-    """
-    if found := _YEAR_MONTH_DAY.match(text):
-        year, month, day = found[1], found[3], found[4]
-    elif (named := _YEAR.search(text)) and (rest := month_day(text)):
-        year, (month, day) = named[0], rest.split("-")
-    else:
-        return None
-    try:
-        return date(int(year), int(month), int(day)).isoformat()
-    except ValueError:
-        return None
-
-
-def number_of(text: str) -> int | float | None:
-    """Return the only number in a text, with points or commas between thousands or before the fraction, if any.
-
-    A single comma before three digits separates thousands; a single point does not. "5k" is no number.
-
-    >>> number_of("$1,200"), number_of("1.234,56 €"), number_of("12,5 %"), number_of("1'5")
-    (1200, 1234.56, 12.5, None)
-    """
-    found = _FIGURES.findall(text)
-    if len(found) != 1:
-        return None
-    figures = found[0]
-    whole, mark, fraction = figures.rpartition("," if figures.rfind(",") > figures.rfind(".") else ".")
-    if not mark or mark in whole or (mark == "," and len(fraction) == 3 and "." not in whole):
-        whole, fraction = figures, ""
-    plain = whole.replace(",", "").replace(".", "")
-    return float(f"{plain}.{fraction}") if fraction else int(plain)
 
 
 MAX_SPAN_WORDS: Final = 40
@@ -414,11 +338,21 @@ def shape_of(token: str) -> str | None:
     return re.sub("[a-z]", "a", re.sub("[A-Z]", "A", re.sub(r"\d", "9", token)))
 
 
+_MONTH = re.compile(r"[a-z]+")
+_DAY = re.compile(r"(?<!\d)\d\d?(?!\d)")
+
+
 @lru_cache(maxsize=2048)
 def dates_in(raw: str) -> tuple[str, ...]:
-    """Return the dates named by month and day in a text, as ``"11-21"``, in order."""
-    named = (month_day(value.text) for value in values_in(raw, _DATES))
-    return tuple(date for date in named if date)
+    """Return the dates named by month and day in a text, in order: ``"11-21"`` for *November 21st* or *21 Nov*."""
+    found: list[str] = []
+    for value in values_in(raw, _DATES):
+        low = value.text.lower()
+        month = next((word for word in _MONTH.finditer(low) if word[0] in MONTHS), None)
+        day = None if month is None else _DAY.search(f"{low[: month.start()]} {low[month.end() :]}")
+        if month is not None and day is not None and 1 <= int(day[0]) <= 31:
+            found.append(f"{MONTHS[month[0]]:02d}-{int(day[0]):02d}")
+    return tuple(found)
 
 
 @lru_cache(maxsize=4096)

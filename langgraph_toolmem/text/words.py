@@ -108,3 +108,7 @@ def stem(word: str) -> str:
     if len(word) > 6 and word.endswith(("tion", "sion")):
         word = word[:-3]
     return word.removesuffix("e") if len(word) > 3 else word
+
+
+STOP_STEMS: Final = frozenset(map(stem, STOP_WORDS))
+"""Stems of words that any text has, where "need" and "needs" must be one."""

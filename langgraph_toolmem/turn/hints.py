@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage, convert_to_messages
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.graph import MessagesState
 from typing_extensions import NotRequired, TypedDict
 
 from langgraph_toolmem.base.errors import MessageError
 from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.runs.messages import message_of
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.turn.host import is_active, read_key, warn_once
@@ -38,7 +39,8 @@ LATEST: Final = 40
 """Messages that are read to find the first model call of an episode: the length of a thread must not matter."""
 CACHE: Final = "cache_control"
 HINTS: Final = "toolmem_hints"
-_USER: Final = ("human", "user", "HumanMessageChunk")
+Request = tuple[SystemMessage | None, list[Any], Mapping[str, Any]]
+"""The system message of a request, its other messages, and its settings."""
 
 
 # --- points of a run ---
@@ -46,8 +48,8 @@ _USER: Final = ("human", "user", "HumanMessageChunk")
 
 def point_of(messages: Sequence[Any]) -> str:
     """Return the identity of the point after these messages."""
-    last = messages[-1] if messages else None
-    return digest("place", len(messages), _field(last, "id") or repr(_field(last, "content")))
+    last = _message(messages[-1]) if messages else None
+    return digest("place", len(messages), "" if last is None else last.id or repr(last.content))
 
 
 def turn_of(messages: Sequence[Any]) -> str:
@@ -57,29 +59,21 @@ def turn_of(messages: Sequence[Any]) -> str:
     A message that is edited is another turn.
     """
     for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        if is_users(message):
-            content = _field(message, "content")
-            place = _field(message, "id") or sum(map(is_users, messages[:index]))
-            return digest("user-turn", place, repr(message if content is None else content))
+        if is_users(messages[index]):
+            message = _message(messages[index])
+            return digest("user-turn", message.id or sum(map(is_users, messages[:index])), repr(message.content))
     return ""
 
 
 def is_users(message: Any) -> bool:
     """Return True for a message of the user, False for others and for summaries in the user's name."""
-    if isinstance(message, str):
-        return True
-    if isinstance(message, (tuple, list)):
-        return bool(message) and message[0] in _USER
-    if (_field(message, "role") or _field(message, "type")) not in _USER:
-        return False
-    marks = _field(message, "additional_kwargs")
+    message = _message(message)
     # SummarizationMiddleware puts its summary in as a message of the user.
-    return not (isinstance(marks, Mapping) and marks.get("lc_source") == "summarization")
+    return isinstance(message, HumanMessage) and message.additional_kwargs.get("lc_source") != "summarization"
 
 
-def _field(message: Any, name: str) -> Any:
-    return message.get(name) if isinstance(message, Mapping) else getattr(message, name, None)
+def _message(message: Any) -> BaseMessage:
+    return message if isinstance(message, BaseMessage) else message_of(message)
 
 
 # --- the text ---
@@ -130,12 +124,10 @@ def composed(
 
 def _is_first(messages: Sequence[Any], read: Callable[[], Run]) -> bool:
     """Return True if no model answered in this episode so far; calls of the shortcut do not count."""
-    for message in reversed(messages):
-        kind = _field(message, "type") or _field(message, "role")
-        if kind in ("human", "user"):
+    for message in map(_message, reversed(messages)):
+        if isinstance(message, HumanMessage):
             break
-        marks = _field(message, "additional_kwargs")
-        if kind in ("ai", "assistant") and not (isinstance(marks, Mapping) and isinstance(marks.get("toolmem"), dict)):
+        if isinstance(message, AIMessage) and "toolmem" not in message.additional_kwargs:
             return False
     try:
         episode = read().current
@@ -240,16 +232,8 @@ def messages_with_hints(state: Any, model: Any = None, *, messages_key: str = "m
     """
     messages = list(read_key(state, messages_key) or ())
     text = composed(map(_output_of, _held(state, messages_key)), messages) if is_active() else ""
-    found = placed(text, system=None, messages=messages, model=model)
-    return [*([found.system] if found.system else []), *found.messages]
-
-
-class Placed(NamedTuple):
-    """A request with its hint."""
-
-    system: SystemMessage | None
-    messages: list[Any]
-    settings: Mapping[str, Any]
+    system, messages, _ = placed(text, system=None, messages=messages, model=model)
+    return [*([system] if system else []), *messages]
 
 
 def placed(
@@ -259,7 +243,7 @@ def placed(
     messages: Sequence[Any],
     model: Any,
     settings: Mapping[str, Any] | None = None,
-) -> Placed:
+) -> Request:
     """Return a request with a hint in the place that suits the model; the arguments stay unchanged.
 
     Args:
@@ -271,25 +255,25 @@ def placed(
     """
     settings = settings or {}
     if not text:
-        return Placed(system, list(messages), settings)
+        return system, list(messages), settings
     how = placement_of(model, settings)
-    if how is None:
+    if not how:
         warn_once(
             "It is unknown where %s takes hints: they go into the system message, and a prompt cache is not reused",
             type(model).__name__ if model is not None else "a model that is not named",
         )
-    if how is None or not messages:
+    if not how or not messages:
         in_front = _with_text(system, text) if system and system.content else SystemMessage(text)
-        return Placed(in_front, list(messages), settings)
+        return in_front, list(messages), settings
     kept = list(messages)
-    last = kept[-1] if isinstance(kept[-1], BaseMessage) else convert_to_messages([kept[-1]])[0]
-    if how.where == "in_tool" and isinstance(last, ToolMessage):
-        return Placed(system, [*kept[:-1], _with_text(last, text)], settings)
-    if how.breakpoint and (marker := settings.get(CACHE)) and (marked := _marked(last, marker)) is not None:
+    last = _message(kept[-1])
+    if how == "in_tool" and isinstance(last, ToolMessage):
+        return system, [*kept[:-1], _with_text(last, text)], settings
+    if how == "tail_marked" and (marker := settings.get(CACHE)) and (marked := _marked(last, marker)) is not None:
         kept[-1] = marked
         settings = {name: value for name, value in settings.items() if name != CACHE}
-    content: Any = [{"type": "text", "text": text}] if how.where == "tail_list" else text
-    return Placed(system, [*kept, HumanMessage(content, additional_kwargs={"toolmem": {"hint": True}})], settings)
+    content: Any = [{"type": "text", "text": text}] if how == "tail_list" else text
+    return system, [*kept, HumanMessage(content, additional_kwargs={"toolmem": {"hint": True}})], settings
 
 
 def _with_text(message: Any, text: str) -> Any:

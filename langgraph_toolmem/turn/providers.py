@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TypeVar
@@ -31,6 +31,11 @@ Settings = Mapping[str, tuple[Any, ...]]
 A path is looked up in the per-call settings, in the model's fields and in the mappings that carry settings on
 (``extra_body``, ``model_kwargs``, ``additional_model_request_fields``). Without values, any value counts but None,
 False, 0, "", "none", "off" and "disabled".
+"""
+Place = Literal["tail", "tail_list", "tail_marked", "in_tool", ""]
+"""The place of a hint. "tail": a message of the user's role behind the last one. "tail_list": with a list as content.
+"tail_marked": where the request asks for a cache (``cache_control`` in its settings), the mark goes to the last stable
+block. "in_tool": inside the last message where that is a tool's answer, otherwise at the tail. "": unknown.
 """
 
 _UNSET: Final = (None, False, 0, "", "none", "off", "disabled")
@@ -61,155 +66,100 @@ class Models:
     off: Settings = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProviderRule(Models):
-    """Models whose API refuses turns that they did not make.
-
-    Attributes:
-        name: short, for logs.
-        why: what the API demands, and what it answers otherwise.
-    """
-
-    name: str
-    why: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Placement(Models):
-    """The place of hints for some models.
-
-    Attributes:
-        where: "tail": a message of the user's role behind the last one. "tail_list": the same, with a list as content.
-            "in_tool": inside the last message where that is a tool's answer, otherwise as "tail".
-        breakpoint: if True and the request asks for a cache (``cache_control`` in its settings), the mark goes to the
-            last stable block.
-    """
-
-    where: Literal["tail", "tail_list", "in_tool"]
-    breakpoint: bool = False
-
-
-R = TypeVar("R", bound=Models)
-
 _MANUAL_THINKING: Final[Settings] = {"thinking.type": ("enabled",)}
-_THINKING_OFF: Final[Settings] = {
-    "thinking.type": ("disabled",),
-    "reasoning.effort": ("none",),
-    "reasoning.enabled": (False,),
-}
-_EXPECTED_THINKING = (
-    "With manual extended thinking an assistant turn must start with a signed thinking block: "
-    '400 "Expected `thinking` or `redacted_thinking`, but found `tool_use`".'
+_ANTHROPIC: Final = (
+    "ChatAnthropic",
+    "ChatAnthropicVertex",
+    "anthropic",
+    "anthropic_bedrock",
+    "google_anthropic_vertex",
 )
-_REASONING_CONTENT = (
-    "In thinking mode every assistant message with tool calls must bring back its reasoning_content: "
-    '400 "The `reasoning_content` in the thinking mode must be passed back to the API."'
-)
+_CONVERSE: Final = ("ChatBedrockConverse", "bedrock_converse")
 
-PROVIDER_RULES: Final[tuple[ProviderRule, ...]] = (
+PROVIDER_RULES: Final[Mapping[str, Models]] = {
+    # With manual extended thinking an assistant turn must start with a signed thinking block:
+    # 400 "Expected `thinking` or `redacted_thinking`, but found `tool_use`".
     # https://platform.claude.com/docs/en/build-with-claude/extended-thinking
     # https://github.com/langchain-ai/langchain-aws/issues/844
-    ProviderRule(
-        name="claude-thinking",
-        why=_EXPECTED_THINKING,
-        clients=(
-            *("ChatAnthropic", "ChatAnthropicVertex", "anthropic", "anthropic_bedrock", "google_anthropic_vertex"),
-            *("ChatBedrockConverse", "ChatBedrock", "bedrock_converse", "bedrock", "amazon_bedrock"),
-        ),
-        on=_MANUAL_THINKING,
+    "claude-thinking": Models(
+        clients=(*_ANTHROPIC, *_CONVERSE, "ChatBedrock", "bedrock", "amazon_bedrock"), on=_MANUAL_THINKING
     ),
+    # Gateways hand it on; OpenRouter turns reasoning.max_tokens into it.
     # https://github.com/anomalyco/opencode/issues/3077
     # https://openrouter.ai/docs/guides/guides/model-migrations/claude-4-6
-    ProviderRule(
-        name="gateway-claude-thinking",
-        why=f"{_EXPECTED_THINKING} Gateways hand it on; OpenRouter turns reasoning.max_tokens into it.",
-        models=r"claude",
-        on={**_MANUAL_THINKING, "reasoning.max_tokens": ()},
-    ),
+    "gateway-claude-thinking": Models(models=r"claude", on={**_MANUAL_THINKING, "reasoning.max_tokens": ()}),
+    # Before Claude 4.6 gateways turn an effort into manual extended thinking.
     # https://github.com/openai/openai-agents-python/issues/1704
-    ProviderRule(
-        name="gateway-claude-effort",
-        why=f"Before Claude 4.6 gateways turn an effort into manual extended thinking. {_EXPECTED_THINKING}",
+    "gateway-claude-effort": Models(
         clients=("BaseChatOpenAI", "ChatOpenRouter", "ChatLiteLLM", "openai", "openrouter", "litellm"),
         models=r"claude-3[.-]7"
         r"|claude-4(?:[.-][0-5])?-(?:opus|sonnet|haiku)"
         r"|claude-(?:opus|sonnet|haiku)-4(?:[.-][0-5])?(?=$|[:@]|-(?:\d{8}|v\d|latest|thinking))",
         on={"reasoning.effort": (), "reasoning.enabled": (), "reasoning_effort": ()},
     ),
-    # https://ai.google.dev/gemini-api/docs/thought-signatures
-    ProviderRule(
-        name="gemini-3",
-        why="From Gemini 3 on each step's function call must bring back its signature, at every thinking level: "
-        '400 "Function call is missing a thought_signature in functionCall parts." Late versions of '
-        "langchain-google-genai put the documented placeholder there; the API then skips the check.",
-        # Image models do not check; "-latest" names point at the newest model.
-        models=r"gemini-(?:[3-9](?!\d)|[1-9]\d|(?:pro|flash|flash-lite)-latest)(?!.*image)",
-    ),
+    # From Gemini 3 on each step's function call must bring back its signature, at every thinking level:
+    # 400 "Function call is missing a thought_signature in functionCall parts." Image models do not check; "-latest"
+    # names point at the newest model. https://ai.google.dev/gemini-api/docs/thought-signatures
+    "gemini-3": Models(models=r"gemini-(?:[3-9](?!\d)|[1-9]\d|(?:pro|flash|flash-lite)-latest)(?!.*image)"),
+    # In thinking mode, which is on unless it is turned off, an assistant message with tool calls must bring back its
+    # reasoning_content: 400 "The `reasoning_content` in the thinking mode must be passed back to the API."
     # https://api-docs.deepseek.com/guides/thinking_mode, https://platform.kimi.ai/docs/guide/use-kimi-k2-thinking-model
     # https://mimo.mi.com/docs/en-US/quick-start/usage-guide/other/deep-thinking
-    ProviderRule(
-        name="reasoning-content",
-        why=f"{_REASONING_CONTENT} Thinking is on unless it is turned off.",
+    "reasoning-content": Models(
         models=r"deepseek-(?:reasoner|v[4-9](?!\d)|flash|pro)|kimi-k2(?:-thinking|[.p][5-9])|mimo-v2(?!-flash)",
-        off=_THINKING_OFF,
+        off={"thinking.type": ("disabled",), "reasoning.effort": ("none",), "reasoning.enabled": (False,)},
     ),
     # https://github.com/anomalyco/opencode/issues/9397
-    ProviderRule(
-        name="reasoning-content-if-on",
-        why=_REASONING_CONTENT,
+    "reasoning-content-if-on": Models(
         models=r"deepseek-(?:chat|v3)|mimo-v2-flash",
         on={**_MANUAL_THINKING, "reasoning.enabled": (), "reasoning.effort": ()},
     ),
-)
-"""Models that get no shortcut; the first rule that matches is reported."""
+}
+"""Models that get no shortcut, since their API refuses turns that they did not make; the first match is reported."""
 
 
-# As measured on the payloads that these integrations build, unless a link is given.
-PLACEMENTS: Final[tuple[Placement, ...]] = (
+PLACEMENTS: Final[tuple[tuple[Place, Models], ...]] = (
+    # As measured on the payloads that these integrations build, unless a link is given.
     # langchain-anthropic 1.7.7: messages of one role are merged into one of several blocks; a system message behind
     # others is refused. https://docs.claude.com/en/docs/build-with-claude
-    Placement(
-        where="tail",
-        clients=(
-            *("ChatAnthropic", "ChatAnthropicVertex", "ChatAnthropicBedrock"),
-            *("anthropic", "anthropic_bedrock", "google_anthropic_vertex"),
-        ),
-        breakpoint=True,
-    ),
+    ("tail_marked", Models(clients=(*_ANTHROPIC, "ChatAnthropicBedrock"))),
     # langchain-aws 1.9.1: Converse glues two texts of the user into one; as a list they stay apart. Models other than
     # Claude refuse text of the user next to a tool's result.
-    Placement(where="tail_list", clients=("ChatBedrockConverse", "bedrock_converse"), models=r"claude"),
-    Placement(where="in_tool", clients=("ChatBedrockConverse", "bedrock_converse")),
+    ("tail_list", Models(clients=_CONVERSE, models=r"claude")),
+    ("in_tool", Models(clients=_CONVERSE)),
     # langchain-google-genai 4.4.2: a system message behind others goes to system_instruction, or is dropped silently.
-    Placement(where="tail", clients=("ChatGoogleGenerativeAI", "ChatVertexAI", "google_genai", "google_vertexai")),
+    ("tail", Models(clients=("ChatGoogleGenerativeAI", "ChatVertexAI", "google_genai", "google_vertexai"))),
     # The API has answered 400 to a user's message behind a tool's.
     # https://github.com/langchain-ai/langchain/issues/27947
-    Placement(where="in_tool", clients=("ChatMistralAI", "mistralai")),
+    ("in_tool", Models(clients=("ChatMistralAI", "mistralai"))),
     # langchain-ollama 1.1.0: the model's template decides if a system message behind others is seen.
-    Placement(where="tail", clients=("ChatOllama", "ollama")),
+    ("tail", Models(clients=("ChatOllama", "ollama"))),
     # langchain-openai 1.7.3: sent as they are. https://platform.openai.com/docs/guides/prompt-caching
-    Placement(where="tail", clients=("BaseChatOpenAI", "openai", "azure_openai")),
+    ("tail", Models(clients=("BaseChatOpenAI", "openai", "azure_openai"))),
 )
 """The first that matches holds; all other models get hints in the system message."""
 
 
-def refusal_of(model: Any, settings: Mapping[str, Any] | None = None) -> ProviderRule | None:
-    """Return the rule that says why a shortcut before this model would break its next call; None if none is known.
+def refusal_of(model: Any, settings: Mapping[str, Any] | None = None) -> str:
+    """Return the name of the rule by which a shortcut before this model would break its next call; "" if none is known.
 
     Args:
         model: a chat model, a runnable around one, or ``"provider:model"``.
         settings: per-call keyword arguments, such as ``ModelRequest.model_settings``.
     """
-    return _first(PROVIDER_RULES, model, settings)
+    return _first(PROVIDER_RULES.items(), model, settings) or ""
 
 
-def placement_of(model: Any, settings: Mapping[str, Any] | None = None) -> Placement | None:
-    """Return the place of hints for a model; None if it is not listed."""
-    return _first(PLACEMENTS, model, settings)
+def placement_of(model: Any, settings: Mapping[str, Any] | None = None) -> Place:
+    """Return the place of hints for a model; "" if it is not listed."""
+    return _first(PLACEMENTS, model, settings) or ""
 
 
-def _first(rules: Sequence[R], model: Any, settings: Mapping[str, Any] | None) -> R | None:
-    """Return the first rule that a model matches.
+T = TypeVar("T", bound=str)
+
+
+def _first(rules: Iterable[tuple[T, Models]], model: Any, settings: Mapping[str, Any] | None) -> T | None:
+    """Return the first name whose models include this one.
 
     Looks through bindings, sequences, retries, fallbacks (any of them counts) and models of ``init_chat_model``. If a
     setting is given at more than one place, one that turns thinking on is enough. Imports, builds, calls, raises and
@@ -219,9 +169,9 @@ def _first(rules: Sequence[R], model: Any, settings: Mapping[str, Any] | None) -
         calls = (settings,) if isinstance(settings, Mapping) else ()
         ambient = (var_child_runnable_config.get() or {}).get("configurable") or {}
         for leaf in _leaves(model, calls, ambient, 0):
-            for rule in rules:
-                if leaf.meets(rule):
-                    return rule
+            for name, models in rules:
+                if leaf.meets(models):
+                    return name
     except Exception as error:
         logger.debug("a model could not be looked up: %s", type(error).__name__, exc_info=error)
     return None
@@ -244,7 +194,7 @@ class _Leaf:
         self._names = [name for name in found if isinstance(name, str)]
 
     def meets(self, rule: Models) -> bool:
-        """Return True if every condition of the rule is met; the cheapest come first."""
+        """Return True if every condition is met; the cheapest come first."""
         lifts = list(self._found(rule.off))
         return (
             (not rule.models or any(re.search(rule.models, name, re.IGNORECASE) for name in self._names))

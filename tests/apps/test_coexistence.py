@@ -14,7 +14,6 @@ from desk import (
     NAMES,
     Desk,
     assert_answered,
-    call_id,
     calling,
     expected,
     number,
@@ -263,51 +262,34 @@ PRIVATE = "@private.example"
 
 
 class Post(Desk):
-    """A desk whose results and requests hold e-mail addresses."""
+    """A desk whose look-up of a customer gives an e-mail address."""
 
     @property
     def tools(self) -> list[BaseTool]:
         @tool
-        def find_customer(name: str, hint: str) -> str:
+        def find_customer(name: str) -> str:
             """Find a customer by name."""
-            self.did("find_customer", name=name, hint=hint)
-            mail = f"{name.lower()}.{number(name)}{PRIVATE}"
-            return json.dumps({"customer_id": f"C-{number(name)}", "mail": mail})
+            self.did("find_customer", name=name)
+            return json.dumps({"customer_id": f"C-{number(name)}", "mail": f"{name}.{number(name)}{PRIVATE}"})
 
-        @tool
-        def write_to(address: str, about: str) -> str:
-            """Write to an address."""
-            self.did("write_to", address=address, about=about)
-            return f"sent to {address}"
-
-        return [find_customer, write_to]
+        return swapped(super().tools, find_customer)
 
 
-def postman(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
-    """Looks up who the user names and writes to the address; knows what it reads, and says too much."""
-    user, answers = this_turn(messages)
-    name, hint = user.text.removeprefix("Write to ").split(", known as ")
-    own = f"I am clerk.{name}{PRIVATE}"
-    if len(answers) == 2:
-        return AIMessage(f"{own}, done.")
-    if not answers:
-        made = calling("find_customer", {"name": name, "hint": hint}, user.id)
-    else:
-        found = json.loads(answers[0].text)
-        made = calling("write_to", {"address": found["mail"], "about": found["customer_id"]}, user.id)
-    return made.model_copy(update={"content": own})
+def talkative(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+    """The desk's script; it says too much."""
+    made = script(messages, tools)
+    return made.model_copy(update={"content": f"I am clerk.{name_in(messages)}{PRIVATE}. {made.text}"})
 
 
 def letter(i: int) -> dict[str, Sequence[BaseMessage]]:
-    name = NAMES[i % len(NAMES)]
-    text = f"Write to {name}, known as {name.lower()}.{i}{PRIVATE}"
-    return {"messages": [HumanMessage(text, id=call_id("user", i))]}
+    said = asked(i)["messages"][0]
+    return {"messages": [HumanMessage(f"{said.text}, written by {i}{PRIVATE}", id=said.id)]}
 
 
 def post_office(memory: ToolMemory | None, strategy: Any, *more: Any) -> App:
     everywhere = {"apply_to_input": True, "apply_to_output": True, "apply_to_tool_results": True}
     inside = [PIIMiddleware("email", strategy=strategy, **everywhere), *more]
-    return build_agent(memory, Post(), inside=inside, model=ScriptedChatModel(script=postman))
+    return build_agent(memory, Post(), inside=inside, model=ScriptedChatModel(script=talkative))
 
 
 def assert_private(memory: ToolMemory, folder: Path) -> None:
@@ -331,9 +313,9 @@ async def test_the_memory_never_holds_what_was_redacted(strategy: str, threads: 
         assert PRIVATE not in repr(state["messages"]), "the host redacts"
     same_calls(ours.desk, theirs.desk)
     report = memory.report()
-    assert (report.turns, report.skipped) == (90, 90 - ours.model_calls)
+    assert (report.turns, report.skipped) == (120, 120 - ours.model_calls)
     assert report.skipped >= 15
-    assert {n: c.calls for n, c in memory.view().tools.items()} == {"find_customer": 30, "write_to": 30}
+    assert {counts.calls for counts in memory.view().tools.values()} == {30}
     assert_private(memory, tmp_path)
 
 

@@ -87,7 +87,7 @@ def memory_with(policy: InertiaPolicy, path: Path | None = None, reads: Any = FI
 
 
 def test_a_folder_that_knows_what_destroys_is_believed(tmp_path: Path) -> None:
-    """The first case: the folder knows ``destructive: True``, the tools of this process do not say it."""
+    """The folder knows ``destructive: True``, the tools of this process do not say it."""
     tools = pair("find_account", "account_action", metadata={"destructive": True})
     with memory_with(FREE, tmp_path, tools=tools):
         pass
@@ -107,7 +107,7 @@ def test_a_folder_that_knows_what_destroys_is_believed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("second", ["wipe_account", "read_account"])
 def test_what_nobody_declared_is_never_called_and_is_said_once(second: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The second case: never told at all. A name is no declaration."""
+    """A name is no declaration."""
     tools = pair("find_account", second)
     with memory_with(FREE, reads=()) as memory:
         model = ScriptedChatModel(script=two_steps("find_account", second))
@@ -116,16 +116,6 @@ def test_what_nobody_declared_is_never_called_and_is_said_once(second: str, capl
     (told,) = [r for r in caplog.records if r.name == LOGGER]
     assert told.levelno == logging.WARNING
     assert '"find_account"' in told.getMessage()
-
-
-@pytest.mark.parametrize(("tag", "told"), [("Destructive", True), ("DESTRUCTIVE", False), ("destructive", False)])
-def test_a_tag_counts_in_any_case(tag: str, told: bool) -> None:
-    """The third case, as the memory is told and as the node alone knows."""
-    tools = pair("find_account", "read_account", tags=[tag])
-    with memory_with(FREE, tools=tools if told else None) as memory:
-        model = ScriptedChatModel(script=two_steps("find_account", "read_account"))
-        counted = made(graph_of(memory, tools, model))
-        assert set(counted) == {"find_account"}
 
 
 @pytest.mark.parametrize("shell", ["graph", "agent"])
@@ -151,22 +141,16 @@ def test_a_refund_desk_pays_nothing_back_unless_it_is_named(shell: str) -> None:
         assert (made(app(memory), "Give the money back to"))["refund_payment"] > 0
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["told", "as-the-node-knows"])
 @pytest.mark.parametrize(
-    ("second", "more"),
-    [
-        ("get_or_create_account", {}),
-        ("get_next", {"return_direct": True, "tags": ["read_only"]}),
-        ("get_route", {"returns": Command}),
-        ("get_route", {"returns": "Command[str]"}),
-    ],
+    "marks", [{"tags": ["DESTRUCTIVE"]}, {"return_direct": True, "tags": ["read_only"]}, {"returns": Command}, {}]
 )
-def test_tools_in_a_graph_that_do_not_only_read(second: str, more: dict[str, Any]) -> None:
-    tools = pair("find_account", second, **more)
-    with memory_with(FREE) as memory:
-        model = ScriptedChatModel(script=two_steps("find_account", second))
-        counted = made(graph_of(memory, tools, model))
-        assert set(counted) <= {"find_account"}
-        assert second in memory.report()["inertia"]["never_skipped"]
+def test_tools_that_do_not_only_read_are_the_models(marks: dict[str, Any], told: bool) -> None:
+    tools = pair("find_account", "get_next", **marks)
+    with memory_with(FREE, tools=tools if told else None) as memory:
+        model = ScriptedChatModel(script=two_steps("find_account", "get_next"))
+        assert set(made(graph_of(memory, tools, model))) <= {"find_account"}
+        assert "get_next" in memory.report()["inertia"]["never_skipped"]
 
 
 # --- names that mislead ---
@@ -185,7 +169,6 @@ MISLEADING = {
     "describe_to_press": "News of the company.",
     "get_well_card": "Card by post for a customer.",
 }
-ALIKE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
 
 
 def undeclared_world(done: list[str]) -> list[BaseTool]:
@@ -212,10 +195,10 @@ def test_names_that_mislead_lead_to_nothing_unasked(how: str, declared: bool) ->
     done: list[str] = []
     tools = undeclared_world(done)
     names = sorted(MISLEADING)
-    shortcut = ALIKE if how == "shortcut" else False
+    shortcut = FREE if how == "shortcut" else False
     prefetch = Prefetch(min_probability=0.5) if how == "prefetch" else False
     reads = names if declared else ()
-    with ToolMemory.ephemeral(reads=reads, methods=[Inertia(ALIKE)]) as memory:
+    with ToolMemory.ephemeral(reads=reads, methods=[Inertia(FREE)]) as memory:
         for number in range(12):
             for name in names:
                 called = h.call(name, {"id": f"A{number}"}, f"{name}: ok")

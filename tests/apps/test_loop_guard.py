@@ -12,8 +12,7 @@ from langchain_core.tools import tool
 from shells import WAYS, App, agent_of, graph_of
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.base.errors import ConfigurationError, LoopError
-from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.base.errors import LoopError
 from langgraph_toolmem.runs.messages import LOOP_NOTE
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
@@ -123,8 +122,3 @@ async def test_something_new_in_between_or_next_to_it_is_no_loop(memory: ToolMem
     answers = [m.text for m in state["messages"] if isinstance(m, ToolMessage)]
     assert answers[:6] == [f"nothing about {text}" for text in ("0", "x", "2", "x", "4", "x")]
     assert answers[6:] == [LOOP_NOTE] * 2 + ["nothing about x", "nothing about y"]
-
-
-def test_a_loop_guard_is_switched_on_or_off(memory: ToolMemory) -> None:
-    with pytest.raises(ConfigurationError, match="loop_guard is True or False"):
-        tool_memory_middleware(memory, loop_guard="yes")  # type: ignore[arg-type]

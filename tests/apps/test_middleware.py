@@ -118,27 +118,18 @@ async def test_the_request_and_the_provider_settle_whether_the_memory_may_call(
     assert after.right == before.right + 3 - skipped, "the record is kept all the same"
 
 
-async def test_a_shortcut_is_marked_as_the_memorys(desk: Desk, memory: ToolMemory) -> None:
+async def test_a_shortcut_is_marked_as_the_memorys_and_named_as_the_agent(desk: Desk, memory: ToolMemory) -> None:
     warm(memory)
-    made = shortcuts((await build_agent(memory, desk).run(0))["messages"])
+    state = await build_agent(memory, desk, name="clerk").run(0)
+    made = shortcuts(state["messages"])
     assert len({m.tool_calls[0]["id"] for m in made}) == 3
+    assert {m.name for m in state["messages"] if isinstance(m, AIMessage)} == {"clerk"}
     for message in made:
         mark = message.additional_kwargs["toolmem"]
         assert set(mark) == {"by", "confidence", "evidence"}
-        assert mark["by"] == "inertia"
-        assert 0.9 <= mark["confidence"] <= 1
-        assert mark["evidence"]
+        assert (mark["by"], bool(mark["evidence"]), 0.9 <= mark["confidence"] <= 1) == ("inertia", True, True)
         assert json.loads(json.dumps(mark)) == mark
-        assert (message.name, message.usage_metadata, message.text) == (None, None, "")
-        assert message.id
-
-
-async def test_the_memorys_messages_carry_the_name_of_the_agent() -> None:
-    agent, without = both(name="clerk")
-    state, plain = await agent.run(1), await without.run(1)
-    assert shortcuts(state["messages"])
-    said = [{m.name for m in each["messages"] if isinstance(m, AIMessage)} for each in (state, plain)]
-    assert said == [{"clerk"}, {"clerk"}]
+        assert (message.usage_metadata, message.text, bool(message.id)) == (None, "", True)
 
 
 # --- async ---

@@ -178,9 +178,10 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             *each("recall", "paper", 1, SITPolicy()),
             *each("planning", 3),
             *each("suggest", "yes"),
+            *each("loop_guard", "yes"),
         ],
     ),
-    "Prefetch": (plain(Prefetch), each("at_most", 0)),
+    "Prefetch": (plain(Prefetch), each("workers", 0)),
     # --- nodes ---
     "InertiaShortcut": (of_memory(InertiaShortcut, tools=TOOLS), [NO_MEMORY, {"tools": 3}]),
     "ToolRetriever": (
@@ -197,7 +198,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         of_memory(PreferenceGuide, tools=[]),
         [
             NO_MEMORY,
-            *each("policy", 3),
             *each("keep", "fast_courier", [3], None),
             ({"tools": [3]}, "tool"),
         ],
@@ -242,11 +242,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
     ),
     "RecallPolicy": (
         plain(RecallPolicy),
-        [
-            *each("kind", "best"),
-            *each("max_n", 0, True),
-            *each("least", 1.1, NAN),
-        ],
+        [*each("max_n", 0, True), *each("least", 1.1, NAN)],
     ),
     "entries.recall": (
         called(lambda m: m.entries.recall, query="x"),
@@ -258,7 +254,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
     ),
     "EntryBaseStore": (
         of_memory(EntryBaseStore, inner=InMemoryStore()),
-        [NO_MEMORY, *each("namespace", (), ("a", "")), ({"inner": 3}, "inner is a LangGraph store")],
+        [NO_MEMORY],
     ),
     # --- sit ---
     "SIT": (method(SIT), [({"policy": True}, "SITPolicy")]),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from histories import words
 from queues import Clock, pending
 
 from langgraph_toolmem import Entries, ToolMemory
@@ -18,14 +19,18 @@ from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core import jobs
 from langgraph_toolmem.core.jobs import Job, JobQueue
+from langgraph_toolmem.core.method import EndedRun, Import
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries import JUDGE
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.graph.events import Forgotten
+from langgraph_toolmem.runs.trajectory import parse_run
 
 ME = ("toolmem", "me")
 HERE = User(None, None, ME)
+NOTHING = Import([EndedRun(parse_run([words()]), HERE)])
+"""A run in which nobody asked anything."""
 
 
 def entry(name: str, **fields: Any) -> Entry:
@@ -122,7 +127,7 @@ def test_no_critique_is_asked_for_twice(opens: Opens) -> None:
     work(office.jobs)
     assert critic.asked == ["find ann"]
     [kept] = office.kept()
-    office.jobs.put("critique", {"entry": kept.id, "verdict": kept.verdict}, namespace=ME)
+    office.jobs.put("critique", {"entry": kept.id, "feedback": kept.feedback_key}, namespace=ME)
     work(office.jobs)
     assert critic.asked == ["find ann"]
     office.judge(entry("ann").run, 0.1, "wrong house")  # more is known now
@@ -163,16 +168,16 @@ def test_without_a_critic_nothing_is_asked_and_jobs_for_one_wait(opens: Opens, c
     without.write(entry("ben", score=0.0, comment="not him"))
     assert work(without.jobs) is None
     assert without.jobs.flush(timeout=1)
-    without.entries.import_runs(HERE, [])
+    without.entries.imported(NOTHING)
     assert pending(without.queue) == 1  # ann's, for who has a critic
     later = opens(critic)
-    later.entries.import_runs(HERE, [])  # takes those too that have no critique yet
+    later.entries.imported(NOTHING)  # takes those too that have no critique yet
     assert pending(later.queue) == 2  # ben's is new
     clock.seconds += 2
     work(later.jobs)
     assert sorted(critic.asked) == ["find ann", "find ann", "find ben"]
     assert all(each.critique for each in later.kept())
-    later.entries.import_runs(HERE, [])
+    later.entries.imported(NOTHING)
     assert pending(later.queue) == 0
 
 

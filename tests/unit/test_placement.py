@@ -35,9 +35,9 @@ def payload(model: Any, messages: list[BaseMessage], **settings: Any) -> dict[st
 
 def request(model: Any, messages: list[BaseMessage], **settings: Any) -> tuple[list[BaseMessage], dict[str, Any]]:
     before = [message.model_copy(deep=True) for message in messages]
-    found = placed(HINT, system=SYSTEM, messages=messages, model=model, settings=settings)
+    system, hinted, left = placed(HINT, system=SYSTEM, messages=messages, model=model, settings=settings)
     assert messages == before  # what is given stays as it is
-    return [*([found.system] if found.system else []), *found.messages], dict(found.settings)
+    return [*([system] if system else []), *hinted], dict(left)
 
 
 @pytest.mark.parametrize(
@@ -45,19 +45,18 @@ def request(model: Any, messages: list[BaseMessage], **settings: Any) -> tuple[l
     [
         ("openai:gpt-4.1", "tail"),
         ("azure_openai:gpt-4.1", "tail"),
-        ("anthropic:claude-sonnet-4-5", "tail"),
+        ("anthropic:claude-sonnet-4-5", "tail_marked"),
         ("google_genai:gemini-2.5-pro", "tail"),
         ("mistralai:mistral-large", "in_tool"),
         ("ollama:llama3", "tail"),
         ("bedrock_converse:anthropic.claude-3-5-sonnet", "tail_list"),
         ("bedrock_converse:amazon.nova-pro", "in_tool"),
-        ("acme:one", None),
-        (ScriptedChatModel(script=["a"]), None),
+        ("acme:one", ""),
+        (ScriptedChatModel(script=["a"]), ""),
     ],
 )
-def test_which_placement_a_model_has(model: Any, where: str | None) -> None:
-    found = placement_of(model)
-    assert (found and found.where) == where
+def test_which_placement_a_model_has(model: Any, where: str) -> None:
+    assert placement_of(model) == where
 
 
 def test_an_unknown_model_gets_it_in_the_system_message_and_one_warning_says_so(

@@ -12,8 +12,9 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic_core import from_json, to_json
 
+from langgraph_toolmem.base.checks import score_of
 from langgraph_toolmem.base.errors import ConfigurationError, ToolMemoryError
-from langgraph_toolmem.offline.coldstart import awaited, score_of
+from langgraph_toolmem.offline.coldstart import awaited
 from langgraph_toolmem.runs.messages import output_of, status_of
 from langgraph_toolmem.runs.values import canon, canon_args
 

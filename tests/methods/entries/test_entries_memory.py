@@ -29,7 +29,7 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry
-from langgraph_toolmem.entries.recall import MAX_SAME, Recollection
+from langgraph_toolmem.entries.recall import MAX_SAME, RecalledEntry
 from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -52,8 +52,8 @@ def queries(entries: Sequence[Entry]) -> set[str]:
     return {entry.query for entry in entries}
 
 
-def shown(found: Recollection) -> set[str]:
-    return {each.entry.query for each in found.entries}
+def shown(found: Sequence[RecalledEntry]) -> set[str]:
+    return {each.entry.query for each in found}
 
 
 def holding(folder: Path, word: str) -> list[str]:
@@ -104,23 +104,26 @@ def test_a_run_is_not_recalled_for_itself_and_unjudged_ones_come_last() -> None:
         assert shown(memory.entries.recollect(mail("Ann")[:1], thread_id="1")) == {"send a mail to Bob"}
         trimmed = memory.entries.recollect(asking("Cid"), thread_id="1")
         assert shown(trimmed) == {"send a mail to Bob"}
-        everything = memory.entries.recollect(asking("Cid"), thread_id="3").entries
+        everything = memory.entries.recollect(asking("Cid"), thread_id="3")
         assert [(each.entry.query, each.entry.score) for each in everything] == [
             ("send a mail to Ann", 1.0), ("send a mail to Bob", None),
         ]  # fmt: skip
-        assert memory.entries.recollect([h.words("hello")]) == Recollection()
+        assert memory.entries.recollect([h.words("hello")]) == []
 
 
-def test_chroma_being_away_stops_nobody_and_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_is_finished_while_chroma_is_away_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with ToolMemory(tmp_path, methods=[Entries()]) as memory:
         memory.finish(mail("Ann"), thread_id="1", success=True)
     with ToolMemory(tmp_path, methods=[Entries()]) as memory:
         with monkeypatch.context() as patch:
             for name in ("pages", "ids", "upsert", "amend", "query", "get", "delete"):
                 patch.setattr(VectorStore, name, _away)
-            assert "could not be read" in memory.entries.recollect(asking("Bob")).missing
-            with pytest.raises(StorageError):
-                memory.entries.recall("send a mail to Bob")
+            for ask in (
+                lambda: memory.entries.recall("send a mail to Bob"),
+                lambda: memory.entries.recollect(asking("Bob")),
+            ):
+                with pytest.raises(StorageError):
+                    ask()
             memory.finish(mail("Bob"), thread_id="2", success=True)  # waits in the queue
         assert shown(memory.entries.recollect(asking("Cid")))
 
@@ -283,10 +286,10 @@ def test_a_memory_that_nobody_judges_shows_its_runs_as_unjudged_until_somebody_d
             memory.finish(turn(f"send a mail to {name}", ["mail"]), thread_id=name)
         memory.flush()
         asked = [h.user("send a mail to Dora")]
-        assert [each.entry.score for each in memory.entries.recollect(asked, thread_id="d").entries] == [None]
+        assert [each.entry.score for each in memory.entries.recollect(asked, thread_id="d")] == [None]
         memory.feedback("Bob", score=0.0, comment="too late")
         memory.flush()
-        first, second = memory.entries.recollect(asked, thread_id="d").entries
+        first, second = memory.entries.recollect(asked, thread_id="d")
         assert (first.entry.failed, first.entry.comment) == (True, "too late")
         assert (second.entry.score, len(second.others)) == (None, 1)
 

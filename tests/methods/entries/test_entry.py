@@ -111,8 +111,8 @@ def test_an_entry_survives_json() -> None:
 
 
 BASE = Entry(entry_id(RUN), RUN, "q", (EntryCall("a", {}, "ok"),), user="u", time=1.0)
-RATED = BASE.with_verdict(0.0, " bad \ud800")
-CRITICISED = replace(RATED, critique="c", critique_of=RATED.verdict, blamed="a")
+RATED = BASE.with_feedback(0.0, " bad \ud800")
+CRITICISED = replace(RATED, critique="c", critique_of=RATED.feedback_key, blamed="a")
 
 
 def test_a_report_without_feedback_leaves_the_feedback_and_its_critique() -> None:
@@ -126,10 +126,10 @@ def test_other_feedback_asks_for_another_critique_and_a_good_one_takes_it_away()
     other = CRITICISED.joined(replace(BASE, score=0.1, comment="wrong person"))
     assert (other.critique, other.wants_critique) == ("c", True)
     assert not CRITICISED.joined(replace(BASE, score=0.3, comment="bad ?")).wants_critique
-    for well in (CRITICISED.joined(replace(BASE, score=1.0)), CRITICISED.with_verdict(1.0, "")):
+    for well in (CRITICISED.joined(replace(BASE, score=1.0)), CRITICISED.with_feedback(1.0, "")):
         assert (well.critique, well.critique_of, well.blamed, well.comment) == ("", "", "", "")
-    assert BASE.with_verdict(0.0, "no", "v") == BASE, "nobody judges another user's run"
-    assert replace(BASE, user="").with_verdict(0.0, "no", "v").user == "v"
+    assert BASE.with_feedback(0.0, "no", "v") == BASE, "nobody judges another user's run"
+    assert replace(BASE, user="").with_feedback(0.0, "no", "v").user == "v"
 
 
 def test_a_trimmed_history_does_not_replace_a_longer_one() -> None:
@@ -231,18 +231,17 @@ def test_when_an_entry_hurts(helped: int, hurt: int, usual: float, retired: bool
     assert hurts(helped, hurt, usual) == retired
 
 
-def test_the_least_useful_go_when_there_is_no_room(
+def test_retired_and_unjudged_entries_go_when_there_is_no_room(
     rows: Rows[Entry], credit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(EntryKind, "most", 4)
-    rows.put([entry("judged", score=0.0, time=1), entry("old", time=2), entry("useful", time=3)], ME)
-    credit(entry("useful").id, shown=3, helped=3)
+    rows.put([entry("judged", score=0.0, time=1), entry("old", time=2), entry("late", time=3)], ME)
     rows.put([entry("hurting", time=4, score=1.0)], ME)
     credit(entry("hurting").id, hurt=6)
     rows.put([entry("new", time=5)], ME)
-    assert {each.id for each in rows.all(ME, retired=True)} == ids("judged", "old", "useful", "new")
+    assert {each.id for each in rows.all(ME, retired=True)} == ids("judged", "old", "late", "new")
     rows.put([entry("newer", time=6)], ME)
-    assert {each.id for each in rows.all(ME)} == ids("judged", "useful", "new", "newer")
+    assert {each.id for each in rows.all(ME)} == ids("judged", "late", "new", "newer")
 
 
 def test_a_request_is_embedded_once_for_all_parts() -> None:

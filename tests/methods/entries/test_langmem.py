@@ -18,7 +18,7 @@ from shells import WAYS
 from langgraph_toolmem import ConfigurationError, Entries, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.core.ledger import ItemStats
-from langgraph_toolmem.entries.langmem import ENTRIES, EntryBaseStore
+from langgraph_toolmem.entries.langmem import ENTRY, EntryBaseStore
 from langgraph_toolmem.testing import ScriptedChatModel
 
 ANN, BOB = "ann@example", "bob/ann@example"
@@ -55,11 +55,10 @@ def test_a_search_finds_the_users_entries_and_nobody_elses(memory: ToolMemory) -
     store = EntryBaseStore(memory, inner=InMemoryStore())
     found = store.search(OF_ANN, query=QUERY)
     assert {(*item.value["tools"], item.value["verdict"]) for item in found} == {(*FAST, "failed"), (*CHEAP, "good")}
-    assert {(item.namespace, item.score) for item in found} == {((*OF_ANN, ENTRIES), None)}
+    assert {(item.namespace, item.score) for item in found} == {(OF_ANN, None)}
     json.dumps([item.dict() for item in found])
-    assert tools(store, (*OF_ANN, ENTRIES), query=QUERY) == tools(store, OF_ANN, query=QUERY)
     assert tools(store, OF_BOB, query=QUERY) == [FAST]
-    others: list[Any] = [("carl",), ("ann",), (ANN, "other"), (ANN, ENTRIES, "deeper"), ("{langgraph_user_id}",), ()]
+    others: list[Any] = [("carl",), ("ann",), (ANN, "other"), ("{langgraph_user_id}",), ()]
     for namespace in [*(("memories", *each) for each in others), (), ("other", ANN), (ANN,)]:
         assert store.search(namespace, query=QUERY) == store.search(namespace) == []
     memory.forget(user_id=ANN)
@@ -89,12 +88,15 @@ def test_what_a_search_finds(memory: ToolMemory) -> None:
     words = "how did sending parcels by courier go"
     assert len(store.search(OF_ANN, query=words)) == 2
     [first, second] = store.search(OF_ANN)
-    assert store.get((*OF_ANN, ENTRIES), first.key) == first
-    for namespace in ((*OF_BOB, ENTRIES), OF_ANN, ("memories",)):
-        assert store.get(namespace, first.key) is None
-    give_records(memory, "entries", {memory.entries.rows.key(first.key, memory.core.users.of(ANN)): ItemStats(hurt=6)})
+    assert store.get(OF_ANN, first.key) == first
+    assert store.get(OF_BOB, first.key) is store.get(("memories",), first.key) is None
+    give_records(
+        memory,
+        "entries",
+        {memory.entries.rows.key(first.key.removeprefix(ENTRY), memory.core.users.of(ANN)): ItemStats(hurt=6)},
+    )
     assert [item.key for item in store.search(OF_ANN)] == [second.key]  # the other one is retired
-    assert store.get((*OF_ANN, ENTRIES), first.key) is None
+    assert store.get(OF_ANN, first.key) is None
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -143,7 +145,7 @@ async def test_langmems_tools_find_entries_of_their_user(memory: ToolMemory, lan
         await manage.ainvoke({"content": f"likes {taste}"}, {"configurable": {"langgraph_user_id": user}})
     for user, own, runs in ((ANN, ["likes tea"], 2), (BOB, ["likes milk"], 1), ("carl", [], 0)):
         said = json.loads(await search.ainvoke({"query": QUERY}, {"configurable": {"langgraph_user_id": user}}))
-        assert [item["value"]["content"] for item in said if item["namespace"][-1] != ENTRIES] == own
+        assert [item["value"]["content"] for item in said if not item["key"].startswith(ENTRY)] == own
         assert len(said) - len(own) == runs
         assert all(item["namespace"][1] == user for item in said)
 
@@ -161,12 +163,12 @@ async def test_a_manager_sees_entries_and_what_it_makes_of_one_is_a_memory_of_it
         return AIMessage("", tool_calls=[{"name": "PatchDoc", "args": args, "id": "call_1"}])
 
     store = EntryBaseStore(memory, inner=InMemoryStore())
-    before = store.search((*OF_ANN, ENTRIES))
+    before = store.search(OF_ANN)
     manager = langmem.create_memory_store_manager(ScriptedChatModel(script=rewrites), store=store)
     feed = {"messages": [{"role": "user", "content": QUERY}]}
     await manager.ainvoke(feed, {"configurable": {"langgraph_user_id": ANN}})
     assert "cheap_courier" in shown[0]
-    assert store.search((*OF_ANN, ENTRIES)) == before
-    [made] = [item for item in store.search(OF_ANN) if item.namespace == OF_ANN]
-    assert made.key in {f"about-{item.key}" for item in before}
+    made, other = store.search(OF_ANN)
+    assert {made.key, other.key} == {item.key for item in before}, "it is found in the place of the entry"
     assert made.value == {"kind": "Memory", "content": {"content": "Ann was happy."}}
+    assert other in before

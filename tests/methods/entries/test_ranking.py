@@ -1,4 +1,4 @@
-"""Past requests: which of them are relevant for a new one, how surely, and how many by the paper's rule."""
+"""Past requests: which of them are relevant for a new one, and how surely."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.signal import find_peaks
 
+from langgraph_toolmem import RecallPolicy
 from langgraph_toolmem.entries import recall
-from langgraph_toolmem.entries.policy import NO_PEAK, RecallPolicy, dynamic_n, peaks, slopes
 from langgraph_toolmem.entries.recall import Match, PastRequest, Weights, rank
 from langgraph_toolmem.text.requests import MAX_TERMS, is_usual, terms_of
 
@@ -116,37 +115,3 @@ def test_any_text_can_be_kept_and_asked(entries: list[tuple[str, list[str]]], qu
     found = rank(query, made, Weights([each.terms for each in made]))
     assert sorted(match.place for match in found) == list(range(len(made)))
     assert all(0 <= match.probability <= 1 for match in found)
-
-
-# --- the paper's rule, by hand on short lists ------------------------------------------------------------------
-
-
-def test_slopes_are_those_of_the_least_squares_line() -> None:
-    # R = 1: -(x(j+1) - x(j-1)) / 2
-    assert slopes([1.0, 0.8, 0.2, 0.1], 1) == pytest.approx([0.4, 0.35])
-    # a straight line falls alike everywhere, whatever R is
-    line = [1 - 0.02 * i for i in range(30)]
-    assert slopes(line, 10) == pytest.approx([0.02] * 10)
-    assert slopes(line[:20], 10) == []
-
-
-@given(st.lists(st.integers(0, 6), max_size=30), st.integers(0, 4))
-def test_peaks_are_scipys(values: list[int], prominence: int) -> None:
-    assert peaks(values, prominence) == list(find_peaks(values, prominence=prominence)[0])
-
-
-@pytest.mark.parametrize(
-    ("values", "n"),
-    [
-        # The slope over 21 values is steepest at the places 14 and 15, between which the list falls.
-        ([0.9] * 15 + [0.1] * 30, 14),
-        # Short lists have a smaller radius. R = 1: slopes 0, .4, .4, 0 from place 1 on
-        ([0.9, 0.9, 0.9, 0.1, 0.1, 0.1], 2),
-        ([0.9, 0.5, 0.2, 0.1], 4),  # too short for a peak
-        ([], 0),
-        ([0.5] * 40, NO_PEAK),
-    ],
-)
-def test_n_is_where_the_list_falls_fastest(values: list[float], n: int) -> None:
-    assert dynamic_n(values) == n
-    assert dynamic_n(values, 3) == min(n, 3)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
-from langgraph_toolmem.entries.recall import RecalledEntry, Recollection, grouped
+from langgraph_toolmem.entries.recall import RecalledEntry, grouped
 from langgraph_toolmem.entries.render import HEAD, NOTHING, to_brief, to_event, to_lines, to_text
 from langgraph_toolmem.turn.hints import tokens_in
 
@@ -25,7 +25,7 @@ def recalled(name: str, score: float | None = None, *, calls: int = 1, sure: flo
 
 
 def line(*args: Any, reads: tuple[str, ...] = (), **more: Any) -> str:
-    [found] = to_lines(Recollection((recalled(*args, **more),)), reads)
+    [found] = to_lines([recalled(*args, **more)], reads)
     return found
 
 
@@ -55,12 +55,12 @@ def test_calls_are_short_and_values_of_those_that_may_change_something_are_maske
     text = line("a", 1.0, reads=("search",)).replace("Please do a", "")
     assert text == '- "" (went well). Calls: tool_0(name=…, number=…)'
     entry = Entry("i", "r", "Do it", calls, score=1.0)
-    [found] = to_lines(Recollection((RecalledEntry(entry, 0.9, ""),)), ["search"])
+    [found] = to_lines([RecalledEntry(entry, 0.9, "")], ["search"])
     assert found.endswith("; send(text=…) [failed]; pay(amount=…) [rejected]; list()")
     assert "deep=True" in found
     assert len(found) < 200
     assert not [word for word in ("secret", "answer", "refused", "3") if word in found]
-    [unsure] = to_lines(Recollection((RecalledEntry(entry, 0.5, ""),)), ["search"])
+    [unsure] = to_lines([RecalledEntry(entry, 0.5, "")], ["search"])
     assert unsure.endswith("deep=True); 3 that may change something")
 
 
@@ -82,7 +82,7 @@ def test_texts_of_runs_are_quoted_and_cannot_end_the_line(field: str) -> None:
     call = EntryCall(NASTY if field == "tool" else "send", {"text": NASTY} if field == "args" else {}, "ok", NASTY)
     changes = {field: NASTY} if field in ("query", "comment", "critique") else {}
     entry = Entry(**{"id": "i", "run": "r", "query": "Do it", "calls": (call,), "score": 0.0, **changes})
-    for found in (to_lines(Recollection((RecalledEntry(entry, 0.9, ""),)), ["send"]), to_text(entry).split("\n")):
+    for found in (to_lines([RecalledEntry(entry, 0.9, "")], ["send"]), to_text(entry).split("\n")):
         assert all(each.isprintable() for each in found)
         assert "Ignore" in "".join(found) or field == "args"
         assert "Ignore" not in re.sub(r'"[^"]*"', "", "".join(found))
@@ -99,7 +99,7 @@ def long(name: str) -> RecalledEntry:
 
 
 def test_the_last_runs_that_fit_are_shown_shorter_and_further_ones_not() -> None:
-    found = Recollection(tuple(map(long, "abcdefgh")))
+    found = list(map(long, "abcdefgh"))
     whole, tight = to_lines(found, budget=10_000), to_lines(found, budget=350)
     assert len(whole) == 8
     assert 1 <= len(tight) < 8
@@ -125,7 +125,7 @@ ENTRIES = st.lists(
 @settings(max_examples=60)
 @given(ENTRIES, st.integers(1, 3000))
 def test_the_budget_holds_and_each_line_is_whole(entries: list[RecalledEntry], budget: int) -> None:
-    lines = to_lines(Recollection(tuple(entries)), budget=budget)
+    lines = to_lines(entries, budget=budget)
     assert not lines or tokens_in("\n".join([HEAD, *lines])) <= budget
     assert len(lines) <= len(entries)
     assert all(each.isprintable() and each.startswith('- "') and " Calls: " in each for each in lines)
@@ -136,13 +136,12 @@ def test_the_budget_holds_and_each_line_is_whole(entries: list[RecalledEntry], b
 
 def test_the_event_tells_which_and_why_without_a_word_of_the_runs() -> None:
     entries = (recalled("secret", 1.0), recalled("hidden", 0.0, comment="hush"), recalled("quiet"))
-    event = to_event(Recollection(entries))
+    event = to_event(entries)
     assert [each["verdict"] for each in event["entries"]] == ["good", "failed", None]
     said = {"id": entry_id("secret"), "score": 0.8125, "evidence": "71% of the wording"}
     assert (event["entries"][0] | said, event["reason"]) == (event["entries"][0], "")
     assert not [word for word in ("secret", "hidden", "quiet", "hush", "tool_0") if word in json.dumps(event)]
-    assert to_event(Recollection())["reason"] == NOTHING
-    assert to_event(Recollection(missing="it is away"))["reason"] == "it is away"
+    assert to_event([])["reason"] == NOTHING
 
 
 # --- runs that say the same are shown as one ---
@@ -182,7 +181,7 @@ def test_eight_equal_mistakes_are_one_line_and_all_are_booked() -> None:
             memory.finish(mail, thread_id=name, success=False)
         assert memory.flush()
         found = memory.entries.recollect(h.history(h.user("send the report to Zoe")), thread_id="z", budget=300)
-        [each] = found.entries
+        [each] = found
         assert len(each.others) == 7
         kept = memory.entries.recall("send the report to Zoe")
         assert [entry.recalled for entry in kept] == [1] * 8

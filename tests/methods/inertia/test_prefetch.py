@@ -38,11 +38,6 @@ FORESEEN = (
 )
 
 
-def chosen(settings: Prefetch, least: float = 0.1) -> list[tuple[str, str]]:
-    found = choose(FORESEEN, settings, least, lambda *_: True)
-    return [(guess.tool, guess.text) for guess in found]
-
-
 LOOK = ("look", {"q": "}x"})
 
 
@@ -87,9 +82,8 @@ def counted(**counts: float) -> ToolGraph:
 
 def test_the_likeliest_look_ups_are_chosen_each_once():
     ann, one, two = ("find", '{"name":"Ann"}'), ("open", '{"id":1}'), ("open", '{"id":2}')
-    assert chosen(Prefetch()) == [ann, one, two]
-    assert chosen(Prefetch(at_most=2)) == [ann, one]
-    assert chosen(Prefetch(), least=0.3) == [ann]
+    for least, keys in ((0.1, [ann, one, two]), (0.3, [ann])):
+        assert [lookup.key for lookup in choose(FORESEEN, least, lambda *_: True)] == keys
 
 
 def test_what_was_thrown_away_beyond_the_limit_raises_the_least_probability():
