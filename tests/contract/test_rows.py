@@ -239,6 +239,21 @@ def test_changes_are_told_to_who_follows_them() -> None:
         assert rows.changes(version, user) == (version, [])
 
 
+def test_a_sample_is_of_the_latest_and_beyond_retired_rows_others_are_found() -> None:
+    kind = NoteRows()
+    kind.most = 1_000
+    with memory_of(None) as memory:
+        rows, user = memory.core.rows(kind), memory.core.users.of(None)
+        rows.put([Note(f"{number:03}", f"{ORDER} number {number}") for number in range(300)], user)
+        assert len(rows.latest(user, 300)) == 300
+        assert [int(each.id) for each in rows.latest(user, 40)] == list(range(260, 300))
+        near = [each.id for each in rows.near(ORDER, user, part="hall", k=40)]
+        give_records(memory, "note", {key: ItemStats(shown=3) for key in near[:35]})
+        found_now = [each.id for each in rows.near(ORDER, user, part="hall", k=20)]
+        assert len({*found_now[:5]} & {*near[35:]}) >= 4  # Chroma's index is approximate
+        assert not {*found_now} & {*near[:35]}
+
+
 def test_who_asks_does_not_wait_for_who_writes() -> None:
     begun, go = threading.Event(), threading.Event()
 

@@ -226,26 +226,6 @@ def test_nouns_of_several_words_and_an_id_without_a_name():
     assert chain_to(end, graph).tools == (holds, assignments, end)
 
 
-def test_an_id_may_be_called_otherwise():
-    element = {"type": "object", "properties": {"gid": {"type": "string"}, "token": {"type": "string"}}}
-    schema = {"type": "object", "properties": {"data": {"type": "array", "items": element}}}
-    answer = {"200": {"content": {"application/json": {"schema": schema}}}}
-    specs = read_openapi(
-        {
-            "paths": {
-                "/tasks": {"get": {"operationId": "all", "responses": answer}},
-                "/tasks/{task_gid}": {
-                    "delete": {
-                        "operationId": "end",
-                        "parameters": [{"name": "task_gid", "in": "path", "schema": {"type": "string"}}],
-                    }
-                },
-            }
-        }
-    )
-    assert fed(chain_to("end", ToolDependencyGraph(specs)))["task_gid"] == ("all", "data[].gid")
-
-
 def test_the_path_is_searched():
     operation = {"operationId": "op17", "responses": {}}
     with ToolMemory.ephemeral(
