@@ -11,8 +11,8 @@ import shutil
 import sqlite3
 import struct
 import sys
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -103,11 +103,8 @@ def test_threads_with_stores_of_their_own_lose_and_repeat_nothing(
                 log.append(digest(str(name), str(number)), ONE)
                 log.append(digest("all", str(number)), ONE)
 
-    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
     assert reopened(tmp_path) == (500, [])
     assert (tmp_path / BEFORE).exists()
 

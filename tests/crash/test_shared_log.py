@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -502,20 +503,12 @@ def test_workers_that_forget_at_once_all_succeed(worker: Make) -> None:
         assert each.sent()
     for each in workers:
         assert each.turns() == (6, 6)
-    errors: list[Exception] = []
 
     def forget(each: Worker, user: str) -> None:
-        try:
-            each.forget(Forgotten(user, frozenset(each.graph.belongings(user))))
-        except Exception as error:  # noqa: BLE001 - shown below
-            errors.append(error)
+        each.forget(Forgotten(user, frozenset(each.graph.belongings(user))))
 
-    running = [threading.Thread(target=forget, args=each) for each in zip(workers, users, strict=True)]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join(30)
-    assert not errors
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(forget, workers, users, timeout=30))
     assert len(settled(*workers, worker(store))[2]) == 3
     assert SECRET not in everything(store)
 

@@ -4,6 +4,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -278,12 +279,8 @@ def test_many_namespaces_keep_few_files_open(tmp_path: Path, monkeypatch: pytest
         for n, each in enumerate(stores):
             assert {hit.text for hit in each.get("notes")} == {f"note {n}"}
             assert each.count("notes") == 2
-        threads = [threading.Thread(target=lambda s=each: s.query("notes", "note", k=1)) for each in stores * 3]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-        assert not any(thread.is_alive() for thread in threads)
+        with ThreadPoolExecutor(72) as pool:
+            list(pool.map(lambda each: each.query("notes", "note", k=1), stores * 3, timeout=30))
 
 
 def test_who_closes_chroma_waits_for_those_inside(tmp_path: Path) -> None:
