@@ -187,7 +187,7 @@ class Entries(Method):
         policy: RecallPolicy | None = None,
         thread_id: str | None = None,
         user_id: str | None = None,
-        budget: int = 0,
+        shown: bool = False,
     ) -> list[RecalledEntry]:
         """Return the past runs to show to the model now, one for each group that says the same.
 
@@ -195,7 +195,7 @@ class Entries(Method):
             messages: the history so far; what its latest episode asks for is the request.
             policy, user_id: as for `ranked`.
             thread_id: the thread; its own episodes are not recalled.
-            budget: tokens of the prompt: the runs that fit in it are recorded as shown. 0: nobody sees them.
+            shown: If True, the model gets to see them now: the ledger keeps those for which there is room in a prompt.
 
         Raises:
             MessageError, NamespaceError, StorageError: as for `preferences`.
@@ -205,7 +205,7 @@ class Entries(Method):
 
         run, user = self.core.read(messages, thread_id), self.core.users.of(user_id)
         self.core.jobs.poll()
-        if budget:
+        if shown:
             self.core.know(run)
         query = request_of(run)
         if not query or self.core.vectors.empty:
@@ -215,8 +215,7 @@ class Entries(Method):
             own |= self.core.episodes.runs(thread_id)
         # nobody reads what another user said
         found = grouped(self.search(query, user, policy or self.policy, exclude=own, own=True))
-        shown = len(to_lines(found, self.reads(), budget=budget)) if budget and found else 0
-        if seen := found[:shown]:
+        if shown and (seen := found[: len(to_lines(found, self.reads()))]):
             items = {self.rows.key(entry.id, user): None for each in seen for entry in (each.entry, *each.others)}
             self.core.ledger.shown(self.name, items, run=run.digest, user_id=user_id)
         return found
@@ -327,7 +326,7 @@ class Entries(Method):
             if not entry.failed or entry.feedback_key != of:
                 return entry
             text = shortened(clean(found.text(entry)), MAX_CRITIQUE)
-            return replace(entry, critique=text, critique_of=of, blamed=clean(found.blamed(entry)))
+            return replace(entry, critique=text, blamed=clean(found.blamed(entry)))
 
         self.rows.change([job.payload["entry"]], with_critique, _user(job))
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.entries.recall import RecalledEntry
 
 BUDGET: Final = 300
-"""Tokens of a prompt's recalled part, if nothing else is said; there is one budget for all hints (`turn.hints`)."""
+"""Tokens of a prompt's recalled part, within the budget for all hints (`turn.hints`)."""
 HEAD: Final = "Past runs with similar requests:"
 SAME_KIND: Final = 0.7
 """Probability of being relevant from which calls that may change something are shown."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from langchain_core.messages import ToolMessage
 
-from langgraph_toolmem.base.checks import is_count, names_given, policy_given, score_of
+from langgraph_toolmem.base.checks import names_given, policy_given, score_of
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.preferences import left_out
 from langgraph_toolmem.entries.preferences import to_event as preference_event
-from langgraph_toolmem.entries.render import BUDGET, HEAD, to_event, to_lines
+from langgraph_toolmem.entries.render import HEAD, to_event, to_lines
 from langgraph_toolmem.runs.tools import ToolLike, name_of, read_tools
 from langgraph_toolmem.turn.hints import Line, Scope, StepOutput
 from langgraph_toolmem.turn.step import Call, Place, Step
@@ -33,19 +33,17 @@ class Recall(Step[Entries]):
     about: ClassVar[str] = "shows past runs with similar requests, once per user turn; calls no model"
     scope: Scope = "turn"
 
-    def __init__(self, method: Entries, *, policy: RecallPolicy | None = None, budget: int = BUDGET) -> None:
+    def __init__(self, method: Entries, *, policy: RecallPolicy | None = None) -> None:
         super().__init__(method)
-        if not is_count(budget, 1):
-            raise ConfigurationError(f"budget is a whole number of tokens from 1, not {budget!r}.")
-        self._budget, self._policy = budget, policy_given(policy, RecallPolicy)
+        self._policy = policy_given(policy, RecallPolicy)
 
     def compute(self, call: Call) -> list[RecalledEntry]:
         how: dict[str, Any] = {"thread_id": call.thread_id, "user_id": call.user_id}
-        return self.method.recollect(call.messages, policy=self._policy, budget=self._budget, **how)
+        return self.method.recollect(call.messages, policy=self._policy, shown=True, **how)
 
     def render(self, call: Call, found: Sequence[RecalledEntry]) -> StepOutput:
         reads = self.method.reads() if found else frozenset[str]()
-        lines = to_lines(found, reads, budget=self._budget)
+        lines = to_lines(found, reads)
         return StepOutput(
             head=HEAD if lines else "",
             lines=list(map(Line, lines)),

@@ -106,7 +106,7 @@ def tool_memory_middleware(
         middleware=[permissions, *tool_memory_middleware(memory, inside=[human_approval])]
 
     Each feature is True, False, its options, or a node with arguments of its own, as in
-    ``recall=MemoryRecall(memory, budget=400)``.
+    ``preferences=PreferenceGuide(memory, keep=["search"])``.
 
     Args:
         memory: the memory; agents may share one.

@@ -23,7 +23,6 @@ from langgraph_toolmem.base.checks import names_given, policy_given
 from langgraph_toolmem.base.errors import ConfigurationError, LoopError
 from langgraph_toolmem.core.method import Method, check_installed
 from langgraph_toolmem.entries import Entries, RecallPolicy
-from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection, StateScore
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.guards import VARIED
@@ -218,19 +217,12 @@ class MemoryRecall(StepNode):
     Args:
         memory: the memory.
         policy: which runs are shown, and how many; the memory's own if None.
-        budget: tokens at most (a quarter of the text's length in UTF-8).
     """
 
     def __init__(
-        self,
-        memory: ToolMemory,
-        *,
-        policy: RecallPolicy | None = None,
-        budget: int = BUDGET,
-        messages_key: str = "messages",
+        self, memory: ToolMemory, *, policy: RecallPolicy | None = None, messages_key: str = "messages"
     ) -> None:
-        step = Recall(method_of(memory, Entries, "MemoryRecall"), policy=policy, budget=budget)
-        super().__init__(step, messages_key=messages_key)
+        super().__init__(Recall(method_of(memory, Entries, "MemoryRecall"), policy=policy), messages_key=messages_key)
 
 
 class PreferenceGuide(StepNode):

@@ -204,7 +204,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
     ),
     "MemoryRecall": (
         of_memory(MemoryRecall),
-        [NO_MEMORY, *each("budget", 0, 1.5, True), *each("policy", "paper")],
+        [NO_MEMORY, *each("policy", "paper")],
     ),
     "ReflectionWriter": (of_memory(ReflectionWriter), each("verdict", True, 1)),
     "SGAPlanner": (of_memory(SGAPlanner), [NO_MEMORY, *each("settings", 3)]),
