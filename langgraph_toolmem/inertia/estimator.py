@@ -42,7 +42,7 @@ COLUMNS: Final = (
     "best vote for another candidate",
     "record of the tool, log-odds",
     "record of the tool right after the event before it, log-odds",
-    "share of the tool's requests that were as far from the others",
+    "share of the tool's requests with as many new words",
 )
 """The columns; an intercept comes after them."""
 PRIOR: Final = (0.28, 0.19, 0.18, 0.03, -1.28, 0.19, 0.28, 0.61, -0.62)
