@@ -293,7 +293,7 @@ def test_import_learns_everything_once(log: Path, folder: Path) -> None:
     assert len(entries(folder)) == 40
     with ToolMemory(folder) as memory:
         found = memory.sit.suggest([{"role": "user", "content": "Delete the mail about topic77"}])
-    assert found[0].tool == "search_mail"
+    assert (found[0].tool, memory.report()["sit"]["states"]) == ("search_mail", 80)
 
 
 def test_import_onto_a_full_disk_is_not_called_a_success(
