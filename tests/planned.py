@@ -1,4 +1,4 @@
-"""A desk under other names, and a model that does what its hints say, for tests of the planner."""
+"""A memory with atoms of the desk, and a model that does what its hints say, for tests of the planner."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from desk import Desk, call_id, history, number, this_turn
+from desk import Desk, call_id, history, this_turn
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
-from langchain_core.tools import BaseTool, tool
 
 from langgraph_toolmem import Atoms, ToolMemory, default_methods
 
@@ -18,37 +17,8 @@ _LINE = re.compile(r"^- .*?(\w+)\((.*)\)$", re.MULTILINE)
 _ARGUMENT = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|<\w+>|[^,]+)')
 
 
-class OtherDesk(Desk):
-    """The same desk; only the names of its tools are others."""
-
-    @property
-    def tools(self) -> list[BaseTool]:
-        @tool
-        def lookup_client(name: str) -> str:
-            """Find a customer by name."""
-            self.did("lookup_client", name=name)
-            return json.dumps({"customer_id": f"C-{number(name)}", "name": name})
-
-        @tool
-        def recent_purchase(customer_id: str) -> str:
-            """The latest order of a customer."""
-            self.did("recent_purchase", customer_id=customer_id)
-            return json.dumps({"order_id": customer_id.replace("C-", "O-"), "state": "shipped"})
-
-        @tool
-        def write_remark(order_id: str, note: str) -> str:
-            """Add a note to an order."""
-            self.did("write_remark", order_id=order_id, note=note)
-            return json.dumps({"saved": True})
-
-        return [lookup_client, recent_purchase, write_remark]
-
-
-OTHERS = {"find_customer": "lookup_client", "latest_order": "recent_purchase", "add_note": "write_remark"}
-
-
 def taught(runs: int = 6, **options: Any) -> ToolMemory:
-    """A memory with the atoms of that many runs of the desk; it does not know the other desk's tools."""
+    """A memory with the atoms of that many runs of the desk."""
     memory = ToolMemory.ephemeral(tools=Desk().tools, methods=default_methods(Atoms(keep=True)), **options)
     for i in range(runs):
         memory.finish(history(i), thread_id=f"taught-{i}", success=True)

@@ -326,7 +326,7 @@ class Entries(Method):
             if not entry.failed or entry.feedback_key != of:
                 return entry
             text = shortened(clean(found.text(entry)), MAX_CRITIQUE)
-            return replace(entry, critique=text, critique_of=of, blamed=clean(found.blamed(entry)))
+            return replace(entry, critique=text, blamed=clean(found.blamed(entry)))
 
         self.rows.change([job.payload["entry"]], with_critique, _user(job))
 

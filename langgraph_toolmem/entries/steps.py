@@ -13,9 +13,10 @@ from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.preferences import left_out
 from langgraph_toolmem.entries.preferences import to_event as preference_event
-from langgraph_toolmem.entries.render import HEAD, to_brief, to_event, to_lines
+from langgraph_toolmem.entries.render import HEAD, to_event, to_lines
 from langgraph_toolmem.runs.tools import ToolLike, name_of, read_tools
-from langgraph_toolmem.turn.step import Call, Line, Place, Scope, Step, StepOutput
+from langgraph_toolmem.turn.hints import Line, Scope, StepOutput
+from langgraph_toolmem.turn.step import Call, Place, Step
 
 if TYPE_CHECKING:
     from langgraph_toolmem.entries.preferences import Preference
@@ -46,7 +47,6 @@ class Recall(Step[Entries]):
         return StepOutput(
             head=HEAD if lines else "",
             lines=list(map(Line, lines)),
-            brief=list(map(Line, to_brief(found, reads))) if lines else [],
             sure=max((each.score for each in found), default=0.0),
             event=to_event(found),
             notes={"toolmem.recalled": len(found)},

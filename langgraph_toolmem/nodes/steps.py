@@ -40,10 +40,9 @@ from langgraph_toolmem.sit import SIT
 from langgraph_toolmem.sit.step import Suggest
 from langgraph_toolmem.sit.suggest import SITPolicy
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
-from langgraph_toolmem.turn.hints import left_out_now
+from langgraph_toolmem.turn.hints import StepOutput, left_out_now
 from langgraph_toolmem.turn.host import env_mode, is_active, read_key, thread_id_of, user_id_of
-from langgraph_toolmem.turn.run import MemoryNode, StepNode, report
-from langgraph_toolmem.turn.step import Call, StepOutput
+from langgraph_toolmem.turn.step import Call, MemoryNode, StepNode, report
 
 M = TypeVar("M", bound=Method)
 T = TypeVar("T")

@@ -12,7 +12,7 @@ import anthropic
 import httpx
 import httpx2
 import pytest
-from crowd import DESK, NOTE, calling, crowded, knowing, plain, steps
+from crowd import DESK, NOTE, calling, crowded, knowing, steps
 from desk import Desk
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware, ToolCallLimitMiddleware, wrap_tool_call
@@ -464,26 +464,3 @@ def test_few_tools_are_all_offered(memory: ToolMemory) -> None:
 )
 def test_auto_trusts_the_url_and_the_name(model: Any, way: str) -> None:
     assert way_of(model) == way
-
-
-def test_long_schemas_keep_their_parameters(memory: ToolMemory) -> None:
-    wide = plain("wide", "A wide tool.", *(f"title{i}" for i in range(3)))
-    wide.args_schema["properties"]["title0"]["description"] = "x" * 4000  # type: ignore[index]
-    model = scripted([("search_tools", {"query": "wide tool"}), call("wide", title0="", title1="", title2="")])
-    messages = ask(agent_with(memory, model, tools=[*crowded(Desk()), wide]))["messages"]
-    assert "title0" in messages[2].text
-    assert "xxx" not in messages[2].text
-    assert messages[4].status == "success"
-
-
-def test_a_tool_of_the_same_name_is_named_and_nothing_is_deferred(
-    memory: ToolMemory, caplog: pytest.LogCaptureFixture
-) -> None:
-    own = plain("search_tools", "The host's own search.", "query")
-    model = scripted([])
-    middleware = tool_memory_middleware(memory, tool_search=True, shortcut=False)
-    graph: Any = create_agent(model, [*crowded(Desk()), own], middleware=middleware)
-    assert graph.invoke({"messages": [("user", NOTE)]})["messages"][-1].text == "Done."
-    assert len(offered(model)[0]) == 33
-    assert BROKEN in caplog.text
-    caplog.clear()

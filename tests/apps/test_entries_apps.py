@@ -31,8 +31,7 @@ from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import PreferenceGuide, ReflectionWriter, guided_tools
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.hints import new_hint
-from langgraph_toolmem.turn.step import StepOutput
+from langgraph_toolmem.turn.hints import StepOutput, new_hint
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 ZOE = REQUEST.format("Zoe")

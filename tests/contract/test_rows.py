@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
 from kept import give_records
-from lessons import Lesson, LessonRows
 from letters import Letters
 from plugs import APART, NOW, files, memory_of
 from servers import chroma_clients, chroma_run
@@ -41,22 +40,15 @@ class PlaceRows(RowKind[Place]):
         return Place(row.id, row.text, row.metadata["visits"])
 
 
-Make = Callable[[str, str, int], Any]
-KINDS = [
-    pytest.param(LessonRows, lambda key, text, number: Lesson(key, text, f"said {number}"), id="lesson"),
-    pytest.param(PlaceRows, Place, id="place"),
-]
-each_kind = pytest.mark.parametrize(("kind", "make"), KINDS)
 on_disk_and_not = pytest.mark.parametrize("on_disk", [True, False], ids=["disk", "ephemeral"])
 ORDER, MAIL = "send the order to the warehouse", "answer the mail of the press"
 
 
-@each_kind
 @on_disk_and_not
-def test_what_is_put_is_got_found_counted_and_removed(kind: Any, make: Make, on_disk: bool, tmp_path: Path) -> None:
-    order, mail, again = make("a", ORDER, 1), make("b", MAIL, 2), make("a", ORDER, 3)
+def test_what_is_put_is_got_found_counted_and_removed(on_disk: bool, tmp_path: Path) -> None:
+    order, mail, again = Place("a", ORDER, 1), Place("b", MAIL, 2), Place("a", ORDER, 3)
     with memory_of(tmp_path / "memory" if on_disk else None) as memory:
-        rows, user = memory.core.rows(kind()), memory.core.users.of(None)
+        rows, user = memory.core.rows(PlaceRows()), memory.core.users.of(None)
         assert rows.put([order, mail], user) == [order, mail]
         assert (rows.count(user), rows.get(["b", "nobody", "a"], user)) == (2, [mail, order])
         found = rows.near("the order to the warehouse", user)
@@ -66,37 +58,33 @@ def test_what_is_put_is_got_found_counted_and_removed(kind: Any, make: Make, on_
         assert len(rows.near(ORDER, user, k=1)) == 1
         rows.put([again], user)  # in the place of the one with its id
         assert (rows.count(user), rows.get(["a"], user)) == (2, [again])
-        rows.put([make("c", MAIL, 4), make("c", MAIL, 5)], user)
-        assert rows.get(["c"], user) == [make("c", MAIL, 5)]
+        rows.put([Place("c", MAIL, 4), Place("c", MAIL, 5)], user)
+        assert rows.get(["c"], user) == [Place("c", MAIL, 5)]
         rows.remove(["a", "nobody"], user)
         assert (rows.count(user), rows.get(["a", "b"], user)) == (2, [mail])
 
 
-@each_kind
-def test_reopened_it_is_there_and_a_memory_that_only_looks_keeps_nothing(kind: Any, make: Make, tmp_path: Path) -> None:
-    order = make("a", ORDER, 1)
+def test_reopened_it_is_there_and_a_memory_that_only_looks_keeps_nothing(tmp_path: Path) -> None:
+    order = Place("a", ORDER, 1)
     with memory_of(tmp_path / "memory") as memory:
-        memory.core.rows(kind()).put([order], memory.core.users.of(None))
+        memory.core.rows(PlaceRows()).put([order], memory.core.users.of(None))
     with memory_of(tmp_path / "memory", read_only=True) as memory:
-        rows, user = memory.core.rows(kind()), memory.core.users.of(None)
+        rows, user = memory.core.rows(PlaceRows()), memory.core.users.of(None)
         with pytest.raises(StorageError, match="read-only"):
-            rows.put([make("b", MAIL, 2)], user)
+            rows.put([Place("b", MAIL, 2)], user)
         assert (rows.get(["a", "b"], user), rows.count(user)) == ([order], 1)
         assert [each.item for each in rows.near(ORDER, user)] == [order]
     with memory_of(tmp_path / "memory") as memory:
-        assert memory.core.rows(kind()).get(["a", "b"], memory.core.users.of(None)) == [order]
+        assert memory.core.rows(PlaceRows()).get(["a", "b"], memory.core.users.of(None)) == [order]
 
 
-@each_kind
 @on_disk_and_not
 @pytest.mark.parametrize("namespace", [APART, ("toolmem",)], ids=["apart", "shared"])
 @pytest.mark.slow
-def test_a_user_is_forgotten_and_the_others_are_not(
-    kind: Any, make: Make, on_disk: bool, namespace: tuple[str, ...], tmp_path: Path
-) -> None:
-    of_ann, of_bob = make("a", f"{ORDER} zanzibar", 1), make("b", f"{ORDER} quixotic", 2)
+def test_a_user_is_forgotten_and_the_others_are_not(on_disk: bool, namespace: tuple[str, ...], tmp_path: Path) -> None:
+    of_ann, of_bob = Place("a", f"{ORDER} zanzibar", 1), Place("b", f"{ORDER} quixotic", 2)
     with memory_of(tmp_path / "memory" if on_disk else None, namespace=namespace) as memory:
-        rows, ann, bob = memory.core.rows(kind()), memory.core.users.of("ann"), memory.core.users.of("bob")
+        rows, ann, bob = memory.core.rows(PlaceRows()), memory.core.users.of("ann"), memory.core.users.of("bob")
         rows.put([of_ann], ann)
         rows.put([of_bob], bob)
         seen = {each.id for each in rows.near(ORDER, bob)}
@@ -109,15 +97,14 @@ def test_a_user_is_forgotten_and_the_others_are_not(
         assert left == [b"quixotic"]
 
 
-@each_kind
-def test_looking_makes_nothing(kind: Any, make: Make, tmp_path: Path) -> None:
+def test_looking_makes_nothing(tmp_path: Path) -> None:
     with memory_of(tmp_path / "memory") as memory:
-        rows, user = memory.core.rows(kind()), memory.core.users.of("ann")
+        rows, user = memory.core.rows(PlaceRows()), memory.core.users.of("ann")
         found = (rows.near(ORDER, user), rows.count(user), rows.get(["a"], user), rows.forget(user))
         assert found == ([], 0, [], 0)
         rows.remove(["a"], user)
         assert not any(name.startswith("chroma") for name in files(tmp_path / "memory"))
-        rows.put([make("a", ORDER, 1)], user)
+        rows.put([Place("a", ORDER, 1)], user)
         assert any(name.startswith("chroma") for name in files(tmp_path / "memory"))
 
 
@@ -217,23 +204,6 @@ def test_parts_are_searched_apart_even_small_ones_and_an_item_can_move() -> None
         rows.change(["rare"], lambda note: replace(note, room="nowhere"), user)
         assert rows.near("send order", user, part="cellar") == []
         assert [each.id for each in rows.near("send order", user, part="nowhere")] == ["rare"]
-
-
-def test_a_record_is_the_ledgers_and_what_is_retired_is_found_no_more() -> None:
-    with memory_of(None) as memory:
-        rows, user, ledger = memory.core.rows(NoteRows()), memory.core.users.of(None), memory.core.ledger
-        rows.put([Note("a", ORDER), Note("b", ORDER)], user)
-        for number in range(3):
-            assert len(rows.near(ORDER, user, part="hall")) == 2
-            ledger.shown("note", {rows.key("a", user): None}, run=f"run {number}")
-        assert [each.id for each in rows.near(ORDER, user, part="hall")] == ["b"]
-        assert [each.id for each in rows.all(user)] == ["b"]
-        assert rows.get(["a"], user) == [Note("a", ORDER, shown=3)]
-        rows.put([Note("a", ORDER)], user)
-        assert rows.get(["a"], user) == [Note("a", ORDER, shown=3)]
-        rows.remove(["a"], user)
-        rows.put([Note("a", ORDER)], user)
-        assert rows.get(["a"], user) == [Note("a", ORDER)]  # another one of the same name
 
 
 def test_two_users_have_two_records_of_one_id() -> None:
@@ -359,24 +329,16 @@ def test_threads_lose_nothing() -> None:
     kind.most = 1_000
     with memory_of(None) as memory:
         rows, user, ledger = memory.core.rows(kind), memory.core.users.of(None), memory.core.ledger
-        errors: list[BaseException] = []
 
         def work(me: int) -> None:
-            try:
-                for number in range(10):
-                    rows.put([Note(f"{me}-{number}", ORDER)], user)
-                    rows.put([Note(f"all-{number}", ORDER, by=(str(me),))], user)
-                    ledger.shown("note", {"all-0": None}, run=f"{me}-{number}")
-                    assert rows.near(ORDER, user, part="hall")
-            except BaseException as error:  # noqa: BLE001 - shown by the test
-                errors.append(error)
+            for number in range(10):
+                rows.put([Note(f"{me}-{number}", ORDER)], user)
+                rows.put([Note(f"all-{number}", ORDER, by=(str(me),))], user)
+                ledger.shown("note", {"all-0": None}, run=f"{me}-{number}")
+                assert rows.near(ORDER, user, part="hall")
 
-        threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert errors == []
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, range(4)))
         assert rows.count(user) == 40 + 10
         assert {each.by for each in rows.get([f"all-{number}" for number in range(10)], user)} == {tuple("0123")}
         assert rows.get(["all-0"], user)[0].shown == 40

@@ -42,8 +42,8 @@ from langgraph_toolmem.nodes import (
 )
 from langgraph_toolmem.sit.step import Suggest
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.run import StepRunner
-from langgraph_toolmem.turn.step import Place, Scope
+from langgraph_toolmem.turn.hints import Scope
+from langgraph_toolmem.turn.step import Place, StepRunner
 
 ASKED = request("Zoe")
 SAID = "A note was missing."

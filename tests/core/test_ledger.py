@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from langgraph_toolmem import Atoms, Entries, ToolMemory
 from langgraph_toolmem.core import ledger
-from langgraph_toolmem.core.ledger import FIGURES, Followed, ItemStats, Ledger, Shown
+from langgraph_toolmem.core.ledger import FIGURES, ItemStats, Ledger, Shown
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.events import Event, RunSeen, Verdict
 from langgraph_toolmem.graph.tool_graph import AUTHOR, SCORE, WEIGHT, ToolGraph
@@ -114,19 +114,6 @@ def test_rows_and_figures_end_where_the_latest_verdict_says(done):
     assert kept.sums("x")[3:] == ((0, 0) if score is None else (int(score == "good"), int(score == "bad")))
     assert kept.figures("atoms")[3:] == (int(followed), *kept.sums("x")[3:])
     assert kept.sums("x")[:3] == kept.figures("atoms")[:3]
-
-
-def test_in_whatever_order_workers_are_read_the_figures_are_the_same():
-    told = [
-        Shown("sit", "r", "t", {"x": "a"}, None),
-        Followed("sit", "r", "t", ["x"], 1, None),
-        Verdict("r", 0.0, None, None, 1.0, 1.0),
-        Verdict("r", 1.0, None, None, 1.0, 2.0),
-    ]
-    for order in itertools.permutations(told):
-        kept = Kept()
-        kept.graph.apply(None, list(copy.deepcopy(order)))
-        assert (kept.figures(), kept.sums("x")) == ((1, 1, 1, 1, 1, 0), (1, 1, 1, 1, 0))
 
 
 def test_what_a_forgotten_user_was_shown_is_gone_and_counted(kept):

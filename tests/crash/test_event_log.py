@@ -11,8 +11,8 @@ import shutil
 import sqlite3
 import struct
 import sys
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -103,11 +103,8 @@ def test_threads_with_stores_of_their_own_lose_and_repeat_nothing(
                 log.append(digest(str(name), str(number)), ONE)
                 log.append(digest("all", str(number)), ONE)
 
-    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
     assert reopened(tmp_path) == (500, [])
     assert (tmp_path / BEFORE).exists()
 
@@ -261,20 +258,6 @@ def another_format(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[8:10] = struct.pack("<H", snapshot.FORMAT + 1)
     path.write_bytes(data)
-
-
-@pytest.mark.parametrize(
-    "damage", [cut, spoil, rubbish, Path.unlink, another_format, lambda path: path.write_bytes(b"")]
-)
-def test_a_damaged_snapshot_loses_nothing(tmp_path: Path, damage: Callable[[Path], object]) -> None:
-    events_ = filled(tmp_path)
-    damage(tmp_path / SNAPSHOT)
-    for _ in range(2):
-        found, problems = reopened(tmp_path)
-        assert found == events_
-    assert not problems, "it was said once"
-    if damage is not Path.unlink:
-        assert [each["file"] for each in inspect_folder(tmp_path)["quarantined"]] == [f"{SNAPSHOT}.corrupt-1"]
 
 
 @pytest.mark.parametrize("damage", [cut, rubbish, Path.unlink])
@@ -530,21 +513,6 @@ def enveloped(payload: bytes) -> bytes:
     return head + hashlib.blake2b(payload, digest_size=16).digest() + payload
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_a_hostile_snapshot_runs_nothing_and_costs_nothing(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(GraphFileError):
-        snapshot.loads(enveloped(HOSTILE[kind]))
-    folder = tmp_path / "m"
-    filled(folder)
-    for content in (enveloped(HOSTILE[kind]), HOSTILE[kind]):
-        (folder / SNAPSHOT).write_bytes(content)
-        assert reopened(folder)[0] == 40
-    assert not (tmp_path / "pwned").exists()
-
-
 STATE = ToolGraph().to_state()
 NO_STATES = [
     {},
@@ -554,13 +522,33 @@ NO_STATES = [
 ]
 
 
-@pytest.mark.parametrize("value", [3, [], {}, {"upto": 1}, *({"upto": 1, "state": state} for state in NO_STATES)])
-def test_a_plain_value_that_is_no_snapshot_is_renamed(tmp_path: Path, value: Any) -> None:
-    filled(tmp_path)
-    (tmp_path / SNAPSHOT).write_bytes(snapshot.dumps(value))
-    found, problems = reopened(tmp_path)
-    assert found == 40
-    assert any(f"renamed to {SNAPSHOT}.corrupt-1" in problem for problem in problems)
+NO_SNAPSHOTS = [3, [], {}, {"upto": 1}, *({"upto": 1, "state": state} for state in NO_STATES)]
+CONTENTS = {
+    "empty": b"",
+    **{f"hostile: {kind}": enveloped(payload) for kind, payload in HOSTILE.items()},
+    **{f"bare: {kind}": payload for kind, payload in HOSTILE.items()},
+    **{f"no snapshot {number}": snapshot.dumps(value) for number, value in enumerate(NO_SNAPSHOTS)},
+}
+
+
+@pytest.mark.parametrize("damage", [cut, spoil, rubbish, Path.unlink, another_format, *CONTENTS])
+def test_a_damaged_or_hostile_snapshot_loses_and_runs_nothing(
+    tmp_path: Path, damage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "m"
+    events_ = filled(folder)
+    if damage in CONTENTS:
+        (folder / SNAPSHOT).write_bytes(CONTENTS[damage])
+    else:
+        damage(folder / SNAPSHOT)
+    for _ in range(2):
+        found, problems = reopened(folder)
+        assert found == events_
+    assert not problems, "it was said once"
+    if damage is not Path.unlink:
+        assert [each["file"] for each in inspect_folder(folder)["quarantined"]] == [f"{SNAPSHOT}.corrupt-1"]
+    assert not (tmp_path / "pwned").exists()
 
 
 plain = st.recursive(

@@ -15,23 +15,20 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import tool
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
+from desk import Desk, build, history
 from queues import put, take
 
 from langgraph_toolmem import Entries, ToolMemory
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.cli.health import examine
 from langgraph_toolmem.core import jobs as job_queue
 from langgraph_toolmem.core.jobs import JobQueue, Jobs
-from langgraph_toolmem.nodes import InertiaShortcut, shortcut_condition
 from langgraph_toolmem.stores.vectors import DATABASE
 
 USERS = ("ann", "bob")
@@ -40,50 +37,19 @@ RUNS, LEARNED = 6, 12
 KINDS = ("kill", "file", "full", "handles")
 
 
-@tool
-def find_order(name: str) -> str:
-    """Finds the order of a customer."""
-    return json.dumps({"order": f"order of {name}"})
-
-
-@tool
-def read_order(order: str) -> str:
-    """Reads an order."""
-    return json.dumps({"state": f"{order} was sent"})
-
-
-TOOLS = {each.name: each for each in (find_order, read_order)}
-
-
-def answer(messages: Sequence[Any]) -> AIMessage:
-    """The model's next message: it finds the order, reads it, and answers."""
-    results = [json.loads(str(each.content)) for each in messages if isinstance(each, ToolMessage)]
-    name = messages[0].content.removeprefix("Where is the order of ").rstrip("?")
-    if len(results) == 2:
-        return AIMessage(results[1]["state"])
-    made, args = (("find_order", {"name": name}), ("read_order", {"order": f"order of {name}"}))[len(results)]
-    return AIMessage("", tool_calls=[{"name": made, "args": args, "id": f"{name}-{len(results)}"}])
-
-
-def history(user: str, number: int | str) -> list[Any]:
+def run_of(user: str, number: int | str) -> list[Any]:
     """A run as it goes without a memory; its words are this user's alone."""
-    name = f"{user}-secret-{number}"
-    found: list[Any] = [HumanMessage(f"Where is the order of {name}?", id=f"m-{name}")]
-    while not isinstance(found[-1], AIMessage) or found[-1].tool_calls:
-        found.append(answer(found))
-        calls = found[-1].tool_calls
-        found += [ToolMessage(TOOLS[each["name"]].invoke(each["args"]), tool_call_id=each["id"]) for each in calls]
-    return found
+    return history(int(digest("run", f"{user} {number}")[:8], 16), f"{user}-secret-{number}")
 
 
 def opened(folder: Path) -> ToolMemory:
-    return ToolMemory(folder, tools=TOOLS.values(), reads={"find_*", "read_*"}, namespace=("toolmem", "{user_id}"))
+    return ToolMemory(folder, tools=Desk().tools, namespace=("toolmem", "{user_id}"))
 
 
 def taught(memory: ToolMemory, seed: int, number: int) -> None:
     """Learn one run and its feedback."""
     user, thread = USERS[number % 2], f"{seed}-{number}"
-    run = history(user, thread)
+    run = run_of(user, thread)
     memory.observe(run[:-1], thread_id=thread, user_id=user)
     memory.finish(run, thread_id=thread, user_id=user, success=number % 3 > 0)
 
@@ -95,7 +61,7 @@ def learn(folder: Path, kind: str, seed: int) -> list[str]:
     """Learn runs and write down which were acknowledged; return what the memory reports."""
     chance = random.Random(seed)
     with opened(folder) as memory, folder.with_suffix(".acks").open("a") as acks:
-        memory.inertia.predict(history("bob", "x")[:1], user_id="bob")
+        memory.inertia.predict(run_of("bob", "x")[:1], user_id="bob")
         if kind == "full":
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (chance.randrange(4_000, 400_000),) * 2)
@@ -137,14 +103,14 @@ def look(folder: Path, _: str, seed: int) -> dict[str, Any]:
     with opened(folder) as memory:
         memory.flush(timeout=20)
         lost = {f"{first}-{number}": why for first, number in wanted if (why := missing(memory, first, number))}
-        shown = repr([memory.entries.recall(history("bob", "y")[0].content, user_id="bob")])
-        shown += repr(memory.inertia.explain(history("bob", "y")[:1], user_id="bob"))
+        shown = repr([memory.entries.recall(run_of("bob", "y")[0].content, user_id="bob")])
+        shown += repr(memory.inertia.explain(run_of("bob", "y")[:1], user_id="bob"))
         hosted = [host(memory)]
         memory.flush(timeout=20)
         said += memory.report().problems
     with opened(folder) as again:
         hosted.append(host(again))
-    plain = [each.content for each in history("bob", "new")]
+    plain = [each.content for each in run_of("bob", "new")]
     return {"lost": lost, "foreign": "ann-secret" in shown, "differs": hosted != [plain] * 2, "said": said}
 
 
@@ -161,17 +127,9 @@ def missing(memory: ToolMemory, seed: int, number: int) -> str:
 
 def host(memory: ToolMemory) -> list[Any]:
     """The messages of an agent's run with the shortcut."""
-    builder = StateGraph(MessagesState)
-    builder.add_node("inertia", InertiaShortcut(memory, [*TOOLS.values()]))
-    builder.add_node("agent", lambda state: {"messages": [answer(state["messages"])]})
-    builder.add_node("tools", ToolNode([*TOOLS.values()]))
-    builder.add_edge(START, "inertia")
-    builder.add_edge("tools", "inertia")
-    builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
-    builder.add_conditional_edges("agent", tools_condition)
-    config: Any = {"configurable": {"thread_id": "host", "user_id": "bob"}}
-    state = builder.compile().invoke({"messages": history("bob", "new")[:1]}, config)
-    return [each.content for each in state["messages"]]
+    graph, _ = build(memory, Desk().tools, recorder=False)
+    config = {"configurable": {"thread_id": "host", "user_id": "bob"}}
+    return [each.content for each in graph.invoke({"messages": run_of("bob", "new")[:1]}, config)["messages"]]
 
 
 # --- trials ---
@@ -240,11 +198,11 @@ def test_a_fault_loses_nothing_without_a_word(template: Path, tmp_path: Path, se
 
 def test_a_database_of_chroma_that_is_none_is_renamed_and_said(tmp_path: Path) -> None:
     with ToolMemory(tmp_path, methods=[Entries()]) as memory:
-        memory.finish(history("ann", "old"), thread_id="old", success=True, wait=True)
+        memory.finish(run_of("ann", "old"), thread_id="old", success=True, wait=True)
     (tmp_path / "chroma" / DATABASE).write_bytes(b"no database" * 1000)
     assert any(DATABASE in problem for problem in examine(tmp_path)["problems"])
     with ToolMemory(tmp_path, methods=[Entries()]) as memory:
-        memory.finish(history("ann", "new"), thread_id="new", success=True, wait=True)
+        memory.finish(run_of("ann", "new"), thread_id="new", success=True, wait=True)
         assert len(list(memory.entries.rows.all(memory.core.users.of(None)))) == 1
         assert any("chroma.corrupt-1" in problem for problem in memory.report().problems)
     assert any("chroma.corrupt-1" in problem for problem in examine(tmp_path)["problems"])
@@ -255,7 +213,7 @@ def test_what_waits_is_bounded_and_said(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(Jobs, "begin", lambda *_: None)
     with ToolMemory(tmp_path, methods=[Entries()]) as memory:
         for number in range(6):
-            memory.finish(history("ann", number), thread_id=str(number), success=True)
+            memory.finish(run_of("ann", number), thread_id=str(number), success=True)
         assert memory.report().jobs.pending == 3
         said = "Nothing of a finished run could be put into the queue: 3 jobs wait"
         assert any(each.startswith(said) for each in memory.report().problems)

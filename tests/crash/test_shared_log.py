@@ -11,13 +11,12 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from children import run
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from langgraph.store.base import BaseStore, Result
 from langgraph.store.memory import InMemoryStore
 from servers import MissingError, postgres_run
@@ -30,7 +29,7 @@ from langgraph_toolmem.core.users import Users
 from langgraph_toolmem.graph.events import Count, Forgotten, Request, RunSeen
 from langgraph_toolmem.stores import shared as shared_log
 from langgraph_toolmem.stores.events import EventStore
-from langgraph_toolmem.stores.shared import SharedLog, encode_namespace
+from langgraph_toolmem.stores.shared import SharedLog
 
 NAMESPACE = ("toolmem", "graph")
 ANN, BEN = "a" * 16, "b" * 16
@@ -175,7 +174,8 @@ def test_workers_converge_in_whatever_order_they_look(
 
 
 def test_namespaces_do_not_leak_into_each_other(store: BaseStore, worker: Make) -> None:
-    names = [("u1",), ("u10",), ("u1", "x"), ("u_",), ("u%",), ("a.b",), ("a", "b"), ("",), ("langgraph",), ("u=2E",)]
+    labels = ("u1", "u10", "u_", "u%", "a.b", "", "langgraph", "u=2E", "u.")
+    names = [*((label,) for label in labels), ("u1", "x"), ("a", "b")]
     for number, name in enumerate(names):
         mine = worker(store, namespace=name)
         for each in range(number + 1):
@@ -503,20 +503,12 @@ def test_workers_that_forget_at_once_all_succeed(worker: Make) -> None:
         assert each.sent()
     for each in workers:
         assert each.turns() == (6, 6)
-    errors: list[Exception] = []
 
     def forget(each: Worker, user: str) -> None:
-        try:
-            each.forget(Forgotten(user, frozenset(each.graph.belongings(user))))
-        except Exception as error:  # noqa: BLE001 - shown below
-            errors.append(error)
+        each.forget(Forgotten(user, frozenset(each.graph.belongings(user))))
 
-    running = [threading.Thread(target=forget, args=each) for each in zip(workers, users, strict=True)]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join(30)
-    assert not errors
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(forget, workers, users, timeout=30))
     assert len(settled(*workers, worker(store))[2]) == 3
     assert SECRET not in everything(store)
 
@@ -768,15 +760,3 @@ def test_a_store_that_fails_anywhere_loses_and_repeats_nothing(
         if not failed:
             break
     assert at > 20
-
-
-# -- names --
-
-
-@settings(max_examples=100)
-@given(st.lists(st.text(st.sampled_from("a.=2E\0é"), max_size=4), min_size=2, max_size=2, unique=True))
-def test_labels_are_acceptable_and_stay_different(labels: list[str]) -> None:
-    one, two = (encode_namespace(("x", label))[1] for label in labels)
-    assert one != two
-    assert one
-    assert not set(".\0") & set(one)

@@ -395,24 +395,6 @@ def test_what_cannot_work_is_told_before_anything_is_done(tmp_path):
             bootstrap(reader, Toy())
 
 
-@pytest.mark.parametrize("most", [1, 2, 9])
-def test_model_calls_are_bounded_to_the_call(inventor, most):
-    _, model, server = inventor
-    asked: list[int] = []
-
-    def counting(messages: Sequence[BaseMessage], tools: Any) -> AIMessage:
-        asked.append(1)
-        return assistant(messages, tools)
-
-    office = make_office()
-    assert office.tools is not None
-    office.agent = build_graph(ScriptedChatModel(script=counting), list(office.tools)).compile()  # type: ignore[arg-type]
-    with ToolMemory.ephemeral() as memory:
-        done = bootstrap(memory, office, model, budget=Budget(queries=8, model_calls=most)).run()
-    assert done.model_calls == most == len(asked) + len(server.requests)
-    assert done.stopped == f"all of {most} model calls are made"
-
-
 # --- inventing ---
 
 SPECS = read_tools(

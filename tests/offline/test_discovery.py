@@ -319,18 +319,6 @@ def test_after_a_failure_the_pivot_is_first() -> None:
     assert policy.reflected == ["ring_bell"]
 
 
-def test_an_environment_that_does_not_repeat_itself_is_noticed() -> None:
-    class Moody(Rooms):
-        def step(self, call: EnvironmentCall) -> Observation:
-            super().step(call)
-            return Observation({"mood": f"mood_{len(self.log)}"})
-
-    world = Moody()
-    cursor = Cursor(world, TASK)
-    assert not search(world, Script(LAMP, OTHER_LAMP), cursor=cursor, iterations=10, depth=3).run().reward
-    assert cursor.diverged > 0
-
-
 def test_it_can_be_stopped_and_a_task_may_be_done_already() -> None:
     with pytest.raises(StoppedError):
         search(Rooms(), Script(LAMP)).run(lambda: True)
@@ -447,14 +435,6 @@ def test_calls_that_cannot_be_made_are_dropped() -> None:
     plan = policy.plan(State(TASK))
     assert plan == Goal("find the key", 0, 2, ("find_key", "open_safe", "ring_bell"))
     assert policy.plan(state).number == 1
-
-
-def test_unreadable_answers_propose_nothing() -> None:
-    model = ScriptedChatModel(script=lambda *_: AIMessage("I would rather not."))
-    with Discovery(Rooms, [TASK], model=model) as discovery:
-        report = discovery.run()
-    assert (report.solved, report.failed) == (0, 0)
-    assert report.model_calls < 30
 
 
 @pytest.mark.parametrize("bound", [{"model_calls": 6}, {"tokens": 550}], ids=["calls", "tokens"])

@@ -16,12 +16,11 @@ from places import DATA
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
 from langgraph_toolmem.inertia.budget import FIRST
-from langgraph_toolmem.inertia.decision import Decision, Proposal
+from langgraph_toolmem.inertia.decision import Decision
 from langgraph_toolmem.offline.replay import InertiaMeter, InertiaTest, is_right, replay
 from langgraph_toolmem.runs.logs import load_runs
 from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.runs.trajectory import parse_run
 
 FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
 TOOLS = [reading("find", "name"), reading("open", "id")]
@@ -151,23 +150,6 @@ def test_names_that_end_alike_are_different_tools():
     runs += [Logged(history(user("Go."), call("ad"), call("a"), words()), f"ad{i}") for i in range(2)]
 
     assert set(replay(runs).chains) == {(("read", "a", "x"), 2), (("ad", "a"), 2)}
-
-
-@pytest.mark.parametrize(
-    ("tool", "args", "right"),
-    [
-        ("find", {"name": "Ann"}, True),
-        ("find", {"name": "Bo"}, False),
-        ("open", {"name": "Ann"}, False),
-        ("find", {}, False),
-    ],
-)
-def test_right_is_tool_and_all_arguments(tool: str, args: dict[str, str], right: bool):
-    event = parse_run(history(user("Go."), call("find", {"name": "Ann"}), words())).events[1]
-    assert isinstance(event, Turn)
-
-    assert is_right(event, Decision(Proposal(tool, args, 1.0, ""), "")) is right
-    assert not is_right(event, Decision(None, ""))
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from histories import FAILED, Learner, call, calls, schema, shortcut, state_of, user, words
+from histories import FAILED, Learner, call, schema, shortcut, state_of, user, words
 
 from langgraph_toolmem.graph.learning import pattern_of
-from langgraph_toolmem.graph.state import CUT, PARALLEL, START, WORDS, slot_key
+from langgraph_toolmem.graph.state import START, WORDS, slot_key
 from langgraph_toolmem.graph.tool_graph import HIT, MISS
-from langgraph_toolmem.graph.view import START as VIEW_START
-from langgraph_toolmem.graph.view import view_of
 
 S = "\x1f"
 
@@ -24,17 +22,6 @@ def after(learner: Learner, *symbols: str) -> dict[str, list[float]]:
 
 def record_of(learner: Learner, slot: str, descriptor: str) -> list[float] | None:
     return learner.graph.sources.row(slot).get(descriptor)
-
-
-def test_what_follows_a_cut_is_learned_apart_from_what_starts_a_run():
-    learner = Learner()
-    learner.learn(user("Go."), call("a"), call("b"), words(), thread_id="1")
-    learner.learn(call("b"), words(), thread_id="trimmed")
-
-    assert after(learner, START) == {"a": [1, 0, 0, 0]}
-    assert after(learner, CUT) == {"b": [1, 0, 0, 0]}
-    assert after(learner, "b") == {WORDS: [2, 0, 0, 0]}
-    assert {edge.source for edge in view_of(learner.graph).edges} == {VIEW_START, "a"}
 
 
 def test_what_the_model_chose_is_counted_apart_for_success_and_failure():
@@ -62,17 +49,6 @@ def test_a_shortcut_is_an_outcome_and_no_evidence():
     counters = learner.graph.counters
     assert (counters["acted_ok"], counters["acted_failed"], counters["turns"], counters["calls"]) == (1, 1, 6, 2)
     assert learner.graph.runs.popitem()[1][0] == 1
-
-
-def test_parallel_calls_are_one_turn():
-    learner = Learner()
-    learner.learn(user("Go."), calls([("a", {"x": "1"}, "ok"), ("b", {"x": "2"}, FAILED)]), words())
-
-    assert after(learner, START) == {PARALLEL: [0, 1, 0, 0]}
-    assert after(learner, "a", "b!") == {WORDS: [1, 0, 0, 0]}
-    assert learner.graph.successors.row(f"p1{S}a") == {"b": [0, 1, 0, 0]}
-    assert learner.graph.values.row(slot_key("b", "x")) == {'"2"': [1]}
-    assert (learner.graph.counters["turns"], learner.graph.counters["calls"]) == (2, 2)
 
 
 def test_a_call_that_was_never_executed_teaches_no_arguments():

@@ -1,46 +1,13 @@
-"""`ScriptedChatModel`, and the tests' own OpenAI-protocol server with the real ChatOpenAI."""
+"""`ScriptedChatModel`: its script ends aloud, and its stream adds up."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.tools import tool
+from langchain_core.messages import AIMessage
+from langchain_core.messages.tool import tool_call
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.testing import ScriptedChatModel
-
-
-@tool
-def weather(city: str, days: int = 1) -> str:
-    """Weather of a city."""
-    return f"{city}: sun for {days} days"
-
-
-def call(city: str, call_id: str | None = None) -> dict[str, Any]:
-    return {"name": "weather", "args": {"city": city, "days": 2}, "id": call_id, "type": "tool_call"}
-
-
-TWO_CALLS = AIMessage("", tool_calls=[call("Rome", "call_a"), call("Zürich", "call_b")])
-
-
-# --- ScriptedChatModel
-
-
-def test_script_answers_in_order_and_logs_calls() -> None:
-    model = ScriptedChatModel(script=["one", TWO_CALLS])
-    bound = model.bind_tools([weather], tool_choice="any")
-    assert model.invoke("a").text == "one"
-    answer = bound.invoke("b")
-    assert answer.tool_calls == TWO_CALLS.tool_calls
-    first, second = model.calls
-    assert first.tools == ()
-    assert [t["function"]["name"] for t in second.tools] == ["weather"]
-    assert second.kwargs["tool_choice"] == "any"
-    assert second.messages == (HumanMessage("b"),)
-    assert second.answer.tool_calls == TWO_CALLS.tool_calls
-    assert [[t["function"]["name"] for t in tools] for tools in model.bound] == [["weather"]]
 
 
 def test_script_that_runs_out_says_so() -> None:
@@ -52,9 +19,10 @@ def test_script_that_runs_out_says_so() -> None:
 
 
 def test_streamed_chunks_add_up_to_the_answer() -> None:
+    calls = [tool_call(name="weather", args={"city": city}, id=f"call_{city}") for city in ("Rome", "Zürich")]
     answer = AIMessage(
         "two calls now",
-        tool_calls=TWO_CALLS.tool_calls,
+        tool_calls=calls,
         usage_metadata={"input_tokens": 3, "output_tokens": 2, "total_tokens": 5},
         additional_kwargs={"mark": 1},
     )

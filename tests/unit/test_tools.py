@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
@@ -11,13 +10,10 @@ from hypothesis import strategies as st
 from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, StructuredTool, tool
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.store.base import BaseStore
-from places import DATA
 from pydantic import BaseModel, Field, field_validator
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
-from langgraph_toolmem.runs.trajectory import parse_run
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -389,24 +385,3 @@ def test_errors_name_the_tool_and_its_index(tools: Any, words: list[str]) -> Non
         read_tools(tools)
     for word in words:
         assert word in str(caught.value)
-
-
-# --- real ones
-
-
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="needs the recorded runs in ../shared/data")
-
-
-@needs_data
-@pytest.mark.parametrize("source", ["workbench_gpt4", "tau_retail_gold"])
-def test_recorded_calls_are_valid(source: str) -> None:
-    specs = read_tools(json.loads((DATA / source / "tools.json").read_text()))
-    valid = total = 0
-    with (DATA / source / "trajectories.jsonl").open() as lines:
-        for line in lines:
-            for event in parse_run(json.loads(line)["messages"]).events:
-                for step in event.steps if isinstance(event, Turn) else ():
-                    total += 1
-                    valid += step.tool in specs and specs[step.tool].problem(step.args) is None
-    assert total > 1_000
-    assert valid / total > 0.99

@@ -162,12 +162,6 @@ def test_outputs(content: Any, output: Any) -> None:
 # --- calls: parallel, unanswered, rejected, repeated
 
 
-def test_parallel_calls_are_answered_by_id_in_any_order() -> None:
-    run = parse_run([("user", "x"), ai(call("f", "c1"), call("g", "c2")), answer("c2", "2"), answer("c1", "1")])
-    assert [(step.tool, step.output) for step in steps(run)] == [("f", 1), ("g", 2)]
-    assert run.awaiting_model
-
-
 def test_calls_stay_pending_until_all_are_answered() -> None:
     history = [HumanMessage("x"), ai(call("f", "c1"), call("g", "c2")), answer("c1")]
     run = parse_run(history)
@@ -436,20 +430,6 @@ def test_the_scope_of_counted_ids() -> None:
 def known(run: Run) -> dict[str, str]:
     """What a memory keeps of the user messages of a thread."""
     return {event.key: event.episode for event in run.events if isinstance(event, UserMessage)}
-
-
-def test_a_unique_call_id_is_one_call_within_its_user_message() -> None:
-    call_id = unique(5)
-
-    def read(asked: str, thread_id: str | None) -> Run:
-        return parse_run([("user", asked), ai(call("f", call_id), id="m"), answer(call_id)], thread_id=thread_id)
-
-    within = read("x", "r")
-    alone = ExecutionLog(lambda _: known(within)).read([ai(call("f", call_id)), answer(call_id)], "r")
-    assert steps(within)[0].key == steps(alone)[0].key != steps(read("y", "r"))[0].key
-    assert steps(within)[0].key != steps(read("x", "s"))[0].key
-    assert steps(read("x", None))[0].key == steps(read("x", None))[0].key
-    assert len(steps(alone)[0].key) == 16
 
 
 def test_canonical_arguments() -> None:

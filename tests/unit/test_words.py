@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.text import requests, similarity, values
+from langgraph_toolmem.text import requests, values
 from langgraph_toolmem.text import words as words_module
 from langgraph_toolmem.text.requests import is_small_talk, tokens
 from langgraph_toolmem.text.values import (
@@ -29,7 +29,7 @@ from langgraph_toolmem.text.values import (
 )
 from langgraph_toolmem.text.words import stem, words
 
-MODULES = [requests, similarity, values, words_module]
+MODULES = [requests, values, words_module]
 PARTS = ["3", "May", "mai", "$", "5月", "日", "2024-05-03", "a@b.c", "'", "“", "#W1", ".", " ", "k"]
 ANY_TEXT = st.one_of(st.text(max_size=120), st.lists(st.sampled_from(PARTS)).map("".join))
 

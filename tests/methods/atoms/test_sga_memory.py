@@ -11,11 +11,8 @@ import histories as h
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kept import give_records
-from letters import Letters
 
 from langgraph_toolmem import Atoms, ConfigurationError, InputError, ToolMemory
-from langgraph_toolmem.atoms import keeping
 from langgraph_toolmem.atoms.atoms import (
     IGNORED_AFTER,
     MAX_DEPTH,
@@ -29,7 +26,6 @@ from langgraph_toolmem.atoms.extract import Extractor, sparse
 from langgraph_toolmem.atoms.keeping import MAX_SUPPORTS, AtomKind, StoredAtom, Support
 from langgraph_toolmem.atoms.retrieve import EPSILON, LEAST_ALIKE, AtomHit, Question, Resolver, ranked, to_goal
 from langgraph_toolmem.atoms.slots import Known
-from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.stores.vectors import Hit
@@ -263,22 +259,6 @@ def test_supports_are_bounded_and_good_ones_stay() -> None:
     for number in range(1, MAX_SUPPORTS + 5):
         item = KIND.joined(item, stored(run(f"r{number}", None if number < 3 else 1.0, time=number)))
     assert {each.run for each in item.supports} == {f"r{number}" for number in range(5, MAX_SUPPORTS + 5)}
-
-
-@pytest.mark.parametrize("embeddings", [None, Letters("abcdefghijklmnopqrstuvwxyz")], ids=["builtin", "dense"])
-def test_other_tools_are_found_behind_many_atoms_of_one(embeddings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "LONGLIST", 40)
-    with ToolMemory.ephemeral(methods=[Atoms()], embeddings=embeddings) as memory:
-        usual = [atom("usual", f"do the thing {number}", arguments={"n": number}) for number in range(120)]
-        memory.atoms.keep([*usual, *(atom(f"rare{number}", "another matter") for number in range(4))])
-        hits = memory.atoms.search("do the thing 7", k=5)
-        assert (hits[0].tool, {hit.tool for hit in hits[1:]}) == ("usual", {f"rare{number}" for number in range(4)})
-        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-        gone = {memory.atoms.keeping.rows.key(hits[0].atom.call, memory.core.users.of(None)): ItemStats(shown=60)}
-        give_records(memory, "atoms", gone)
-        again = memory.atoms.search("do the thing 7", k=5)
-        assert hits[0].atom.call not in {hit.atom.call for hit in again}
-        assert len(again) == 5
 
 
 # --- runs become atoms ---

@@ -249,16 +249,6 @@ def test_what_ended_here_half_of_the_time_is_not_done() -> None:
         assert not is_done(drive(partial(planner_of(memory).planning, whole("Zoe"), memory.core.catalogue.specs)))
 
 
-async def test_the_budget_leaves_the_worst_out_and_says_so(memory: ToolMemory) -> None:
-    wide = await planned(planner_of(memory, plain=True), [HumanMessage(ASKED)], memory)
-    narrow = await planned(planner_of(memory, budget=25, plain=True), [HumanMessage(ASKED)], memory)
-    assert len(hints(wide)) == 3
-    assert hints(narrow) == hints(wide)[:1]
-    assert [each["why_not"] for each in narrow.event["candidates"]][:3] == ["", *["no room in the prompt"] * 2]
-    one = await planned(planner_of(memory, k=1, plain=True), [HumanMessage(ASKED)], memory)
-    assert [each["why_not"] for each in one.event["candidates"]][:3] == ["", *["others fit better"] * 2]
-
-
 # --- hints as text ---
 
 

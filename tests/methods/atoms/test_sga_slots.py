@@ -11,7 +11,7 @@ from histories import call, known_of, run_of, schema, user
 from langgraph_toolmem.atoms import extract, slots
 from langgraph_toolmem.atoms.slots import MAX_PER_SLOT, MAX_SLOTS, Known, Slots, filled, named
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.text.values import delexicalised, kind_of, values_in
+from langgraph_toolmem.text.values import delexicalised, values_in
 
 SPECS = read_tools(
     [
@@ -59,15 +59,6 @@ def test_the_examples_in_the_docstrings(module: Any) -> None:
 )
 def test_the_kinds_of_values(text: str, found: list[tuple[str, str]]) -> None:
     assert [(value.kind, value.text) for value in values_in(text)] == found
-
-
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [("a@b.org", "EMAIL"), ("2024-01-02T03:04:05Z", "DATE"), ("C-17", "ID"), ("bar", ""), ("in progress", ""),
-     ("00000137", "NUMBER"), ("Monday", ""), ("x" * 300, ""), ("notes.txt", "FILE")],
-)  # fmt: skip
-def test_the_kind_of_a_whole_value(value: str, kind: str) -> None:
-    assert kind_of(value) == kind
 
 
 @pytest.mark.parametrize(
@@ -144,16 +135,6 @@ def test_types_are_the_words_of_the_schema() -> None:
 def test_what_the_user_says_is_known_by_its_looks_and_its_words() -> None:
     found = known(user("Cancel order #W17X and mail ann@x.org"))
     assert found.to_plain() == {"ID": ["#W17X"], "ORDER_ID": ["#W17X"], "EMAIL": ["ann@x.org"]}
-
-
-def test_answers_are_known_by_their_keys_and_their_looks() -> None:
-    found = known(
-        user("Who is it?"),
-        call("find_user", {"email": "ann@x.org"}, {"user": {"id": "u_1", "contact": "a.lee@x.org", "active": True}}),
-    )
-    assert found.latest("USER_ID") == "u_1"
-    assert found.values("EMAIL") == ["ann@x.org", "a.lee@x.org"]
-    assert True not in [value for values in found.to_plain().values() for value in values]
 
 
 def test_lists_and_tables_give_the_values_of_their_rows() -> None:

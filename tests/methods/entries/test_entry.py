@@ -108,7 +108,7 @@ def test_an_entry_survives_json() -> None:
 
 BASE = Entry(entry_id(RUN), RUN, "q", (EntryCall("a", {}, "ok"),), user="u", time=1.0)
 RATED = BASE.with_feedback(0.0, " bad \ud800")
-CRITICISED = replace(RATED, critique="c", critique_of=RATED.feedback_key, blamed="a")
+CRITICISED = replace(RATED, critique="c", blamed="a")
 
 
 def test_a_report_without_feedback_leaves_the_feedback_and_its_critique() -> None:
@@ -120,10 +120,10 @@ def test_a_report_without_feedback_leaves_the_feedback_and_its_critique() -> Non
 
 def test_other_feedback_asks_for_another_critique_and_a_good_one_takes_it_away() -> None:
     other = CRITICISED.joined(replace(BASE, score=0.1, comment="wrong person"))
-    assert (other.critique, other.wants_critique) == ("c", True)
+    assert (other.critique, other.wants_critique) == ("", True)
     assert not CRITICISED.joined(replace(BASE, score=0.3, comment="bad ?")).wants_critique
     for well in (CRITICISED.joined(replace(BASE, score=1.0)), CRITICISED.with_feedback(1.0, "")):
-        assert (well.critique, well.critique_of, well.blamed, well.comment) == ("", "", "", "")
+        assert (well.critique, well.blamed, well.comment) == ("", "", "")
     assert BASE.with_feedback(0.0, "no", "v") == BASE, "nobody judges another user's run"
     assert replace(BASE, user="").with_feedback(0.0, "no", "v").user == "v"
     assert EntryKind().joined(BASE, replace(BASE, user="v")) is None, "nor replaces it"

@@ -17,7 +17,7 @@ from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.recall import RecalledEntry, grouped
-from langgraph_toolmem.entries.render import HEAD, NOTHING, to_brief, to_event, to_lines, to_text
+from langgraph_toolmem.entries.render import HEAD, NOTHING, to_event, to_lines, to_text
 from langgraph_toolmem.entries.steps import Recall
 from langgraph_toolmem.turn import hints
 from langgraph_toolmem.turn.hints import FRAME, tokens_in
@@ -119,11 +119,10 @@ Past runs with similar requests:
     ),
     "a later model call of the request": (
         "Please refund order A-99 of Eve Kim, it arrived broken",
-        {'later': True},
+        {"later": True},
         """\
 Past runs with similar requests:
-- "Please refund order A-40 of Ann Lee, it arrived broken" (went well). Calls: find_order(…); refund(…)
-- "Please refund order A-41 of Bob Roy, it arrived broken" (went wrong; critique: "Instead: Call find_order first."). Calls: refund(…)""",
+- "Please refund order A-40 of Ann Lee, it arrived broken" (went well). Calls: find_order(order="A-40"); refund(order=…, customer_id=…, amount=…)""",
     ),
     "little room": (
         "Please refund order A-99 of Eve Kim, it arrived broken",
@@ -245,7 +244,6 @@ def test_the_last_runs_that_fit_are_shown_shorter_and_further_ones_not() -> None
     assert tight[0] == whole[0]
     assert len(tight[-1]) < len(whole[0]) / 1.5
     assert all("Instead: look" in each for each in [*whole, *tight])
-    assert [len(each) for each in to_brief(found)] == [len(tight[-1])] * 2
 
 
 TEXTS = st.text(max_size=400)

@@ -161,13 +161,6 @@ def test_a_decision_of_nobody_is_not_kept_and_a_score_of_another_user_does_not_c
         assert store.navigator.decisions.export(tmp_path / "out.jsonl") == 1
 
 
-def test_texts_that_break_readers_of_lines_are_written_so_that_they_do_not(store: ToolMemory, tmp_path: Path) -> None:
-    keep(store, text="one\u2028two\x85three\nfour \U0001f600 \ud800 end \ufeff")
-    store.navigator.decisions.export(tmp_path / "out.jsonl", min_score=None)
-    (line,) = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
-    assert json.loads(line)["messages"][1]["content"] == "one\u2028two\x85three\nfour \U0001f600 ? end \ufeff"
-
-
 def test_files_that_exist_or_cannot_be_written_are_refused(store: ToolMemory, tmp_path: Path) -> None:
     log = store.navigator.decisions
     with pytest.raises(InputError, match="keep_decisions"):

@@ -15,7 +15,7 @@ from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.navigator.dependencies.graph import MAX_PRODUCERS, ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import Link, weight_of
-from langgraph_toolmem.navigator.history import Flow, History, plain_path
+from langgraph_toolmem.navigator.history import History, plain_path
 from langgraph_toolmem.navigator.learned import TABLE, LinkTable, digest_of
 from langgraph_toolmem.navigator.plan.planner import plan
 from langgraph_toolmem.navigator.plan.problem import Producers
@@ -114,42 +114,12 @@ def links(graph: ToolDependencyGraph, name: str, path: str, **more: Any) -> dict
     return {(link.producer, link.output): link for link in graph.links_into(port, **more)}
 
 
-def test_reading_is_better_than_writing_and_that_than_destroying():
-    graph = ToolDependencyGraph(
-        [
-            tool("find_ticket", ["title"], ["ticket_id"]),
-            tool("create_ticket", ["title"], ["ticket_id"]),
-            tool("purge_ticket", ["title"], ["ticket_id"], destructive=True),
-            tool("close", ["ticket_id"]),
-        ]
-    )
-    fits = [
-        links(graph, "close", "ticket_id")[name, "ticket_id"].fit
-        for name in ("find_ticket", "create_ticket", "purge_ticket")
-    ]
-    assert fits == sorted(fits, reverse=True)
-    assert len(set(fits)) == 3
-
-
 def test_of_many_producers_the_akin_ones_are_looked_at():
     many = [tool(f"source{chr(97 + i // 26)}{chr(97 + i % 26)}", [], ["city"]) for i in range(3 * MAX_PRODUCERS)]
     graph = ToolDependencyGraph([*many, tool("list_spam", [], ["city"]), tool("use_spam", ["city"])])
     found = links(graph, "use_spam", "city")
     assert len(found) == MAX_PRODUCERS
     assert ("list_spam", "city") in found
-
-
-def test_flows_seen_in_runs_are_links_though_nothing_looks_alike():
-    graph = ToolDependencyGraph([tool("weather", [], ["place"]), tool("forecast", ["q"])])
-    history = History(
-        uses={"forecast": 4},
-        flows={Flow("weather", "place", "forecast", "q"): 3, Flow("gone", "x", "forecast", "q"): 9},
-    )
-
-    assert links(graph, "forecast", "q") == {}
-    (link,) = links(graph, "forecast", "q", history=history).values()
-    assert (link.producer, link.output, link.kind, link.fit) == ("weather", "place", "flow", 0.0)
-    assert weight_of(link, history, {}) == pytest.approx(3 / 6)
 
 
 def test_the_weight_is_of_the_targets_uses():

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.navigator.history import Flow, History
 from langgraph_toolmem.navigator.plan.problem import value_source
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.meaning import Port, meaning_of, outputs_of
-from langgraph_toolmem.text.schema import MAX_DEPTH, MAX_LEAVES, Leaf, leaves_of, paths_of
+from langgraph_toolmem.text.schema import MAX_DEPTH, Leaf, leaves_of, paths_of
 
 # --- schemas ---
 
@@ -105,15 +104,6 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=150)
-@given(st.dictionaries(st.sampled_from(["type", "properties", "items", "anyOf", "$ref", "a"]), anything))
-@pytest.mark.slow
-def test_no_schema_breaks_it(schema: dict[str, Any]):
-    found = leaves_of(schema)
-    assert len(found) <= MAX_LEAVES
-    assert len({leaf.path for leaf in found}) <= len(found)
-
-
 def spec(name: str, returns: dict[str, Any] | None = None, **parameters: Any) -> ToolSpec:
     return ToolSpec(name, "", {"type": "object", "properties": parameters}, returns=returns)
 
@@ -201,7 +191,7 @@ def leaf(path: str, description: str = "", *types: str, **more: object) -> Leaf:
     ids=lambda value: value.replace(" ", "_") if isinstance(value, str) else None,
 )
 def test_words(path: str, tool: str, description: str, words: str):
-    assert meaning_of(leaf(path, description), tool).label == words
+    assert meaning_of(leaf(path, description), tool).words == {*words.split()}
 
 
 @pytest.mark.parametrize(
@@ -217,7 +207,7 @@ def test_words(path: str, tool: str, description: str, words: str):
 )
 def test_roles_are_no_part_of_the_meaning(path: str, role: str, words: str):
     found = meaning_of(leaf(path), "search_flights")
-    assert (found.role, found.label) == (role, words)
+    assert (found.role, found.words) == (role, {*words.split()})
 
 
 def test_a_bare_id_of_nothing_is_vague():

@@ -122,30 +122,6 @@ async def test_runs_of_a_user_say_what_the_request_is_about() -> None:
         assert await memory.navigator.aplan("zork 99", user_id="ann") == found
 
 
-def test_a_producer_that_failed_stands_behind_an_equal_one_and_comes_back() -> None:
-    makers = ("find_customer", "lookup_customer")
-    made = [h.schema(name, "name") for name in makers]
-    for each in made:
-        each["returns"] = {"type": "object", "properties": {"customer_id": {"type": "string"}}}
-    with ToolMemory.ephemeral(tools=[*made, h.schema("list_orders", "customer_id")]) as memory:
-
-        def first() -> str:
-            assert memory.flush()
-            memory.navigator.history(at_once=True)
-            return memory.navigator.plan(target="list_orders").chain.tools[0]
-
-        assert first() == "find_customer"
-        for i in range(5):
-            failed = h.call("find_customer", {"name": f"n{i}"}, h.FAILED)
-            memory.finish(h.history(h.user("orders"), failed, h.words()), thread_id=f"failed-{i}")
-        assert first() == "lookup_customer"
-        for i in range(5):
-            found = {"customer_id": f"c{i}77"}
-            good = [h.call("find_customer", {"name": f"m{i}"}, found), h.call("list_orders", found, [])]
-            memory.finish(h.history(h.user("orders"), *good, h.words()), thread_id=f"good-{i}")
-        assert first() == "find_customer"
-
-
 # --- over time ---
 
 

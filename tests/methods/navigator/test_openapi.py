@@ -226,37 +226,6 @@ def test_nouns_of_several_words_and_an_id_without_a_name():
     assert chain_to(end, graph).tools == (holds, assignments, end)
 
 
-def test_a_list_without_a_schema_gives_ids_though_it_filters_by_them():
-    bare = {
-        "/v1/reports.json": {"get": {"parameters": [{"name": "ids", "in": "query", "schema": {"type": "string"}}]}},
-        "/v1/reports/{report_id}.json": {
-            "put": {"parameters": [{"name": "report_id", "in": "path", "schema": {"type": "string"}}]}
-        },
-    }
-    reading, target = read_openapi({"paths": bare})
-    assert chain_to(target.name, ToolDependencyGraph([reading, target])).tools == (reading.name, target.name)
-
-
-def test_an_id_may_be_called_otherwise():
-    element = {"type": "object", "properties": {"gid": {"type": "string"}, "token": {"type": "string"}}}
-    schema = {"type": "object", "properties": {"data": {"type": "array", "items": element}}}
-    answer = {"200": {"content": {"application/json": {"schema": schema}}}}
-    specs = read_openapi(
-        {
-            "paths": {
-                "/tasks": {"get": {"operationId": "all", "responses": answer}},
-                "/tasks/{task_gid}": {
-                    "delete": {
-                        "operationId": "end",
-                        "parameters": [{"name": "task_gid", "in": "path", "schema": {"type": "string"}}],
-                    }
-                },
-            }
-        }
-    )
-    assert fed(chain_to("end", ToolDependencyGraph(specs)))["task_gid"] == ("all", "data[].gid")
-
-
 def test_the_path_is_searched():
     operation = {"operationId": "op17", "responses": {}}
     with ToolMemory.ephemeral(

@@ -21,7 +21,6 @@ from langgraph_toolmem.navigator.tool_search.precedents import Precedents, calle
 from langgraph_toolmem.navigator.tool_search.search import K1, B, ToolHit, ToolSearcher, WordIndex, completing, read
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.stores.chroma_repair import rebuild
-from langgraph_toolmem.stores.vectors import TextVectors, VectorStore
 from langgraph_toolmem.text.embedders import resolve_embedder
 from langgraph_toolmem.text.requests import MAX_CLAUSES, MAX_SENTENCES, split_clauses
 from langgraph_toolmem.text.tools import Wording, embedded_text, kit_name, kit_of
@@ -292,20 +291,6 @@ TOOLS = [
 ]
 
 
-@pytest.mark.parametrize("read_only", [False, True], ids=["writing", "reading"])
-def test_a_memory_without_tools_finds_those_it_was_told_of_before(tmp_path: Path, read_only: bool) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS) as memory:
-        expected = memory.navigator.search("reserve a room and send an email")
-    assert not (tmp_path / "chroma").exists(), "words need no vectors"
-    with ToolMemory(tmp_path, read_only=read_only) as memory:
-        assert memory.navigator.search("reserve a room and send an email") == expected
-        assert memory.navigator.tool_search.current() is memory.navigator.tool_search.current()
-    if not read_only:
-        with ToolMemory(tmp_path) as memory:
-            memory.core.catalogue.adopt(read_tools([told("paint_wall", "Paint a wall")]))
-            assert names(memory.navigator.search("reserve a room or paint a wall")) == ["paint_wall"]
-
-
 def test_the_next_process_embeds_the_request_only(tmp_path: Path) -> None:
     first, second = Concepts(), Concepts()
     with ToolMemory(tmp_path, tools=TOOLS, embeddings=first) as memory:
@@ -326,33 +311,6 @@ def test_a_read_only_memory_keeps_no_vectors(tmp_path: Path) -> None:
     with ToolMemory(tmp_path, tools=extra, embeddings=model, read_only=True) as memory:
         assert "new" in names(memory.navigator.search("picture", k=9))
         assert sorted(hit.id for hit in memory.core.vectors.get("tools")) == sorted(each["name"] for each in TOOLS)
-
-
-async def test_vectors_are_made_in_parts_and_what_was_made_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_toolmem.stores.vectors.BATCH", 2)
-    model = Concepts()
-    made: list[list[str]] = []
-    real = model.embed_documents
-
-    def counted(texts: list[str]) -> list[list[float]]:
-        made.append(texts)
-        if len(made) == 2:
-            raise TimeoutError("no answer")
-        return real(texts)
-
-    monkeypatch.setattr(model, "embed_documents", counted)
-    texts = {name: f"text of {name}" for name in "abcde"}
-    with VectorStore(None, embedder=resolve_embedder(model), namespace=("toolmem",)) as store:
-        vectors = TextVectors(store, "tools")
-        with pytest.raises(Exception, match="no answer"):
-            vectors.of(texts)
-        found = vectors.of(texts)
-        one, two, three = ["text of a", "text of b"], ["text of c", "text of d"], ["text of e"]
-        assert made == [one, two, two, three]
-        assert list(found["a"]) == pytest.approx([0, 0, 0, 0, 1])
-        again = vectors.of({**texts, "f": "text of f", "a": "another text"})
-        assert made[4:] == [["another text", "text of f"]] or made[4:] == [["text of f", "another text"]]
-        assert {*again} == {*texts, "f"}
 
 
 # --- finished runs ----------------------------------------------------------------------------------------------
@@ -408,23 +366,6 @@ def test_failed_runs_lift_nothing_and_forgotten_ones_neither() -> None:
         assert precedents is not None
         assert len(precedents) == 0
         assert names(memory.navigator.search(query, user_id="ann")) == plain
-
-
-def test_only_the_latest_runs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_toolmem.navigator.tool_search.precedents.MOST", 3)
-    with ToolMemory.ephemeral(tools=PAST, now=iter(range(10**6)).__next__) as memory:
-        for number in range(9):
-            went(memory, number, "alpha" if number < 6 else "beta")
-        assert memory.flush()
-        assert "alpha" not in names(memory.navigator.search(TRIP.format(9)))
-        past = memory.navigator.tool_search.precedents(None)
-        assert past is not None
-        assert len(past) == 3
-        went(memory, 9, "gamma")
-        assert memory.flush()
-        assert memory.navigator.tool_search.precedents(None) is past
-        assert len(past) == 3
-        assert past.votes(TRIP.format(5)).keys() == {"beta", "gamma"}
 
 
 async def test_a_changed_embedder_is_not_hidden_by_the_words(tmp_path: Path) -> None:
