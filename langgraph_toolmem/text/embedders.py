@@ -20,6 +20,7 @@ from operator import mul
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem.base import threads
@@ -126,9 +127,7 @@ class Embedder:
                     ) from error
             return self._embeddings
 
-    def _vectors(
-        self, texts: Sequence[str], ask: Callable[[Embeddings, list[str]], list[list[float]]]
-    ) -> list[list[float]]:
+    def _vectors(self, texts: Sequence[str], ask: Callable[[Embeddings, list[str]], Any]) -> list[list[float]]:
         embeddings = self._loaded()
         try:
             answer = ask(embeddings, [clean(text) for text in texts])
@@ -137,27 +136,22 @@ class Embedder:
         except Exception as error:
             raise StorageError(f"The embedder {self.name!r} failed: {_first_line(error)}") from error
         try:
-            vectors = [[float(value) for value in vector] for vector in answer]
+            vectors = np.array(answer, dtype=np.float64)
+            count, dimension = vectors.shape
         except (TypeError, ValueError) as error:
             raise StorageError(f"The embedder {self.name!r} answered with something that is not vectors.") from error
-        if len(vectors) != len(texts):
-            raise StorageError(f"The embedder {self.name!r} gave {len(vectors)} vectors, not {len(texts)}.")
-        return [self._unit(vector) for vector in vectors]
-
-    def _unit(self, vector: list[float]) -> list[float]:
-        if not vector:
-            raise StorageError(f"The embedder {self.name!r} gave an empty vector.")
-        if self._dimension is None:
-            self._dimension = len(vector)
-        elif len(vector) != self._dimension:
+        if count != len(texts):
+            raise StorageError(f"The embedder {self.name!r} gave {count} vectors, not {len(texts)}.")
+        if dimension != (self._dimension or dimension):
             raise StorageError(
-                f"The embedder {self.name!r} gave {len(vector)} numbers; it gave {self._dimension} before."
+                f"The embedder {self.name!r} gave {dimension} numbers; it gave {self._dimension} before."
             )
-        length = math.hypot(*vector)
-        if not math.isfinite(length) or length == 0.0:
-            wrong = "only zeros" if length == 0.0 else "NaN or infinity"
-            raise StorageError(f"The embedder {self.name!r} gave a vector with {wrong}.")
-        return [value / length for value in vector]
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        if not np.isfinite(lengths).all() or not lengths.all():
+            raise StorageError(f"The embedder {self.name!r} gave a vector of length 0, NaN or infinity.")
+        self._dimension = dimension
+        found: list[list[float]] = (vectors / lengths).tolist()
+        return found
 
 
 def resolve_embedder(spec: Embeddings | Embedder | str | None) -> Embedder:
