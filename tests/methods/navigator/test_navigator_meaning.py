@@ -191,23 +191,7 @@ def leaf(path: str, description: str = "", *types: str, **more: object) -> Leaf:
     ids=lambda value: value.replace(" ", "_") if isinstance(value, str) else None,
 )
 def test_words(path: str, tool: str, description: str, words: str):
-    assert meaning_of(leaf(path, description), tool).words == {*words.split()}
-
-
-@pytest.mark.parametrize(
-    ("path", "role", "words"),
-    [
-        ("origin_city", "from", "city"),
-        ("destinationCity", "to", "city"),
-        ("from_currency", "from", "currency"),
-        ("data_source", "", "source data"),
-        ("destination", "", "destination"),
-    ],
-    ids=str,
-)
-def test_roles_are_no_part_of_the_meaning(path: str, role: str, words: str):
-    found = meaning_of(leaf(path), "search_flights")
-    assert (found.role, found.words) == (role, {*words.split()})
+    assert meaning_of(leaf(path, description), tool).label == words
 
 
 def test_a_bare_id_of_nothing_is_vague():
