@@ -26,9 +26,8 @@ from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.sit.step import Suggest
 from langgraph_toolmem.turn.ask import drive
-from langgraph_toolmem.turn.hints import composed, placed, tokens_in
-from langgraph_toolmem.turn.run import StepRunner
-from langgraph_toolmem.turn.step import Call, Step, StepOutput
+from langgraph_toolmem.turn.hints import StepOutput, composed, placed, tokens_in
+from langgraph_toolmem.turn.step import Call, Step, StepRunner
 
 SETS: Final = ("tau2_retail_gpt41mini", "tau2_airline_gpt54", "tau2_telecom_gpt41")
 HEAD_TOKENS: Final = 3_500

@@ -33,7 +33,7 @@ from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.runs.values import canon
-from langgraph_toolmem.text.similarity import LexicalEmbedder
+from langgraph_toolmem.text.embedders import LexicalEmbedder
 
 SETS: Final = ("bfcl_v3_multi_turn", "workbench_gpt4", "tau_retail_gold")
 COMPRESSED: Final = ("workbench_gpt4", "workbench_gold")

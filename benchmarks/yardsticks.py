@@ -21,8 +21,9 @@ from langgraph_toolmem.runs.logs import LoggedRun, load_runs
 from langgraph_toolmem.runs.run import Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon_args
-from langgraph_toolmem.text.similarity import LexicalEmbedder, LexicalIndex
+from langgraph_toolmem.text.embedders import LexicalEmbedder
 from langgraph_toolmem.text.tools import tool_text
+from langgraph_toolmem.text.words import LexicalIndex
 
 Call = tuple[str, str]
 """Tool and canonical arguments. WORDS and PARALLEL stand for turns that are no single call."""

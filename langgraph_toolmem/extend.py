@@ -11,8 +11,8 @@ from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.stores.vectors import Hit, SearchHit, VectorItem
 from langgraph_toolmem.turn.ask import Ask, StepGenerator
-from langgraph_toolmem.turn.run import StepNode
-from langgraph_toolmem.turn.step import Call, Step, StepOutput
+from langgraph_toolmem.turn.hints import StepOutput
+from langgraph_toolmem.turn.step import Call, Step, StepNode
 
 __all__ = [
     "Ask",

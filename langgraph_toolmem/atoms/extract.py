@@ -21,9 +21,9 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
-from langgraph_toolmem.text.meaning import STRICT_VERBS
+from langgraph_toolmem.text.embedders import LexicalEmbedder
+from langgraph_toolmem.text.meaning import ACTS
 from langgraph_toolmem.text.requests import NEXT, SENTENCE_END, is_usual
-from langgraph_toolmem.text.similarity import LexicalEmbedder, similarity
 from langgraph_toolmem.text.tools import Wording
 from langgraph_toolmem.text.values import (
     DATE,
@@ -37,7 +37,7 @@ from langgraph_toolmem.text.values import (
     kind_of,
     values_in,
 )
-from langgraph_toolmem.text.words import word_set
+from langgraph_toolmem.text.words import similarity, word_set
 
 Habits: TypeAlias = Callable[[str, str], Mapping[str, tuple[float, int]]]
 """Values that a parameter (tool, path) was given, as canonical texts: how often, and in how many runs."""
@@ -64,15 +64,10 @@ ENOUGH: Final = 3
 FEW, OFTEN = 6, 4
 """A parameter has choices that nobody declared if it has at most so many values, each given so often on average."""
 
-_ACTS: Final = STRICT_VERBS | word_set(
-    "mail email tell ask give let use go write note call pay tweet ensure tag remind post list book order "
-    "schedule play show check report reserve exchange return purchase copy move share record plan rate review "
-    "like comment message mention invite assign place"
-)
 _JOINED: Final = re.compile(rf"^(?:{NEXT})\b[, ]*", re.IGNORECASE)
 _BREAK: Final = re.compile(
     rf"{SENTENCE_END}|,?\s+(?:{NEXT})\b[, ]*"
-    r"|[,;]?\s+and\s+(?=(?:" + "|".join(sorted(_ACTS)) + r")\b)",
+    r"|[,;]?\s+and\s+(?=(?:" + "|".join(sorted(ACTS)) + r")\b)",
     re.IGNORECASE,
 )
 _WORD: Final = re.compile(r"\w")

@@ -23,8 +23,7 @@ from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.requests import is_small_talk
 from langgraph_toolmem.text.words import STOP_WORDS
-from langgraph_toolmem.turn.hints import turn_of
-from langgraph_toolmem.turn.step import Line
+from langgraph_toolmem.turn.hints import Line, turn_of
 
 if TYPE_CHECKING:
     from langgraph_toolmem.atoms import Atoms

@@ -4,7 +4,7 @@
 
 with Λ the types that are known and S_e those that the atom needs; an atom that needs nothing has a feasibility of 1.
 cos(q, e) is .5 · that of the sub-goals + .4 · that of the states + .1 · that of sub-goal and tool description, over
-words and their parts (`text.similarity`); with an embedding model, sub-goals are compared by its vectors. A question
+words and their parts (`text.words`); with an embedding model, sub-goals are compared by its vectors. A question
 may have several goals: the best one counts. The published score (`plain`) compares one text of state and all goals.
 """
 
@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.atoms.extract import Extractor, sparse
 from langgraph_toolmem.atoms.slots import COMMON, SLOT, Known, filled
-from langgraph_toolmem.text.similarity import similarity
 from langgraph_toolmem.text.values import KINDS
+from langgraph_toolmem.text.words import similarity
 
 BETA: Final = 0.3
 EPSILON: Final = 1e-5

@@ -11,7 +11,8 @@ from langgraph_toolmem.base.checks import expect, is_count, is_share
 from langgraph_toolmem.core.catalogue import without_own
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
 from langgraph_toolmem.turn.ask import StepGenerator
-from langgraph_toolmem.turn.step import Call, Scope, Step, StepOutput
+from langgraph_toolmem.turn.hints import Scope, StepOutput
+from langgraph_toolmem.turn.step import Call, Step
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

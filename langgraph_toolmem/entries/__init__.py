@@ -35,7 +35,6 @@ from langgraph_toolmem.core.users import User, by_namespace, user_digest
 from langgraph_toolmem.entries.entry import (
     JUDGED,
     MAX_CRITIQUE,
-    PARTS,
     Entry,
     EntryKind,
     EntryRows,
@@ -65,7 +64,7 @@ WRITE, JUDGE, CRITIQUE = "write", "judge", "critique"
 JUDGE_TRIES: Final = 8
 """Feedback on a run that has no entry waits for it so often: about two minutes."""
 SIMILAR: Final = 3
-"""Entries with similar requests that a critic reads with one."""
+"""Entries with feedback and similar requests that a critic reads with one."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +186,7 @@ class Entries(Method):
         policy: RecallPolicy | None = None,
         thread_id: str | None = None,
         user_id: str | None = None,
-        budget: int = 0,
+        shown: bool = False,
     ) -> list[RecalledEntry]:
         """Return the past runs to show to the model now, one for each group that says the same.
 
@@ -195,7 +194,7 @@ class Entries(Method):
             messages: the history so far; what its latest episode asks for is the request.
             policy, user_id: as for `ranked`.
             thread_id: the thread; its own episodes are not recalled.
-            budget: tokens of the prompt: the runs that fit in it are recorded as shown. 0: nobody sees them.
+            shown: If True, the model gets to see them now: the ledger keeps those for which there is room in a prompt.
 
         Raises:
             MessageError, NamespaceError, StorageError: as for `preferences`.
@@ -205,7 +204,7 @@ class Entries(Method):
 
         run, user = self.core.read(messages, thread_id), self.core.users.of(user_id)
         self.core.jobs.poll()
-        if budget:
+        if shown:
             self.core.know(run)
         query = request_of(run)
         if not query or self.core.vectors.empty:
@@ -215,8 +214,7 @@ class Entries(Method):
             own |= self.core.episodes.runs(thread_id)
         # nobody reads what another user said
         found = grouped(self.search(query, user, policy or self.policy, exclude=own, own=True))
-        shown = len(to_lines(found, self.reads(), budget=budget)) if budget and found else 0
-        if seen := found[:shown]:
+        if shown and (seen := found[: len(to_lines(found, self.reads()))]):
             items = {self.rows.key(entry.id, user): None for each in seen for entry in (each.entry, *each.others)}
             self.core.ledger.shown(self.name, items, run=run.digest, user_id=user_id)
         return found
@@ -258,9 +256,6 @@ class Entries(Method):
             entries = self._keep([entry for entry in map(self._entry_of, runs) if entry is not None], user)
             self.core.jobs.queue.note_namespaces([(entry.run, entry.user, user.namespace) for entry in entries])
             kept += len(entries)
-            if self._critic is not None:  # those too that have no critique from before there was a critic
-                for entry in self.rows.all(user):
-                    self._ask_for_critique(entry, user.namespace)
         return kept
 
     # --- keeping ---
@@ -277,16 +272,16 @@ class Entries(Method):
         self.core.jobs.put(kind, payload, run=run, user=user, namespace=namespace, ordering_key=order)
 
     def _keep(self, entries: Iterable[Entry], user: User) -> list[Entry]:
-        """Store entries; return what stands now, without those that another user reported."""
+        """Store entries, have failed ones criticised; return what stands now, without those of another user."""
         kept = [entry for entry in self.rows.put(entries, user) if entry is not None]
         for entry in kept:
             self.core.count_once(entry.id, "entries")
+            self._ask_for_critique(entry, user.namespace)
         return kept
 
     def _write(self, jobs: Sequence[Job]) -> None:
         for user, some in by_namespace(jobs, lambda job: job.namespace):
-            for entry in self._keep([Entry.from_dict(job.payload["entry"]) for job in some], user):
-                self._ask_for_critique(entry, user.namespace)
+            self._keep([Entry.from_dict(job.payload["entry"]) for job in some], user)
 
     def _unwrite(self, job: Job) -> None:
         """Remove the entry of a job whose user was forgotten meanwhile."""
@@ -309,9 +304,7 @@ class Entries(Method):
             return ""
         if entry.feedback_key != job.payload["feedback"]:
             return ""
-        vector = self.rows.embedder.embed_query(entry.query)
-        near = [each for part in PARTS for each in self.rows.near(vector, user, k=SIMILAR + 1, part=part)]
-        near.sort(key=lambda each: -each.similarity)
+        near = self.rows.near(entry.query, user, k=SIMILAR + 1, part=JUDGED)
         similar = [each.item for each in near if each.id != entry.id]
         return self._critic(entry, similar[:SIMILAR]).model_dump_json()
 
@@ -327,7 +320,7 @@ class Entries(Method):
             if not entry.failed or entry.feedback_key != of:
                 return entry
             text = shortened(clean(found.text(entry)), MAX_CRITIQUE)
-            return replace(entry, critique=text, critique_of=of, blamed=clean(found.blamed(entry)))
+            return replace(entry, critique=text, blamed=clean(found.blamed(entry)))
 
         self.rows.change([job.payload["entry"]], with_critique, _user(job))
 

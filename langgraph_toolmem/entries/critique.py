@@ -23,10 +23,6 @@ from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.schema import types_of
 from langgraph_toolmem.turn.structured import StructuredModel, sections
 
-MAX_TOOL: Final = 400
-"""Characters that describe one tool."""
-MAX_CALL: Final = 900
-"""Characters of one call with its answer."""
 MAX_PART: Final = 8_000
 """Characters of each of: tools, calls, similar entries."""
 LEAST_LINE: Final = 120
@@ -155,13 +151,12 @@ def _tool(spec: ToolSpec) -> str:
         f"{name}{'' if name in spec.required else '?'}: {' or '.join(sorted(types_of(schema))) or 'any'}"
         for name, schema in spec.properties.items()
     )
-    about = " ".join(spec.description.split())
-    return f"- {spec.name}({shortened(names, MAX_TOOL // 2)}): {shortened(about, MAX_TOOL // 2)}"
+    return f"- {spec.name}({names}): {' '.join(spec.description.split())}"
 
 
 def _call(call: EntryCall) -> str:
     said = f" → {call.answer}" if call.answer else ""
-    return shortened(f"{call.tool}({as_text(call.args)}) [{call.status}]{said}", MAX_CALL)
+    return f"{call.tool}({as_text(call.args)}) [{call.status}]{said}"
 
 
 def _line(text: str) -> str:

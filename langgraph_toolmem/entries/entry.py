@@ -73,7 +73,6 @@ class Entry:
         score: feedback, 0 (bad) to 1 (good); None: nobody gave any.
         comment: an explanation of it, or "".
         critique: what went wrong and what to do instead, or "". Only of a run that failed.
-        critique_of: the `feedback_key` that the critique was asked for; a critic may have had nothing to say.
         blamed: the tool whose call the critique names, or "".
         made_by: "run", or "bootstrap" if a cold start made it.
         left_out: calls in the middle that were too many to keep.
@@ -93,7 +92,6 @@ class Entry:
     score: float | None = None
     comment: str = ""
     critique: str = ""
-    critique_of: str = ""
     blamed: str = ""
     made_by: str = "run"
     left_out: int = 0
@@ -115,13 +113,13 @@ class Entry:
 
     @property
     def feedback_key(self) -> str:
-        """Identity of the feedback as far as a critique depends on it: the direction and the comment."""
+        """Identity of the feedback, its direction and its comment: a critique is of one feedback."""
         return digest("feedback", "none" if self.score is None else int(self.failed), self.comment)
 
     @property
     def wants_critique(self) -> bool:
-        """True if it failed and no critique was made for this feedback."""
-        return self.failed and self.critique_of != self.feedback_key
+        """True if it failed and has no critique."""
+        return self.failed and not self.critique
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -135,29 +133,26 @@ class Entry:
         """
         trimmed = new.truncated and len(new.calls) + new.left_out < len(self.calls) + self.left_out
         same = new.query == self.query and new.calls == self.calls
-        rated = self if new.score is None and self.score is not None else new
-        critic = new if new.critique_of else self
         found = replace(
             self if trimmed or same else new,
             user=self.user or new.user,
-            score=rated.score,
-            comment=rated.comment,
-            critique=critic.critique,
-            critique_of=critic.critique_of,
-            blamed=critic.blamed,
+            score=self.score,
+            comment=self.comment,
+            critique=self.critique,
+            blamed=self.blamed,
         )
-        return found._settled()
+        return found if new.score is None and self.score is not None else found._rated(new.score, new.comment)
 
     def with_feedback(self, score: float, comment: str, user: str = "") -> Entry:
         """Return the entry with feedback, which a user gives only to runs of their own and to those of nobody."""
         if user and self.user and self.user != user:
             return self
         text = shortened(clean(comment.strip()), MAX_COMMENT)
-        return replace(self, score=float(score), comment=text, user=self.user or user)._settled()
+        return replace(self, user=self.user or user)._rated(float(score), text)
 
-    def _settled(self) -> Entry:
-        """Drop the critique unless the run failed. A critique of another comment stays until a newer comes."""
-        return self if self.failed else replace(self, critique="", critique_of="", blamed="")
+    def _rated(self, score: float | None, comment: str) -> Entry:
+        found = replace(self, score=score, comment=comment)
+        return found if found.feedback_key == self.feedback_key else replace(found, critique="", blamed="")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from langgraph_toolmem.entries.recall import RecalledEntry
 
 BUDGET: Final = 300
-"""Tokens of a prompt's recalled part, if nothing else is said; there is one budget for all hints (`turn.hints`)."""
+"""Tokens of a prompt's recalled part, within the budget for all hints (`turn.hints`)."""
 HEAD: Final = "Past runs with similar requests:"
-MAX_BRIEF: Final = 2
-"""Runs that are shown, shortly, at later model calls."""
 SAME_KIND: Final = 0.7
 """Probability of being relevant from which calls that may change something are shown."""
 MAX_NAME: Final = 64
@@ -64,13 +62,6 @@ def to_lines(found: Sequence[RecalledEntry], reads: Collection[str] = (), *, bud
         lines.append(made)
         room -= _size(made)
     return lines
-
-
-def to_brief(found: Sequence[RecalledEntry], reads: Collection[str] = ()) -> list[str]:
-    """Return a short line for each of the first MAX_BRIEF runs."""
-    return [
-        _line(each.entry, 1 + len(each.others), each.score >= SAME_KIND, reads, _SHORT) for each in found[:MAX_BRIEF]
-    ]
 
 
 def to_line(entry: Entry, reads: Collection[str] = ()) -> str:

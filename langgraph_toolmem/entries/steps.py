@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from langchain_core.messages import ToolMessage
 
-from langgraph_toolmem.base.checks import is_count, names_given, policy_given, score_of
+from langgraph_toolmem.base.checks import names_given, policy_given, score_of
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.preferences import left_out
 from langgraph_toolmem.entries.preferences import to_event as preference_event
-from langgraph_toolmem.entries.render import BUDGET, HEAD, to_brief, to_event, to_lines
-from langgraph_toolmem.runs.tools import ToolLike, name_of, read_tools
-from langgraph_toolmem.turn.step import Call, Line, Place, Scope, Step, StepOutput
+from langgraph_toolmem.entries.render import HEAD, to_event, to_lines
+from langgraph_toolmem.runs.tools import name_of
+from langgraph_toolmem.turn.hints import Line, Scope, StepOutput
+from langgraph_toolmem.turn.step import Call, Place, Step
 
 if TYPE_CHECKING:
     from langgraph_toolmem.entries.preferences import Preference
@@ -32,23 +33,20 @@ class Recall(Step[Entries]):
     about: ClassVar[str] = "shows past runs with similar requests, once per user turn; calls no model"
     scope: Scope = "turn"
 
-    def __init__(self, method: Entries, *, policy: RecallPolicy | None = None, budget: int = BUDGET) -> None:
+    def __init__(self, method: Entries, *, policy: RecallPolicy | None = None) -> None:
         super().__init__(method)
-        if not is_count(budget, 1):
-            raise ConfigurationError(f"budget is a whole number of tokens from 1, not {budget!r}.")
-        self._budget, self._policy = budget, policy_given(policy, RecallPolicy)
+        self._policy = policy_given(policy, RecallPolicy)
 
     def compute(self, call: Call) -> list[RecalledEntry]:
         how: dict[str, Any] = {"thread_id": call.thread_id, "user_id": call.user_id}
-        return self.method.recollect(call.messages, policy=self._policy, budget=self._budget, **how)
+        return self.method.recollect(call.messages, policy=self._policy, shown=True, **how)
 
     def render(self, call: Call, found: Sequence[RecalledEntry]) -> StepOutput:
         reads = self.method.reads() if found else frozenset[str]()
-        lines = to_lines(found, reads, budget=self._budget)
+        lines = to_lines(found, reads)
         return StepOutput(
             head=HEAD if lines else "",
             lines=list(map(Line, lines)),
-            brief=list(map(Line, to_brief(found, reads))) if lines else [],
             sure=max((each.score for each in found), default=0.0),
             event=to_event(found),
             notes={"toolmem.recalled": len(found)},
@@ -63,34 +61,17 @@ class Preferences(Step[Entries]):
     scope: Scope = "turn"
     place: ClassVar[Place] = "around"
 
-    def __init__(
-        self,
-        method: Entries,
-        tools: Iterable[ToolLike] | None = None,
-        *,
-        keep: Iterable[str] = (),
-    ) -> None:
+    def __init__(self, method: Entries, *, keep: Iterable[str] = ()) -> None:
         super().__init__(method)
         self.keep = frozenset(names_given("keep", keep))
-        self.tools_given = None if tools is None else tuple(read_tools(tools))
 
     def compute(self, call: Call) -> list[Preference]:
-        if not self._names(call):
-            return []
         return self.method.preferences(call.messages, user_id=call.user_id, settle=False)
 
     def render(self, call: Call, found: Sequence[Preference]) -> StepOutput:
-        """Return the tools to leave out, among those that this call offers; something is always left."""
-        names = self._names(call)
-        if not names:
-            return StepOutput()
-        out = left_out(found, names, keep=self.keep | call.insisted)
+        """Return the tools to leave out, among those that this call offers, if known; something is always left."""
+        out = left_out(found, set(filter(None, map(name_of, call.offered))), keep=self.keep | call.insisted)
         return StepOutput(left_out=out, event=preference_event(found, out), notes={"toolmem.left_out": len(out)})
-
-    def _names(self, call: Call) -> Sequence[str]:
-        if self.tools_given is not None:
-            return self.tools_given
-        return [name for tool in call.offered if (name := name_of(tool)) is not None]
 
 
 class Reflection(Step[Entries]):

@@ -72,7 +72,7 @@ def _list_value(rest: str, lists: Mapping[str, list[Any]], used: Collection[str]
 
 def _from_text(kind: str, rest: str, text: Text, used: frozenset[str] | None) -> Any:
     if kind == "s":
-        return next((v for v in text.with_shape(rest) if not used or v not in used), ABSENT)
+        return next((v for v in text.shapes.get(rest, ()) if not used or v not in used), ABSENT)
     return _placed(kind, rest, text.raw)
 
 
@@ -83,7 +83,7 @@ def _placed(kind: str, rest: str, raw: str) -> Any:
         return _date_in(rest, text)
     words, _, number = rest.rpartition("|")
     left, count = words.split(" "), int(number)
-    for place in text.places(left[-1]):
+    for place in text.places.get(left[-1], ()):
         if len(left) == 1 or (place > 0 and text.words[place - 1] == left[0]):
             found = text.words[place + 1 : place + 1 + count]
             if len(found) == count and all(map(is_word, found)):
@@ -166,7 +166,7 @@ def _places(text: Text, first: int, last: int, used: frozenset[str] | None) -> l
             lefts.append(words[first - 1])
         found = [f"a|{left}|{count}" for left in lefts if _plain(left)]
     value = text.span(first, last)
-    if count == 1 and (shape := shape_of(value)) and _first_unused(text.with_shape(shape), used):
+    if count == 1 and (shape := shape_of(value)) and _first_unused(text.shapes[shape], used):
         found.append(f"s|{shape}")
     return [spot for spot in found if _from_text(spot[0], spot[2:], text, used) == value]
 

@@ -28,7 +28,7 @@ from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT
 
 PROVEN: Final = 2
-"""Right predictions of a tool before it is called: the first ones stand on other agents' record."""
+"""Right predictions of a tool that changes something before it is called: the first ones stand on others' record."""
 
 
 class Tables(NamedTuple):
@@ -60,30 +60,28 @@ def decide(
         return Decision(None, Reason("nothing_seen", "nothing like this has been seen yet"))
     keys = [record_keys(c, state) for c in found]
     novelty = Novelty(state, neighbours, graph.cases)
-    distances = [novelty.distance(c) for c in found]
-    shares = [tables.novelty.share(c.tool, each) for c, each in zip(found, distances, strict=True)]
+    fresh = [novelty.new_words(c) for c in found]
+    shares = [tables.novelty.share(c.tool, each) for c, each in zip(found, fresh, strict=True)]
     columns = columns_of(found, keys, shares, neighbours, tables.evidence.rules)
     likely = map(float, tables.estimator.probabilities(columns))
-    weighed = sorted(zip(likely, found, keys, columns.round(3).tolist(), distances, strict=True), key=lambda w: -w[0])
+    weighed = sorted(zip(likely, found, keys, columns.round(3).tolist(), fresh, strict=True), key=lambda w: -w[0])
 
-    def refused(p: float, c: Candidate, distance: float | None, *, changes: bool) -> str:
+    def refused(p: float, c: Candidate, new: float | None, *, changes: bool) -> str:
         if c.tool == WORDS:
             return Reason("answer_in_words", "the model is likely to answer in words")
         if no := refusal(c.tool, c.calls, specs=specs, policy=policy, graph=graph, state=state):
             return no
-        if unlike := tables.novelty.refusal(c.tool, distance) or (novelty.strange(c) if changes else ""):
+        if unlike := tables.novelty.refusal(c.tool, new) or (novelty.strange(c) if changes else ""):
             return unlike
-        if graph.by_tool.get(c.tool, {}).get("hits", 0) < PROVEN:
+        if changes and graph.by_tool.get(c.tool, {}).get("hits", 0) < PROVEN:
             return Reason("unproven", f"too few predictions of {c.tool} were right so far")
         least = policy.bound_of(changes).min_precision
         return Reason("low_confidence", f"confidence {p:.2f} is below {least:.2f}") if p < least else ""
 
-    def option(p: float, c: Candidate, records: tuple[str, ...], row: list[float], distance: float | None) -> Option:
+    def option(p: float, c: Candidate, records: tuple[str, ...], row: list[float], new: float | None) -> Option:
         changes = c.tool in specs and may_write(c.tool, specs)
         stale = may_be_stale(c.tool, c.calls, specs, state)
-        return Option(
-            c.tool, c.calls, p, refused(p, c, distance, changes=changes), changes, stale, records, row, distance
-        )
+        return Option(c.tool, c.calls, p, refused(p, c, new, changes=changes), changes, stale, records, row, new)
 
     options = tuple(option(*each) for each in weighed)
     (p, best, *_), first = weighed[0], options[0]

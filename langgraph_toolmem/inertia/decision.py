@@ -110,7 +110,7 @@ class Option:
         stale: the result of a call may be out of date when the model asks for it (`guards.may_be_stale`).
         records: keys of the records to be updated once the model's turn is known.
         columns: the estimator's columns; none under the paper's policy.
-        distance: of the request from past ones (`novelty`); None if there is none to compare with.
+        new_words: share of the request's words that are new (`novelty`); None if there is nothing to compare with.
     """
 
     tool: str
@@ -121,7 +121,7 @@ class Option:
     stale: bool = False
     records: tuple[str, ...] = ()
     columns: Sequence[float] = ()
-    distance: float | None = None
+    new_words: float | None = None
 
     @property
     def args(self) -> Mapping[str, Any]:

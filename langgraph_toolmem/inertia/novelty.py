@@ -1,14 +1,15 @@
 """Requests unlike those of the record.
 
-Per tool the record keeps the distance between a request before which a prediction of the tool was right and the most
-similar request before it that led to the tool. A request that is further away than nearly all of those is unfamiliar,
-and the model is asked: a one-sided conformal test (Vovk et al. 2005, Algorithmic Learning in a Random World, ch. 2).
-Where all requests are worded alike one new word is enough; where people write as they like, most is let pass.
+Per tool the record keeps, of each request before which a prediction of the tool was right, the share of words that the
+most similar requests before it that led to the tool did not have. A request with a larger share of new words than
+nearly all of those is unfamiliar, and the model is asked: a one-sided conformal test (Vovk et al. 2005, Algorithmic
+Learning in a Random World, ch. 2). Where all requests are worded alike one new word is enough; where people write as
+they like, most is let pass.
 
-The test compares the wording, without the values that become arguments. A call that changes something asks for more:
-each word of the request, and of the words that the request answers ("Yes please" alone says nothing), was there before
-this tool; no word is missing that all those requests had; and no more names and numbers are left over than before:
-"with Ann and Bob" is not "with Ann".
+The test compares the wording, without the values that become arguments. A call that changes something asks for more: no
+word of the request is new, nor of the words that the request answers ("Yes please" alone says nothing); no word is
+missing that all those requests had; and no more names and numbers are left over than before: "with Ann and Bob" is not
+"with Ann".
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ LEVEL: Final = 0.05
 KEPT: Final = 64
 """Latest right predictions of a tool whose requests are remembered."""
 ENOUGH: Final = 8
-"""Right predictions of a tool from which its own requests count, not those of all tools."""
+"""Right predictions before the test says anything. The requests of all tools count like as many of the tool's own."""
 ALIKE: Final = 16
 """Most similar past requests that led to a tool: what a request is compared with."""
 
@@ -46,19 +47,19 @@ _QUESTION: Final = re.compile("[?؟？]")
 
 @dataclass(slots=True)
 class RequestCompared(Event):
-    """A prediction of a tool was right in a model turn, before a request at this distance from those before."""
+    """A prediction of a tool was right in a model turn, before a request with this share of new words."""
 
     kind = "request_compared"
     turn: int
     tool: str
-    distance: float
+    new: float
 
 
 class NoveltyRecord(Table):
-    """Distances of requests whose predictions were right from the requests before them.
+    """Shares of new words in requests whose predictions were right.
 
     Attributes:
-        spread: tool ("" for all) -> [model turn, distance] of the latest KEPT.
+        spread: tool ("" for all) -> [model turn, share] of the latest KEPT.
     """
 
     name = "novelty"
@@ -72,34 +73,35 @@ class NoveltyRecord(Table):
         """See `Table`."""
         return {RequestCompared: self._add}
 
-    def _add(self, turn: int, tool: str, distance: float) -> None:
+    def _add(self, turn: int, tool: str, new: float) -> None:
         for key in (tool, ""):
             seen = self.spread.setdefault(key, [])
-            insort(seen, [turn, round(distance, 4)])
+            insort(seen, [turn, round(new, 4)])
             del seen[:-KEPT]
 
-    def share(self, tool: str, distance: float | None) -> float:
-        """Return the conformal p-value: the share of the tool's known requests that are at least as far away.
+    def share(self, tool: str, new: float | None) -> float:
+        """Return the conformal p-value: the share of the tool's known requests with at least this share of new words.
 
-        It is 1 at distance 0, and 0 for a request that shares no word with the known ones.
+        It is 1 without new words, and 0 where all words are new.
         """
-        if distance is None or distance >= 1:
+        if new is None or new >= 1:
             return 0.0
-        if distance == 0:
+        if new == 0:
             return 1.0
-        seen, distance = self.spread.get(tool, ()), round(distance, 4)
-        if len(seen) < ENOUGH:
-            seen = self.spread.get("", ())
-        further = sum(other >= distance for _, other in seen)
-        return further / (len(seen) + 1) if len(seen) >= ENOUGH else 0.0
+        new = round(new, 4)
+        own, every = (self.spread.get(key, ()) for key in (tool, ""))
+        of_all, of_own = (sum(other >= new for _, other in seen) for seen in (every, own))
+        if len(every) < ENOUGH:
+            return 0.0
+        return (of_own + ENOUGH * of_all / (len(every) + 1)) / (len(own) + ENOUGH)
 
-    def refusal(self, tool: str, distance: float | None) -> str:
+    def refusal(self, tool: str, new: float | None) -> str:
         """Return why a request is unfamiliar; "" if it is one of those that the record is about."""
-        if distance is None:
+        if new is None:
             return Reason("unfamiliar", f"no similar request before led to {tool}")
-        if self.share(tool, distance) > LEVEL:
+        if self.share(tool, new) > LEVEL:
             return ""
-        text = f"the request is worded unlike those that led to {tool} before ({distance:.2f})"
+        text = f"the request is worded unlike those that led to {tool} before ({new:.0%} of its words are new)"
         return Reason("unfamiliar", text)
 
 
@@ -113,16 +115,16 @@ class Novelty:
         self._called = [canon(value) for step in state.since_user for value in step.args.values()]
         self._pasts: dict[tuple[str, bool], list[frozenset[str]]] = {}
 
-    def distance(self, candidate: Candidate) -> float | None:
-        """Return the Dice distance of the wording to the nearest of the similar requests that led to the tool.
+    def new_words(self, candidate: Candidate) -> float | None:
+        """Return the share of words that none of the most similar requests that led to the tool had.
 
         Returns:
             None if there is no such request; 0 in a run without a user's message.
         """
         if not self._asks:
             return 0.0
-        own = wording(self._text, (*self._called, *_values(candidate)))
-        return min((_distance(own, other) for other in self._past(candidate.tool)), default=None)
+        own, past = wording(self._text, (*self._called, *_values(candidate))), self._past(candidate.tool)
+        return len(own.difference(*past)) / max(1, len(own)) if past else None
 
     def _past(self, tool: str, *, asked: bool = False) -> list[frozenset[str]]:
         if (tool, asked) not in self._pasts:
@@ -153,11 +155,6 @@ class Novelty:
 
 def _values(candidate: Candidate) -> list[str]:
     return [canon(value) for args in candidate.calls for value in args.values()]
-
-
-def _distance(one: frozenset[str], other: frozenset[str]) -> float:
-    both = len(one) + len(other)
-    return (both - 2 * len(one & other)) / max(1, both)
 
 
 def wording(text: str, values: Iterable[str]) -> frozenset[str]:

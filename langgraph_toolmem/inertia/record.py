@@ -177,7 +177,7 @@ def plain_judged(decision: Decision) -> list[list[Any]]:
     """Return the judged candidates in plain containers.
 
     Per candidate: tool, digest of the call, keys of its records, confidence (0 for an unfamiliar request), columns, 1
-    if it may change something, and the distance of the request from past ones. No argument's text is kept.
+    if it may change something, and the share of new words in the request. No argument's text is kept.
     """
     return [
         [
@@ -187,7 +187,7 @@ def plain_judged(decision: Decision) -> list[list[Any]]:
             0.0 if getattr(option.refused, "code", "") == "unfamiliar" else option.probability,
             option.columns,
             int(option.changes),
-            option.distance,
+            option.new_words,
         ]
         for option in decision.options
         if option.records
@@ -212,7 +212,7 @@ def credit_judged(
     examples = [[columns, int(call == truth)] for _, call, _, _, columns, *_ in judged if columns]
     if examples:
         record.append(ExamplesSeen(number, examples))
-    for position, (tool, call, rules, _, _, changes, distance) in enumerate(judged):
+    for position, (tool, call, rules, _, _, changes, new) in enumerate(judged):
         hit = int(call == truth)
         # Of the calls that are made, a share is audited: each audit stands for the others, which nobody checks.
         stands_for = min(MOST_STANDS_FOR, round(1 / audit_rate)) if audit_rate and would_act == AUDITED else 1
@@ -221,8 +221,8 @@ def credit_judged(
             continue
         if tool != WORDS:
             record.append(ToolCount(tool, "hits" if hit else "misses"))
-            if hit and distance is not None:
-                record.append(RequestCompared(number, tool, distance))
+            if hit and new is not None:
+                record.append(RequestCompared(number, tool, new))
             if would_act:
                 outcome = "right" if hit else "wrong"
                 record += [Count(outcome), ToolCount(tool, outcome)]

@@ -17,8 +17,9 @@ from langgraph_toolmem.inertia.decision import Decision, Proposal, Reason, note_
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch import FREE_CHOICE, Interceptors, Prefetch, Prefetcher
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
+from langgraph_toolmem.turn.hints import StepOutput
 from langgraph_toolmem.turn.providers import refusal_of
-from langgraph_toolmem.turn.step import Call, Place, Step, StepOutput
+from langgraph_toolmem.turn.step import Call, Place, Step
 
 MARK: Final = "toolmem"
 """Key in ``additional_kwargs`` of a message that no model made."""

@@ -53,10 +53,9 @@ from langgraph_toolmem.runs.run import CALL_TOOL, SEARCH_TOOL
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.sit.suggest import SITPolicy
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
-from langgraph_toolmem.turn.hints import composed, placed
+from langgraph_toolmem.turn.hints import StepOutput, composed, placed
 from langgraph_toolmem.turn.host import ErrorLog, config_of, env_mode, is_active, thread_id_of, user_id_of
-from langgraph_toolmem.turn.run import StepNode, StepRunner
-from langgraph_toolmem.turn.step import Call, Step, StepOutput
+from langgraph_toolmem.turn.step import Call, Step, StepNode, StepRunner
 
 logger = logging.getLogger("langgraph_toolmem.middleware")
 
@@ -107,7 +106,7 @@ def tool_memory_middleware(
         middleware=[permissions, *tool_memory_middleware(memory, inside=[human_approval])]
 
     Each feature is True, False, its options, or a node with arguments of its own, as in
-    ``recall=MemoryRecall(memory, budget=400)``.
+    ``preferences=PreferenceGuide(memory, keep=["search"])``.
 
     Args:
         memory: the memory; agents may share one.

@@ -34,9 +34,9 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.tool_search import targets_of
 from langgraph_toolmem.runs.run import CALL_TOOL, OWN_TOOLS, SEARCH_TOOL
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, name_of, read_tools
-from langgraph_toolmem.turn.hints import left_out_now
+from langgraph_toolmem.turn.hints import NOTHING, Line, Scope, StepOutput, left_out_now
 from langgraph_toolmem.turn.host import ErrorLog, annotate, emit, read_key, user_id_of
-from langgraph_toolmem.turn.step import NOTHING, Call, Line, Scope, Step, StepOutput
+from langgraph_toolmem.turn.step import Call, Step
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator import Navigator
@@ -426,7 +426,6 @@ class RevealTools(Step["Navigator"]):
             lines=[Line(described(specs[name]), name) for name in found],
             head=_HEAD,
             sure=votes[found[0]],
-            brief=(),
             event={"revealed": found},
             notes={"toolmem.revealed": len(found)},
         )

@@ -23,7 +23,6 @@ from langgraph_toolmem.base.checks import names_given, policy_given
 from langgraph_toolmem.base.errors import ConfigurationError, LoopError
 from langgraph_toolmem.core.method import Method, check_installed
 from langgraph_toolmem.entries import Entries, RecallPolicy
-from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection, StateScore
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.guards import VARIED
@@ -41,10 +40,9 @@ from langgraph_toolmem.sit import SIT
 from langgraph_toolmem.sit.step import Suggest
 from langgraph_toolmem.sit.suggest import SITPolicy
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
-from langgraph_toolmem.turn.hints import left_out_now
+from langgraph_toolmem.turn.hints import StepOutput, left_out_now
 from langgraph_toolmem.turn.host import env_mode, is_active, read_key, thread_id_of, user_id_of
-from langgraph_toolmem.turn.run import MemoryNode, StepNode, report
-from langgraph_toolmem.turn.step import Call, StepOutput
+from langgraph_toolmem.turn.step import Call, MemoryNode, StepNode, report
 
 M = TypeVar("M", bound=Method)
 T = TypeVar("T")
@@ -219,19 +217,12 @@ class MemoryRecall(StepNode):
     Args:
         memory: the memory.
         policy: which runs are shown, and how many; the memory's own if None.
-        budget: tokens at most (a quarter of the text's length in UTF-8).
     """
 
     def __init__(
-        self,
-        memory: ToolMemory,
-        *,
-        policy: RecallPolicy | None = None,
-        budget: int = BUDGET,
-        messages_key: str = "messages",
+        self, memory: ToolMemory, *, policy: RecallPolicy | None = None, messages_key: str = "messages"
     ) -> None:
-        step = Recall(method_of(memory, Entries, "MemoryRecall"), policy=policy, budget=budget)
-        super().__init__(step, messages_key=messages_key)
+        super().__init__(Recall(method_of(memory, Entries, "MemoryRecall"), policy=policy), messages_key=messages_key)
 
 
 class PreferenceGuide(StepNode):
@@ -243,19 +234,11 @@ class PreferenceGuide(StepNode):
 
     Args:
         memory: the memory.
-        tools: the agent's tools; in an agent those of each model call if None.
         keep: names of tools that always stay.
     """
 
-    def __init__(
-        self,
-        memory: ToolMemory,
-        tools: Iterable[ToolLike] | None = None,
-        *,
-        keep: Iterable[str] = (),
-        messages_key: str = "messages",
-    ) -> None:
-        step = Preferences(method_of(memory, Entries, "PreferenceGuide"), tools, keep=keep)
+    def __init__(self, memory: ToolMemory, *, keep: Iterable[str] = (), messages_key: str = "messages") -> None:
+        step = Preferences(method_of(memory, Entries, "PreferenceGuide"), keep=keep)
         super().__init__(step, messages_key=messages_key)
 
 

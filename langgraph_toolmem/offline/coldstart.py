@@ -44,7 +44,8 @@ from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.entries.critique import describe_calls, describe_tools
 from langgraph_toolmem.entries.entry import Entry, entry_of
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
-from langgraph_toolmem.text.similarity import LexicalEmbedder, similarity
+from langgraph_toolmem.text.embedders import LexicalEmbedder
+from langgraph_toolmem.text.words import similarity
 from langgraph_toolmem.turn.host import read_key
 from langgraph_toolmem.turn.structured import StructuredModel, sections
 

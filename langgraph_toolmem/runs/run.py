@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.runs.messages import Status
-from langgraph_toolmem.text.meaning import VERBS
+from langgraph_toolmem.text.meaning import ACTS
 from langgraph_toolmem.text.requests import is_small_talk
 from langgraph_toolmem.text.words import STOP_WORDS, stem, word_set, words
 
@@ -266,7 +266,7 @@ def asks_back(answer: str) -> bool:
 def _is_request(text: str) -> bool:
     if _ASKS.search(text):
         return True
-    return any((found := words(sentence)) and found[0] in _ACTS for sentence in _SENTENCE.findall(text))
+    return any((found := words(sentence)) and found[0] in ACTS for sentence in _SENTENCE.findall(text))
 
 
 def _telling(text: str) -> set[str]:
@@ -274,4 +274,3 @@ def _telling(text: str) -> set[str]:
 
 
 _SMALL: Final = word_set("you your i it is that's the all for now have a day was to me my and so much been just")
-_ACTS: Final = VERBS | word_set("mail email tell ask give use go write call pay ensure tag remind make reply forward")

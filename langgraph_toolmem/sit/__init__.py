@@ -36,8 +36,8 @@ from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen, near_sta
 from langgraph_toolmem.sit.paper import suggest_as_published
 from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion, Vote
 from langgraph_toolmem.sit.suggest import suggest as weigh
-from langgraph_toolmem.text.similarity import LexicalIndex
 from langgraph_toolmem.text.tools import tool_text
+from langgraph_toolmem.text.words import LexicalIndex
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core

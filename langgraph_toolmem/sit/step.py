@@ -21,8 +21,9 @@ from langgraph_toolmem.runs.run import OWN_TOOLS, SUMMARY_TOOL
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.sit import SIT
 from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion
+from langgraph_toolmem.turn.hints import Line, StepOutput
 from langgraph_toolmem.turn.host import ErrorLog, read_key, thread_id_of, user_id_of
-from langgraph_toolmem.turn.step import Call, Line, Step, StepOutput
+from langgraph_toolmem.turn.step import Call, Step
 
 HEAD: Final = "Likely next tools, from past runs:"
 

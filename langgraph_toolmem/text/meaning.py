@@ -86,6 +86,8 @@ STRICT_VERBS: Final = VERBS - word_set(
     "export drop flush pop next empty clear hide fix set retry capture grep has exists browse inspect"
 )
 """Those that are no nouns as well."""
+ACTS: Final = VERBS | word_set("mail email tell ask give use go write call pay ensure tag remind make reply forward")
+"""Words that begin what a user asks for."""
 PREPOSITIONS: Final = word_set("by for with from in of to on at via using per as and")
 
 IDENTIFIERS: Final = word_set(
@@ -172,11 +174,6 @@ class Meaning:
     shape: Shape = "scalar"
     vague: bool = False
     named: bool = True
-
-    @property
-    def label(self) -> str:
-        """The words in a stable order, identifiers last."""
-        return " ".join(sorted(self.words, key=lambda word: (word in GENERIC, word)))
 
 
 def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:

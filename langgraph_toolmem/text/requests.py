@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from langgraph_toolmem.text import similarity, values
+from langgraph_toolmem.text import values
 from langgraph_toolmem.text import words as splitter
 from langgraph_toolmem.text.values import RANKED, values_in
 from langgraph_toolmem.text.words import STOP_STEMS, stem, words
@@ -98,7 +98,7 @@ def tokens(text: str) -> list[str]:
 
 def forget_texts() -> None:
     """Clear all caches of texts."""
-    for module in (globals(), vars(values), vars(splitter), vars(similarity)):
+    for module in (globals(), vars(values), vars(splitter)):
         for each in module.values():
             if hasattr(each, "cache_clear"):
                 each.cache_clear()

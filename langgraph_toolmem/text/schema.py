@@ -29,7 +29,6 @@ MAX_SAID: Final = 80
 _STEPS: Final = re.compile(r"\[\]|[^.\[\]]+")
 
 _ONE_TYPE: Final = {kind: frozenset((kind,)) for kind in ("string", "number", "integer", "boolean", "object", "array")}
-_SCALARS: Final = frozenset({"string", "number", "integer", "boolean"})
 _MERGED: Final = ("allOf", "anyOf", "oneOf")
 
 
@@ -268,11 +267,6 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _texts(value: Any) -> list[str]:
     return [v for v in value if isinstance(v, str)] if isinstance(value, (list, tuple)) else []
-
-
-def scalar(leaf: Leaf) -> bool:
-    """Return True if a leaf is one text, number or truth value, or nothing speaks against it."""
-    return not leaf.types or bool(leaf.types & _SCALARS)
 
 
 _ROWS: Final = 5

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.text.meaning import names_in
@@ -67,20 +68,21 @@ class Wording:
     def __init__(self) -> None:
         self._uses: Counter[str] = Counter()
         self._said: Counter[str] = Counter()  # sentences of descriptions
-        self._split: dict[str, tuple[str, ...]] = {}
-        self._identifiers: dict[str, tuple[str, ...]] = {}
+        self.pieces = lru_cache(maxsize=None)(self._pieces)
+        self.identifier = lru_cache(maxsize=None)(self._identifier)
 
     def learn(self, spec: Described) -> None:
-        self._uses.update(_all_words(spec))
-        self._said.update(set(_sentences(spec)))
-        self._split.clear()
-        self._identifiers.clear()
+        self._count(spec, 1)
 
     def forget(self, spec: Described) -> None:
-        self._uses.subtract(_all_words(spec))
-        self._said.subtract(set(_sentences(spec)))
-        self._split.clear()
-        self._identifiers.clear()
+        self._count(spec, -1)
+
+    def _count(self, spec: Described, sign: int) -> None:
+        words_of = {*words(spec.description[:MAX_CHARS]), *words(kit_name(spec)), *words(spec.name)}
+        self._uses.update(dict.fromkeys(words_of, sign))
+        self._said.update(dict.fromkeys(_sentences(spec), sign))
+        self.pieces.cache_clear()
+        self.identifier.cache_clear()
 
     def fields(self, spec: Described) -> Fields:
         """Return what is searched of a tool. The words of its toolkit are not counted again in its name."""
@@ -97,14 +99,10 @@ class Wording:
             category=tuple(telling_stems(f"{spec.category} {names_in(spec.route)}")),
         )
 
-    def identifier(self, text: str) -> tuple[str, ...]:
-        """Stems of an identifier; a glued word is there as a whole and in its pieces."""
-        known = self._identifiers.get(text)
-        if known is None:
-            pieces = (piece for word in words(text) for piece in self.pieces(word))
-            known = (*telling_stems(text), *(stem(piece) for piece in pieces if piece not in STOP_WORDS))
-            self._identifiers[text] = known
-        return known
+    def _identifier(self, text: str) -> tuple[str, ...]:
+        """Return the stems of an identifier; a glued word is there as a whole and in its pieces."""
+        pieces = (piece for word in words(text) for piece in self.pieces(word))
+        return (*telling_stems(text), *(stem(piece) for piece in pieces if piece not in STOP_WORDS))
 
     def own_words(self, spec: Described) -> str:
         """Return the description without the sentences that USES tools or more share; all of it if none is left.
@@ -119,17 +117,11 @@ class Wording:
         """Return an identifier as words."""
         return " ".join(" ".join(self.pieces(word)) or word for word in words(text))
 
-    def pieces(self, word: str) -> tuple[str, ...]:
+    def _pieces(self, word: str) -> tuple[str, ...]:
         """Return the words that a glued one consists of; nothing if it is one word.
 
         The fewest known words that make it up, each used by more tools than the glued one.
         """
-        known = self._split.get(word)
-        if known is None:
-            known = self._split[word] = self._pieces(word)
-        return known
-
-    def _pieces(self, word: str) -> tuple[str, ...]:
         if not (LEAST_SPLIT <= len(word) <= LONGEST_SPLIT and word.isascii() and word.isalpha()):
             return ()
         least = max(USES, self._uses[word] + 1)
@@ -171,10 +163,6 @@ def _without(name: str, kit: str) -> str:
 
 def _sentences(spec: Described) -> list[str]:
     return _SENTENCE.split(" ".join(spec.description[:MAX_CHARS].split()))
-
-
-def _all_words(spec: Described) -> set[str]:
-    return {*words(spec.description[:MAX_CHARS]), *words(kit_name(spec)), *words(spec.name)}
 
 
 def tool_text(spec: Described) -> str:

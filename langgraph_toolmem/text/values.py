@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.text.words import word_set
@@ -248,7 +248,7 @@ _PIECE = re.compile(r"\w+")
 _DATES: Final = frozenset({DATE})
 
 
-@dataclass(slots=True)
+@dataclass
 class Text:
     """A tokenised text. `words[i]` is lower-cased and spans `starts[i]:ends[i]` of `raw`."""
 
@@ -256,26 +256,23 @@ class Text:
     words: list[str]
     starts: list[int]
     ends: list[int]
-    _places: dict[str, list[int]] | None = field(default=None, repr=False)
-    _shapes: dict[str, list[int]] | None = field(default=None, repr=False)
 
-    def places(self, word: str) -> list[int]:
-        """Indices at which a word stands."""
-        if self._places is None:
-            self._places = {}
-            for i, w in enumerate(self.words):
-                self._places.setdefault(w, []).append(i)
-        return self._places.get(word, [])
+    @cached_property
+    def places(self) -> dict[str, list[int]]:
+        """Word -> the indices at which it stands."""
+        found: dict[str, list[int]] = {}
+        for index, word in enumerate(self.words):
+            found.setdefault(word, []).append(index)
+        return found
 
-    def with_shape(self, shape: str) -> list[str]:
-        """Return the original words that have this shape, in order."""
-        if self._shapes is None:
-            self._shapes = {}
-            for i in range(len(self.words)):
-                found = shape_of(self.raw[self.starts[i] : self.ends[i]])
-                if found:
-                    self._shapes.setdefault(found, []).append(i)
-        return [self.raw[self.starts[i] : self.ends[i]] for i in self._shapes.get(shape, [])]
+    @cached_property
+    def shapes(self) -> dict[str, list[str]]:
+        """Shape -> the original words that have it, in order."""
+        found: dict[str, list[str]] = {}
+        for start, end in zip(self.starts, self.ends, strict=True):
+            if shape := shape_of(self.raw[start:end]):
+                found.setdefault(shape, []).append(self.raw[start:end])
+        return found
 
     def span(self, first: int, last: int) -> str:
         """Return the original text from word `first` to word `last`, both included."""
@@ -287,7 +284,7 @@ class Text:
         if not wanted or len(wanted) > MAX_SPAN_WORDS:
             return None
         n = len(wanted)
-        for i in self.places(wanted[0]):
+        for i in self.places.get(wanted[0], ()):
             if self.words[i : i + n] == wanted:
                 return i, i + n - 1
         return None

@@ -13,7 +13,6 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from types import CodeType
 from typing import Any, Final, Literal, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
@@ -21,7 +20,7 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 
-from langgraph_toolmem.base.errors import LoopError, log_failure
+from langgraph_toolmem.base.errors import LoopError, describe_error, log_failure
 
 logger = logging.getLogger("langgraph_toolmem.turn")
 
@@ -71,7 +70,7 @@ class ErrorLog:
     def __init__(self, owner: str, logger: logging.Logger) -> None:
         self._owner = owner
         self._logger = logger
-        self._logged: set[tuple[type[Exception], CodeType | None, int]] = set()
+        self._logged: set[str] = set()
 
     def __enter__(self) -> None:
         """Begin a block whose errors are logged and passed over."""
@@ -89,12 +88,7 @@ class ErrorLog:
         The host's traces get it each time.
         """
         annotate({"toolmem.failed": self._owner, "toolmem.error": type(error).__name__})
-        # Not by its text: that may hold a time or an id, and so differ each time.
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        kind = (type(error), trace.tb_frame.f_code if trace else None, trace.tb_lineno if trace else 0)
-        if kind not in self._logged:
+        if (kind := describe_error(error)) not in self._logged:
             self._logged.add(kind)
             log_failure(
                 self._logger, logging.ERROR, "%s failed and is passed over (logged once)", self._owner, error=error

@@ -1,35 +1,48 @@
-"""A model call as a step sees it, the output of a step at it, and the step itself: the work of a method.
+"""A model call as a step sees it, and the step itself: the work of a method.
 
-A step is written once; a graph sees it as a node (`turn.run`) and an agent as middleware, sync and async.
+A step is written once; a graph sees it as a node (`StepNode`) and an agent as middleware, sync and async. Both run it
+with `StepRunner`: once in its scope, and its errors are passed over.
 """
 
 from __future__ import annotations
 
 import logging
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
 
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
+from langgraph.graph import StateGraph
 
+from langgraph_toolmem.base import threads
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import History
-from langgraph_toolmem.turn.ask import StepGenerator
-from langgraph_toolmem.turn.host import ErrorLog
-
-if TYPE_CHECKING:
-    from langchain_core.messages import AIMessage
+from langgraph_toolmem.turn.ask import StepGenerator, adrive, drive
+from langgraph_toolmem.turn.hints import NOTHING, Scope, StepOutput, left_out_now, new_hint, point_of, turn_of
+from langgraph_toolmem.turn.host import (
+    ErrorLog,
+    annotate,
+    emit,
+    env_mode,
+    is_active,
+    read_key,
+    runtime_of,
+    thread_id_of,
+    user_id_of,
+)
 
 logger = logging.getLogger("langgraph_toolmem.steps")
 
 M = TypeVar("M", bound=Method)
 
 Place = Literal["around", "inside"]
-Scope = Literal["call", "point", "turn"]
-"""Lifetime of a step's result: one model call; one model call with its retries; until the user speaks again."""
 
 
 @dataclass(slots=True)
@@ -84,47 +97,6 @@ class Call:
         return tool not in self.left_out
 
 
-class Line(NamedTuple):
-    """One line of a hint, and the tool that it speaks for ("" if none)."""
-
-    text: str
-    about: str = ""
-
-
-class StepOutput(NamedTuple):
-    """The output of a step at a model call.
-
-    Attributes:
-        text: a hint for the model, if there are no `lines`.
-        answer: a message in the model's place.
-        left_out: tools that the model is not offered, each with the reason in one line.
-        event: for the host's stream; None if there is nothing new.
-        notes: for traces; they must hold no words of a user.
-        lines: a hint for the model, the most important lines first.
-        head: the line above them.
-        sure: confidence, 0 to 1; where the budget is short, hints with more of it come first.
-        brief: for a hint that holds until the user speaks again: its lines at later model calls; None: the same lines.
-    """
-
-    text: str = ""
-    answer: AIMessage | None = None
-    left_out: Mapping[str, str] = {}
-    event: Mapping[str, Any] | None = None
-    notes: Mapping[str, str | int | float | bool] = {}
-    lines: Sequence[Line] = ()
-    head: str = ""
-    sure: float = 0.5
-    brief: Sequence[Line] | None = None
-
-    @property
-    def hint(self) -> Sequence[Line]:
-        """Return the lines for the model."""
-        return self.lines or ([Line(self.text)] if self.text else [])
-
-
-NOTHING = StepOutput()
-
-
 class Step(ABC, Generic[M]):
     """A method's step at a model call. Override `compute`, and the others as needed.
 
@@ -175,3 +147,224 @@ class Step(ABC, Generic[M]):
 
     def on_error(self, call: Call, error: Exception, failed_call: str | None) -> None:
         """Act at an error that ends the run: of the model, or of a tool (id of its call), caught by nobody so far."""
+
+
+# --- running a step ---
+
+MAX_TURNS: Final = 256
+
+
+class StepRunner:
+    """Runs a step at model calls, once in its scope, and passes over its errors."""
+
+    def __init__(self, step: Step[Any]) -> None:
+        self.step = step
+        self._memo = Memo(step.scope)
+
+    def output(self, call: Call) -> StepGenerator[StepOutput]:
+        """Return the step's output at a model call; NOTHING where it fails, or must be silent."""
+        step = self.step
+        if (call.held_out or not is_active()) and not step.learns:
+            return NOTHING
+        forgettings = step.core.purge_count
+        with step.errors:
+            kept = self._memo.get(call, forgettings)
+            if kept is None:
+                found = step.compute(call)
+                if isinstance(found, Generator):
+                    found = yield from found
+                kept = self._memo.put(call, forgettings, found)
+            if kept.broken:
+                return NOTHING
+            output = step.render(call, kept.found)
+            if output.event is not None and output.event != kept.event:
+                kept.event = output.event
+                report(step.role, output, call.runtime)
+            return output
+        with step.errors:
+            self._memo.put(call, forgettings, None, broken=True)
+        return NOTHING
+
+    def at_end(self, call: Call) -> StepGenerator[Any]:
+        with self.step.errors:
+            output = self.step.on_end(call)
+            if isinstance(output, Generator):
+                output = yield from output
+            report(self.step.role, output, call.runtime)
+
+
+def report(role: str, output: StepOutput, runtime: Any) -> None:
+    """Write an output's stream event, and its notes on the current span."""
+    if output.notes:
+        annotate({"toolmem.node": role, **output.notes})
+    if output.event is not None:
+        emit(runtime, {"node": role, **output.event})
+
+
+@dataclass(slots=True)
+class Kept:
+    """A kept result of a step.
+
+    Attributes:
+        found: the result.
+        point: the point of the run and the offered tools that it holds for; None for the whole user turn.
+        event: the latest event that reported it.
+        broken: True if `compute` failed: the step is silent in this scope.
+    """
+
+    found: Any
+    point: tuple[str, frozenset[str]] | None
+    event: Any = None
+    broken: bool = False
+
+
+class Memo:
+    """Keeps a step's results for the `MAX_TURNS` user turns used last. Safe to use from several threads.
+
+    A result is found by the thread, the user and the user's message. Where that message was summarised away, nobody has
+    spoken since, so the thread's latest result holds on. Without a thread id (no checkpointer) a run that begins with
+    the same message again is another run, and nothing is kept of messages without ids: another conversation may have
+    the same words. After a user was forgotten everything is computed again.
+
+    Args:
+        scope: of the step; "call": nothing is kept.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._lock = threads.lock()
+        self._kept: OrderedDict[tuple[Any, ...], Kept] = OrderedDict()
+
+    def get(self, call: Call, forgettings: int) -> Kept | None:
+        """Return the result for this call; None if there is none."""
+        if self._scope == "call" or _begins(call):
+            return None
+        whose, turn = (call.thread_id, call.user_id, forgettings), turn_of(call.messages)
+        if not turn and call.thread_id is None:
+            return None
+        with self._lock:
+            key = (*whose, turn) if turn else next((key for key in reversed(self._kept) if key[:-1] == whose), whose)
+            kept = self._kept.get(key)
+            if kept is None or kept.point not in (None, self._point(call)):
+                return None
+            self._kept.move_to_end(key)
+            return kept
+
+    def put(self, call: Call, forgettings: int, found: Any, *, broken: bool = False) -> Kept:
+        """Keep a result, and return the one that holds: if another thread was faster, its result."""
+        kept = Kept(found, self._point(call), broken=broken)
+        if self._scope == "call":
+            return kept
+        key = (call.thread_id, call.user_id, forgettings, turn_of(call.messages))
+        with self._lock:
+            if self._scope == "point" or _begins(call) or broken:
+                self._kept[key] = kept
+            kept = self._kept.setdefault(key, kept)
+            self._kept.move_to_end(key)
+            while len(self._kept) > MAX_TURNS:
+                self._kept.popitem(last=False)
+            return kept
+
+    def _point(self, call: Call) -> tuple[str, frozenset[str]] | None:
+        return (point_of(call.messages), frozenset(call.tools or ())) if self._scope == "point" else None
+
+
+def _begins(call: Call) -> bool:
+    """Return True if nothing may be kept of earlier calls: an unnamed run that begins, or that has no ids."""
+    last = call.messages[-1] if call.messages else None
+    return call.thread_id is None and (isinstance(last, HumanMessage) or not getattr(last, "id", None))
+
+
+# --- as a node of a graph ---
+
+
+class MemoryNode(Runnable[Any, Any]):
+    """A node over a memory. It never raises into the host's run.
+
+    Each kind of error inside is logged once, and the node returns no update.
+
+    Args:
+        role: name of the node in a graph if no other is given, and in events.
+        about: its purpose, for Studio.
+        messages_key: key of the messages in the host's state.
+    """
+
+    def __init__(self, role: str, about: str, *, messages_key: str = "messages") -> None:
+        self.role, self.about = role, about
+        self.messages_key = messages_key
+        self.name = type(self).__name__
+        self.errors = ErrorLog(self.name, logger)
+
+    def add_to(self, builder: StateGraph[Any, Any, Any, Any], name: str | None = None, **options: Any) -> None:
+        """Add the node to a graph, with metadata that describe it in Studio and traces.
+
+        Args:
+            builder: the graph.
+            name: of the node; its role if None.
+            options: of ``add_node``; `metadata` given here goes first.
+        """
+        metadata = {"toolmem": self.role, "toolmem_about": self.about, **(options.pop("metadata", None) or {})}
+        builder.add_node(name or self.role, self, metadata=metadata, **options)
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002 - Runnable's name
+        if env_mode() == "off":
+            return None
+        with self.errors:
+            return drive(lambda: self.body(input, config))
+        return None
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+        if env_mode() == "off":
+            return None
+        with self.errors:
+            return await adrive(lambda: self.body(input, config))
+        return None
+
+    def body(self, state: Any, config: RunnableConfig | None) -> Any | StepGenerator[Any]:
+        """Return the update of the state. In an async graph it runs in a thread."""
+        raise NotImplementedError
+
+    def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
+        """Return the model call that comes after this node."""
+        messages = read_key(state, self.messages_key)
+        if messages is None:
+            raise ConfigurationError(
+                f"The state has no {self.messages_key!r}. Pass messages_key=… to {type(self).__name__}."
+            )
+        runtime = runtime_of(config)
+        who = (thread_id_of(config, runtime), user_id_of(config, runtime))
+        left_out = left_out_now(state, messages_key=self.messages_key)
+        return Call(messages, *who, state, runtime, left_out=left_out)
+
+
+class StepNode(MemoryNode):
+    """A step as a node: its hint goes into the graph's private state.
+
+    Args:
+        step: the step.
+        messages_key: see `MemoryNode`.
+    """
+
+    def __init__(self, step: Step[Any], *, messages_key: str = "messages") -> None:
+        super().__init__(step.role, step.about, messages_key=messages_key)
+        self.step = step
+        step.errors = self.errors
+        self.runner = StepRunner(step)
+
+    def body(self, state: Any, config: RunnableConfig | None) -> StepGenerator[Any]:
+        call = self.call_of(state, config)
+        if self.step.ends:
+            yield from self.runner.at_end(call)
+            return None
+        core = self.step.core
+        call.held_out = is_active() and core.held_out(call.messages, call.thread_id)
+        output = yield from self.runner.output(call)
+        if output.hint:  # feedback on the hint finds its episode, also where nobody records
+            core.log_and_continue(
+                "could not note a thread", lambda: core.know(core.read(call.messages, call.thread_id))
+            )
+        return None if output is NOTHING else self.update(call, output)
+
+    def update(self, call: Call, output: StepOutput) -> Any:
+        """Return the update of the state for a step's output."""
+        return new_hint(self.role, output, call.messages, self.step.scope)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -19,7 +19,7 @@ from langchain.agents.middleware import (
     SummarizationMiddleware,
     ToolRetryMiddleware,
 )
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.types import Command, interrupt
 from mailroom import ADVICE, CAREFUL, CARELESS, HEAD, REQUEST, MailRoom, critic, script, teach
 from parcels import ParcelDesk, dislike_fast, offered_in, request
@@ -31,8 +31,7 @@ from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import PreferenceGuide, ReflectionWriter, guided_tools
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.hints import new_hint
-from langgraph_toolmem.turn.step import StepOutput
+from langgraph_toolmem.turn.hints import StepOutput, new_hint
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 ZOE = REQUEST.format("Zoe")
@@ -58,7 +57,7 @@ def calls_of(entry: Entry) -> list[tuple[str, str]]:
     return [(call.tool, call.status) for call in entry.calls]
 
 
-def within(other: Any, memory: ToolMemory, desk: Any, says: Any, **features: Any) -> App:
+def within(other: Any, memory: ToolMemory, desk: Any, says: Any = ("Hi",), **features: Any) -> App:
     """An agent with a middleware of the host around the memory's."""
     model = ScriptedChatModel(script=says)
     middleware = [other, *tool_memory_middleware(memory, shortcut=False, **features)]
@@ -76,22 +75,6 @@ async def test_a_mistake_is_kept_criticised_recalled_and_not_made_again(memory: 
         memory.feedback(str(number), score=0.0)
         assert memory.flush()
     assert [room.done for room in rooms] == [CARELESS, CAREFUL]
-
-
-async def test_the_first_call_of_a_turn_gets_all_and_later_ones_a_short_form(memory: ToolMemory) -> None:
-    teach(memory)
-    prompt = SystemMessage([{"type": "text", "text": "You are kind.", "cache_control": {"type": "ephemeral"}}])
-    app = agent_of(memory, MailRoom(), script, recall=True, made={"system_prompt": prompt})
-    told = await app.events(ZOE, "sync", "recall")
-    first, *others = app.hints()
-    assert first.startswith("You are kind.")
-    assert ADVICE in first
-    assert others == [others[0]] * 2
-    assert ADVICE in others[0]
-    assert len(others[0]) < len(first)
-    assert all(call.messages[0].content[0] == prompt.content[0] for call in app.model.calls)
-    assert len(told) == 1
-    assert all(each["verdict"] == "failed" and 0 < each["score"] <= 1 for each in told[0]["entries"])
 
 
 async def test_a_summary_in_the_middle_of_a_turn_does_not_begin_another(memory: ToolMemory) -> None:
@@ -348,24 +331,6 @@ async def test_what_stops_the_program_or_the_call_is_not_noted(memory: ToolMemor
 
 ALL = ["find_parcel", "fast_courier", "cheap_courier"]
 LEFT = ["find_parcel", "cheap_courier"]
-PARCEL = request("Zoe")
-
-
-def hi(messages: Any, tools: Any) -> AIMessage:
-    return AIMessage("Hi")
-
-
-@pytest.fixture
-def desk() -> ParcelDesk:
-    return ParcelDesk()
-
-
-@pytest.fixture
-def rated(desk: ParcelDesk) -> Iterator[ToolMemory]:
-    """A memory in which the fast courier is disliked."""
-    with ToolMemory.ephemeral(tools=desk.tools, methods=[Entries()]) as made:
-        dislike_fast(made)
-        yield made
 
 
 class Chosen:
@@ -375,45 +340,31 @@ class Chosen:
         self.tools = list(tools)
 
 
-def guided(memory: ToolMemory, desk: Any, says: Any = hi, *, inside: Sequence[Any] = (), **options: Any) -> App:
-    made = options.pop("made", None)
-    return agent_of(memory, desk, says, inside=inside, preferences=PreferenceGuide(memory, **options), made=made)
+class Insisting(AgentMiddleware[Any, Any, Any]):
+    def __init__(self, choice: Any) -> None:
+        super().__init__()
+        self.choice = choice
+
+    def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> Any:
+        return handler(request.override(tool_choice=self.choice))
 
 
-def offers(app: App) -> list[list[str]]:
-    return [offered_in(call.tools) for call in app.model.calls]
-
-
-async def test_which_tools_stay(rated: ToolMemory, desk: ParcelDesk) -> None:
-    search: dict[str, Any] = {"type": "web_search"}
-    for tools, options, offered in (
-        (desk.tools, {}, LEFT),
-        (desk.tools, {"keep": ["fast_courier"]}, ALL),
-        ([*desk.tools, search], {}, [*LEFT, "web_search"]),
-        (desk.tools[1:2], {}, ["fast_courier"]),  # no tool would be left
-    ):
-        app = guided(rated, Chosen(*tools), **options)
-        await app.ask(PARCEL)
-        assert offers(app) == [offered], options
-
-
-async def test_a_tool_that_the_request_insists_on_stays(rated: ToolMemory, desk: ParcelDesk) -> None:
-    class Insisting(AgentMiddleware[Any, Any, Any]):
-        def __init__(self, choice: Any) -> None:
-            super().__init__()
-            self.choice = choice
-
-        def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> Any:
-            return handler(request.override(tool_choice=self.choice))
-
-    for choice, offered in (
-        ("fast_courier", ALL),
-        ({"type": "tool", "name": "fast_courier"}, ALL),
-        ("any", LEFT),
-    ):
-        app = within(Insisting(choice), rated, desk, hi, preferences=True)
-        await app.ask(PARCEL)
-        assert offers(app) == [offered], choice
+async def test_which_tools_the_model_is_offered() -> None:
+    """One without a name stays, and so do those that are named by the guide, or that the request insists on."""
+    desk = ParcelDesk()
+    with ToolMemory.ephemeral(tools=desk.tools, methods=[Entries()]) as memory:
+        dislike_fast(memory)
+        for choice, keep, offered in (
+            (None, (), LEFT),
+            (None, ["fast_courier"], ALL),
+            ("fast_courier", (), ALL),
+            ({"type": "tool", "name": "fast_courier"}, (), ALL),
+            ("any", (), LEFT),
+        ):
+            guide = PreferenceGuide(memory, keep=keep)
+            app = within(Insisting(choice), memory, Chosen(*desk.tools, {"type": "web_search"}), preferences=guide)
+            await app.ask(request("Zoe"))
+            assert [offered_in(call.tools) for call in app.model.calls] == [[*offered, "web_search"]], choice
 
 
 def state_with(*names: str) -> dict[str, Any]:

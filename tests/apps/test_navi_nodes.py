@@ -24,8 +24,7 @@ from shells import WAYS
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.nodes import create_navi_subgraph, navi
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.hints import new_hint
-from langgraph_toolmem.turn.step import StepOutput
+from langgraph_toolmem.turn.hints import StepOutput, new_hint
 
 REFUND = "Refund the order of Ann"
 CHAIN = (

@@ -195,16 +195,12 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         ],
     ),
     "PreferenceGuide": (
-        of_memory(PreferenceGuide, tools=[]),
-        [
-            NO_MEMORY,
-            *each("keep", "fast_courier", [3], None),
-            ({"tools": [3]}, "tool"),
-        ],
+        of_memory(PreferenceGuide),
+        [NO_MEMORY, *each("keep", "fast_courier", [3], None)],
     ),
     "MemoryRecall": (
         of_memory(MemoryRecall),
-        [NO_MEMORY, *each("budget", 0, 1.5, True), *each("policy", "paper")],
+        [NO_MEMORY, *each("policy", "paper")],
     ),
     "ReflectionWriter": (of_memory(ReflectionWriter), each("verdict", True, 1)),
     "SGAPlanner": (of_memory(SGAPlanner), [NO_MEMORY, *each("settings", 3)]),

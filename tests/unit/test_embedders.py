@@ -7,19 +7,21 @@ import sys
 import threading
 import types
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+from langchain_openai import OpenAIEmbeddings
 from places import ROOT
 
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError
-from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
-from langgraph_toolmem.text.similarity import LexicalEmbedder, LexicalIndex, features, similarity
-from langgraph_toolmem.text.words import words
+from langgraph_toolmem.text.embedders import Embedder, LexicalEmbedder, resolve_embedder
+from langgraph_toolmem.text.words import LexicalIndex, features, similarity, words
 
 
 class Answers(Embeddings):
@@ -57,7 +59,7 @@ def test_words_of_a_text(text: str, expected: list[str]) -> None:
 
 def test_hashes_are_the_same_in_another_process() -> None:
     code = (
-        "from langgraph_toolmem.text.similarity import LexicalEmbedder as E;"
+        "from langgraph_toolmem.text.embedders import LexicalEmbedder as E;"
         "print(sorted(E().sparse('sendEmail to Zoë').items()), E(8).embed_query('sendEmail to Zoë'))"
     )
     outputs = {
@@ -96,7 +98,6 @@ def test_any_text_has_a_vector_of_length_one_and_is_most_similar_to_itself(text:
 
 def test_the_index_ranks_by_bm25() -> None:
     index = LexicalIndex([("a", "zebra"), ("b", "mushroom"), ("c", "mushroom soup")])
-    assert len(index) == 3
     assert [name for name, _ in index.search("zebra", 5)] == ["a"]
     assert [name for name, _ in index.search("mushroom", 5)] == ["b", "c"]
     # By hand for one document that is the query, without length effect: each feature of weight w scores
@@ -111,14 +112,21 @@ def test_the_index_ranks_by_bm25() -> None:
 # resolving
 
 
-def test_nothing_given_is_the_built_in_embedder() -> None:
-    embedder = resolve_embedder(None)
-    assert embedder.builtin
-    assert embedder.name == "toolmem-lexical-v1:256"
-    assert embedder.dimension() == 256
-    assert embedder.embed_query("send mail") == pytest.approx(LexicalEmbedder().embed_query("send mail"))
-    assert resolve_embedder(LexicalEmbedder(64)).name == "toolmem-lexical-v1:64"
-    assert resolve_embedder(embedder) is embedder
+def test_the_name_tells_class_model_and_dimension() -> None:
+    openai = partial(OpenAIEmbeddings, model="text-embedding-3-small", api_key="x")
+    for spec, name in (
+        (None, "toolmem-lexical-v1:256"),
+        (LexicalEmbedder(64), "toolmem-lexical-v1:64"),
+        (openai(), "openai:text-embedding-3-small"),
+        ("openai:text-embedding-3-small", "openai:text-embedding-3-small"),
+        (openai(dimensions=256), "openai:text-embedding-3-small/256"),
+        (DeterministicFakeEmbedding(size=4), "deterministicfakeembedding"),
+    ):
+        embedder = resolve_embedder(spec)
+        assert embedder.name == name
+        assert resolve_embedder(embedder) is embedder
+    assert resolve_embedder(None).embed_query("send mail") == pytest.approx(LexicalEmbedder().embed_query("send mail"))
+    assert resolve_embedder(None).dimension() == 256
 
 
 @pytest.mark.parametrize("spec", ["minilm", "", ":", "C:\\model", 42, object(), ["openai:x"]])
@@ -138,11 +146,6 @@ def test_missing_packages_are_named_with_the_line_to_type(monkeypatch: pytest.Mo
         resolve_embedder("openai:text-embedding-3-small")
 
 
-class _Rows(list[list[float]]):
-    def tolist(self) -> list[list[float]]:
-        return list(self)
-
-
 @pytest.fixture
 def sentence_transformers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     """A alternative for the package, which is as large as torch; the real one is tested where it is installed."""
@@ -154,9 +157,9 @@ def sentence_transformers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, di
             if options.get("local_files_only") and not Path(model).is_dir():
                 raise OSError("not in the cache")
 
-        def encode(self, texts: list[str], show_progress_bar: bool) -> _Rows:
+        def encode(self, texts: list[str], show_progress_bar: bool) -> Any:
             assert show_progress_bar is False
-            return _Rows([float(len(text)), 1.0] for text in texts)
+            return np.array([[float(len(text)), 1.0] for text in texts])
 
     module = types.ModuleType("sentence_transformers")
     module.__spec__ = importlib.machinery.ModuleSpec("sentence_transformers", None)
@@ -180,13 +183,9 @@ def test_the_name_of_a_folder_follows_its_content_not_its_place(
 def test_a_model_name_is_looked_for_here_first(sentence_transformers: list[tuple[str, dict[str, Any]]]) -> None:
     resolve_embedder("sentence-transformers:some/model").embed_query("x")
     assert sentence_transformers == [("some/model", {"local_files_only": True}), ("some/model", {})]
-
-
-@pytest.mark.usefixtures("sentence_transformers")
-@pytest.mark.parametrize("model", ["", "./no/such/folder"])
-def test_a_folder_that_is_not_there_is_refused_at_once(model: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"names no model|no such folder"):
-        resolve_embedder(f"sentence-transformers:{model}")
+    for model in ("", "./no/such/folder"):
+        with pytest.raises(ConfigurationError, match=r"names no model|no such folder"):
+            resolve_embedder(f"sentence-transformers:{model}")
 
 
 # answers
@@ -196,9 +195,11 @@ def test_a_folder_that_is_not_there_is_refused_at_once(model: str) -> None:
     ("answer", "complaint"),
     [
         ([[math.nan, 1.0]], "NaN or infinity"),
-        ([[0.0, 0.0]], "only zeros"),
-        ([[]], "empty vector"),
-        ([], "0 vectors, not 1"),
+        ([[0.0, 0.0]], "length 0"),
+        ([[]], "length 0"),
+        ([], "not vectors"),
+        ([[1.0], [1.0]], "2 vectors, not 1"),
+        ([[1.0, 2.0], [1.0]], "not vectors"),
         (None, "not vectors"),
         ([["x"]], "not vectors"),
         (TimeoutError("no answer\nmore"), "failed: TimeoutError: no answer$"),
@@ -232,13 +233,3 @@ def test_the_embedder_is_loaded_once_by_many_threads() -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda text: (started.wait(), embedder.embed_query(text)), "abcd"))
     assert loads == [1]
-
-
-def test_a_langchain_embedder_is_named_after_class_and_model() -> None:
-    from langchain_openai import OpenAIEmbeddings
-
-    given = OpenAIEmbeddings(model="text-embedding-3-small", api_key="x")  # type: ignore[arg-type]
-    assert resolve_embedder(given).name == "openai:text-embedding-3-small"
-    short = OpenAIEmbeddings(model="text-embedding-3-small", dimensions=256, api_key="x")  # type: ignore[arg-type]
-    assert resolve_embedder(short).name == "openai:text-embedding-3-small/256"
-    assert resolve_embedder(DeterministicFakeEmbedding(size=4)).name == "deterministicfakeembedding"

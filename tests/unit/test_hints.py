@@ -9,9 +9,20 @@ import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import BaseModel, Field
 
-from langgraph_toolmem.turn import run
-from langgraph_toolmem.turn.hints import FRAME, HINTS, composed, merge_hints, messages_with_hints, new_hint, turn_of
-from langgraph_toolmem.turn.step import Call, Line, Scope, StepOutput
+from langgraph_toolmem.turn import step
+from langgraph_toolmem.turn.hints import (
+    FRAME,
+    HINTS,
+    Line,
+    Scope,
+    StepOutput,
+    composed,
+    merge_hints,
+    messages_with_hints,
+    new_hint,
+    turn_of,
+)
+from langgraph_toolmem.turn.step import Call
 
 HELLO = [HumanMessage("Hello", id="1")]
 WORK = [AIMessage("Looking", id="2"), ToolMessage("found", tool_call_id="c", id="3")]
@@ -120,20 +131,20 @@ def test_hints_share_one_budget_the_most_confident_first_and_a_tool_is_named_onc
     long, sure = [Line(f"- {'x' * 300}{n}") for n in range(9)], [Line("- a: yes", "a"), Line("- b: yes", "b")]
     outputs = [
         StepOutput(lines=long, head="Long:", sure=0.1),
-        StepOutput(lines=[Line("- a: no", "a"), Line("- c", "c")], head="Less:", sure=0.5, brief=[]),
+        StepOutput(lines=[Line("- a: no", "a"), Line("- c", "c")], head="Less:", sure=0.5),
         StepOutput(lines=sure, head="Sure:", sure=0.9),
     ]
     lines = composed(outputs, HELLO).splitlines()
     assert lines[:7] == [FRAME, "Sure:", "- a: yes", "- b: yes", "Less:", "- c", "Long:"]
     assert len(lines) == 7 + 4
     later = composed(outputs, [*HELLO, *WORK]).splitlines()
-    assert later == [FRAME, "Sure:", "- a: yes", "- b: yes", "Long:", long[0].text]
+    assert later == [FRAME, "Sure:", "- a: yes", "- b: yes", "Less:", "- c", "Long:", long[0].text]
     assert composed([StepOutput(), StepOutput(head="Alone:")], HELLO) == ""
 
 
 def test_a_result_is_kept_for_the_turns_used_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "MAX_TURNS", 2)
-    kept = run.Memo("turn")
+    monkeypatch.setattr(step, "MAX_TURNS", 2)
+    kept = step.Memo("turn")
 
     def put(thread: str | None, text: str, found: str, *more: Any) -> Any:
         return kept.put(Call([HumanMessage(text), *more], thread), 0, found).found

@@ -19,7 +19,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
-from pydantic import Field
+from pydantic import Field, create_model
 
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn.providers import PROVIDER_RULES, refusal_of
@@ -46,22 +46,13 @@ class Standin(BaseChatModel):
         return "alternative"
 
 
-class ChatAnthropic(Standin): ...
-
-
-class ChatAnthropicVertex(Standin): ...
-
-
-class ChatBedrockConverse(Standin): ...
-
-
-class ChatVertexAI(Standin): ...
-
-
-class ChatOpenRouter(Standin): ...
-
-
-class ChatLiteLLM(Standin): ...
+ChatAnthropic, VERTEX, BEDROCK, ChatVertexAI, ROUTER, ChatLiteLLM = (
+    create_model(name, __base__=Standin)
+    for name in (
+        *("ChatAnthropic", "ChatAnthropicVertex", "ChatBedrockConverse", "ChatVertexAI", "ChatOpenRouter"),
+        "ChatLiteLLM",
+    )
+)
 
 
 def openai(model: str, **fields: Any) -> ChatOpenAI:
@@ -74,18 +65,12 @@ OFF = {"type": "disabled"}
 PROFILE = "arn:aws:bedrock:us-east-1:1:application-inference-profile/abc"
 SONNET = "claude-sonnet-4-5-20250929"
 
-VERTEX, BEDROCK, ROUTER = ChatAnthropicVertex, ChatBedrockConverse, ChatOpenRouter
 NOVA = "amazon.nova-2-lite-v1:0"
 THINKS = {"thinking": MANUAL}
 # rule, a model it is about, a neighbour that no rule is about
 CASES: list[tuple[str, Any, Any]] = [
     ("claude-thinking", ChatAnthropic(model="our-deployment", **THINKS), ChatAnthropic(model=SONNET)),
     ("claude-thinking", ChatAnthropic(model=SONNET, **THINKS), ChatAnthropic(model=SONNET, thinking=ADAPTIVE)),
-    (
-        "claude-thinking",
-        VERTEX(model_name="claude-sonnet-4-5@20250929", model_kwargs=THINKS),
-        VERTEX(model_name="claude-sonnet-4-5@20250929", model_kwargs={"top_k": 3}),
-    ),
     (
         "claude-thinking",
         BEDROCK(model_id=PROFILE, additional_model_request_fields=THINKS),
@@ -113,15 +98,9 @@ CASES: list[tuple[str, Any, Any]] = [
         openai("anthropic/claude-4-sonnet", extra_body={"reasoning": {"enabled": True}}),
         openai("anthropic/claude-4-sonnet", extra_body={"reasoning": {"enabled": False, "effort": "none"}}),
     ),
-    (
-        "gateway-claude-effort",
-        ROUTER(model_name="anthropic/claude-opus-4", reasoning={"effort": "low"}),
-        ROUTER(model_name="anthropic/claude-opus-4-7", reasoning={"effort": "low"}),
-    ),
     ("gemini-3", ChatVertexAI(model_name="gemini-3.1-flash-lite"), ChatVertexAI(model_name="gemini-3-pro-image")),
-    ("gemini-3", openai("models/gemini-3-pro-preview"), openai("gemini-2.5-pro")),
     ("gemini-3", openai("gemini-flash-latest"), openai("gemini-2.0-flash")),
-    ("gemini-3", openai("gemini-10-pro"), openai("gemma-3-27b")),
+    ("gemini-3", openai("models/gemini-10-pro"), openai("gemini-2.5-pro")),
     ("reasoning-content", openai("deepseek-reasoner"), openai("deepseek-coder")),
     ("reasoning-content", openai("moonshotai/Kimi-K2-Thinking"), openai("kimi-k2-0905-preview")),
     *(
@@ -154,10 +133,6 @@ def test_every_rule_has_a_case():
     [
         openai("gpt-5", use_responses_api=True, reasoning={"effort": "high", "summary": "auto"}),
         openai("o4-mini", reasoning_effort="high"),
-        openai("qwen3-max", extra_body={"enable_thinking": True}),
-        openai("glm-4.7", extra_body={"thinking": {"type": "enabled"}}),
-        openai("MiniMax-M2"),
-        openai("grok-4"),
         ScriptedChatModel(script=["ok"]),
         RunnableLambda(lambda messages: messages),
         MagicMock(),
@@ -262,4 +237,4 @@ def test_nothing_is_raised_whatever_is_inside(caplog):
     assert "RuntimeError" in caplog.text
 
     assert refusal_of(Circle()) == ""
-    assert refusal_of(THINKER, settings="thinking") == "claude-thinking"  # type: ignore[arg-type]
+    assert refusal_of(THINKER, settings="thinking") == "claude-thinking"

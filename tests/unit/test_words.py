@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import doctest
 import itertools
-from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.text import requests, similarity, values
+from langgraph_toolmem.text import requests, values
 from langgraph_toolmem.text import words as words_module
-from langgraph_toolmem.text.requests import is_small_talk, tokens
+from langgraph_toolmem.text.requests import is_small_talk
 from langgraph_toolmem.text.values import (
     DAY,
     KINDS,
@@ -27,9 +26,8 @@ from langgraph_toolmem.text.values import (
     shape_of,
     values_in,
 )
-from langgraph_toolmem.text.words import stem, words
 
-MODULES = [requests, similarity, values, words_module]
+MODULES = [requests, values, words_module]
 PARTS = ["3", "May", "mai", "$", "5月", "日", "2024-05-03", "a@b.c", "'", "“", "#W1", ".", " ", "k"]
 ANY_TEXT = st.one_of(st.text(max_size=120), st.lists(st.sampled_from(PARTS)).map("".join))
 
@@ -122,16 +120,6 @@ def test_values_of_any_text_stand_where_they_say_and_do_not_overlap(text: str, k
 
 
 # --- words ------------------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=100)
-@given(ANY_TEXT)
-def test_stems_are_the_stems_of_the_words(text: str):
-    assert words(text, stems=True) == [stem(word) for word in words(text)]
-    plain = Counter(words(text, stems=True))
-    typed = Counter(word for word in tokens(text) if not word.startswith("<"))
-    if not values_in(text, RANKED):
-        assert typed == plain
 
 
 def test_what_was_said_is_masked_letter_by_letter():

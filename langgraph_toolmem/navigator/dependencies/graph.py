@@ -38,8 +38,7 @@ from langgraph_toolmem.text.meaning import (
     route_of,
     verb_of,
 )
-from langgraph_toolmem.text.similarity import rarity
-from langgraph_toolmem.text.words import stem
+from langgraph_toolmem.text.words import rarity, stem
 
 logger = logging.getLogger("langgraph_toolmem.navigator.dependencies.graph")
 

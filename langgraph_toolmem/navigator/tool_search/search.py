@@ -34,9 +34,8 @@ from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.vectors import TextVectors
 from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
 from langgraph_toolmem.text.requests import MAX_REQUEST_CHARS, is_small_talk, split_clauses
-from langgraph_toolmem.text.similarity import rarity
 from langgraph_toolmem.text.tools import Wording, embedded_text, kit_name, kit_of
-from langgraph_toolmem.text.words import STOP_WORDS, telling_stems
+from langgraph_toolmem.text.words import STOP_WORDS, rarity, telling_stems
 
 logger = logging.getLogger("langgraph_toolmem.navigator.tool_search.search")
 

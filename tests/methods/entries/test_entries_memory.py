@@ -13,7 +13,7 @@ import histories as h
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kept import episode, ledger
+from kept import episode
 from langchain_core.messages import AIMessage, ToolMessage
 from openai_server import OpenAIStubServer, make_chat_model
 
@@ -25,12 +25,9 @@ from langgraph_toolmem import (
     ToolMemory,
 )
 from langgraph_toolmem.base.errors import NamespaceError
-from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.recall import MAX_SAME, RecalledEntry
-from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.stores.vectors import VectorStore
@@ -160,7 +157,7 @@ def test_what_became_of_runs_that_were_shown_an_entry_is_booked(tmp_path: Path) 
         memory.finish(mail("Ann"), thread_id="1", success=True)
         memory.flush()
         for _ in range(2):  # at each user turn
-            memory.entries.recollect(asking("Bob"), thread_id="2", budget=BUDGET)
+            memory.entries.recollect(asking("Bob"), thread_id="2", shown=True)
         memory.entries.recollect(asking("Cid"), thread_id="3")
         assert record(memory, "Ann") == (1, 0, 0)
         memory.finish(mail("Bob", "call_bob"), thread_id="2", success=True)
@@ -184,38 +181,6 @@ def test_a_read_only_memory_without_a_folder_refuses_a_verdict() -> None:
 
 
 # --- whose they are ---
-
-
-@pytest.mark.parametrize("namespace", [("toolmem",), PER_USER])
-def test_a_forgotten_user_is_in_no_file(tmp_path: Path, namespace: tuple[str, ...]) -> None:
-    critic, user = Critic(), "z/e\\b"
-    with ToolMemory(tmp_path, namespace=namespace, methods=[Entries(critic=critic)]) as memory:
-        for i in range(3):
-            memory.finish(mail(f"Zebulon {i}"), thread_id=f"z{i}", success=False, comment="Zebulons word", user_id=user)
-            memory.finish(mail("Kayla"), thread_id=f"k{i}", success=True, user_id="kay")
-        assert memory.flush()
-        memory.entries.recollect(asking("Zebulon"), thread_id="open", user_id=user, budget=BUDGET)
-        critic.go.clear()
-        memory.finish(mail("Zebulon waits"), thread_id="z4", success=False, user_id=user)
-        with ToolMemory(tmp_path, namespace=namespace, read_only=True) as other:
-            other.feedback("z1", score=0.0, comment="Zebulon again", user_id=user)
-        assert holding(tmp_path, "Zebulon")
-        critic.go.set()
-        assert memory.forget(user_id=user) >= 4
-        assert holding(tmp_path, "Zebulon") == []
-        assert not any(
-            "Zebulon" in query for query in queries(memory.entries.recall("send a mail to Zebulon", user_id=user))
-        )
-        digests = {user_digest(user), *(digest("run", f"z{i}") for i in range(3))}
-        assert not any(run in digests or entry[0] in digests for run, entry in ledger(memory).runs.items())
-        assert queries(memory.entries.recall("send a mail to X", user_id="kay")) == {"send a mail to Kayla"}
-        memory.finish(mail("Lara"), thread_id="later", success=True, user_id="kay")
-    assert holding(tmp_path, "Zebulon") == []
-    with ToolMemory(tmp_path, namespace=namespace, methods=[Entries()]) as memory:
-        assert queries(memory.entries.recall("send a mail to X", user_id="kay")) == {
-            "send a mail to Kayla",
-            "send a mail to Lara",
-        }
 
 
 def test_an_entry_is_read_back_as_it_was_kept(tmp_path: Path) -> None:
@@ -286,7 +251,9 @@ def test_a_memory_that_nobody_judges_shows_its_runs_as_unjudged_until_somebody_d
             memory.finish(turn(f"send a mail to {name}", ["mail"]), thread_id=name)
         memory.flush()
         asked = [h.user("send a mail to Dora")]
-        assert [each.entry.score for each in memory.entries.recollect(asked, thread_id="d")] == [None]
+        [only] = memory.entries.recollect(asked, thread_id="d", shown=True)
+        assert (only.entry.score, len(only.others)) == (None, 2)
+        assert [each.recalled for each in memory.entries.recall("send a mail to Dora")] == [1] * 3
         memory.feedback("Bob", score=0.0, comment="too late")
         memory.flush()
         first, second = memory.entries.recollect(asked, thread_id="d")

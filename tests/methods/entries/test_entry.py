@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from histories import FAILED, Message, call, calls, user, words
-from kept import give_records
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.core.ledger import ItemStats
-from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries import entry as entries
 from langgraph_toolmem.entries.entry import JUDGED, UNJUDGED, Entry, EntryCall, EntryKind, entry_id, entry_of, hurts
@@ -112,7 +108,7 @@ def test_an_entry_survives_json() -> None:
 
 BASE = Entry(entry_id(RUN), RUN, "q", (EntryCall("a", {}, "ok"),), user="u", time=1.0)
 RATED = BASE.with_feedback(0.0, " bad \ud800")
-CRITICISED = replace(RATED, critique="c", critique_of=RATED.feedback_key, blamed="a")
+CRITICISED = replace(RATED, critique="c", blamed="a")
 
 
 def test_a_report_without_feedback_leaves_the_feedback_and_its_critique() -> None:
@@ -124,12 +120,18 @@ def test_a_report_without_feedback_leaves_the_feedback_and_its_critique() -> Non
 
 def test_other_feedback_asks_for_another_critique_and_a_good_one_takes_it_away() -> None:
     other = CRITICISED.joined(replace(BASE, score=0.1, comment="wrong person"))
-    assert (other.critique, other.wants_critique) == ("c", True)
+    assert (other.critique, other.wants_critique) == ("", True)
     assert not CRITICISED.joined(replace(BASE, score=0.3, comment="bad ?")).wants_critique
     for well in (CRITICISED.joined(replace(BASE, score=1.0)), CRITICISED.with_feedback(1.0, "")):
-        assert (well.critique, well.critique_of, well.blamed, well.comment) == ("", "", "", "")
+        assert (well.critique, well.blamed, well.comment) == ("", "", "")
     assert BASE.with_feedback(0.0, "no", "v") == BASE, "nobody judges another user's run"
     assert replace(BASE, user="").with_feedback(0.0, "no", "v").user == "v"
+    assert EntryKind().joined(BASE, replace(BASE, user="v")) is None, "nor replaces it"
+
+
+def test_entries_that_nobody_judged_leave_first_each_kind_the_oldest_first() -> None:
+    kept = [replace(BASE, time=time, score=score) for score in (None, 0.0) for time in (1.0, 2.0)]
+    assert sorted((kept[1], kept[3], kept[0], kept[2]), key=EntryKind().worth) == kept
 
 
 def test_a_trimmed_history_does_not_replace_a_longer_one() -> None:
@@ -170,22 +172,6 @@ def ids(*names: str) -> set[str]:
     return {entry(name).id for name in names}
 
 
-@pytest.fixture
-def memory() -> Iterator[ToolMemory]:
-    with ToolMemory.ephemeral(methods=[Entries()]) as made:
-        yield made
-
-
-@pytest.fixture
-def rows(memory: ToolMemory) -> Rows[Entry]:
-    return memory.entries.rows
-
-
-@pytest.fixture
-def credit(memory: ToolMemory) -> Callable[..., None]:
-    return lambda key, **counts: give_records(memory, "entries", {key: ItemStats(**counts)})
-
-
 def test_the_same_run_again_changes_nothing_and_embeds_nothing() -> None:
     embeddings = Axes()
     with ToolMemory.ephemeral(methods=[Entries()], embeddings=embeddings) as memory:
@@ -208,14 +194,6 @@ def test_the_same_run_again_changes_nothing_and_embeds_nothing() -> None:
         assert near.similarity == pytest.approx(0.5**0.5, abs=1e-5)
 
 
-def test_a_run_of_another_user_is_not_overwritten(rows: Rows[Entry], caplog: pytest.LogCaptureFixture) -> None:
-    mine = entry("1", user="u", score=1.0)
-    rows.put([mine], ME)
-    assert rows.put([replace(mine, user="v", score=0.0)], ME) == [None]
-    assert list(rows.all(ME)) == [mine]
-    assert "two users" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("helped", "hurt", "usual", "retired"),
     [
@@ -229,19 +207,6 @@ def test_a_run_of_another_user_is_not_overwritten(rows: Rows[Entry], caplog: pyt
 )
 def test_when_an_entry_hurts(helped: int, hurt: int, usual: float, retired: bool) -> None:
     assert hurts(helped, hurt, usual) == retired
-
-
-def test_retired_and_unjudged_entries_go_when_there_is_no_room(
-    rows: Rows[Entry], credit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(EntryKind, "most", 4)
-    rows.put([entry("judged", score=0.0, time=1), entry("old", time=2), entry("late", time=3)], ME)
-    rows.put([entry("hurting", time=4, score=1.0)], ME)
-    credit(entry("hurting").id, hurt=6)
-    rows.put([entry("new", time=5)], ME)
-    assert {each.id for each in rows.all(ME, retired=True)} == ids("judged", "old", "late", "new")
-    rows.put([entry("newer", time=6)], ME)
-    assert {each.id for each in rows.all(ME)} == ids("judged", "late", "new", "newer")
 
 
 def test_a_request_is_embedded_once_for_all_parts() -> None:

@@ -262,7 +262,7 @@ def test_a_message_without_text_is_unfamiliar(usual: Learner, message: Any):
 
 def test_a_history_that_begins_with_calls_is_compared_with_none(usual: Learner):
     decision = usual.decide(*found("O-9999"))
-    assert {option.distance for option in decision.options} == {0.0}
+    assert {option.new_words for option in decision.options} == {0.0}
 
 
 # --- where people write as they like ---

@@ -99,7 +99,7 @@ def test_a_look_up_of_a_known_kind_of_request_is_made_on_a_new_path():
 
     decision = learner.decide(user("Look Bob up"), *wanders)
     [find] = [each for each in decision.options if each.tool == "find" and each.args == {"name": "Bob"}]
-    assert find.distance == 0
+    assert find.new_words == 0
 
 
 # --- by hand ---
@@ -113,23 +113,25 @@ def spread(*values: float) -> NoveltyRecord:
 
 
 @pytest.mark.parametrize(
-    ("values", "distance", "share"),
+    ("values", "new", "of_tool", "of_all"),
     [
-        ((*[0.1] * 10, *[0.4] * 9), 0.1, 19 / 20),
-        ((*[0.1] * 10, *[0.4] * 9), 0.2, 9 / 20),
-        ((*[0.1] * 10, *[0.4] * 9), 0.41, 0.0),
-        ((), 0.0, 1.0),
-        ((0.0,) * 40, None, 0.0),
-        ((1.0,) * 40, 1.0, 0.0),
-        ((0.5,) * (novelty.ENOUGH - 1), 0.1, 0.0),
-        ((0.5,) * novelty.ENOUGH, 0.1, novelty.ENOUGH / (novelty.ENOUGH + 1)),
+        ((*[0.1] * 10, *[0.4] * 9), 0.1, 26.6 / 27, 19 / 20),
+        ((*[0.1] * 10, *[0.4] * 9), 0.2, 12.6 / 27, 9 / 20),
+        ((*[0.1] * 10, *[0.4] * 9), 0.41, 0.0, 0.0),
+        ((), 0.0, 1.0, 1.0),
+        ((0.0,) * 40, None, 0.0, 0.0),
+        ((1.0,) * 40, 1.0, 0.0, 0.0),
+        ((0.5,) * (novelty.ENOUGH - 1), 0.1, 0.0, 0.0),
+        ((0.5,) * novelty.ENOUGH, 0.1, 17 / 18, 8 / 9),
     ],
 )
-def test_the_share_of_known_requests_that_were_as_far_away(values: tuple[float, ...], distance: Any, share: float):
+def test_the_share_of_known_requests_with_as_many_new_words(
+    values: tuple[float, ...], new: Any, of_tool: float, of_all: float
+):
     record = spread(*values)
-    assert record.share("find", distance) == pytest.approx(share)
-    assert record.share("other", distance) == pytest.approx(share), "a tool of few is compared with all"
-    assert bool(record.refusal("find", distance)) is (share <= novelty.LEVEL)
+    assert record.share("find", new) == pytest.approx(of_tool)
+    assert record.share("other", new) == pytest.approx(of_all), "a tool without a record is compared with all"
+    assert bool(record.refusal("find", new)) is (of_tool <= novelty.LEVEL)
 
 
 def test_only_right_predictions_widen_the_spread():

@@ -31,7 +31,7 @@ from langgraph_toolmem.inertia.decision import REASONS, Option, Reason, attribut
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores.events import EventLog
-from langgraph_toolmem.turn.run import MemoryNode
+from langgraph_toolmem.turn.step import MemoryNode
 
 Heard = pytest.LogCaptureFixture
 SECRET = "Rumpelstiltskin"

@@ -53,15 +53,6 @@ def test_a_summary_goes_before_the_latest_result(memory: ToolMemory, policy: SIT
     assert (found.tool, found.kind) == ("reset_password", "episodic")
 
 
-def test_the_papers_rule_compares_what_agents_wrote_and_nothing_else(memory: ToolMemory) -> None:
-    teach(memory)
-    found = memory.sit.suggest(before_cure("password"), summary=FINDINGS["password"], policy=PAPER)
-    assert [(each.tool, each.kind) for each in found] == [
-        ("restart_router", "procedural"),
-        ("reset_password", "procedural"),
-    ]
-
-
 def test_a_destructive_tool_is_not_suggested_again_for_the_request_that_called_it() -> None:
     tools = [*SCHEMAS[:1], h.schema("delete_mail", "id", destructive=True), *SCHEMAS[1:]]
     with made(tools=tools, policy=SITPolicy()) as memory:
@@ -220,27 +211,6 @@ def shown(memory: ToolMemory, messages: Any, **how: Any) -> list[Any]:
 
 def record(memory: ToolMemory) -> tuple[float, ...]:
     return tuple(ledger(memory).figures("sit")[name] for name in ("shown", "followed", "right"))
-
-
-@pytest.mark.parametrize(
-    ("does", "output", "expected"),
-    [
-        ("reset_password", "ok", (1, 1, 1)),
-        ("reset_password", h.FAILED, (1, 1, 0)),
-        ("restart_router", "ok", (1, 0, 0)),
-    ],
-)
-def test_the_outcome_of_a_suggestion_is_recorded(
-    memory: ToolMemory, does: str, output: Any, expected: tuple[int, ...]
-) -> None:
-    teach(memory)
-    for _ in range(3):  # a step that is tried again
-        shown(memory, here := before_cure("password"), k=1)
-    after = h.history(here, h.call(does, {"name": "Zoe"}, output))
-    for messages in (after, [*after, h.words()], [*after, h.words()]):
-        memory.observe(messages, thread_id="now")
-    assert record(memory) == expected
-    assert ledger(memory).turns == {}
 
 
 def test_only_what_the_model_is_shown_at_its_turn_is_recorded(memory: ToolMemory) -> None:
