@@ -50,17 +50,11 @@ MIN_SHARE: Final = 0.1
 
 
 class Filled(NamedTuple):
-    """One argument's value and its source.
-
-    Attributes:
-        witnesses: of the nearest past requests that went on with this tool, those that took the value from such a
-            source.
-    """
+    """One argument's value and its source."""
 
     value: Any
     probability: float
     source: str
-    witnesses: int = 0
 
 
 Filling = Mapping[str, Filled]
@@ -104,21 +98,11 @@ class Candidate:
         """Return what a past request must have gone on with to vote for this (`Neighbour.tool`)."""
         return None if self.tool == WORDS else PARALLEL + self.tool if self.each else self.tool
 
-    @cached_property
-    def agreeing(self) -> int:
-        """The number of nearest past requests that went on with this tool."""
-        return sum(near.tool == self.following for near in self.here.neighbours)
-
     @property
     def nearest_agrees(self) -> int:
         """2 if the nearest past request went on with this tool, 0 if it went on otherwise, 1 without such a request."""
         near = self.here.neighbours
         return 1 if not near else 2 if near[0].tool == self.following else 0
-
-    @property
-    def witnesses(self) -> int:
-        """The number of nearest past requests that went on with this tool and took each argument from its source."""
-        return min((f.witnesses for name, f in self.filled.items() if name != self.each), default=self.agreeing)
 
     @cached_property
     def calls(self) -> tuple[dict[str, Any], ...]:
@@ -272,14 +256,9 @@ def _likeliest(
             backing.append((moved, descriptor))
     if not offers:
         return None
-    text, (value, backing) = max(offers.items(), key=lambda o: (max(o[1][1])[0], len(o[1][1]), max(o[1][1])[1]))
+    value, backing = max(offers.values(), key=lambda o: (max(o[1])[0], len(o[1]), max(o[1])[1]))
     probability, source = max(backing)
-    named = {descriptor for _, descriptor in backing}
-    backed = sum(
-        text == was or not named.isdisjoint(n.sources.get(parameter, ()))
-        for n, was in zip(same_tool, texts, strict=True)
-    )
-    return Filled(value, probability, source, backed)
+    return Filled(value, probability, source)
 
 
 def fill_each(

@@ -155,7 +155,7 @@ def record_keys(candidate: Candidate, state: RunState) -> tuple[str, str]:
     product = candidate.p_tool * candidate.p_args
     kind = "=" * candidate.whole + ">" * bool(candidate.each)
     backing = f"{bisect_right(_FIVE, product)}{candidate.nearest_agrees}"
-    after = f"{min(candidate.witnesses, 3)}{bisect_right(_TWO, product)}"
+    after = str(bisect_right(_TWO, product))
     return (
         f"{kind}D{candidate.tool}\x1f{backing}",
         f"{kind}E{state.symbols[-1]}\x1f{candidate.tool}\x1f{after}",
