@@ -35,7 +35,6 @@ from langgraph_toolmem.core.users import User, by_namespace, user_digest
 from langgraph_toolmem.entries.entry import (
     JUDGED,
     MAX_CRITIQUE,
-    PARTS,
     Entry,
     EntryKind,
     EntryRows,
@@ -65,7 +64,7 @@ WRITE, JUDGE, CRITIQUE = "write", "judge", "critique"
 JUDGE_TRIES: Final = 8
 """Feedback on a run that has no entry waits for it so often: about two minutes."""
 SIMILAR: Final = 3
-"""Entries with similar requests that a critic reads with one."""
+"""Entries with feedback and similar requests that a critic reads with one."""
 
 
 @dataclass(frozen=True)
@@ -257,9 +256,6 @@ class Entries(Method):
             entries = self._keep([entry for entry in map(self._entry_of, runs) if entry is not None], user)
             self.core.jobs.queue.note_namespaces([(entry.run, entry.user, user.namespace) for entry in entries])
             kept += len(entries)
-            if self._critic is not None:  # those too that have no critique from before there was a critic
-                for entry in self.rows.all(user):
-                    self._ask_for_critique(entry, user.namespace)
         return kept
 
     # --- keeping ---
@@ -276,16 +272,16 @@ class Entries(Method):
         self.core.jobs.put(kind, payload, run=run, user=user, namespace=namespace, ordering_key=order)
 
     def _keep(self, entries: Iterable[Entry], user: User) -> list[Entry]:
-        """Store entries; return what stands now, without those that another user reported."""
+        """Store entries, have failed ones criticised; return what stands now, without those of another user."""
         kept = [entry for entry in self.rows.put(entries, user) if entry is not None]
         for entry in kept:
             self.core.count_once(entry.id, "entries")
+            self._ask_for_critique(entry, user.namespace)
         return kept
 
     def _write(self, jobs: Sequence[Job]) -> None:
         for user, some in by_namespace(jobs, lambda job: job.namespace):
-            for entry in self._keep([Entry.from_dict(job.payload["entry"]) for job in some], user):
-                self._ask_for_critique(entry, user.namespace)
+            self._keep([Entry.from_dict(job.payload["entry"]) for job in some], user)
 
     def _unwrite(self, job: Job) -> None:
         """Remove the entry of a job whose user was forgotten meanwhile."""
@@ -308,9 +304,7 @@ class Entries(Method):
             return ""
         if entry.feedback_key != job.payload["feedback"]:
             return ""
-        vector = self.rows.embedder.embed_query(entry.query)
-        near = [each for part in PARTS for each in self.rows.near(vector, user, k=SIMILAR + 1, part=part)]
-        near.sort(key=lambda each: -each.similarity)
+        near = self.rows.near(entry.query, user, k=SIMILAR + 1, part=JUDGED)
         similar = [each.item for each in near if each.id != entry.id]
         return self._critic(entry, similar[:SIMILAR]).model_dump_json()
 

@@ -76,18 +76,17 @@ def preferences(entries: Iterable[Entry], *, user: str | None = None) -> list[Pr
     return sorted(found, key=lambda each: (-each.ratings, each.tool))
 
 
-def left_out(found: Iterable[Preference], offered: Iterable[str], *, keep: Collection[str] = ()) -> dict[str, str]:
+def left_out(found: Iterable[Preference], offered: Collection[str], *, keep: Collection[str] = ()) -> dict[str, str]:
     """Return which of the offered tools are left out by the rules above, each with the reason in one line.
 
     Args:
         found: what the user prefers on similar requests.
-        offered: names of the tools of this step.
+        offered: names of the tools of this step; empty if they are unknown.
         keep: tools that stay whatever the ratings say.
     """
-    names, stays = list(dict.fromkeys(offered)), {*OWN_TOOLS, *keep}
-    blamed = _blamed(each for each in found if each.tool not in stays)
-    out = {name: blamed[name].reason for name in names if name in blamed}
-    return out if set(names) - out.keys() - OWN_TOOLS else {}
+    blamed = _blamed(each for each in found if each.tool not in OWN_TOOLS and each.tool not in keep)
+    out = {name: each.reason for name, each in blamed.items() if not offered or name in offered}
+    return {} if offered and not {*offered} - out.keys() - OWN_TOOLS else out
 
 
 def to_event(found: Iterable[Preference], out: Mapping[str, str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.preferences import left_out
 from langgraph_toolmem.entries.preferences import to_event as preference_event
 from langgraph_toolmem.entries.render import HEAD, to_event, to_lines
-from langgraph_toolmem.runs.tools import ToolLike, name_of, read_tools
+from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.turn.hints import Line, Scope, StepOutput
 from langgraph_toolmem.turn.step import Call, Place, Step
 
@@ -61,34 +61,17 @@ class Preferences(Step[Entries]):
     scope: Scope = "turn"
     place: ClassVar[Place] = "around"
 
-    def __init__(
-        self,
-        method: Entries,
-        tools: Iterable[ToolLike] | None = None,
-        *,
-        keep: Iterable[str] = (),
-    ) -> None:
+    def __init__(self, method: Entries, *, keep: Iterable[str] = ()) -> None:
         super().__init__(method)
         self.keep = frozenset(names_given("keep", keep))
-        self.tools_given = None if tools is None else tuple(read_tools(tools))
 
     def compute(self, call: Call) -> list[Preference]:
-        if not self._names(call):
-            return []
         return self.method.preferences(call.messages, user_id=call.user_id, settle=False)
 
     def render(self, call: Call, found: Sequence[Preference]) -> StepOutput:
-        """Return the tools to leave out, among those that this call offers; something is always left."""
-        names = self._names(call)
-        if not names:
-            return StepOutput()
-        out = left_out(found, names, keep=self.keep | call.insisted)
+        """Return the tools to leave out, among those that this call offers, if known; something is always left."""
+        out = left_out(found, set(filter(None, map(name_of, call.offered))), keep=self.keep | call.insisted)
         return StepOutput(left_out=out, event=preference_event(found, out), notes={"toolmem.left_out": len(out)})
-
-    def _names(self, call: Call) -> Sequence[str]:
-        if self.tools_given is not None:
-            return self.tools_given
-        return [name for tool in call.offered if (name := name_of(tool)) is not None]
 
 
 class Reflection(Step[Entries]):

@@ -39,10 +39,6 @@ ID_DIGITS: Final = 6
 """Digits from which a number is an id."""
 MAX_AT_ONCE: Final = 8
 """Calls of one turn that are made without the model, at most."""
-FILLINGS: Final = 3
-"""Fillings of one tool's parameters that are weighed."""
-LEAST: Final = 0.2
-"""Share of the likeliest value's probability from which another is weighed too."""
 MAX_CONTEXTS: Final = 60_000
 MAX_KNOWN: Final = 20_000
 MAX_CALL_CHARS: Final = 1_000
@@ -51,22 +47,14 @@ ORDERS: Final = (1, 2, 3)
 MAX_OFFERED: Final = 3
 MIN_SHARE: Final = 0.1
 """Least share of a call among what followed."""
-BEST, OTHER, WHOLE = range(3)
-"""Kinds of candidates: a tool's best filling, another one, a whole call that followed the latest calls."""
 
 
 class Filled(NamedTuple):
-    """One argument's value and its source.
-
-    Attributes:
-        witnesses: of the nearest past requests that went on with this tool, those that took the value from such a
-            source.
-    """
+    """One argument's value and its source."""
 
     value: Any
     probability: float
     source: str
-    witnesses: int = 0
 
 
 Filling = Mapping[str, Filled]
@@ -93,7 +81,7 @@ class Candidate:
     Attributes:
         p_tool: share of the tool among what followed in contexts like this one, backed off over their length.
         p_args: product of the records of the argument sources.
-        kind: BEST, OTHER or WHOLE.
+        whole: whether it is a call that followed the latest calls as a whole.
         each: the parameter whose value is a list with one element for each of several calls; "" for one call.
     """
 
@@ -102,7 +90,7 @@ class Candidate:
     filled: Filling
     p_tool: float
     p_args: float
-    kind: int = BEST
+    whole: bool = False
     each: str = ""
 
     @property
@@ -110,21 +98,11 @@ class Candidate:
         """Return what a past request must have gone on with to vote for this (`Neighbour.tool`)."""
         return None if self.tool == WORDS else PARALLEL + self.tool if self.each else self.tool
 
-    @cached_property
-    def agreeing(self) -> int:
-        """The number of nearest past requests that went on with this tool."""
-        return sum(near.tool == self.following for near in self.here.neighbours)
-
     @property
     def nearest_agrees(self) -> int:
         """2 if the nearest past request went on with this tool, 0 if it went on otherwise, 1 without such a request."""
         near = self.here.neighbours
         return 1 if not near else 2 if near[0].tool == self.following else 0
-
-    @property
-    def witnesses(self) -> int:
-        """The number of nearest past requests that went on with this tool and took each argument from its source."""
-        return min((f.witnesses for name, f in self.filled.items() if name != self.each), default=self.agreeing)
 
     @cached_property
     def calls(self) -> tuple[dict[str, Any], ...]:
@@ -163,23 +141,22 @@ def candidates(
     here = Situation(neighbours[:NEAREST], of_calls)
     found: list[Candidate] = []
 
-    def add(tool: str, filled: Filling, share: float, kind: int = BEST, each: str = "") -> None:
+    def add(tool: str, filled: Filling, share: float, each: str = "") -> None:
         p_args = math.prod(f.probability for f in filled.values())
-        found.append(Candidate(here, tool, filled, share, p_args, kind, each))
+        found.append(Candidate(here, tool, filled, share, p_args, each=each))
 
     ranked = sorted(shares, key=lambda item: (-shares[item], item))  # by name where equal: a set has no fixed order
     least = LEAST_SHARE * max(shares.values(), default=0.0)
     for item in [i for i in ranked if shares[i] >= least and i.removeprefix(PARALLEL) in specs][:MAX_TOOLS]:
         tool = item.removeprefix(PARALLEL)
-        fillings = fill(graph, state, specs[tool], here.neighbours, user)
-        if isinstance(fillings, str):
+        filled = fill(graph, state, specs[tool], here.neighbours, user)
+        if filled is None:
             continue
         if item != tool:
             if each := fill_each(graph, state, item, specs[tool].properties):
-                add(tool, {**fillings[0], each[0]: each[1]}, shares[item], each=each[0])
+                add(tool, {**filled, each[0]: each[1]}, shares[item], each=each[0])
             continue
-        for rank, filled in enumerate(fillings):
-            add(tool, filled, shares[item], OTHER if rank else BEST)
+        add(tool, filled, shares[item])
     there = {candidate.key for candidate in found} if following else set()
     for tool, args, share in following:
         if tool not in specs or call_key(tool, canon_args(args)) in there:
@@ -187,7 +164,7 @@ def candidates(
         properties = specs[tool].properties
         if all(_may_offer(graph, state, tool, name, value, properties.get(name), user) for name, value in args.items()):
             filled = {name: Filled(value, 1.0, "w") for name, value in args.items()}
-            found.append(Candidate(here, tool, filled, max(shares.get(tool, 0.0), share), share, WHOLE))
+            found.append(Candidate(here, tool, filled, max(shares.get(tool, 0.0), share), share, whole=True))
     add(WORDS, {}, shares.get(WORDS, 0.0))
     return found
 
@@ -215,32 +192,21 @@ def next_tools(graph: ToolGraph, state: RunState, neighbours: Sequence[Neighbour
 
 def fill(
     graph: ToolGraph, state: RunState, spec: ToolSpec, neighbours: Iterable[Neighbour], user: str | None
-) -> list[dict[str, Filled]] | str:
-    """Return the likeliest fillings of a tool's parameters, best first: FILLINGS of them at most.
-
-    Every one but the first differs from it in one argument, the one that is doubted most.
-
-    Returns:
-        The fillings, or the name of a required parameter for which nothing is known.
-    """
+) -> Filling | None:
+    """Return the likeliest values of a tool's parameters; None if nothing is known for a required one."""
     same_tool = [n for n in neighbours if n.tool == spec.name]
-    best: dict[str, Filled] = {}
-    others: list[tuple[float, str, Filled]] = []
+    found: dict[str, Filled] = {}
     for parameter, schema in spec.properties.items():
         is_required = parameter in spec.required
-        offered = _offers(graph, state, spec.name, parameter, schema, is_required, same_tool, user)
-        if not offered:
-            if is_required:
-                return parameter
-            continue
-        best[parameter] = offered[0]
-        first = max(offered[0].probability, 0.01)
-        others += [(o.probability / first, parameter, o) for o in offered[1:] if o.probability >= LEAST * first]
-    others.sort(key=lambda o: -o[0])
-    return [best, *({**best, parameter: other} for _, parameter, other in others[: FILLINGS - 1])]
+        likeliest = _likeliest(graph, state, spec.name, parameter, schema, is_required, same_tool, user)
+        if likeliest is not None:
+            found[parameter] = likeliest
+        elif is_required:
+            return None
+    return found
 
 
-def _offers(
+def _likeliest(
     graph: ToolGraph,
     state: RunState,
     tool: str,
@@ -249,8 +215,7 @@ def _offers(
     is_required: bool,
     same_tool: list[Neighbour],
     user: str | None,
-) -> list[Filled]:
-    """Return the values that may be meant, likeliest first."""
+) -> Filled | None:
     slot = slot_key(tool, parameter)
     previous = state.symbols[-1]
     overall = graph.sources.row(slot)
@@ -289,17 +254,11 @@ def _offers(
             weight = _precision(overall.get(descriptor), here.get(descriptor))
             moved = by_source.moved(weight, descriptor) if "|" in descriptor else by_text.moved(weight, text)
             backing.append((moved, descriptor))
-    ranked = sorted(offers.items(), key=lambda o: (max(o[1][1])[0], len(o[1][1]), max(o[1][1])[1]), reverse=True)
-    found = []
-    for text, (value, backing) in ranked[:FILLINGS]:
-        probability, source = max(backing)
-        named = {descriptor for _, descriptor in backing}
-        backed = sum(
-            text == was or not named.isdisjoint(n.sources.get(parameter, ()))
-            for n, was in zip(same_tool, texts, strict=True)
-        )
-        found.append(Filled(value, probability, source, backed))
-    return found
+    if not offers:
+        return None
+    value, backing = max(offers.values(), key=lambda o: (max(o[1])[0], len(o[1]), max(o[1])[1]))
+    probability, source = max(backing)
+    return Filled(value, probability, source)
 
 
 def fill_each(

@@ -50,8 +50,6 @@ PRIOR: Final = (0.28, 0.19, 0.18, 0.03, -1.28, 0.19, 0.28, 0.61, -0.62)
 
 _FIVE: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
 _TWO: Final = (0.5, 0.8)
-_KINDS: Final = ("", "+", "=")
-"""Before the records of a tool's best filling, of others, and of whole calls from their context."""
 
 Floats: TypeAlias = "npt.NDArray[np.float64]"
 
@@ -155,9 +153,9 @@ def _sigmoid(odds: Floats) -> Floats:
 def record_keys(candidate: Candidate, state: RunState) -> tuple[str, str]:
     """Return the keys of a candidate's two records: of its tool, and of its tool after the event before it."""
     product = candidate.p_tool * candidate.p_args
-    kind = _KINDS[candidate.kind] + (">" if candidate.each else "")
+    kind = "=" * candidate.whole + ">" * bool(candidate.each)
     backing = f"{bisect_right(_FIVE, product)}{candidate.nearest_agrees}"
-    after = f"{min(candidate.witnesses, 3)}{bisect_right(_TWO, product)}"
+    after = str(bisect_right(_TWO, product))
     return (
         f"{kind}D{candidate.tool}\x1f{backing}",
         f"{kind}E{state.symbols[-1]}\x1f{candidate.tool}\x1f{after}",

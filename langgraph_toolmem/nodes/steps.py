@@ -234,19 +234,11 @@ class PreferenceGuide(StepNode):
 
     Args:
         memory: the memory.
-        tools: the agent's tools; in an agent those of each model call if None.
         keep: names of tools that always stay.
     """
 
-    def __init__(
-        self,
-        memory: ToolMemory,
-        tools: Iterable[ToolLike] | None = None,
-        *,
-        keep: Iterable[str] = (),
-        messages_key: str = "messages",
-    ) -> None:
-        step = Preferences(method_of(memory, Entries, "PreferenceGuide"), tools, keep=keep)
+    def __init__(self, memory: ToolMemory, *, keep: Iterable[str] = (), messages_key: str = "messages") -> None:
+        step = Preferences(method_of(memory, Entries, "PreferenceGuide"), keep=keep)
         super().__init__(step, messages_key=messages_key)
 
 

@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import histories as h
 import pytest
 from desk import Desk, warm
 from places import ROOT
@@ -34,31 +35,18 @@ from langgraph_toolmem.stores.events import EventLog
 APART = ("toolmem", "{user_id}")
 
 
-def schema(name: str, parameter: str) -> dict[str, Any]:
-    parameters = {"type": "object", "properties": {parameter: {"type": "string"}}, "required": [parameter]}
-    return {"type": "function", "function": {"name": name, "description": name, "parameters": parameters}}
-
-
-TOOLS = [schema("search_mail", "query"), schema("delete_mail", "mail_id")]
-
-
-def call(call_id: str, tool: str, /, **arguments: str) -> dict[str, Any]:
-    function = {"name": tool, "arguments": json.dumps(arguments)}
-    calls = [{"id": call_id, "type": "function", "function": function}]
-    return {"role": "assistant", "content": None, "tool_calls": calls}
+TOOLS = [h.schema("search_mail", "query"), h.schema("delete_mail", "mail_id")]
 
 
 def logged(number: int, **more: Any) -> dict[str, Any]:
     """One run: search the mail of somebody, delete the first one found, say so."""
     found = f"mail-{number:04}"
-    messages = [
-        {"role": "user", "content": f"Delete the mail about topic{number}"},
-        call("c0", "search_mail", query=f"topic{number}"),
-        {"role": "tool", "tool_call_id": "c0", "content": json.dumps([{"id": found}])},
-        call("c1", "delete_mail", mail_id=found),
-        {"role": "tool", "tool_call_id": "c1", "content": "deleted"},
-        {"role": "assistant", "content": "Done."},
-    ]
+    messages = h.history(
+        h.user(f"Delete the mail about topic{number}"),
+        h.call("search_mail", {"query": f"topic{number}"}, [{"id": found}]),
+        h.call("delete_mail", {"mail_id": found}, "deleted"),
+        h.words(),
+    )
     return {"id": f"run-{number}", "success": True, "messages": messages, **more}
 
 
@@ -400,8 +388,7 @@ def test_explain_asks_every_method(tmp_path: Path) -> None:
     folder, request = tmp_path / "memory", "Add a note to the order of Ann: call back"
     with ToolMemory(folder, tools=Desk().tools, methods=default_methods(Atoms(keep=True))) as memory:
         warm(memory, 12)
-        done = [{"role": "user", "content": "Add a note to the order of Bob: call back"}]
-        done += [call("1", "find_customer", name="Bob"), {"role": "tool", "tool_call_id": "1", "content": "c-1"}]
+        done = [h.user("Add a note to the order of Bob: call back"), *h.call("find_customer", {"name": "Bob"}, "c-1")]
         memory.finish(done, thread_id="one", success=True, comment="quick")
         memory.flush()
         said = memory.inertia.explain([("user", request)])
@@ -438,7 +425,7 @@ def test_explain_of_a_user_shows_nothing_of_others(tmp_path: Path) -> None:
 
 def test_explain_plans_with_the_tools_of_a_file(tmp_path: Path, imported: Path) -> None:
     tools = tmp_path / "tools.json"
-    tools.write_text(json.dumps([schema("water_plants", "plant")]), encoding="utf-8")
+    tools.write_text(json.dumps([h.schema("water_plants", "plant")]), encoding="utf-8")
     for given in ((), ("--memory", imported)):
         found = answer("explain", "water the plants", "--tools", tools, *given)
         assert [each["target"] for each in found["plan"]["chains"]] == ["water_plants"]

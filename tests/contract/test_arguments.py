@@ -195,12 +195,8 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         ],
     ),
     "PreferenceGuide": (
-        of_memory(PreferenceGuide, tools=[]),
-        [
-            NO_MEMORY,
-            *each("keep", "fast_courier", [3], None),
-            ({"tools": [3]}, "tool"),
-        ],
+        of_memory(PreferenceGuide),
+        [NO_MEMORY, *each("keep", "fast_courier", [3], None)],
     ),
     "MemoryRecall": (
         of_memory(MemoryRecall),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 from pathlib import Path
@@ -185,16 +184,8 @@ async def test_what_fails_in_a_method_stops_neither_the_memory_nor_the_others(
     assert found[5]["sections"] == found[8]["sections"] == found[11]["sections"] == {}
     assert broken.failures == sum(event in QUIET and name == "first" for event, name in said)
     warned = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
-    assert sorted(each for each in warned if kind.name in each and "RuntimeError" in each) == [
-        f"{kind.name} could not report: RuntimeError at {Broken.__module__}:{_line(_failing)}",
-        f"{kind.name} could not take in a run: RuntimeError at {Broken.__module__}:{_line(_failing)}",
-    ]
-
-
-def _line(function: Any) -> int:
-    """Where it raises."""
-    lines, first = inspect.getsourcelines(function)
-    return first + next(index for index, line in enumerate(lines) if "raise" in line)
+    told = sorted(each.partition(" at ")[0] for each in warned if kind.name in each and "RuntimeError" in each)
+    assert told == [f"{kind.name} could not {what}: RuntimeError" for what in ("report", "take in a run")]
 
 
 @each_method

@@ -67,7 +67,7 @@ STEPS: dict[type[Step[Any]], Plug] = {
     Suggest: Plug(SIT, SITSummary, 4, {}),
     RevealTools: Plug(Navigator, ToolRetriever, 1, {"tools": tools(), "search": ToolSearch(k=1)}),
     Recall: Plug(Entries, MemoryRecall, 1, {}),
-    Preferences: Plug(Entries, PreferenceGuide, 1, {"tools": tools()}),
+    Preferences: Plug(Entries, PreferenceGuide, 1, {}),
     Reflection: Plug(Entries, ReflectionWriter, 1, {}),
     PlanHints: Plug(Atoms, SGAPlanner, 4, {}),
     LessonStep: Plug(Lessons, None, 0, {}),

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from histories import words
 from queues import Clock, pending
 
 from langgraph_toolmem import Entries, ToolMemory
@@ -19,18 +18,14 @@ from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core import jobs
 from langgraph_toolmem.core.jobs import Job, JobQueue
-from langgraph_toolmem.core.method import EndedRun, Import
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries import JUDGE
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.graph.events import Forgotten
-from langgraph_toolmem.runs.trajectory import parse_run
 
 ME = ("toolmem", "me")
 HERE = User(None, None, ME)
-NOTHING = Import([EndedRun(parse_run([words()]), HERE)])
-"""A run in which nobody asked anything."""
 
 
 def entry(name: str, **fields: Any) -> Entry:
@@ -165,20 +160,17 @@ def test_without_a_critic_nothing_is_asked_and_jobs_for_one_wait(opens: Opens, c
     office.write(entry("ann", score=0.0))
     work(office.jobs)
     without = opens()
-    without.write(entry("ben", score=0.0, comment="not him"))
+    ben = entry("ben", score=0.0, comment="not him")
+    without.write(ben)
     assert work(without.jobs) is None
     assert without.jobs.flush(timeout=1)
-    without.entries.imported(NOTHING)
     assert pending(without.queue) == 1  # ann's, for who has a critic
     later = opens(critic)
-    later.entries.imported(NOTHING)  # takes those too that have no critique yet
-    assert pending(later.queue) == 2  # ben's is new
+    later.write(ben)  # one that is reported again is criticised now
     clock.seconds += 2
     work(later.jobs)
     assert sorted(critic.asked) == ["find ann", "find ann", "find ben"]
     assert all(each.critique for each in later.kept())
-    later.entries.imported(NOTHING)
-    assert pending(later.queue) == 0
 
 
 # failing

@@ -97,25 +97,6 @@ def test_an_item_counts_for_the_verdict_as_it_was_shown_or_followed(kept):
     assert [kept.sums(item)[3:] for item in ("e", "followed", "passed over")] == [(1, 0), (1, 0), (0, 0)]
 
 
-@given(st.lists(st.sampled_from(["show", "follow", "good", "bad"]), max_size=12))
-@settings(max_examples=80)
-def test_rows_and_figures_end_where_the_latest_verdict_says(done):
-    kept, followed, score = Kept(), False, None
-    for what in done:
-        if what == "show":
-            kept.ledger.shown("atoms", {"x": "a"}, run="r", turn=OK.key)
-        elif what == "follow":
-            followed |= bool(kept.ledger.items(OK.key, "atoms"))
-            kept.follow(OK)
-        else:
-            kept.judge("r", float(what == "good"))
-            score = what
-    score = score if followed else None
-    assert kept.sums("x")[3:] == ((0, 0) if score is None else (int(score == "good"), int(score == "bad")))
-    assert kept.figures("atoms")[3:] == (int(followed), *kept.sums("x")[3:])
-    assert kept.sums("x")[:3] == kept.figures("atoms")[:3]
-
-
 def test_what_a_forgotten_user_was_shown_is_gone_and_counted(kept):
     for who in ("ann", "bob"):
         kept.ledger.shown("entries", {"e": None}, run=f"of {who}", user_id=who)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from desk import EAGER, Desk, build, history, request, run, warm
 from kept import inertia
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage, convert_to_openai_messages
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_toolmem import InertiaPolicy, ToolMemory
@@ -60,19 +62,11 @@ def test_shortcut_node_recorder_and_observe_together(desk: Desk, memory: ToolMem
 
 def counted(name: str) -> list[dict[str, Any]]:
     """A run as a self-hosted model leaves it: ids are counters, messages have no id."""
-    messages: list[dict[str, Any]] = [{"role": "user", "content": request(name)}]
-    for i, message in enumerate(m for m in history(0, name) if isinstance(m, (AIMessage, ToolMessage))):
-        number = f"call_{i // 2}"
-        if isinstance(message, ToolMessage):
-            messages.append({"role": "tool", "tool_call_id": number, "content": message.text})
-        elif message.tool_calls:
-            call = {"id": number, "type": "function", "function": {"name": "", "arguments": ""}}
-            call["function"] = {"name": message.tool_calls[0]["name"], "arguments": str(message.tool_calls[0]["args"])}
-            call["function"]["arguments"] = call["function"]["arguments"].replace("'", '"')
-            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        else:
-            messages.append({"role": "assistant", "content": message.text})
-    return messages
+    text = json.dumps(convert_to_openai_messages(history(0, name)))
+    for number, call_id in enumerate(dict.fromkeys(re.findall(r"call_[0-9a-f]{24}", text))):
+        text = text.replace(call_id, f"call_{number}")
+    found: list[dict[str, Any]] = json.loads(text)
+    return found
 
 
 def test_the_same_ids_without_a_run_id(memory: ToolMemory) -> None:

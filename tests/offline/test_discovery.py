@@ -344,18 +344,6 @@ def test_plan_and_finish_are_actions() -> None:
     assert {node.state.goal.number for node in found.nodes.values()} >= {0, 1}
 
 
-@pytest.mark.parametrize("selection", ["prior", "ucb"])
-def test_patience_bounds_the_iterations_after_the_best_path(selection: Any) -> None:
-    lamps = [call("light_lamp", 1.0, lamp_id=f"lamp_{n}") for n in range(6)]
-    opened = call("open_safe", 2.0, key_id=KEYS["Cellar"])
-
-    def iterations(patience: int | None) -> int:
-        settings = {"iterations": 20, "patience": patience, "selection": selection}
-        return search(Rooms(), Script(opened, *lamps), **settings).run().iterations
-
-    assert (iterations(0), iterations(4), iterations(None)) == (1, 5, 20)
-
-
 # --- a chat model as policy and judge ---
 
 FAST = SearchSettings(iterations=8, depth=4, patience=0)
@@ -522,28 +510,6 @@ class Broken(Rooms):
         if task.id in ("t1", "dead"):
             raise OSError("the disk is gone")
         super().reset(task)
-
-
-class Raising(Rooms):
-    def step(self, call: EnvironmentCall) -> Observation:
-        raise KeyError("drawer")
-
-
-class Wordy(Rooms):
-    def success(self) -> bool | None:
-        return "yes"  # type: ignore[return-value]
-
-
-def test_a_search_that_raises_is_one_failed_task(tmp_path: Path) -> None:
-    with searched(Broken, folder=tmp_path) as discovery:
-        report = discovery.run()
-    assert (report.done, report.failed, report.errors) == (3, 1, ("OSError: the disk is gone",))
-    with searched(Rooms, folder=tmp_path) as discovery:
-        assert discovery.run().done == 4
-    with searched(Raising, [TASK]) as discovery:
-        assert "must return a failed call as Observation" in discovery.run().errors[0]
-    with searched(Wordy, [TASK]) as discovery:
-        assert "success() must be true" in discovery.run().errors[0]
 
 
 def test_an_environment_that_always_raises_ends_it() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import pytest
-from histories import FAILED, call, calls, history, reading, schema, shortcut, user, words
+from histories import FAILED, call, calls, history, reading, schema, user, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import DATA
@@ -183,44 +183,6 @@ def test_recorded_runs_stay_within_the_budget(name: str):
 
 
 # --- the report of a memory ---
-
-
-def with_usage(parts: list[Any], tokens: int) -> list[Any]:
-    from langchain_core.messages import AIMessage, convert_to_messages
-
-    read = convert_to_messages(parts)
-    for message in read:
-        if isinstance(message, AIMessage) and "toolmem" not in message.additional_kwargs:
-            message.usage_metadata = {"input_tokens": tokens - 1, "output_tokens": 1, "total_tokens": tokens}
-    return read
-
-
-def test_a_report_by_hand():
-    with ToolMemory.ephemeral(tools=TOOLS) as memory:
-        memory.finish(
-            with_usage(history(user("Go."), call("find", {"name": "a"}), shortcut("open", {"id": "1"}), words()), 100),
-            thread_id="good",
-            success=True,
-        )
-        memory.finish(
-            history(user("Go."), call("find", {"name": "b"}, FAILED), shortcut("open", {"id": "2"}, FAILED), words()),
-            thread_id="bad",
-            success=False,
-        )
-        memory.finish(history(user("Hello"), words("Hi!")), thread_id="plain")
-        memory.feedback("plain", score=0.8, comment="fine")
-        report = memory.report()
-
-    assert (report.turns, report.calls, report.answers) == (7, 2, 3)
-    assert (report.skipped, report.skipped_failed) == (2, 1)
-    assert (report.right, report.wrong, report.precision) == (0, 0, None)
-    assert report.tokens_saved == 200  # 100 each on the two turns that say so
-    assert (report.runs_judged, report.runs_good) == (3, 2)
-    assert (report.judged_with_shortcut, report.good_with_shortcut) == (2, 1)
-    find, opened = report.tools["find"], report.tools["open"]
-    assert (find.calls, find.failed, find.skipped) == (2, 1, 0)
-    assert (opened.calls, opened.failed, opened.skipped) == (2, 1, 2)
-    assert report["inertia"]["budget_open"]
 
 
 def test_checked_proposals_are_counted_right_and_wrong():

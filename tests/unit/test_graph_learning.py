@@ -51,17 +51,6 @@ def test_a_shortcut_is_an_outcome_and_no_evidence():
     assert learner.graph.runs.popitem()[1][0] == 1
 
 
-def test_a_call_that_was_never_executed_teaches_no_arguments():
-    refused = call("a", {"x": "1"}, "Error: a is not a valid tool, try one of [b].")
-    refused[1]["status"] = "error"
-    learner = Learner()
-    learner.learn(user("Go."), refused, words())
-
-    assert learner.graph.tools["a"] == {"rejected": 1}
-    assert learner.graph.values.rows == {}
-    assert after(learner, START) == {"a": [0, 1, 0, 0]}
-
-
 def test_a_source_is_judged_each_time_it_has_something_to_offer():
     learner = Learner([schema("find", "name"), schema("read", "id")])
     slot = slot_key("read", "id")

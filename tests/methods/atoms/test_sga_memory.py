@@ -11,10 +11,12 @@ import histories as h
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kept import give_records
+from letters import Letters
 
 from langgraph_toolmem import Atoms, ConfigurationError, InputError, ToolMemory
+from langgraph_toolmem.atoms import keeping
 from langgraph_toolmem.atoms.atoms import (
-    IGNORED_AFTER,
     MAX_DEPTH,
     Atom,
     AtomRecord,
@@ -26,6 +28,7 @@ from langgraph_toolmem.atoms.extract import Extractor, sparse
 from langgraph_toolmem.atoms.keeping import MAX_SUPPORTS, AtomKind, StoredAtom, Support
 from langgraph_toolmem.atoms.retrieve import EPSILON, LEAST_ALIKE, AtomHit, Question, Resolver, ranked, to_goal
 from langgraph_toolmem.atoms.slots import Known
+from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.stores.vectors import Hit
@@ -261,6 +264,22 @@ def test_supports_are_bounded_and_good_ones_stay() -> None:
     assert {each.run for each in item.supports} == {f"r{number}" for number in range(5, MAX_SUPPORTS + 5)}
 
 
+@pytest.mark.parametrize("embeddings", [None, Letters("abcdefghijklmnopqrstuvwxyz")], ids=["builtin", "dense"])
+def test_other_tools_are_found_behind_many_atoms_of_one(embeddings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "LONGLIST", 40)
+    with ToolMemory.ephemeral(methods=[Atoms()], embeddings=embeddings) as memory:
+        usual = [atom("usual", f"do the thing {number}", arguments={"n": number}) for number in range(120)]
+        memory.atoms.keep([*usual, *(atom(f"rare{number}", "another matter") for number in range(4))])
+        hits = memory.atoms.search("do the thing 7", k=5)
+        assert (hits[0].tool, {hit.tool for hit in hits[1:]}) == ("usual", {f"rare{number}" for number in range(4)})
+        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+        gone = {memory.atoms.keeping.rows.key(hits[0].atom.call, memory.core.users.of(None)): ItemStats(shown=60)}
+        give_records(memory, "atoms", gone)
+        again = memory.atoms.search("do the thing 7", k=5)
+        assert hits[0].atom.call not in {hit.atom.call for hit in again}
+        assert len(again) == 5
+
+
 # --- runs become atoms ---
 
 
@@ -382,17 +401,6 @@ def test_hints_are_booked_when_shown_followed_and_led_to_success(tmp_path: Path)
         memory.feedback("3", score=0.0)  # in another process
     with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms()]) as memory:
         assert memory.atoms.records(calls.values())[calls["find_order"]] == AtomRecord(2, 2, 0, 2)
-
-
-async def test_atoms_that_nobody_follows_are_shown_no_longer() -> None:
-    async with ToolMemory.ephemeral(tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
-        memory.finish(order(), thread_id="1", success=True)
-        hits = found(memory)
-        for number in range(IGNORED_AFTER):
-            show(memory, asking(number), hits[:1], f"n{number}")
-        assert tools_of(found(memory)) == [hits[1].tool]
-        assert (await memory.atoms.arecords([hits[0].atom.call]))[hits[0].atom.call].misleads
-        assert len(memory.atoms.all()) == 2
 
 
 def test_no_word_of_an_atom_stays_in_ram_when_its_user_is_forgotten() -> None:

@@ -17,7 +17,7 @@ from langgraph_toolmem import Atoms, ToolMemory, default_methods
 from langgraph_toolmem.atoms.atoms import make_atom
 from langgraph_toolmem.atoms.extract import Extractor
 from langgraph_toolmem.atoms.models import PLANNING
-from langgraph_toolmem.atoms.planning import HintPlanner, Planned, Planning, mark_of, pattern, tracked
+from langgraph_toolmem.atoms.planning import HintPlanner, Planned, pattern
 from langgraph_toolmem.atoms.retrieve import AtomHit
 from langgraph_toolmem.atoms.slots import MAX_VALUE, Known, filled
 from langgraph_toolmem.atoms.step import SGASettings
@@ -34,34 +34,6 @@ def run_of(*parts: Any) -> Any:
 
 
 # --- what is known ---
-
-
-def kept_of(*parts: Any, **facts: Any) -> Planning:
-    """The record of a step after these messages."""
-    known = tracked(run_of(*parts), TOOLS, Planning())
-    for label, value in facts.items():
-        known.add(label, value)
-    return Planning(known, read=mark_of(run_of(*parts)))
-
-
-FIRST = [h.user("Order #W17 of ann@x.org"), h.call("find", {"order_id": "#W17"}, {"city": "Rome"})]
-PENDING = [h.user("Go"), *h.call("find", {"order_id": "W1"})[:1]]
-
-
-@pytest.mark.parametrize(
-    ("kept", "messages", "cities"),
-    [
-        (Planning(), FIRST, ["Rome"]),
-        (kept_of(*FIRST), [*FIRST, h.user("And #W18")], ["Rome"]),
-        (kept_of(*FIRST), [h.user("And where is it now?")], ["Rome"]),  # its messages are gone
-        (Planning(), [h.user("And where is it now?")], []),
-        (kept_of(*FIRST, CITY="Oslo"), FIRST, ["Rome", "Oslo"]),  # a planner's fact is the latest ...
-        (kept_of(*FIRST, CITY="Oslo"), [*FIRST, h.call("find", {"city": "Bern"})], ["Rome", "Oslo", "Bern"]),
-        (kept_of(PENDING), [h.user("Go"), *h.call("find", {"order_id": "W1"}, {"city": "Rome"})], ["Rome"]),
-    ],
-)
-def test_what_is_new_joins_what_was_known(kept: Any, messages: list[Any], cities: list[str]) -> None:
-    assert tracked(run_of(*messages), TOOLS, kept).values("CITY") == cities
 
 
 # --- the step ---
@@ -163,18 +135,6 @@ async def test_nothing_is_known_of_a_thread_after_a_forgetting() -> None:
         assert (await planned(planner, [*asked, *done], memory, "a")).record.known.values("COLOUR") == ["blue"]
         memory.forget(thread_id="taught-0")
         assert (await planned(planner, [*asked, *done], memory, "a")).record.known.values("COLOUR") == []
-
-
-async def test_small_talk_finds_nothing_and_goes_on_with_what_was_open(memory: ToolMemory) -> None:
-    model = ScriptedChatModel(script=[])
-    hello = await planned(planner_of(memory, model=model), [HumanMessage("Hello!")], memory)
-    assert (hello.lines, hello.event["why"], model.calls) == ((), "nothing is asked for", [])
-    planner = planner_of(memory)
-    first = await planned(planner, after_one(), memory, "t")
-    history = [*after_one(), *h.words("Shall I go on?"), h.user("Yes, please")]
-    yes = await planned(planner, history, memory, "t")
-    assert yes.event["goals"] == first.event["goals"]
-    assert "latest_order" in [tool for tool, _ in hints(yes)]
 
 
 async def test_a_call_that_was_made_is_no_hint_and_the_next_of_a_list_is() -> None:

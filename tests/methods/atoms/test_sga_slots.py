@@ -137,17 +137,6 @@ def test_what_the_user_says_is_known_by_its_looks_and_its_words() -> None:
     assert found.to_plain() == {"ID": ["#W17X"], "ORDER_ID": ["#W17X"], "EMAIL": ["ann@x.org"]}
 
 
-def test_lists_and_tables_give_the_values_of_their_rows() -> None:
-    found = known(
-        user("?"),
-        call("get_user", {"user_id": "u_1"}, {"orders": [{"order_id": "#W1A"}, {"order_id": "#W2B"}]}),
-        call("get_order", {"order_id": "#W1A"}, {"items": {"1001": {"price": 5}, "1002": {"price": 6}}}),
-    )
-    assert found.values("ORDER_ID") == ["#W2B", "#W1A"]  # the one used last is the latest
-    assert found.values("ITEM_ID") == ["1001", "1002"]
-    assert not [label for label in found.to_plain() if "1001" in label]
-
-
 def test_texts_that_tools_answer_with_tell_what_looks_sure() -> None:
     found = known(user("?"), call("find_user", {"email": "x"}, "Found ann@x.org, id user_77, on a Monday"))
     assert {"EMAIL", "ID"} <= found.types

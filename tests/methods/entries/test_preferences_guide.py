@@ -55,7 +55,7 @@ def out(rated: Sequence[Rated], offered: Sequence[str] = OFFERED, blamed: str = 
         ([(BAD, "fast")] * 2 + [(BAD, "slow")] * 2, {}, ["fast", "slow"]),
         ([(BAD, "fast")] * 2 + [(BAD, "slow")] * 2, {"offered": ["fast", "slow"]}, []),
         ([(BAD, "fast")] * 2 + [(BAD, "slow")] * 2, {"offered": ["fast", "slow", SUMMARY_TOOL]}, []),
-        ([(BAD, "fast")] * 2, {"offered": ()}, []),
+        ([(BAD, "fast")] * 2, {"offered": ()}, ["fast"]),  # nobody knows what is offered
         ([(BAD, "fast")] * 2, {"offered": ("fast", "fast", "slow")}, ["fast"]),
         # what is to be kept stays, and gets no blame
         ([(BAD, "fast")] * 2, {"keep": ["fast"]}, []),

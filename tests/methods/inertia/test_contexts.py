@@ -9,7 +9,7 @@ from histories import Learner, call, reading, state_of, user, words
 from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.events import Forgotten
-from langgraph_toolmem.inertia.candidates import MAX_CALL_CHARS, WHOLE, CallContexts, call_key, candidates, contexts_of
+from langgraph_toolmem.inertia.candidates import MAX_CALL_CHARS, CallContexts, call_key, candidates, contexts_of
 from langgraph_toolmem.runs.values import canon_args
 
 TOOLS = [reading("set", "room level"), reading("look", "room")]
@@ -22,7 +22,7 @@ def offered(learner: Learner, *parts: Any, who: str | None = None) -> list[Any]:
 
 
 def whole(learner: Learner, *parts: Any, who: str | None = None) -> list[tuple[str, dict[str, Any]]]:
-    found = [c for c in offered(learner, *parts, who=who) if c.kind == WHOLE]
+    found = [c for c in offered(learner, *parts, who=who) if c.whole]
     assert all({f.source for f in c.filled.values()} <= {"w"} for c in found)
     return [(c.tool, c.calls[0]) for c in found]
 

@@ -194,22 +194,6 @@ def test_words(path: str, tool: str, description: str, words: str):
     assert meaning_of(leaf(path, description), tool).words == {*words.split()}
 
 
-@pytest.mark.parametrize(
-    ("path", "role", "words"),
-    [
-        ("origin_city", "from", "city"),
-        ("destinationCity", "to", "city"),
-        ("from_currency", "from", "currency"),
-        ("data_source", "", "source data"),
-        ("destination", "", "destination"),
-    ],
-    ids=str,
-)
-def test_roles_are_no_part_of_the_meaning(path: str, role: str, words: str):
-    found = meaning_of(leaf(path), "search_flights")
-    assert (found.role, found.words) == (role, {*words.split()})
-
-
 def test_a_bare_id_of_nothing_is_vague():
     assert meaning_of(leaf("id"), "").vague
     assert not meaning_of(leaf("id"), "get_user").vague

@@ -114,16 +114,6 @@ def test_a_good_enough_producer_ends_the_search_for_its_input():
     assert fast.score < exact.score
 
 
-def test_several_targets_each_have_their_chain():
-    answer = plan(ToolDependencyGraph(SHOP), ["list_orders", "cancel_order", "list_orders"], ["email"])
-    assert [chain.target for chain in answer.chains[:2]] == ["list_orders", "cancel_order"]
-    assert answer.tools[:2] == ("find_user", "list_orders")
-    assert plan(ToolDependencyGraph(SHOP), ["list_orders", "get_session"], avoid=["list_orders"]).tools == (
-        "get_session",
-    )
-    assert plan(ToolDependencyGraph(SHOP), "get_session", avoid=["get_session"]).chain is None
-
-
 def test_a_chain_is_no_longer_than_allowed():
     specs = [
         tool(f"step{chr(97 + i)}", [f"{chr(97 + i)}{chr(97 + i)}_id"], [f"{chr(98 + i)}{chr(98 + i)}_id"])
