@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, cast
 from zlib import crc32
 
-import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem.base import threads
@@ -141,6 +140,8 @@ class Embedder:
             return self._embeddings
 
     def _vectors(self, texts: Sequence[str], ask: Callable[[Embeddings, list[str]], Any]) -> list[list[float]]:
+        import numpy as np  # at the first vector: it takes long to load
+
         embeddings = self._loaded()
         try:
             answer = ask(embeddings, [clean(text) for text in texts])

@@ -124,7 +124,7 @@ STOP_STEMS: Final = frozenset(map(stem, STOP_WORDS))
 
 # --- texts compared ---
 
-STOP_WEIGHT: Final = 0.1
+STOP_WEIGHT: Final = 0.15
 """Weight of a word that any text has: "to" and "from" are all that tells two booking tools apart."""
 PAIR_WEIGHT: Final = 0.5
 
