@@ -20,7 +20,6 @@ from operator import mul
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem.base import threads
@@ -128,6 +127,8 @@ class Embedder:
             return self._embeddings
 
     def _vectors(self, texts: Sequence[str], ask: Callable[[Embeddings, list[str]], Any]) -> list[list[float]]:
+        import numpy as np  # late: the core's import stays light
+
         embeddings = self._loaded()
         try:
             answer = ask(embeddings, [clean(text) for text in texts])
