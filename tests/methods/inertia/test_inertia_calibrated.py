@@ -72,6 +72,18 @@ def test_draws_are_by_seed_and_turn():
     assert {True, False} == set(first)
 
 
+def test_misses_use_the_budget_up_and_then_nothing_is_made():
+    learner, made = practised(FREE.with_(max_wrong_per_100=1.0)), []
+    for i in range(5):
+        decision = at_second_call(learner)
+        made.append(decision.acts)
+        learner.learn(found(f"Odd{i}"), call("note", {"id": f"id-Odd{i}"}), words(), thread_id=f"odd{i}")
+
+    assert made == [True, True, True, False, False]
+    assert (decision.reason.code, decision.would_act) == ("budget", False)
+    assert learner.graph.counters["wrong"] == 3
+
+
 def test_a_changing_tool_has_a_bound_of_its_own():
     policy = FREE.with_(may_write={"open"})
 
