@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pytest
 from desk import (
@@ -514,7 +514,6 @@ async def test_words_in_a_failed_models_place_are_not_learned() -> None:
 
 # --- a person who reviews calls ---
 
-Mode = Literal["batched", "per_call"]
 APPROVE = {"type": "approve"}
 REJECT = {"type": "reject"}
 RESPOND = {"type": "respond", "message": "I wrote it on paper."}
@@ -539,26 +538,24 @@ class ReviewedDesk(Desk):
         return [*super().tools, escalate]
 
 
-def reviewer(mode: Mode) -> list[Any]:
+def reviewer() -> list[Any]:
     """A person who is asked before each note."""
-    config: Any = {"add_note": {"allowed_decisions": ["approve", "edit", "reject", "respond"]}}
-    return [HumanInTheLoopMiddleware(config, interrupt_mode=mode)]
+    return [HumanInTheLoopMiddleware({"add_note": {"allowed_decisions": ["approve", "edit", "reject", "respond"]}})]
 
 
-def answer(state: dict[str, Any], mode: Mode, decision: dict[str, Any]) -> Command[Any]:
+def answer(state: dict[str, Any], decision: dict[str, Any]) -> Command[Any]:
     """What a person hands in for the interrupt of a paused run."""
     (paused,) = state["__interrupt__"]
-    wanted = paused.value["action_requests"][0]["name"] if mode == "batched" else paused.value["name"]
-    assert wanted == "add_note"
-    return Command(resume={"decisions": [decision]} if mode == "batched" else {paused.id: decision})
+    assert [asked["name"] for asked in paused.value["action_requests"]] == ["add_note"]
+    return Command(resume={"decisions": [decision]})
 
 
-async def reviewed(agent: App, mode: Mode, decision: dict[str, Any], run: int = 0) -> dict[str, Any]:
+async def reviewed(agent: App, decision: dict[str, Any], run: int = 0) -> dict[str, Any]:
     """One request up to the gated note, and on with a decision."""
     before = len(agent.desk.done)
     state = await agent.run(run)
     assert agent.desk.done[before:] == expected(NAMES[run % len(NAMES)])[:2], "executed before the person decided"
-    return await agent.ask(answer(state, mode, decision), "async", thread=f"thread-{run}")
+    return await agent.ask(answer(state, decision), "async", thread=f"thread-{run}")
 
 
 @each_policy
@@ -576,9 +573,9 @@ async def reviewed(agent: App, mode: Mode, decision: dict[str, Any], run: int = 
 async def test_a_gated_call_waits_and_is_learned_as_the_person_let_it_run(
     policy: Any, decision: dict[str, Any], outcomes: dict[str, int], notes: dict[str, int], wrong: int
 ) -> None:
-    ours, theirs = pair(lambda: reviewer("batched"), desk=ReviewedDesk, policy=policy)
+    ours, theirs = pair(reviewer, desk=ReviewedDesk, policy=policy)
     grown = Grown(ours.memory)
-    end, plain = [await reviewed(agent, "batched", decision) for agent in (ours, theirs)]
+    end, plain = [await reviewed(agent, decision) for agent in (ours, theirs)]
     same_calls(ours.desk, theirs.desk)
     assert end["messages"][-1].text == plain["messages"][-1].text
     shortcut = policy is EAGER
@@ -592,19 +589,18 @@ async def test_a_gated_call_waits_and_is_learned_as_the_person_let_it_run(
     assert grown.skipped_failed == ours.memory.view().tools["add_note"].failed == 0  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
 @decisions
-async def test_the_process_may_end_while_the_person_thinks(tmp_path: Path, mode: Mode, decision: Any) -> None:
+async def test_the_process_may_end_while_the_person_thinks(tmp_path: Path, decision: Any) -> None:
     saver, desk = InMemorySaver(), Desk()
     with new_memory(tmp_path, tools=desk.tools) as memory:
         warm(memory)
-        paused = await build_agent(memory, desk, inside=reviewer(mode), checkpointer=saver).run(0)
+        paused = await build_agent(memory, desk, inside=reviewer(), checkpointer=saver).run(0)
         assert len(shortcuts(paused["messages"])) == 3
         assert desk.done == LOOKED_UP
     with new_memory(tmp_path, tools=desk.tools) as memory:
         grown = Grown(memory)
-        agent = build_agent(memory, desk, inside=reviewer(mode), checkpointer=saver)
-        end = await agent.ask(answer(paused, mode, decision), "async", thread="thread-0")
+        agent = build_agent(memory, desk, inside=reviewer(), checkpointer=saver)
+        end = await agent.ask(answer(paused, decision), "async", thread="thread-0")
         assert agent.model_calls == 1
         assert end["messages"][-1].text.endswith("is checked.")
         assert grown.outcomes("add_note") == ({"rejected": 1} if decision is REJECT else {"ok": 1})
@@ -618,8 +614,8 @@ async def test_the_process_may_end_while_the_person_thinks(tmp_path: Path, mode:
 
 
 async def test_what_is_rejected_each_time_is_no_longer_proposed() -> None:
-    ours, _ = pair(lambda: reviewer("batched"), runs=12)
-    made = [made_in(await reviewed(ours, "batched", REJECT, run)) for run in range(12)]
+    ours, _ = pair(reviewer, runs=12)
+    made = [made_in(await reviewed(ours, REJECT, run)) for run in range(12)]
     assert made[0] == ["find_customer", "latest_order", "add_note"]
     assert made[-1] == ["find_customer", "latest_order"]
     assert ours.memory.view().tools["add_note"].failed == 0  # type: ignore[union-attr]

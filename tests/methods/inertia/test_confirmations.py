@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -239,51 +238,3 @@ def test_a_message_without_text_is_unfamiliar(usual: Learner, message: Any):
 def test_a_history_that_begins_with_calls_is_compared_with_none(usual: Learner):
     decision = usual.decide(*found("O-9999"))
     assert {option.new_words for option in decision.options} == {0.0}
-
-
-# --- where people write as they like ---
-
-BEFORE = ["", "Thank you, {n}. ", "I found your order. ", "It is one {item}, {t} dollars. ", "Thanks for waiting! "]
-QUESTIONS = [
-    "Shall I {} order {o}?",
-    "Do you want me to {} it?",
-    "Would you like me to {} order {o} now?",
-    "Should I go ahead and {} it?",
-    "Please confirm that you want to {} order {o}.",
-    "May I {} it now?",
-    "Just to confirm: {} order {o} (yes or no)?",
-]
-YES = ["Yes please", "Yes", "Sure, go ahead", "Please do", "Ok", "Yes, that is right", "Go ahead please", "Yes, thanks"]
-NO = [
-    "No",
-    "Please don't",
-    "Yes, but next week",
-    "Ok, but not now",
-    "Yes, if it is free",
-    "Wait",
-    "Yes please, tomorrow",
-]
-
-
-def free(draw: random.Random, what: str, reply: str, order: str) -> list[Any]:
-    said = draw.choice(BEFORE).format(n=draw.choice(NAMES), item=draw.choice(["lamp", "desk"]), t=draw.randint(9, 99))
-    question = said + draw.choice(QUESTIONS).format(what, o=order)
-    return [user(f"Problem with order {order}"), *found(order), words(question), user(reply)]
-
-
-@pytest.mark.parametrize("runs", [60, 150])
-def test_of_many_wordings_only_known_ones_are_acted_on(runs: int):
-    draw, learner = random.Random(runs), Learner(TOOLS, POLICY)
-    for i in range(runs):
-        order = f"O-{1000 + 7 * i}"
-        talk = free(draw, "cancel", draw.choice(YES), order)
-        learner.learn(*talk, *call("cancel_order", {"order_id": order}), words("Done."), thread_id=str(i))
-
-    def acted(what: str, replies: list[str]) -> float:
-        decisions = [learner.decide(*free(draw, what, reply, "O-9999")) for reply in replies * 10]
-        return sum(decision.proposal is not None for decision in decisions) / len(decisions)
-
-    assert acted("cancel", YES) >= 0.5
-    assert acted("cancel", NO) == 0
-    for other in ("keep", "not cancel", "refund", "cancel the insurance of", "cancel all others but"):
-        assert acted(other, YES) == 0
