@@ -34,6 +34,7 @@ class Row:
         known: whether the model's call was among the candidates.
         words: the model answered in words.
         changes: whether that call may change something.
+        doubted: of a call that only a doubt kept from being proposed, its confidence.
     """
 
     confidence: float | None
@@ -42,6 +43,7 @@ class Row:
     known: bool
     words: bool
     changes: bool = False
+    doubted: float | None = None
 
 
 @dataclass(frozen=True)

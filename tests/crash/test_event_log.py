@@ -531,6 +531,9 @@ def test_a_damaged_or_hostile_snapshot_loses_and_runs_nothing(
     events_ = filled(folder)
     if damage in CONTENTS:
         (folder / SNAPSHOT).write_bytes(CONTENTS[damage])
+        if "snapshot" not in damage:
+            with pytest.raises(GraphFileError):
+                snapshot.loads(CONTENTS[damage])
     else:
         damage(folder / SNAPSHOT)
     for _ in range(2):

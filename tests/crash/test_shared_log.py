@@ -174,7 +174,7 @@ def test_workers_converge_in_whatever_order_they_look(
 
 
 def test_namespaces_do_not_leak_into_each_other(store: BaseStore, worker: Make) -> None:
-    labels = ("u1", "u10", "u_", "u%", "a.b", "", "langgraph", "u=2E", "u.")
+    labels = ("u1", "u10", "u_", "u%", "a", "a.b", "", "langgraph", "u=2E", "u.")
     names = [*((label,) for label in labels), ("u1", "x"), ("a", "b")]
     for number, name in enumerate(names):
         mine = worker(store, namespace=name)
