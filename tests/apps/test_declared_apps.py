@@ -9,7 +9,7 @@ from typing import Any
 
 import histories as h
 import pytest
-from desk import assert_answered, build, call_id, shortcuts, thread
+from desk import assert_answered, build, call_id, calling, shortcuts, thread
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -32,13 +32,7 @@ def two_steps(first: str, second: str) -> Callable[..., AIMessage]:
         if len(answers) == 2:
             return AIMessage("Done.")
         args = {"name": name} if not answers else {"id": json.loads(str(answers[0].content))["id"]}
-        made = {
-            "name": second if answers else first,
-            "args": args,
-            "id": call_id(str(messages[at].id), len(messages)),
-            "type": "tool_call",
-        }
-        return AIMessage("", tool_calls=[made])  # type: ignore[arg-type]
+        return calling(second if answers else first, args, str(messages[at].id), len(messages))
 
     return script
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import openai_server
 import pytest
+from crowd import calling
 from desk import NAMES, Desk, build, expected, script, thread, warm
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -73,10 +74,7 @@ def answering(*calls: tuple[str, dict[str, Any]]) -> Callable[[list[BaseMessage]
     """A model that makes these calls at once, always under the same ids, and then answers."""
 
     def answers(messages: list[BaseMessage], tools: Any) -> AIMessage:
-        if isinstance(messages[-1], ToolMessage):
-            return AIMessage("Done.")
-        made = [{"name": n, "args": a, "id": f"call_{i}", "type": "tool_call"} for i, (n, a) in enumerate(calls)]
-        return AIMessage("", tool_calls=made)  # type: ignore[arg-type]
+        return AIMessage("Done.") if isinstance(messages[-1], ToolMessage) else calling(messages, *calls)
 
     return answers
 
@@ -538,9 +536,7 @@ async def test_an_equal_call_since_the_user_spoke_is_not_begun_by_the_stream(mem
     find, *_ = expected(NAMES[1])
 
     def twice(messages: list[BaseMessage], _: Any) -> AIMessage:
-        turns = sum(isinstance(m, AIMessage) for m in messages)
-        made = {"name": find[0], "args": find[1], "id": f"call_{turns}", "type": "tool_call"}
-        return AIMessage("Done.") if turns == 2 else AIMessage("", tool_calls=[made])  # type: ignore[list-item]
+        return AIMessage("Done.") if len(messages) == 5 else calling(messages, find)
 
     agent = agent_of(memory, None, UNLIKELY, model=ScriptedChatModel(script=twice))
     await streamed(agent, 1, way)
