@@ -121,14 +121,6 @@ def test_the_report_counts_the_audits_and_how_many_were_right():
 # --- guards ---
 
 
-def test_tools_the_policy_keeps_out():
-    assert at_second_call(practised(FREE.with_(only=["open"]))).acts
-    for only in (["find", "note"], []):
-        decision = at_second_call(practised(FREE.with_(only=only)))
-        assert decision.proposal is None
-        assert "excluded" in decision.reason
-
-
 def refused(learner: Learner, parts: Any, tool: str = "open") -> str:
     """Why a call with the id 7 is not made after these parts."""
     state, how = state_of(user("Go."), *parts), {"specs": learner.specs, "policy": learner.policy}

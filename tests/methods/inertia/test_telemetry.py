@@ -114,6 +114,8 @@ def explained(*messages: Any) -> Decision:
         (lambda: before_open(practised(FREE.with_(min_precision=1.0))), "low_confidence"),
         (lambda: before_open(practised(PAPER.with_(threshold=1.0))), "low_confidence"),
         (lambda: before_open(practised(FREE.with_(never={"open"}))), "excluded"),
+        (lambda: before_open(practised(FREE.with_(only={"find"}))), "excluded"),
+        (lambda: before_open(practised(FREE.with_(only={"open"}))), "record_is_sure"),
         (lambda: before_open(practised(tags=["destructive"])), "destructive"),
         (lambda: before_open(practised(read_only=None)), "not_named"),
         (lambda: before_open(practised(), TOOLS[0], STEERS), "steers_the_run"),
