@@ -1,6 +1,6 @@
 """Embedders: the built-in one, and from what a developer may pass one small object with a stable name.
 
-`LexicalEmbedder` is a hashed bag of words (`text.words`): no model, no download, the same vector in every process.
+`LexicalEmbedder` is a bag of words and of parts of words: no model, no download, the same vector in every process.
 `resolve_embedder` takes ``None`` (the built-in lexical embedder), a LangChain ``Embeddings``, or a text:
 ``"sentence-transformers:<name or folder>"`` or ``"provider:model"``. Nothing is imported, downloaded or asked
 before the first vector is needed. Every vector that comes out is a list of finite floats of length 1.
@@ -19,14 +19,14 @@ from hashlib import blake2b
 from operator import mul
 from pathlib import Path
 from typing import Any, cast
+from zlib import crc32
 
-import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError, ToolMemoryError
 from langgraph_toolmem.text.schema import Described
-from langgraph_toolmem.text.words import features
+from langgraph_toolmem.text.words import STOP_STEMS, features, grams
 
 _FORMS = (
     "Give None (the built-in lexical embedder), a LangChain Embeddings object, or a text of the form "
@@ -39,7 +39,8 @@ _SENTENCE_TRANSFORMERS = "sentence-transformers:"
 _ENDS = 64 * 1024  # bytes at both ends of a file that identify it: hashing gigabytes of weights takes seconds
 
 
-VERSION = 1  # goes up with every change of what a text's vector is, so that stored ones are made again
+PART_WEIGHT = 0.25
+VERSION = 2  # goes up with every change of what a text's vector is, so that stored ones are made again
 
 
 class LexicalEmbedder(Embeddings):
@@ -52,16 +53,17 @@ class LexicalEmbedder(Embeddings):
     def __init__(self, dimension: int = 256) -> None:
         self.dimension = dimension
 
-    def sparse(self, text: str) -> dict[int, float]:
-        """Return the text as feature -> weight, of length 1. About 10 µs for 20 words seen before."""
-        found = features(text)
+    def sparse(self, text: str) -> dict[str, float]:
+        """Return the text as feature -> weight, of length 1."""
+        found = _weighted(text)
         length = math.hypot(*found.values())
         return {key: weight / length for key, weight in found.items()}
 
     def embed_query(self, text: str) -> list[float]:
         """Return the text as `dimension` floats of length 1, folded with a sign so that clashes average out."""
         dense = [0.0] * self.dimension
-        for key, weight in features(text).items():
+        for feature, weight in _weighted(text).items():
+            key = crc32(feature.encode("utf-8", "surrogatepass"))
             dense[(key >> 1) % self.dimension] += weight if key & 1 else -weight
         length = math.hypot(*dense)
         if length == 0.0:  # every feature met its opposite: as rare as it is real
@@ -70,6 +72,16 @@ class LexicalEmbedder(Embeddings):
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         return [self.embed_query(text) for text in texts]
+
+
+def _weighted(text: str) -> dict[str, float]:
+    """Return the features of a text and its parts of words.
+
+    Without these an approximate index misses texts, since many are equally far from each other.
+    """
+    found = features(text)
+    parts = (part for stem in [*found] if stem not in STOP_STEMS for part in grams(stem))
+    return found | dict.fromkeys(parts, PART_WEIGHT)
 
 
 class Embedder:
@@ -128,6 +140,8 @@ class Embedder:
             return self._embeddings
 
     def _vectors(self, texts: Sequence[str], ask: Callable[[Embeddings, list[str]], Any]) -> list[list[float]]:
+        import numpy as np  # at the first vector: it takes long to load
+
         embeddings = self._loaded()
         try:
             answer = ask(embeddings, [clean(text) for text in texts])

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from langgraph_toolmem.text import values
 from langgraph_toolmem.text import words as splitter
 from langgraph_toolmem.text.values import RANKED, values_in
-from langgraph_toolmem.text.words import STOP_STEMS, stem, words
+from langgraph_toolmem.text.words import PAIR_WEIGHT, STOP_STEMS, STOP_WEIGHT, stem, words
 
 MAX_REQUEST_CHARS: Final = 4000
 """Characters of a request that are read; a pasted document is no request."""
@@ -73,11 +73,6 @@ def _different(parts: Iterable[str]) -> tuple[str, ...]:
 
 
 MAX_TERMS: Final = 400
-STOP: Final = 0.15
-"""Factor of words that any request may have."""
-PAIR: Final = 0.5
-"""Factor of pairs of words."""
-
 _EDGE: Final = "<edge>"
 
 
@@ -123,7 +118,7 @@ def is_usual(term: str) -> bool:
 @lru_cache(maxsize=65_536)
 def term_weight(term: str) -> float:
     """Return what a word or a pair of words counts by its looks alone."""
-    return (PAIR if " " in term else 1.0) * (STOP if is_usual(term) else 1.0)
+    return (PAIR_WEIGHT if " " in term else 1.0) * (STOP_WEIGHT if is_usual(term) else 1.0)
 
 
 _SMALL_TALK: Final = frozenset(

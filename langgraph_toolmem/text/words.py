@@ -3,8 +3,7 @@
 Identifiers are split too: ``getUserName``, ``get_user_name`` and ``get.user-name`` are the same words. Where values
 have to be found again letter by letter, as in templates, `text.values.read_text` keeps them whole and in their places.
 
-A *feature* of a text is a 32-bit integer: the CRC-32 of a stem or a character 4-gram with a letter for its sort before
-it, or, for a pair of neighbouring stems, a mix of the two. `similarity` compares two texts by their features,
+The *features* of a text are its stems and pairs of neighbouring stems. `similarity` compares two texts by them,
 `LexicalIndex` ranks a few thousand short texts by Okapi BM25 over them (S. Robertson, H. Zaragoza, "The Probabilistic
 Relevance Framework: BM25 and Beyond", 2009, eq. 3.15).
 """
@@ -20,7 +19,6 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
-from zlib import crc32
 
 _MARKS = re.compile("[\u0300-\u036f]")
 
@@ -126,66 +124,35 @@ STOP_STEMS: Final = frozenset(map(stem, STOP_WORDS))
 
 # --- texts compared ---
 
-STEM_WEIGHT = 1.0
-STOP_WEIGHT = 0.1  # kept, not dropped: "to" and "from" are all that tells two booking tools apart
-PAIR_WEIGHT = 0.5
-GRAM_WEIGHT = 0.25
-GRAM = 4
-
-_MASK = 0xFFFFFFFF
-_EMPTY = crc32(b"nothing")  # a text without words needs a direction too: a zero vector has no cosine
+STOP_WEIGHT: Final = 0.15
+"""Weight of a word that any text has: "to" and "from" are all that tells two booking tools apart."""
+PAIR_WEIGHT: Final = 0.5
 
 
-def _hash(sort: str, value: str) -> int:
-    return crc32((sort + value).encode("utf-8", "surrogatepass"))
+def features(text: str) -> dict[str, float]:
+    """Return the weighted stems and pairs of neighbouring stems of a text, not normalised.
 
-
-def _analyse(token: str) -> tuple[list[int], dict[int, float]]:
-    """Return the hashed stems of a token that tell something, and the features of the token."""
-    stems: list[int] = []
-    features: dict[int, float] = {}
-    for word in words(token):
-        base = stem(word)
-        key = _hash("w", base)
-        if base in STOP_STEMS:
-            features.setdefault(key, STOP_WEIGHT)
-            continue
-        stems.append(key)
-        features[key] = STEM_WEIGHT
-        framed = f"<{base}>"
-        for start in range(len(framed) - GRAM + 1):
-            features.setdefault(_hash("g", framed[start : start + GRAM]), GRAM_WEIGHT)
-    return stems, features
-
-
-_analyse_cached = lru_cache(maxsize=16_384)(_analyse)
-
-
-def features(text: str) -> dict[int, float]:
-    """Return the weighted features of a text, not normalised.
-
-    A stem that occurs n times weighs 1 + ln n; stop words, pairs and 4-grams have fixed small weights. What
-    lies between white space is analysed as one and remembered, so a text of known words costs microseconds.
+    A stem that occurs n times weighs 1 + ln n. Words that any text has are in no pair.
     """
-    found: dict[int, float] = {}
-    stems: list[int] = []
-    for token in text.split():
-        own, weights = _analyse_cached(token) if len(token) <= LONGEST_CACHED else _analyse(token)
-        found.update(weights)
-        stems += own
-    for left, right in pairwise(stems):
-        found[(left * 1_000_003 ^ right) & _MASK] = PAIR_WEIGHT
-    if len(stems) != len(set(stems)):
-        for key, times in Counter(stems).items():
-            if times > 1:
-                found[key] = STEM_WEIGHT + math.log(times)
-    return found or {_EMPTY: 1.0}
+    stems = words(text, stems=True)
+    told = [each for each in stems if each not in STOP_STEMS]
+    found = dict.fromkeys(stems, STOP_WEIGHT)
+    found |= {each: 1 + math.log(times) for each, times in Counter(told).items()}
+    found |= {f"{a} {b}": PAIR_WEIGHT for a, b in pairwise(told)}
+    return found or {"": 1.0}  # a zero vector has no cosine
 
 
-def similarity(left: Mapping[int, float], right: Mapping[int, float]) -> float:
+@lru_cache(maxsize=16_384)
+def grams(term: str) -> tuple[str, ...]:
+    """Return the runs of 4 characters in a word, none of a pair of words."""
+    framed = f"<{term}>"
+    return () if " " in term else tuple(f"~{framed[start : start + 4]}" for start in range(len(framed) - 3))
+
+
+def similarity(left: Mapping[str, float], right: Mapping[str, float]) -> float:
     """Return the cosine of two sparse vectors of length 1: 0 (nothing shared) to 1 (the same bag).
 
-    >>> similarity({1: 0.6, 2: 0.8}, {2: 1.0})
+    >>> similarity({"a": 0.6, "b": 0.8}, {"b": 1.0})
     0.8
     """
     return min(1.0, sum([left[key] * right[key] for key in left.keys() & right.keys()]))
@@ -215,7 +182,7 @@ class LexicalIndex:
         self._ids = list(documents)
         sizes = [sum(found.values()) for found in documents.values()]
         mean = sum(sizes) / len(sizes) if sizes else 1.0
-        self._postings: dict[int, list[tuple[int, float]]] = {}
+        self._postings: dict[str, list[tuple[int, float]]] = {}
         for number, (found, size) in enumerate(zip(documents.values(), sizes, strict=True)):
             rest = self.k1 * (1 - self.b + self.b * size / mean)
             for key, weight in found.items():

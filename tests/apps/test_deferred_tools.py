@@ -351,17 +351,6 @@ def test_the_model_changes_within_a_thread(memory: ToolMemory) -> None:
             assert not {"tool_search_call", "tool_search_output"} & {*json.dumps(sent).split('"')}
 
 
-def test_a_revealed_tool_that_is_gone_loses_its_reference(memory: ToolMemory) -> None:
-    saver, bodies = InMemorySaver(), list[dict[str, Any]]()
-    middleware: Any = tool_memory_middleware(memory, tool_search=True, shortcut=False)
-    ask(create_agent(claude_model(DIRECT, []), crowded(Desk()), middleware=middleware, checkpointer=saver))
-    left = [each for each in crowded(Desk()) if each.name != "add_note"]
-    ask(create_agent(claude_model([], bodies), left, middleware=middleware, checkpointer=saver), "Thanks")
-    blocks = json.dumps(bodies[0]["messages"])
-    assert "find_customer" in blocks
-    assert "add_note" not in blocks
-
-
 def test_after_a_summary_nothing_is_revealed(memory: ToolMemory) -> None:
     agent = agent_with(memory, scripted([*STEPS, ADD], [ADD, *STEPS]))
     state = ask(agent)

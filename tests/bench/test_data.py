@@ -98,47 +98,6 @@ ALL_TOOLS = [Cancel]
     assert (other["id"], told(other)) == ("tau_retail_gold_test_003", [("cancelled", "")])
 
 
-def test_right_calls_of_bfcl_are_executed_turn_by_turn(tmp_path: Path) -> None:
-    box = """
-class Box:
-    def _load_scenario(self, config):
-        self.text = config["text"]
-    def append(self, text):
-        self.text += text
-        return {"text": self.text}
-    def clear(self):
-        self.text = ""
-"""
-    document = {"name": "append", "description": "Append.", "response": {"type": "dict", "properties": {}}}
-    document["parameters"] = {"type": "dict", "properties": {"text": {"type": "float"}}, "required": ["text"]}
-    clear = {"name": "clear", "description": "Clear.", "parameters": {"type": "dict", "properties": {}}}
-    config = (
-        "MULTI_TURN_FUNC_DOC_FILE_MAPPING = {'Box': 'box.json'}\nCLASS_FILE_PATH_MAPPING = {'Box': 'bfcl_eval.box'}"
-    )
-    question = [[{"role": "user", "content": "Add"}], [{"role": "user", "content": "Well"}]]
-    query = {"id": "q0", "question": question, "initial_config": {"Box": {"text": "a"}}, "involved_classes": ["Box"]}
-    here = f"{data.BFCL}/bfcl_eval"
-    files = {
-        f"{here}/__init__.py": "",
-        f"{here}/box.py": box,
-        f"{here}/constants/__init__.py": "",
-        f"{here}/constants/executable_backend_config.py": config,
-        f"{here}/data/BFCL_v4_multi_turn_base.json": json.dumps(query) + "\n",
-        f"{here}/data/possible_answer/BFCL_v4_multi_turn_base.json": json.dumps(
-            {"id": "q0", "ground_truth": [["append('b')", "clear()"], []]}
-        ),
-        f"{here}/data/multi_turn_func_doc/box.json": json.dumps(document) + "\n" + json.dumps(clear),
-    }
-    [(_, tools, [run])] = data.bfcl(write(tmp_path, files))
-    assert (called(run), told(run)) == (
-        [("append", {"text": "b"}), ("clear", {})],
-        [('{"text": "ab"}', ""), ("None", "")],
-    )
-    assert [m["role"] for m in run["messages"][-2:]] == ["user", "assistant"]
-    assert tools[0]["function"]["parameters"]["properties"] == {"text": {"type": "number"}}
-    assert tools[0]["function"]["toolkit"] == "Box"
-
-
 # --- catalogues ---
 
 

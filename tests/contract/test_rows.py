@@ -64,20 +64,6 @@ def test_what_is_put_is_got_found_counted_and_removed(on_disk: bool, tmp_path: P
         assert (rows.count(user), rows.get(["a", "b"], user)) == (2, [mail])
 
 
-def test_reopened_it_is_there_and_a_memory_that_only_looks_keeps_nothing(tmp_path: Path) -> None:
-    order = Place("a", ORDER, 1)
-    with memory_of(tmp_path / "memory") as memory:
-        memory.core.rows(PlaceRows()).put([order], memory.core.users.of(None))
-    with memory_of(tmp_path / "memory", read_only=True) as memory:
-        rows, user = memory.core.rows(PlaceRows()), memory.core.users.of(None)
-        with pytest.raises(StorageError, match="read-only"):
-            rows.put([Place("b", MAIL, 2)], user)
-        assert (rows.get(["a", "b"], user), rows.count(user)) == ([order], 1)
-        assert [each.item for each in rows.near(ORDER, user)] == [order]
-    with memory_of(tmp_path / "memory") as memory:
-        assert memory.core.rows(PlaceRows()).get(["a", "b"], memory.core.users.of(None)) == [order]
-
-
 @on_disk_and_not
 @pytest.mark.parametrize("namespace", [APART, ("toolmem",)], ids=["apart", "shared"])
 @pytest.mark.slow

@@ -290,16 +290,6 @@ def test_interrupted_at_any_request_a_later_session_goes_on_and_runs_none_again(
         assert sorted(entry.query for entry in entries(memory)) == sorted(REQUESTS)
 
 
-def test_a_model_that_repeats_itself_ends_it(inventor):
-    reply, model, server = inventor
-    reply.requests = [REQUESTS[0]] * 100
-    with ToolMemory.ephemeral() as memory:
-        made = bootstrap(memory, Toy(), model)
-        done = made.run()
-    assert (done.unjudged, done.stopped) == (1, "the model invents nothing new any more")
-    assert len(server.requests) == 4
-
-
 async def test_a_run_that_takes_too_long_is_broken_off(inventor):
     _, model, _ = inventor
     ended: list[str] = []

@@ -137,14 +137,6 @@ def test_a_memory_that_has_learned_already_goes_on():
         assert memory.observe(visit("Yan"), thread_id="open")  # the memory was not closed
 
 
-def test_chains_that_occur_within_a_longer_one_only_are_left_out():
-    runs = [Logged(history(user("Go."), *(call(t) for t in ["read", "a", "b"]), words()), str(i)) for i in range(3)]
-    runs += [Logged(history(user("Go."), call("a"), call("b"), words()), f"ab{i}") for i in range(2)]
-    report = replay(runs)
-
-    assert report.chains == [(("a", "b"), 5), (("read", "a", "b"), 3)]
-
-
 def test_names_that_end_alike_are_different_tools():
     runs = [Logged(history(user("Go."), call("read"), call("a"), call("x"), words()), str(i)) for i in range(2)]
     runs += [Logged(history(user("Go."), call("ad"), call("a"), words()), f"ad{i}") for i in range(2)]

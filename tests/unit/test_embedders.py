@@ -115,8 +115,8 @@ def test_the_index_ranks_by_bm25() -> None:
 def test_the_name_tells_class_model_and_dimension() -> None:
     openai = partial(OpenAIEmbeddings, model="text-embedding-3-small", api_key="x")
     for spec, name in (
-        (None, "toolmem-lexical-v1:256"),
-        (LexicalEmbedder(64), "toolmem-lexical-v1:64"),
+        (None, "toolmem-lexical-v2:256"),
+        (LexicalEmbedder(64), "toolmem-lexical-v2:64"),
         (openai(), "openai:text-embedding-3-small"),
         ("openai:text-embedding-3-small", "openai:text-embedding-3-small"),
         (openai(dimensions=256), "openai:text-embedding-3-small/256"),

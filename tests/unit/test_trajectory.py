@@ -92,36 +92,6 @@ def test_dicts_tuples_and_objects_are_the_same_history() -> None:
     assert parse_run([message.to_json() for message in objects]) == expected
 
 
-def test_content_blocks() -> None:
-    run = parse_run(
-        [
-            HumanMessage(
-                [
-                    {"type": "text", "text": "What is"},
-                    {"type": "image_url", "image_url": {"url": "x"}},
-                    "this?",
-                ]
-            ),
-            AIMessage(
-                [
-                    {"type": "reasoning", "reasoning": "secret"},
-                    {"type": "thinking", "thinking": "secret"},
-                    {"type": "text", "text": "A "},
-                    {"type": "text", "text": "cat."},
-                    {"type": "tool_use", "id": "c1", "name": "f", "input": {}},
-                ],
-                tool_calls=[call("f", "c1")],
-            ),
-            ToolMessage([{"type": "text", "text": '{"a": 1}'}], tool_call_id="c1", artifact={"big": 1}),
-        ]
-    )
-    user, turn = run.events
-    assert user.text == "What is\nthis?"
-    assert isinstance(turn, Turn)
-    assert turn.text == "A cat."
-    assert turn.steps[0].output == {"a": 1}
-
-
 @pytest.mark.parametrize(
     ("content", "output"),
     [

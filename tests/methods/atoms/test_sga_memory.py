@@ -307,19 +307,6 @@ def tools_of(hits: list[AtomHit]) -> list[str]:
     return sorted(hit.tool for hit in hits)
 
 
-def test_steps_of_good_runs_are_found_in_the_next_process(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
-        memory.finish(order(), thread_id="1", success=True)
-        hits = found(memory)
-        assert tools_of(hits) == ["find_order", "send_mail"]
-    with ToolMemory(tmp_path, tools=TOOLS, read_only=True) as memory:
-        assert found(memory) == hits
-        assert (hits[0].tool, hits[0].atom.arguments) == ("find_order", {"order_id": "<ORDER_ID>"})
-        assert hits[0].score > 0.5
-        (filled,) = memory.atoms.search("find order <ID>", slots={"ORDER_ID": ["W1", "W2"]}, k=1)
-        assert filled.filled == {"order_id": "W2"}
-
-
 def test_nothing_is_kept_until_atoms_are_wanted(tmp_path: Path) -> None:
     with ToolMemory(tmp_path / "off", tools=TOOLS, methods=[Atoms(keep=False)]) as memory:
         assert found(memory) == []

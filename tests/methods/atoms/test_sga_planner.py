@@ -23,7 +23,7 @@ from langgraph_toolmem.atoms.slots import MAX_VALUE, Known, filled
 from langgraph_toolmem.atoms.step import SGASettings
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.ask import adrive, drive
+from langgraph_toolmem.turn.ask import adrive
 
 TOOLS = Extractor({})
 ASKED = "Please check the order of Zoe and mark it"
@@ -197,16 +197,6 @@ async def test_when_requests_like_this_one_ended_here_the_work_is_done(memory: T
     assert not is_done(await planned(planner, whole("Zoe", last=failed), memory))
     other = [h.user("Which customers live in Bern?"), *whole("Zoe")[1:]]
     assert not is_done(await planned(planner, other, memory))
-
-
-def test_what_ended_here_half_of_the_time_is_not_done() -> None:
-    with taught(2) as memory:  # two are no habit
-        assert not is_done(drive(partial(planner_of(memory).planning, whole("Zoe"), memory.core.catalogue.specs)))
-        for i in range(2):
-            more = [*whole(f"Kim{i}"), *h.call("find_customer", {"name": "Bo"}, {"customer_id": "C-9"}), h.words()]
-            memory.finish(more, thread_id=f"more-{i}", success=True)
-        assert memory.flush()
-        assert not is_done(drive(partial(planner_of(memory).planning, whole("Zoe"), memory.core.catalogue.specs)))
 
 
 # --- hints as text ---

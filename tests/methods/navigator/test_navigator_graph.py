@@ -40,23 +40,6 @@ def node(graph: ToolDependencyGraph, name: str, direction: str, path: str) -> st
     return graph.cluster_of(port).id
 
 
-def test_aliases_join_and_split():
-    aliases = {"get_weather.q": "place", "find.hit.name": "place", "invoice.city": "billing city"}
-    specs = [
-        tool("get_weather", {"q": TEXT}),
-        tool("find", (), {"hit": {"properties": {"name": TEXT, "city": TEXT}}}),
-        tool("invoice", {"city": TEXT}),
-        tool("travel", {"city": TEXT}),
-    ]
-    graph = ToolDependencyGraph(specs, aliases=aliases)
-    assert node(graph, "get_weather", "in", "q") == node(graph, "find", "out", "hit.name")
-    assert node(graph, "travel", "in", "city") == node(graph, "find", "out", "hit.city")
-    assert node(graph, "invoice", "in", "city") != node(graph, "travel", "in", "city")
-    graph.remove("invoice")
-    graph.update(specs[2:3])
-    assert node(graph, "invoice", "in", "city") == "billing city (alias)"
-
-
 NAMES = ["city", "city_name", "id", "order_id", "sku", "product_sku", "name", "origin_city", "status"]
 values = st.dictionaries(
     st.sampled_from(NAMES), st.sampled_from([TEXT, {"type": "boolean"}, {**TEXT, "format": "email"}]), max_size=3

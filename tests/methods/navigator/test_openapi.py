@@ -335,6 +335,20 @@ def test_schemas_of_3_0_are_json_schema():
     assert spec.problem({"n": 0}) is not None
 
 
+def test_two_documents_with_one_name_get_their_titles_in_front():
+    other = copy.deepcopy(SHOP)
+    other["info"]["title"] = "Old shop"
+    names = [spec.name for spec in read_openapi(SHOP, other)]
+    assert len(names) == len(set(names))
+    assert {"Shop_listOrders", "Old_shop_listOrders"} <= set(names)
+    links = [
+        spec.returns["x-links"]
+        for spec in read_openapi(SHOP, other)
+        if spec.name == "Old_shop_createOrder" and spec.returns
+    ]
+    assert links == [[["Old_shop_payOrder", "reference", "id"]]]
+
+
 # --- calls ---
 
 

@@ -15,13 +15,10 @@ from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import Navigator, ToolMemory
-from langgraph_toolmem.base.errors import EmbedderChangedError
 from langgraph_toolmem.navigator.tool_search import targets_of
 from langgraph_toolmem.navigator.tool_search.precedents import Precedents, called_before
 from langgraph_toolmem.navigator.tool_search.search import K1, B, ToolHit, ToolSearcher, WordIndex, completing, read
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
-from langgraph_toolmem.stores.chroma_repair import rebuild
-from langgraph_toolmem.text.embedders import resolve_embedder
 from langgraph_toolmem.text.requests import MAX_CLAUSES, MAX_SENTENCES, split_clauses
 from langgraph_toolmem.text.tools import Wording, embedded_text, kit_name, kit_of
 
@@ -366,21 +363,6 @@ def test_failed_runs_lift_nothing_and_forgotten_ones_neither() -> None:
         assert precedents is not None
         assert len(precedents) == 0
         assert names(memory.navigator.search(query, user_id="ann")) == plain
-
-
-async def test_a_changed_embedder_is_not_hidden_by_the_words(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, embeddings=Concepts("one")) as memory:
-        memory.navigator.search("lodging")
-    with ToolMemory(tmp_path, tools=TOOLS, embeddings=Concepts("two")) as memory:
-        with pytest.raises(EmbedderChangedError):
-            memory.navigator.search("lodging")
-        with pytest.raises(EmbedderChangedError):
-            await memory.navigator.asearch("lodging")
-    rebuild(tmp_path, resolve_embedder(Concepts("two")), keep=False)
-    with ToolMemory(tmp_path, tools=TOOLS, embeddings=Concepts("two")) as memory:
-        assert names(memory.navigator.search("lodging", k=1)) == ["reserve_room"]
-    with ToolMemory(tmp_path, tools=TOOLS) as memory:
-        assert names(memory.navigator.search("room", k=1)) == ["reserve_room"]
 
 
 def test_the_best_hits_are_targets() -> None:
