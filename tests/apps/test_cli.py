@@ -373,14 +373,6 @@ def test_the_text_of_a_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == GOLDEN_REPORT
 
 
-def test_commands_work_next_to_a_process_that_has_the_folder_open(folder: Path, log: Path) -> None:
-    with ToolMemory(folder, tools=TOOLS) as memory:
-        assert answer("report", "--memory", folder)["turns"] == 120
-        assert answer("explain", "Delete the mail", "--memory", folder)["runs"]
-        assert not answer("doctor", "--memory", folder)["problems"]
-        assert memory.report().turns == 120
-
-
 # --- explain ---
 
 
@@ -552,17 +544,6 @@ def test_a_verdict_goes_to_the_run_and_its_entry(folder: Path) -> None:
     assert [(e.score, e.comment) for e in entries(folder) if e.query.endswith("topic3")] == [(0.25, "too late")]
     assert run("feedback", "run-3", "--score", 1, "--path", folder).exit_code == 0
     assert answer("report", "--memory", folder)["runs_good"] == 40
-
-
-def test_a_verdict_on_one_request_of_a_users_chat(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, namespace=APART) as memory:
-        chat = [*logged(1)["messages"], *logged(2)["messages"]]
-        memory.finish(chat[:6], thread_id="one", user_id="ann")
-        memory.finish(chat, thread_id="one", user_id="ann")
-    # The namespace is in the folder, the user in the run.
-    assert run("feedback", "one", "--score", 0, "--episode", 1, "--memory", tmp_path).exit_code == 0
-    scores = {each.query[-1]: each.score for each in entries(tmp_path, "ann", namespace=APART)}
-    assert scores == {"1": 0.0, "2": None}
 
 
 def test_forgetting_asks_first(folder: Path) -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import histories as h
 import pytest
-from desk import assert_answered, build, call_id, shortcuts, thread
+from desk import assert_answered, build, call_id, calling, shortcuts, thread
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command
 
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
@@ -23,7 +21,6 @@ from langgraph_toolmem.testing import ScriptedChatModel
 RUNS = 30
 FINDS = {"find_account", "find_order"}
 FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
-LOGGER = "langgraph_toolmem.inertia"
 
 
 def two_steps(first: str, second: str) -> Callable[..., AIMessage]:
@@ -35,19 +32,13 @@ def two_steps(first: str, second: str) -> Callable[..., AIMessage]:
         if len(answers) == 2:
             return AIMessage("Done.")
         args = {"name": name} if not answers else {"id": json.loads(str(answers[0].content))["id"]}
-        made = {
-            "name": second if answers else first,
-            "args": args,
-            "id": call_id(str(messages[at].id), len(messages)),
-            "type": "tool_call",
-        }
-        return AIMessage("", tool_calls=[made])  # type: ignore[arg-type]
+        return calling(second if answers else first, args, str(messages[at].id), len(messages))
 
     return script
 
 
-def pair(first: str, second: str, returns: Any = str, about: str = "Of an account.", **marks: Any) -> list[BaseTool]:
-    """A tool that looks something up, and one that does something, with marks."""
+def pair(first: str, second: str, about: str = "Of an account.") -> list[BaseTool]:
+    """A tool that looks something up, and one that does something."""
 
     def look(name: str) -> str:
         return json.dumps({"id": f"id-{name}"})
@@ -55,11 +46,7 @@ def pair(first: str, second: str, returns: Any = str, about: str = "Of an accoun
     def act(id: str) -> str:  # noqa: A002
         return "ok"
 
-    act.__annotations__["return"] = returns
-    tools = [tool(first, description="Finds by name.")(look), tool(second, description=about)(act)]
-    for field, value in marks.items():
-        setattr(tools[1], field, value)
-    return tools
+    return [tool(first, description="Finds by name.")(look), tool(second, description=about)(act)]
 
 
 def graph_of(memory: ToolMemory, tools: list[BaseTool], model: Any, policy: InertiaPolicy | None = None) -> Any:
@@ -88,10 +75,10 @@ def memory_with(policy: InertiaPolicy, path: Path | None = None, reads: Any = FI
 
 def test_a_folder_that_knows_what_destroys_is_believed(tmp_path: Path) -> None:
     """The folder knows ``destructive: True``, the tools of this process do not say it."""
-    tools = pair("find_account", "account_action", metadata={"destructive": True})
-    with memory_with(FREE, tmp_path, tools=tools):
+    bare, marked = pair("find_account", "account_action"), pair("find_account", "account_action")
+    marked[1].metadata = {"destructive": True}
+    with memory_with(FREE, tmp_path, tools=marked):
         pass
-    bare = pair("find_account", "account_action")
     model = ScriptedChatModel(script=two_steps("find_account", "account_action"))
     policy = FREE.with_(may_write={"account_action"})
     with memory_with(policy, tmp_path) as memory:
@@ -103,19 +90,6 @@ def test_a_folder_that_knows_what_destroys_is_believed(tmp_path: Path) -> None:
     with memory_with(both, tmp_path) as memory:
         graph = graph_of(memory, bare, model)
         assert (made(graph, "Kindly see to"))["account_action"] > 0, "named in both"
-
-
-@pytest.mark.parametrize("second", ["wipe_account", "read_account"])
-def test_what_nobody_declared_is_never_called_and_is_said_once(second: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A name is no declaration."""
-    tools = pair("find_account", second)
-    with memory_with(FREE, reads=()) as memory:
-        model = ScriptedChatModel(script=two_steps("find_account", second))
-        assert made(graph_of(memory, tools, model)) == {}
-        assert set(memory.report()["inertia"]["never_skipped"]) == {"find_account", second}
-    (told,) = [r for r in caplog.records if r.name == LOGGER]
-    assert told.levelno == logging.WARNING
-    assert '"find_account"' in told.getMessage()
 
 
 @pytest.mark.parametrize("shell", ["graph", "agent"])
@@ -139,18 +113,6 @@ def test_a_refund_desk_pays_nothing_back_unless_it_is_named(shell: str) -> None:
         assert memory.report()["inertia"]["undeclared"] == ["refund_payment"]
     with memory_with(FREE.with_(may_write={"refund_payment"})) as memory:
         assert (made(app(memory), "Give the money back to"))["refund_payment"] > 0
-
-
-@pytest.mark.parametrize("told", [True, False], ids=["told", "as-the-node-knows"])
-@pytest.mark.parametrize(
-    "marks", [{"tags": ["DESTRUCTIVE"]}, {"return_direct": True, "tags": ["read_only"]}, {"returns": Command}, {}]
-)
-def test_tools_that_do_not_only_read_are_the_models(marks: dict[str, Any], told: bool) -> None:
-    tools = pair("find_account", "get_next", **marks)
-    with memory_with(FREE, tools=tools if told else None) as memory:
-        model = ScriptedChatModel(script=two_steps("find_account", "get_next"))
-        assert set(made(graph_of(memory, tools, model))) <= {"find_account"}
-        assert "get_next" in memory.report()["inertia"]["never_skipped"]
 
 
 # --- names that mislead ---

@@ -307,42 +307,27 @@ async def test_calls_without_the_model_are_call_tool_in_the_prompt() -> None:
     assert {m.name for c in model.calls for m in c.messages if isinstance(m, ToolMessage)} <= names
 
 
+WRONG: list[tuple[Any, str, str]] = [
+    (call("find_custmer", name="Ann"), "call_tool", "'find_customer'"),
+    (call("call_tool", name="find_customer"), "call_tool", "called directly"),
+    (call("search_tools", query="x"), "call_tool", "called directly"),
+    (("call_tool", {"name": "find_customer", "arguments": '{"name": "Ann"}'}), "find_customer", ""),
+    (("call_tool", {"name": "find_customer", "arguments": "{"}), "call_tool", "JSON object"),
+    (("call_tool", {}), "call_tool", ""),
+    (call("archive_vehicle", vehicle="7"), "call_tool", "vehicle_id"),
+    (("latest_ordr", {"customer_id": "C-1"}), "call_tool", "'latest_order'"),
+    (("latest_order", {"customer_id": "C-1"}), "latest_order", ""),
+    (call("latest_order"), "latest_order", ""),
+]
+
+
 def test_what_cannot_be_called_is_answered(memory: ToolMemory) -> None:
-    plan = [
-        call("find_custmer", name="Ann"),
-        call("call_tool", name="find_customer"),
-        call("search_tools", query="x"),
-        ("call_tool", {"name": "find_customer", "arguments": '{"name": "Ann"}'}),
-        ("call_tool", {"name": "find_customer", "arguments": "{"}),
-        ("call_tool", {}),
-        call("archive_vehicle", vehicle="7"),
-        ("latest_ordr", {"customer_id": "C-1"}),
-        ("latest_order", {"customer_id": "C-1"}),
-        call("latest_order"),
-    ]
-    model = scripted(plan)
-    messages = ask(agent_with(memory, model))["messages"]
-    answers = [(m.name, m.status, m.text) for m in messages if isinstance(m, ToolMessage)]
-    said = [text for _, _, text in answers]
-    assert [name for name, _, _ in answers] == [
-        "call_tool",
-        "call_tool",
-        "call_tool",
-        "find_customer",
-        "call_tool",
-        "call_tool",
-        "call_tool",
-        "call_tool",
-        "latest_order",
-        "latest_order",
-    ]
-    assert [status for _, status, _ in answers].count("success") == 2
-    assert "'find_customer'" in said[0]
-    assert "called directly" in said[1]
-    assert "called directly" in said[2]
-    assert "JSON object" in said[4]
-    assert "vehicle_id" in said[6]
-    assert "'latest_order'" in said[7]
+    model = scripted([made for made, _, _ in WRONG])
+    answers = [m for m in ask(agent_with(memory, model))["messages"] if isinstance(m, ToolMessage)]
+    for answer, (made, name, said) in zip(answers, WRONG, strict=True):
+        assert answer.name == name, made
+        assert said in answer.text
+    assert [answer.status for answer in answers].count("success") == 2
     assert len(offered(model)[0]) == 2
 
 

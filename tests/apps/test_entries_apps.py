@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from typing import Any
 
+import crowd
 import pytest
 from desk import calling
 from langchain.agents import create_agent
@@ -234,8 +235,7 @@ async def test_of_parallel_calls_the_one_that_raises_failed(memory: ToolMemory) 
     def both(messages: Any, tools: Any) -> AIMessage:
         if isinstance(messages[-1], ToolMessage):
             return AIMessage("Done.")
-        made = [("find_address", {"name": "Zoe"}), ("send_mail", {"to": "Zoe"})]
-        return AIMessage("", tool_calls=[{"name": n, "args": a, "id": f"call_{i}"} for i, (n, a) in enumerate(made)])
+        return crowd.calling(messages, ("find_address", {"name": "Zoe"}), ("send_mail", {"to": "Zoe"}))
 
     looked = threading.Event()
 

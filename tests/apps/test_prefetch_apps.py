@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import openai_server
 import pytest
+from crowd import calling
 from desk import NAMES, Desk, build, expected, script, thread, warm
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -23,7 +24,7 @@ from langchain.agents.middleware import (
 from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from langchain_mcp_adapters.client import MultiServerMCPClient
@@ -67,6 +68,19 @@ class Faulty(Desk):
     def did(self, tool_name: str, /, **args: Any) -> None:
         super().did(tool_name, **args)
         self.happens(tool_name, args, self.done.count((tool_name, args)))
+
+
+def answering(*calls: tuple[str, dict[str, Any]]) -> Callable[[list[BaseMessage], Any], AIMessage]:
+    """A model that makes these calls at once, always under the same ids, and then answers."""
+
+    def answers(messages: list[BaseMessage], tools: Any) -> AIMessage:
+        return AIMessage("Done.") if isinstance(messages[-1], ToolMessage) else calling(messages, *calls)
+
+    return answers
+
+
+def parallel(*calls: tuple[str, dict[str, Any]]) -> Any:
+    return ScriptedChatModel(script=answering(*calls))
 
 
 @pytest.fixture(autouse=True)
@@ -191,13 +205,7 @@ async def test_nobody_gets_what_was_looked_up_for_another(memory: ToolMemory, wa
         """Find a customer by name."""
         return str(config["configurable"]["secret"])
 
-    def same_ids(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
-        if isinstance(messages[-1], ToolMessage):
-            return AIMessage("Done.")
-        made = {"name": "find_customer", "args": {"name": "Ann"}, "id": "call_0", "type": "tool_call"}
-        return AIMessage("", tool_calls=[made])  # type: ignore[list-item]
-
-    model = ScriptedChatModel(script=same_ids, cache=InMemoryCache() if cached else None)
+    model = ScriptedChatModel(script=answering(expected("Ann")[0]), cache=InMemoryCache() if cached else None)
     agent = agent_of(memory, tools=[find_customer], model=model, checkpointer=None)
     message = HumanMessage(asked(0)["messages"][0].text, id="one and the same")
 
@@ -398,16 +406,6 @@ def test_the_developer_is_told_which_tools_qualify_and_why_others_do_not(
         assert name in others
 
 
-def parallel(*calls: tuple[str, dict[str, Any]]) -> Any:
-    def answers(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
-        if isinstance(messages[-1], ToolMessage):
-            return AIMessage("Done.")
-        made = [{"name": n, "args": a, "id": f"call_{i}", "type": "tool_call"} for i, (n, a) in enumerate(calls)]
-        return AIMessage("", tool_calls=made)  # type: ignore[arg-type]
-
-    return ScriptedChatModel(script=answers)
-
-
 def with_a_change(desk: Desk) -> list[BaseTool]:
     """The desk's tools, with a note that is marked as destructive."""
     find, order, note = desk.tools
@@ -538,9 +536,7 @@ async def test_an_equal_call_since_the_user_spoke_is_not_begun_by_the_stream(mem
     find, *_ = expected(NAMES[1])
 
     def twice(messages: list[BaseMessage], _: Any) -> AIMessage:
-        turns = sum(isinstance(m, AIMessage) for m in messages)
-        made = {"name": find[0], "args": find[1], "id": f"call_{turns}", "type": "tool_call"}
-        return AIMessage("Done.") if turns == 2 else AIMessage("", tool_calls=[made])  # type: ignore[list-item]
+        return AIMessage("Done.") if len(messages) == 5 else calling(messages, find)
 
     agent = agent_of(memory, None, UNLIKELY, model=ScriptedChatModel(script=twice))
     await streamed(agent, 1, way)
@@ -561,19 +557,13 @@ async def test_a_real_chat_model_that_streams(memory: ToolMemory, way: str, monk
                 waited.append(begun.wait(5))
             yield event
 
-    def reply(request: dict[str, Any]) -> AIMessage:
-        if request["messages"][-1]["role"] == "tool":
-            return AIMessage("Done.")
-        made = [{"name": n, "args": a, "id": f"call_{i}", "type": "tool_call"} for i, (n, a) in enumerate(calls)]
-        return AIMessage("", tool_calls=made)  # type: ignore[arg-type]
-
     def both(*_: Any) -> None:
         if len(desk.done) == 2:
             begun.set()
 
     desk = Faulty(both)
     monkeypatch.setattr(openai_server, "stream", slow)
-    with OpenAIStubServer(reply=reply) as server:
+    with OpenAIStubServer(reply=lambda asked: answering(*calls)(convert_to_messages(asked["messages"]), [])) as server:
         agent = agent_of(memory, desk, UNLIKELY, model=make_chat_model(server, streaming=True))
         state = await agent.run(0, way)
         await agent.model.root_async_client.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -11,9 +10,6 @@ import pytest
 from histories import Learner, call, schema, user, words
 
 from langgraph_toolmem import InertiaPolicy
-from langgraph_toolmem.graph.events import Request
-from langgraph_toolmem.graph.tool_graph import ToolGraph
-from langgraph_toolmem.stores.snapshot import dumps, loads
 
 TOOLS = [schema("find_order", "order_id", annotations={"readOnlyHint": True}), schema("cancel_order", "order_id")]
 WRITES = {"may_write": {"cancel_order"}, "allow_destructive": {"cancel_order"}}
@@ -60,20 +56,6 @@ LANGUAGES = {
         ],
         ["Nein, bitte nicht", "Ja, aber erst nächste Woche", "Ja, falls es kostenlos ist", "Ja bitte morgen"],
     ),
-    "Russian": Language(
-        "У меня проблема с заказом {}",
-        ["Отменить заказ {}?", "Хотите, чтобы я отменил заказ {}?"],
-        ["Да, пожалуйста", "Да, давайте"],
-        ["Оставить заказ {}?", "Не отменить заказ {}?", "Отменить страховку {}?"],
-        ["Нет, спасибо", "Да, но на следующей неделе", "Да, если бесплатно", "Да, не надо"],
-    ),
-    "Turkish": Language(
-        "{} numaralı siparişle ilgili bir sorunum var",
-        ["{} numaralı siparişi iptal edeyim mi?", "{} numaralı siparişi iptal etmemi ister misiniz?"],
-        ["Evet lütfen", "Evet, devam edin"],
-        ["{} numaralı siparişi saklayayım mı?", "{} numaralı siparişi iptal etmeyeyim mi?"],
-        ["Hayır, iptal etme", "Evet, ama gelecek hafta", "Evet, ücretsizse", "Henüz değil"],
-    ),
     "Chinese": Language(
         "订单 {} 有问题",
         ["要取消订单{}吗？", "您想让我现在取消订单{}吗？"],
@@ -87,13 +69,6 @@ LANGUAGES = {
         ["ใช่ ยกเลิกเลย", "ตกลง ทำเลย"],
         ["ต้องการเก็บคำสั่งซื้อ{}ไหม", "ต้องการไม่ยกเลิกคำสั่งซื้อ{}ไหม"],
         ["ไม่ อย่ายกเลิก", "ใช่ แต่ยกเลิกสัปดาห์หน้า", "ใช่ ยกเลิกถ้าฟรี"],
-    ),
-    "Arabic": Language(
-        "لدي مشكلة مع الطلب {}",
-        ["هل ألغي الطلب {}؟", "هل تريد أن ألغي الطلب {} الآن؟"],
-        ["نعم من فضلك", "نعم، تفضل"],
-        ["هل أحتفظ بالطلب {}؟", "هل لا ألغي الطلب {}؟", "هل ألغي التأمين {}؟"],
-        ["لا من فضلك", "نعم، لكن الأسبوع القادم", "نعم، إذا كان مجانيا", "نعم، لا تفعل"],
     ),
 }
 
@@ -263,66 +238,3 @@ def test_a_message_without_text_is_unfamiliar(usual: Learner, message: Any):
 def test_a_history_that_begins_with_calls_is_compared_with_none(usual: Learner):
     decision = usual.decide(*found("O-9999"))
     assert {option.new_words for option in decision.options} == {0.0}
-
-
-# --- where people write as they like ---
-
-BEFORE = ["", "Thank you, {n}. ", "I found your order. ", "It is one {item}, {t} dollars. ", "Thanks for waiting! "]
-QUESTIONS = [
-    "Shall I {} order {o}?",
-    "Do you want me to {} it?",
-    "Would you like me to {} order {o} now?",
-    "Should I go ahead and {} it?",
-    "Please confirm that you want to {} order {o}.",
-    "May I {} it now?",
-    "Just to confirm: {} order {o} (yes or no)?",
-]
-YES = ["Yes please", "Yes", "Sure, go ahead", "Please do", "Ok", "Yes, that is right", "Go ahead please", "Yes, thanks"]
-NO = [
-    "No",
-    "Please don't",
-    "Yes, but next week",
-    "Ok, but not now",
-    "Yes, if it is free",
-    "Wait",
-    "Yes please, tomorrow",
-]
-
-
-def free(draw: random.Random, what: str, reply: str, order: str) -> list[Any]:
-    said = draw.choice(BEFORE).format(n=draw.choice(NAMES), item=draw.choice(["lamp", "desk"]), t=draw.randint(9, 99))
-    question = said + draw.choice(QUESTIONS).format(what, o=order)
-    return [user(f"Problem with order {order}"), *found(order), words(question), user(reply)]
-
-
-@pytest.mark.parametrize("runs", [60, 150])
-def test_of_many_wordings_only_known_ones_are_acted_on(runs: int):
-    draw, learner = random.Random(runs), Learner(TOOLS, POLICY)
-    for i in range(runs):
-        order = f"O-{1000 + 7 * i}"
-        talk = free(draw, "cancel", draw.choice(YES), order)
-        learner.learn(*talk, *call("cancel_order", {"order_id": order}), words("Done."), thread_id=str(i))
-
-    def acted(what: str, replies: list[str]) -> float:
-        decisions = [learner.decide(*free(draw, what, reply, "O-9999")) for reply in replies * 10]
-        return sum(decision.proposal is not None for decision in decisions) / len(decisions)
-
-    assert acted("cancel", YES) >= 0.5
-    assert acted("cancel", NO) == 0
-    for other in ("keep", "not cancel", "refund", "cancel the insurance of", "cancel all others but"):
-        assert acted(other, YES) == 0
-
-
-# --- what is kept ---
-
-
-def test_what_a_request_answers_is_kept_with_it(usual: Learner):
-    [request] = [op for _, record in usual.records for op in record if isinstance(op, Request) and op.asked][:1]
-    assert (request.text, request.asked) == ("Yes please", SHALL.format("O-1000"))
-
-    again = ToolGraph()
-    again.load(loads(dumps(usual.graph.to_state())))
-    assert again.cases.cases[request.request] == usual.graph.cases.cases[request.request]
-    near = again.cases.nearest("Yes please", [], asked=SHALL.format("O-1"))[0]
-    assert (near.text, near.tool, near.similarity) == ("Yes please", "cancel_order", pytest.approx(0.9, abs=0.1))
-    assert "Shall I cancel" in near.asked

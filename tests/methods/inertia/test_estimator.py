@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from histories import call, history, reading, user, words
 
-from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia import estimator as of
-from langgraph_toolmem.inertia.estimator import EVERY, PRIOR, Estimator, ExamplesSeen, fit
-from langgraph_toolmem.inertia.record import Changes
+from langgraph_toolmem.inertia.estimator import PRIOR, Estimator, ExamplesSeen, fit
 
 WIDTH = len(of.COLUMNS)
 
@@ -69,25 +65,3 @@ def test_the_latest_examples_are_kept_in_the_order_of_turns(monkeypatch: pytest.
     for turn in (8, 3, 1, 6, 9, 2, 4, 11, 0):
         graph.apply(None, [ExamplesSeen(turn, [[row(0.0)[0].tolist(), 1]])])
     assert [turn for turn, *_ in kept.examples] == [3, 4, 6, 8, 9, 11], "five before turn 10"
-
-
-def test_a_memory_decides_alike_after_it_was_opened_again(tmp_path: Path):
-    tools = [reading("find", "name"), reading("open", "id")]
-    methods = default_methods(Inertia(InertiaPolicy(audit_rate=0.0)))
-    asked = history(user("Open the file of Zoe"), call("find", {"name": "Zoe"}, {"id": "id-Zoe"}))
-
-    def tables(memory: ToolMemory) -> list[Any]:
-        return [memory.core.graph.register(kind).to_state() for kind in Inertia.tables if kind is not Changes]
-
-    with ToolMemory(tmp_path, tools=tools, methods=methods) as memory:
-        for i in range(EVERY):
-            found = call("find", {"name": f"N{i}"}, {"id": f"id-N{i}"})
-            asked_for = call("open", {"id": f"id-N{i}"} if i % 9 else {"id": "else"})
-            memory.finish(history(user(f"Open the file of N{i}"), found, asked_for, words()), thread_id=str(i))
-        before, told = tables(memory), memory.inertia.explain(asked)
-    assert all(any(state.values()) for state in before)
-
-    methods = default_methods(Inertia(InertiaPolicy(audit_rate=0.0)))
-    with ToolMemory(tmp_path, tools=tools, methods=methods) as memory:
-        assert tables(memory) == before
-        assert memory.inertia.explain(asked) == told

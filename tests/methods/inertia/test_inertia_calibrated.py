@@ -1,24 +1,20 @@
-"""The default policy: acts on the record, within the budget, behind the guards, without leaks."""
+"""The default policy: acts on the record, with a bound for changes, behind the guards, and is audited."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
-from histories import FAILED, Learner, call, calls, history, reading, run_of, schema, user, words
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from histories import Learner, call, history, reading, schema, shortcut, state_of, user, words
 from kept import inertia
-from langchain_core.tools import InjectedToolArg, tool
 
-from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
-from langgraph_toolmem.base.text import digest
-from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem import Bound, Inertia, InertiaPolicy, ToolMemory, default_methods
 from langgraph_toolmem.inertia import guards
-from langgraph_toolmem.inertia.budget import CAPACITY
+from langgraph_toolmem.inertia.budget import Acted
+from langgraph_toolmem.inertia.record import begin_shortcut
 
 FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
-TOOLS = [reading("find", "name"), reading("open", "id"), reading("note", "id text")]
+TOOLS = [reading("find", "name"), reading("open", "id"), reading("note", "id")]
 NAMES = ["Ann", "Ben", "Cleo", "Dora", "Emil", "Finn", "Gita", "Hugo"]
 
 
@@ -26,29 +22,23 @@ def request(name: str) -> Any:
     return user(f"Find the file of {name} and open it")
 
 
-def visit(name: str, tool: str = "open") -> list[Any]:
-    """A run whose second call is always the same in kind."""
-    return history(
-        request(name), call("find", {"name": name}, {"id": f"id-{name}"}), call(tool, {"id": f"id-{name}"}), words()
-    )
+def found(name: str) -> list[Any]:
+    return history(request(name), call("find", {"name": name}, {"id": f"id-{name}"}))
 
 
-def practised(
-    policy: InertiaPolicy = FREE,
-    runs: int = 40,
-    tools: Any = TOOLS,
-    tool: str = "open",
-    seed: int = 0,
-    reads: Any = (),
-) -> Learner:
-    learner = Learner(tools, policy, seed=seed, reads=reads)
+def visit(name: str) -> list[Any]:
+    return history(found(name), call("open", {"id": f"id-{name}"}), words())
+
+
+def practised(policy: InertiaPolicy = FREE, runs: int = 40, tools: Any = TOOLS, seed: int = 0) -> Learner:
+    learner = Learner(tools, policy, seed=seed)
     for i in range(runs):
-        learner.learn(visit(NAMES[i % 8] + str(i), tool), thread_id=str(i))
+        learner.learn(visit(NAMES[i % 8] + str(i)), thread_id=str(i))
     return learner
 
 
-def at_second_call(learner: Learner, **options: Any) -> Any:
-    return learner.decide(request("Zoe"), call("find", {"name": "Zoe"}, {"id": "id-Zoe"}), **options)
+def at_second_call(learner: Learner) -> Any:
+    return learner.decide(found("Zoe"))
 
 
 def test_a_few_runs_are_not_enough_and_many_are():
@@ -69,7 +59,7 @@ def test_draws_are_by_seed_and_turn():
         learner = practised(FREE.with_(audit_rate=0.5), seed=seed)
         made = []
         for i in range(24):
-            decision = learner.decide(request(f"Zoe{i}"), call("find", {"name": f"Zoe{i}"}, {"id": f"id-Zoe{i}"}))
+            decision = learner.decide(found(f"Zoe{i}"))
             assert decision.proposal.audit is not decision.acts
             made.append(decision.acts)
         return made
@@ -80,62 +70,66 @@ def test_draws_are_by_seed_and_turn():
     assert {True, False} == set(first)
 
 
-SCRIPT = st.lists(
-    st.tuples(st.sampled_from(["Ann", "Ben"]), st.sampled_from(["open"] * 8 + ["note", "words", "both", "failed"])),
-    min_size=30,
-    max_size=70,
-)
+def test_misses_use_the_budget_up_and_then_nothing_is_made():
+    learner, made = practised(FREE.with_(max_wrong_per_100=1.0)), []
+    for i in range(5):
+        decision = at_second_call(learner)
+        made.append(decision.acts)
+        learner.learn(found(f"Odd{i}"), call("note", {"id": f"id-Odd{i}"}), words(), thread_id=f"odd{i}")
+
+    assert made == [True, True, True, False, False]
+    assert (decision.reason.code, decision.would_act) == ("budget", False)
+    assert learner.graph.counters["wrong"] == 3
 
 
-@given(SCRIPT, st.sampled_from([1.0, 3.0, 10.0]), st.sampled_from([0.5, 0.7, 0.9]), st.sampled_from([0.0, 0.2]))
-@settings(max_examples=12)
-@pytest.mark.slow
-def test_the_budget_holds_at_every_moment(script, budget, bar, audit_rate):
-    """Replayed with acting: wherever the policy acts the truth is known, so misses per 100 can be counted."""
-    policy = InertiaPolicy().with_(max_wrong_per_100=budget, min_precision=bar, audit_rate=audit_rate)
-    learner = Learner(TOOLS, policy)
-    turns = wrong = 0
+def test_a_changing_tool_has_a_bound_of_its_own():
+    policy = FREE.with_(may_write={"open"})
 
-    def booked(turn: Any, decision: Any) -> None:
-        nonlocal turns, wrong
-        turns += 1
-        made = [(s.tool, s.args) for s in turn.steps]
-        wrong += decision.would_act and made != [(decision.proposal.tool, dict(decision.proposal.args))]
-        assert wrong <= CAPACITY + budget * turns / 100
+    def decided(**bounds: Any) -> Any:
+        tools = [reading("find", "name"), schema("open", "id")]
+        return at_second_call(practised(policy.with_(**bounds), tools=tools))
 
-    for i, (name, kind) in enumerate(script):
-        found = call("find", {"name": name}, {"id": f"id-{name}"})
-        second = {
-            "open": call("open", {"id": f"id-{name}"}),
-            "note": call("note", {"id": f"id-{name}", "text": "seen"}),
-            "words": [],
-            "both": calls([("open", {"id": f"id-{name}"}, "ok"), ("find", {"name": "x"}, "ok")]),
-            "failed": call("open", {"id": "?"}, FAILED),
-        }[kind]
-        learner.learn(request(name), found, second, words(), thread_id=str(i), on_turn=booked)
-    assert learner.graph.counters.get("wrong", 0) == wrong
-    assert learner.graph.counters["turns"] == turns
+    decision = decided()
+    p = decision.confidence
+    assert decision.acts
+    assert begin_shortcut(decision, 7) == [Acted(7, changes=1, risk=pytest.approx(1 - p))]
+
+    strict = decided(writes=Bound(min_precision=min(1.0, p + 0.01), max_wrong_per_100=None))
+    assert strict.proposal is None
+    assert strict.reason.startswith("confidence ")
+    assert decided(reads=Bound(min_precision=1.0, max_wrong_per_100=None)).acts
+
+
+def test_the_report_counts_the_audits_and_how_many_were_right():
+    """Every ninth run goes on with another tool; that is a miss where it was audited, and not seen where it was not."""
+    audits, policy = [], FREE.with_(audit_rate=0.5)
+    with ToolMemory.ephemeral(tools=TOOLS, methods=[Inertia(policy, seed=1)]) as memory:
+        for i in range(90):
+            messages, last = [request(f"N{i}")], "note" if i % 9 == 8 else "open"
+            for tool, args, output in (("find", {"name": f"N{i}"}, {"id": f"id-N{i}"}), (last, {"id": f"id-N{i}"}, "")):
+                decision = memory.inertia.begin_turn(messages, thread_id=str(i))
+                if decision.would_act and not decision.acts:
+                    audits.append((decision.proposal.tool, dict(decision.proposal.args)) == (tool, args))
+                messages += (shortcut if decision.acts else call)(tool, args, output)
+            memory.finish([*messages, words()], thread_id=str(i))
+        told = memory.report()["inertia"]["audits"]
+
+    assert {True, False} == set(audits)
+    assert (told["checks"], told["right"]) == (len(audits), sum(audits))
 
 
 # --- guards ---
 
 
-def test_tools_the_policy_keeps_out():
-    assert at_second_call(practised(FREE.with_(only=["open"]))).acts
-    for only in (["find", "note"], []):
-        decision = at_second_call(practised(FREE.with_(only=only)))
-        assert decision.proposal is None
-        assert "excluded" in decision.reason
+def refused(learner: Learner, parts: Any, tool: str = "open") -> str:
+    """Why a call with the id 7 is not made after these parts."""
+    state, how = state_of(user("Go."), *parts), {"specs": learner.specs, "policy": learner.policy}
+    return guards.refusal(tool, ({"id": "7"},), graph=learner.graph, state=state, **how)
 
 
 def test_an_identical_call_is_not_made_again_unless_repeats_are_normal():
-    def refused(learner: Learner, state: RunState) -> str:
-        return guards.refusal(
-            "open", ({"id": "7"},), specs=learner.specs, policy=learner.policy, graph=learner.graph, state=state
-        )
-
-    def after(*answers: str) -> RunState:
-        return RunState.of(run_of(user("Go."), *[call("open", {"id": "7"}, answer) for answer in answers]))
+    def after(*answers: str) -> list[Any]:
+        return [call("open", {"id": "7"}, answer) for answer in answers]
 
     learner = practised(runs=3)
     assert "already called with the same arguments" in refused(learner, after("busy"))
@@ -149,8 +143,8 @@ def test_an_identical_call_is_not_made_again_unless_repeats_are_normal():
     assert "stay the same" in refused(poller, after("busy", "busy", "done")), "only the model can tell what it means"
     look, rest = call("open", {"id": "7"}, "busy"), call("find", {"name": "x"}, "y")
     done = call("open", {"id": "7"}, "done")
-    assert refused(poller, RunState.of(run_of(user("Go."), look, rest, look, rest))) == ""
-    assert "stay the same" in refused(poller, RunState.of(run_of(user("Go."), look, rest, look, rest, done, rest)))
+    assert refused(poller, [look, rest, look, rest]) == ""
+    assert "stay the same" in refused(poller, [look, rest, look, rest, done, rest])
 
 
 def test_an_idempotent_change_is_repeated_only_once_the_user_spoke_again():
@@ -158,60 +152,17 @@ def test_an_idempotent_change_is_repeated_only_once_the_user_spoke_again():
     learner = Learner(tools, FREE.with_(may_write={"close"}))
     learner.learn(user("Go."), *[call("close", {"id": "7"})] * 3, words())
 
-    def refused(*parts: Any) -> str:
-        state = RunState.of(run_of(user("Go."), *parts))
-        return guards.refusal(
-            "close", ({"id": "7"},), specs=learner.specs, policy=learner.policy, graph=learner.graph, state=state
-        )
-
-    closed = [*call("close", {"id": "7"}), *call("close", {"id": "7"})]
+    closed = [call("close", {"id": "7"})] * 2
     assert learner.specs["close"].idempotent
-    assert "already called with the same arguments" in refused(*closed)
-    assert refused(*closed, user("Go.")) == ""
-
-
-def test_injected_arguments_are_never_filled():
-    @tool("open")
-    def opened(id: str, user_id: Annotated[str, InjectedToolArg]) -> str:  # noqa: A002
-        """Opens a file."""
-        return id
-
-    learner = practised(tools=[TOOLS[0], opened], reads={"open"})
-    proposal = at_second_call(learner).proposal
-
-    assert dict(proposal.args) == {"id": "id-Zoe"}
-
-
-# --- no leaks ---
-
-MAIL = [reading("send", "to", "body")]
-SECRET = "the code is 4711"
-
-
-def sends(learner: Learner, who: str, run: str, body: str = SECRET, text: str = "Send the usual mail to Bob") -> None:
-    user_id = digest("user", who) if who else None
-    learner.learn(user(text), call("send", {"to": "Bob", "body": body}), words(), thread_id=run, user=user_id)
-
-
-def everything_offered(decision: Any) -> str:
-    return repr([decision.proposal, decision.options, decision.reason])
-
-
-def test_the_tail_of_a_long_value_is_not_leaked():
-    shared = "please send the weekly summary of all open orders and invoices now " * 8
-    learner = Learner(MAIL, FREE)
-    for i in range(4):
-        sends(learner, "A", f"a{i}", body=shared + "4711", text=shared)
-
-    assert "4711" not in everything_offered(learner.decide(user(shared + "thanks"), user=digest("user", "B")))
+    assert "already called with the same arguments" in refused(learner, closed, "close")
+    assert refused(learner, [*closed, user("Go.")], "close") == ""
 
 
 # --- turns that begin and never end ---
 
 
 def before_second(memory: ToolMemory, name: str, run: str) -> Any:
-    parts = history(request(name), call("find", {"name": name}, {"id": f"id-{name}"}))
-    return memory.inertia.begin_turn(parts, thread_id=run)
+    return memory.inertia.begin_turn(found(name), thread_id=run)
 
 
 def practised_memory(policy: InertiaPolicy, **options: Any) -> ToolMemory:
@@ -252,16 +203,3 @@ def test_a_turn_reported_later_is_booked_once():
         assert (after.right, after.wrong) == (before.right + 2, before.wrong)
         assert inertia(memory).open_turns == {}
         assert memory.core.graph.counters["would_act_open"] == 0
-
-
-def test_reporting_at_once_and_reporting_later_make_the_same_record():
-    records = []
-    for begin in (False, True):
-        with practised_memory(FREE.with_(shadow=True), now=lambda: 1_000_000.0) as memory:
-            if begin:
-                before_second(memory, "Zoe", "z")
-            memory.finish(visit("Zoe"), thread_id="z", wait=True)
-            report = memory.report().to_dict()
-            records.append((report, inertia(memory).rules.rows))
-
-    assert records[0] == records[1]

@@ -51,14 +51,6 @@ def test_the_window_is_the_last_two_tools():
     assert scores(learner, "b") == {}
 
 
-def test_what_the_shortcut_chose_is_no_evidence_of_what_the_model_would_do():
-    learner = Learner(PLAIN, PAPER)
-    for i in range(3):
-        learner.learn(user("Go."), call("a"), call("b"), shortcut("c"), words(), thread_id=str(i))
-
-    assert paper.weights(learner.graph, ["a", "b"], 2) == {}
-
-
 def test_failed_shortcuts_lower_the_weight_and_successes_make_up_for_them():
     learner = chains(Learner(PLAIN, PAPER), {"abc": 3})
     learner.learn(user("Go."), call("a"), call("b"), shortcut("c", {}, FAILED), words(), thread_id="f")

@@ -14,6 +14,7 @@ from langgraph_toolmem.base.text import digest
 FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
 PAPER = InertiaPolicy.paper(max_share=None, threshold=-1.0, window=1)
 SECRET = "4719"
+LONG = "please send the weekly summary of all open orders and invoices now " * 8
 
 Way = tuple[str, Any, str]
 """What the request says, what is sent, and what another user says."""
@@ -29,6 +30,7 @@ WAYS: dict[str, Way] = {
     "dict": ("Send the usual mail", {"code": SECRET}, "Send the usual mail"),
     "key of a dict": ("Send the usual mail", {SECRET: "yes"}, "Send the usual mail"),
     "own words around": ("Send the mail to Bob", f"Bob: {SECRET}: Bob", "Send the mail to Bob"),
+    "end of a long value": (LONG, LONG + SECRET, LONG + "thanks"),
 }
 KINDS = {int: ":integer", list: ":array", dict: ":object"}
 

@@ -1,19 +1,22 @@
-"""Whole calls by the concrete calls before them."""
+"""Candidates: whole calls by the concrete calls before them, and several calls of one turn made as one."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from histories import Learner, call, reading, state_of, user, words
+from histories import Learner, call, calls, history, reading, schema, state_of, user, words
 
 from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.inertia.candidates import MAX_CALL_CHARS, CallContexts, call_key, candidates, contexts_of
+from langgraph_toolmem.inertia.decision import calls_text
+from langgraph_toolmem.inertia.step import shortcut_message
+from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.values import canon_args
 
-TOOLS = [reading("set", "room level"), reading("look", "room")]
 FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
+ROOMS = [reading("set", "room level"), reading("look", "room")]
 
 
 def offered(learner: Learner, *parts: Any, who: str | None = None) -> list[Any]:
@@ -28,7 +31,7 @@ def whole(learner: Learner, *parts: Any, who: str | None = None) -> list[tuple[s
 
 
 def test_the_call_that_followed_this_very_call_is_proposed():
-    learner = Learner(TOOLS, FREE)
+    learner = Learner(ROOMS, FREE)
     for i in range(40):  # which room comes next is told by the room before, and by nothing else
         a, b = (("hall", "low"), ("attic", "high")) if i % 2 else (("porch", "dim"), ("cellar", "full"))
         made = [call("set", {"room": room, "level": level}) for room, level in (a, b)]
@@ -44,7 +47,7 @@ def test_the_call_that_followed_this_very_call_is_proposed():
 
 
 def test_a_call_is_offered_whole_where_no_source_gives_its_values():
-    learner = Learner([reading("set", "room level"), reading("look", "room")], FREE)
+    learner = Learner(ROOMS, FREE)
     others = [("set", {"room": f"r{i}", "level": f"l{i}"}) for i in range(12)]
     for i in range(4):
         for k, (tool, args) in enumerate(others):
@@ -58,7 +61,7 @@ SECRET = {"room": "the safe behind the picture", "level": "4711"}
 
 
 def secretive(*users: str) -> Learner:
-    learner = Learner(TOOLS, FREE)
+    learner = Learner(ROOMS, FREE)
     for i in range(12):
         for who in users:
             learner.learn(user("Good night"), call("set", SECRET), words(), thread_id=f"{who}{i}", user=digest(who))
@@ -66,7 +69,7 @@ def secretive(*users: str) -> Learner:
 
 
 def test_a_value_that_the_run_shows_is_no_secret():
-    learner = Learner([*TOOLS, reading("list")], FREE)
+    learner = Learner([*ROOMS, reading("list")], FREE)
     listed = call("list", {}, {"rooms": ["the safe behind the picture"], "codes": ["4711"]})
     for i in range(12):
         learner.learn(user("Good night"), listed, call("set", SECRET), words(), thread_id=f"A{i}", user=digest("A"))
@@ -100,10 +103,98 @@ def test_contexts_tell_calls_and_requests_apart():
 
 
 def test_a_long_call_is_counted_but_not_kept():
-    learner = Learner(TOOLS, FREE)
+    learner = Learner(ROOMS, FREE)
     args = {"room": "x" * MAX_CALL_CHARS, "level": "1"}
     learner.learn(user("Go"), call("set", args), words())
     contexts = learner.graph.register(CallContexts)
 
     assert contexts.known.rows == {}
     assert contexts.after(state_of(user("Go")))[1][call_key("set", canon_args(args))] > 0
+
+
+# --- several calls of one turn ---
+
+TOOLS = [reading("places", "team"), reading("weather", "city"), reading("note", "text")]
+FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
+
+
+def asks(team: str, *cities: str) -> list[Any]:
+    return history(
+        user(f"What is it like at the places of {team}?"), call("places", {"team": team}, {"at": list(cities)})
+    )
+
+
+def request(first: str, second: str) -> list[Any]:
+    """Before the calls that are to be foreseen."""
+    return asks("Zoe", first, second)
+
+
+def both(first: str, second: str) -> list[Any]:
+    return calls([("weather", {"city": first}, "sunny"), ("weather", {"city": second}, "rainy")])
+
+
+def trip(i: int, *, turned: bool = False) -> list[Any]:
+    there = (f"Here{i}", f"There{i}")
+    return history(asks(f"Team{i}", *there), both(*(reversed(there) if turned else there)), words())
+
+
+def practised(runs: int = 60) -> Learner:
+    learner = Learner(TOOLS, FREE)
+    for i in range(runs):
+        learner.learn(trip(i), thread_id=str(i))
+    return learner
+
+
+def test_two_calls_at_once_are_foreseen_after_sixty_equal_runs():
+    decision = practised().decide(request("Oslo", "Bergen"))
+
+    assert decision.acts, decision.reason
+    message = shortcut_message(decision.proposal, announce=True)
+    made = [(c["name"], c["args"]) for c in message.tool_calls]
+    assert made == [("weather", {"city": "Oslo"}), ("weather", {"city": "Bergen"})]
+    assert len({c["id"] for c in message.tool_calls}) == 2
+    assert "Oslo" in message.text
+    assert "Bergen" in message.text
+
+
+def test_what_changes_something_is_not_done_twice_in_one_turn():
+    tools = [reading("late_orders", "day"), schema("notify_late", "customer")]
+    learner = Learner(tools, FREE.with_(may_write={"notify_late"}))
+
+    def late(day: str, *customers: str) -> list[Any]:
+        return history(
+            user(f"Tell who waits since {day}"), call("late_orders", {"day": day}, {"customers": list(customers)})
+        )
+
+    for i in range(40):
+        both = [("notify_late", {"customer": f"C{i + k}"}, "ok") for k in (0, 100)]
+        learner.learn(late(f"day{i}", f"C{i}", f"C{i + 100}"), calls(both), words(), thread_id=str(i))
+
+    made = learner.decide(late("friday", "C333", "C334"))
+    assert made.acts, made.reason
+    assert [args["customer"] for args in made.proposal.calls] == ["C333", "C334"]
+    same = late("friday", "C333", "C333")
+    assert learner.decide(same).proposal is None
+
+
+def test_the_order_of_calls_does_not_matter_for_being_right():
+    assert calls_text([{"city": "a"}, {"city": "b"}]) == calls_text([{"city": "b"}, {"city": "a"}])
+    assert calls_text([{"city": "a"}, {"city": "b"}]) != calls_text([{"city": "a"}])
+
+    learner = practised(40)
+    right = learner.graph.counters["right"]
+    for i in range(40, 60):
+        learner.learn(trip(i, turned=True), thread_id=str(i))
+    assert learner.graph.counters.get("wrong", 0) == 0
+    assert learner.graph.counters["right"] == right + 2 * 20
+
+
+def test_if_one_call_is_refused_none_is_made():
+    narrow = reading("weather", "city")
+    narrow["parameters"]["properties"]["city"]["pattern"] = "^[A-M]"
+    learner, specs = practised(), read_tools([TOOLS[0], narrow, TOOLS[2]])
+    assert learner.decide(request("Bergen", "Hamburg"), specs=specs).acts
+    for asked in (request("Bergen", "Oslo"), request("Oslo", "Bergen")):
+        decision = learner.decide(asked, specs=specs)
+        assert decision.proposal is None
+        assert any("break its schema" in option.refused for option in decision.options)
