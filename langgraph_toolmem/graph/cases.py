@@ -303,8 +303,8 @@ class CaseIndex:
         return (case_id for case_id in self._query(state.user.raw, state.asked).ranked if case_id != state.user_key)
 
     def led_to(self, case_id: str, tool: str) -> bool:
-        """Return True if a tool was called after a request."""
-        return tool in [call[0] for call in self.cases[case_id][2].values()]
+        """Return True if the model called a tool after a request: a call of the memory's own makes nothing familiar."""
+        return any(call[0] == tool and call[3] is not None for call in self.cases[case_id][2].values())
 
     def _heaviest(self, weights: Mapping[str, float], most: int) -> list[tuple[float, str]]:
         known = [(weight, term) for term, weight in weights.items() if term in self._postings]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from histories import Learner, call, reading, schema, user, words
+from histories import Learner, call, reading, schema, shortcut, user, words
 
 from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.graph.tool_graph import ToolGraph
@@ -82,6 +82,14 @@ def test_where_people_write_as_they_like_only_a_change_asks_for_known_words(text
     assert [first(broad, text).acts, second(broad, text).acts] == [look, change]
     if not change:
         assert second(broad, text).reason.code == "unfamiliar"
+
+
+def test_a_call_of_the_memory_makes_no_request_familiar():
+    learner = desk(BACK)
+    text = "Give the money back to Bob in a month"
+    assert not first(learner, text).acts
+    learner.learn(user(text), shortcut("find", {"name": "Bob"}, {"order": "O-1"}), words(), thread_id="made")
+    assert first(learner, text).reason.code == "unfamiliar"
 
 
 def test_names_that_were_left_over_before_may_be_left_over_again():
