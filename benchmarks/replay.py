@@ -37,7 +37,6 @@ SETS: Final = (
 MODES: Final = ("cold", "warm")
 READS: Final = "calibrated, reads"
 """The calibrated policy as it is by default: no tool that may change something is named."""
-SWEEP: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
 DEFAULT: Final = InertiaPolicy()
 ALONE: Final = "estimator alone"
 """The calibrated policy without the refusals of `DOUBTS`: what its estimate is worth by itself."""
@@ -88,11 +87,10 @@ class Figures:
 
 @dataclass(frozen=True)
 class Result:
-    """What a job found; `sweep`: the calibrated policy per min_precision."""
+    """What a job found, by method."""
 
     job: Job
     figures: dict[str, Figures]
-    sweep: dict[float, Live]
 
 
 # --- what each method foresees ------------------------------------------------------------------------------
@@ -197,7 +195,6 @@ def work(job: Job) -> Result:
     ngram = yardstick_rows(runs, BackOffNGram())
     exact = yardstick_rows(runs, ExactCache())
     paper = InertiaPolicy.paper(**named)
-    sweep = {t: live(_budgeted(calibrated, history, t)) for t in SWEEP}
     figures = {
         "calibrated": _figures(calibrated, history, _budgeted(calibrated, history)),
         READS: _figures(reads, history, _budgeted(reads, history)),
@@ -210,17 +207,16 @@ def work(job: Job) -> Result:
         "n-gram": _figures(ngram, history, _budgeted(ngram, history)),
         "exact cache": _figures(exact, history, acted(_flat(exact[history:]))),
     }
-    return Result(job, figures, sweep)
+    return Result(job, figures)
 
 
 def _flat(by_run: Iterable[list[Row]]) -> list[Row]:
     return [row for rows in by_run for row in rows]
 
 
-def _budgeted(by_run: list[list[Row]], history: int, min_precision: float | None = None) -> list[bool | None]:
+def _budgeted(by_run: list[list[Row]], history: int) -> list[bool | None]:
     """The budget runs from the first turn on; the outcomes are those after the history."""
-    policy = DEFAULT if min_precision is None else DEFAULT.with_(min_precision=min_precision)
-    outcomes = with_budget(_flat(by_run), policy)
+    outcomes = with_budget(_flat(by_run), DEFAULT)
     return outcomes[sum(map(len, by_run[:history])) :]
 
 
@@ -302,22 +298,6 @@ def main_table(means: Sequence[Mean], seeds: int) -> Table:
     return table
 
 
-def sweep_table(groups: Sequence[Sequence[Result]]) -> Table:
-    """The calibrated policy over `min_precision`: live yield / wrong."""
-    table = Table(title="Calibrated policy by min_precision: live yield / wrong", title_justify="left")
-    table.add_column("set", no_wrap=True)
-    table.add_column("mode")
-    for threshold in SWEEP:
-        table.add_column(f"{threshold:g}", justify="right")
-    for group in groups:
-        cells = [
-            f"{fmean(r.sweep[t].right for r in group):.1f} / {fmean(r.sweep[t].wrong for r in group):.2f}"
-            for t in SWEEP
-        ]
-        table.add_row(group[0].job.name, group[0].job.mode, *cells)
-    return table
-
-
 def targets(means: Sequence[Mean]) -> list[tuple[bool, str]]:
     """Whether what is asked of the calibrated policy holds, set by set."""
     found = {(m.name, m.mode, m.method): m for m in means}
@@ -358,7 +338,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     means = [mean_of(group, method) for group in groups for method in METHODS]
 
     show(main_table(means, options.seeds))
-    show(sweep_table(groups))
     figures = {"means": [asdict(m) for m in means], "shuffles": [asdict(r) for r in results]}
     return conclude(targets(means), figures, options.json)
 
