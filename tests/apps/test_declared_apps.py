@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import histories as h
@@ -13,9 +14,9 @@ from desk import assert_answered, build, call_id, calling, shortcuts, thread
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
+from shells import agent_of
 
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
-from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
 
 RUNS = 30
@@ -100,9 +101,7 @@ def test_a_refund_desk_pays_nothing_back_unless_it_is_named(shell: str) -> None:
         model = ScriptedChatModel(script=two_steps("find_order", "refund_payment"))
         if shell == "graph":
             return graph_of(memory, tools, model)
-        from langchain.agents import create_agent
-
-        return create_agent(model, tools, middleware=tool_memory_middleware(memory), checkpointer=InMemorySaver())
+        return agent_of(memory, SimpleNamespace(tools=tools), model, shortcut=True).graph
 
     with memory_with(FREE) as memory:
         graph = app(memory)
@@ -150,12 +149,10 @@ def asked_for(name: str, number: int) -> str:
 
 @pytest.mark.parametrize("declared", [False, True], ids=["undeclared", "declared"])
 @pytest.mark.parametrize("how", ["shortcut", "prefetch"])
-def test_names_that_mislead_lead_to_nothing_unasked(how: str, declared: bool) -> None:
+async def test_names_that_mislead_lead_to_nothing_unasked(how: str, declared: bool) -> None:
     """A record that is as sure as it gets: each tool was called 12 times of 12. Now the model only talks."""
-    from langchain.agents import create_agent
-
     done: list[str] = []
-    tools = undeclared_world(done)
+    desk = SimpleNamespace(tools=undeclared_world(done))
     names = sorted(MISLEADING)
     shortcut = FREE if how == "shortcut" else False
     prefetch = Prefetch(min_probability=0.5) if how == "prefetch" else False
@@ -166,15 +163,9 @@ def test_names_that_mislead_lead_to_nothing_unasked(how: str, declared: bool) ->
                 called = h.call(name, {"id": f"A{number}"}, f"{name}: ok")
                 run = h.history(h.user(asked_for(name, number)), called, h.words())
                 memory.finish(run, thread_id=f"{name}-{number}")
-        agent = create_agent(
-            ScriptedChatModel(script=lambda *_: AIMessage("Let me think.")),
-            tools,
-            middleware=tool_memory_middleware(memory, shortcut=shortcut, prefetch=prefetch),
-            checkpointer=InMemorySaver(),
-        )
+        app = agent_of(memory, desk, lambda *_: AIMessage("Let me think."), shortcut=shortcut, prefetch=prefetch)
         for name in names:
-            ask = HumanMessage(asked_for(name, 77), id=f"now-{name}")
-            agent.invoke({"messages": [ask]}, thread(f"now-{name}"))
+            await app.ask(asked_for(name, 77), thread=f"now-{name}")
     if declared:
         assert len(set(done)) > len(names) / 2, "the record is sure: nothing but the declaration holds it back"
     else:

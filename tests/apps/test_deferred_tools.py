@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import anthropic
@@ -14,7 +15,6 @@ import httpx2
 import pytest
 from crowd import DESK, NOTE, calling, crowded, knowing, steps
 from desk import Desk
-from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware, ToolCallLimitMiddleware, wrap_tool_call
 from langchain.agents.structured_output import ToolStrategy
 from langchain_anthropic import ChatAnthropic
@@ -28,9 +28,9 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command
 from pydantic import BaseModel
+from shells import agent_of
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.navigator.deferred import ToolSearch, revealed_in, way_of
 from langgraph_toolmem.nodes import MemoryState, ToolRetriever, messages_with_hints
 from langgraph_toolmem.testing import ScriptedChatModel
@@ -60,12 +60,9 @@ def nothing_breaks(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert BROKEN not in caplog.text
 
 
-def agent_with(memory: ToolMemory, model: Any, *more: Any, tools: Any = None, front: Any = (), **options: Any) -> Any:
-    options = {"tool_search": True, "shortcut": False, **options}
-    made = {key: options.pop(key) for key in ("response_format",) if key in options}
-    middleware = [*front, *tool_memory_middleware(memory, inside=more, **options)]
-    tools = crowded(Desk()) if tools is None else tools
-    return create_agent(model, tools, middleware=middleware, checkpointer=InMemorySaver(), **made)
+def agent_with(memory: ToolMemory, model: Any, *, tools: Any = None, **options: Any) -> Any:
+    desk = SimpleNamespace(tools=crowded(Desk()) if tools is None else tools)
+    return agent_of(memory, desk, model, **{"tool_search": True, **options}).graph
 
 
 def graph_with(memory: ToolMemory, model: Any, *, node: bool = True, **options: Any) -> Any:
@@ -259,14 +256,13 @@ def delete_file(path: str) -> str:
 
 
 @pytest.mark.parametrize("decision", ["approve", "edit", "reject"])
-@pytest.mark.parametrize("place", ["front", "inside"])
+@pytest.mark.parametrize("place", ["before", "inside"])
 def test_a_guarded_tool_stops_for_a_person(memory: ToolMemory, decision: str, place: str) -> None:
     DELETED.clear()
     guard = HumanInTheLoopMiddleware(interrupt_on={"delete_file": True})
     model = scripted([("search_tools", {"query": "delete a file"}), call("delete_file", path="a")])
     tools = [*crowded(Desk()), delete_file]
-    more: Any = {"front": [guard]} if place == "front" else {}
-    agent = agent_with(memory, model, *([guard] if place == "inside" else []), tools=tools, **more)
+    agent = agent_with(memory, model, tools=tools, **{place: [guard]})
     state = ask(agent, "Delete a")
     assert not DELETED
     (request,) = state["__interrupt__"][0].value["action_requests"]
@@ -289,7 +285,7 @@ def test_limits_and_the_recorder_see_the_real_tool(memory: ToolMemory) -> None:
 
     find = call("find_customer", name="Ann")
     limit = ToolCallLimitMiddleware(tool_name="find_customer", run_limit=1)
-    agent = agent_with(memory, scripted([FIND, find, find, find]), watch, limit)
+    agent = agent_with(memory, scripted([FIND, find, find, find]), inside=[watch, limit])
     ask(agent)
     memory.flush()
     assert seen == ["search_tools", "find_customer"]
@@ -332,15 +328,10 @@ def test_what_cannot_be_called_is_answered(memory: ToolMemory) -> None:
 
 
 def test_the_model_changes_within_a_thread(memory: ToolMemory) -> None:
-    saver = InMemorySaver()
-
-    def run(model: Any) -> Any:
-        middleware = tool_memory_middleware(memory, tool_search=True, shortcut=False)
-        return ask(create_agent(model, crowded(Desk()), middleware=middleware, checkpointer=saver))
-
+    made = {"checkpointer": InMemorySaver()}
     bodies: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
     for way in [*WAYS, *WAYS]:
-        state = run(WAYS[way](bodies[way]))
+        state = ask(agent_with(memory, WAYS[way](bodies[way]), made=made))
     assert len([m for m in state["messages"] if m.text == "Done."]) == 6
     assert not [m for m in state["messages"] if isinstance(m, ToolMessage) and m.status == "error"]
     for way, sent in bodies.items():
@@ -381,13 +372,10 @@ def test_a_failed_search_answers_and_the_run_goes_on(
     caplog.clear()
 
 
-@pytest.mark.parametrize("place", ["front", "behind"])
+@pytest.mark.parametrize("place", ["before", "inside"])
 def test_a_cache_mark_never_stands_on_a_deferred_tool(memory: ToolMemory, place: str) -> None:
     bodies: list[dict[str, Any]] = []
-    caching = AnthropicPromptCachingMiddleware()
-    ours: Any = tool_memory_middleware(memory, tool_search=True, shortcut=False)
-    middleware = [caching, *ours] if place == "front" else [*ours, caching]
-    ask(create_agent(claude_model(DIRECT, bodies), crowded(Desk()), middleware=middleware))
+    ask(agent_with(memory, claude_model(DIRECT, bodies), **{place: [AnthropicPromptCachingMiddleware()]}))
     for body in bodies:
         marked = [each for each in body["tools"] if "cache_control" in each]
         assert [each["name"] for each in marked] == ["search_tools"]
@@ -404,7 +392,7 @@ def test_always_provider_tools_and_structured_answers_stay(memory: ToolMemory) -
     tools = [*crowded(Desk()), {"type": "web_search_preview"}]
     model = ScriptedChatModel(script=lambda messages, _: calling(messages, ("Answer", {"text": "yes"})))
     options: Any = {"tool_search": ToolSearch(always=["approve_room", "nobody"])}
-    agent = agent_with(memory, model, tools=tools, response_format=ToolStrategy(Answer), **options)
+    agent = agent_with(memory, model, tools=tools, made={"response_format": ToolStrategy(Answer)}, **options)
     assert ask(agent)["structured_response"] == Answer(text="yes")
     assert offered(model) == [["approve_room", "web_search_preview", "search_tools", "call_tool", "Answer"]]
 

@@ -11,7 +11,6 @@ from typing import Any
 import crowd
 import pytest
 from desk import calling
-from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
     HumanInTheLoopMiddleware,
@@ -24,11 +23,10 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.types import Command, interrupt
 from mailroom import ADVICE, CAREFUL, CARELESS, HEAD, REQUEST, MailRoom, critic, script, teach
 from parcels import ParcelDesk, dislike_fast, offered_in, request
-from shells import App, agent_of
+from shells import agent_of
 
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.entry import Entry
-from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import PreferenceGuide, ReflectionWriter, guided_tools
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.testing import ScriptedChatModel
@@ -56,13 +54,6 @@ def only(memory: ToolMemory) -> Entry:
 
 def calls_of(entry: Entry) -> list[tuple[str, str]]:
     return [(call.tool, call.status) for call in entry.calls]
-
-
-def within(other: Any, memory: ToolMemory, desk: Any, says: Any = ("Hi",), **features: Any) -> App:
-    """An agent with a middleware of the host around the memory's."""
-    model = ScriptedChatModel(script=says)
-    middleware = [other, *tool_memory_middleware(memory, shortcut=False, **features)]
-    return App(create_agent(model, desk.tools, middleware=middleware), model, desk)
 
 
 # --- recall ---
@@ -289,10 +280,7 @@ async def test_what_is_tried_again_is_no_end(
     memory: ToolMemory, room: Any, says: Any, other: Any, outside: bool
 ) -> None:
     desk = room()
-    if outside:
-        app = within(other(), memory, desk, says(), reflect=True)
-    else:
-        app = agent_of(memory, desk, says(), reflect=True, inside=[other()])
+    app = agent_of(memory, desk, says(), reflect=True, **{"before" if outside else "inside": [other()]})
     await app.ask(ZOE)
     assert desk.done == CARELESS
     assert (calls_of(only(memory)), only(memory).comment) == ([("send_mail", "ok")], "")
@@ -362,7 +350,8 @@ async def test_which_tools_the_model_is_offered() -> None:
             ("any", (), LEFT),
         ):
             guide = PreferenceGuide(memory, keep=keep)
-            app = within(Insisting(choice), memory, Chosen(*desk.tools, {"type": "web_search"}), preferences=guide)
+            offers = Chosen(*desk.tools, {"type": "web_search"})
+            app = agent_of(memory, offers, ["Hi"], before=[Insisting(choice)], preferences=guide)
             await app.ask(request("Zoe"))
             assert [offered_in(call.tools) for call in app.model.calls] == [[*offered, "web_search"]], choice
 

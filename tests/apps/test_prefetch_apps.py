@@ -512,21 +512,12 @@ UNLIKELY = Prefetch(min_probability=1.0)
 """Prefetches nothing that is predicted."""
 
 
-async def streamed(agent: App, number: int, way: str) -> dict[str, Any]:
-    payload, config = asked(number), thread(f"s{number}")
-    if way == "sync":
-        parts = [part for _, part in agent.graph.stream(payload, config, stream_mode=["messages", "values"])]
-    else:
-        parts = [part async for _, part in agent.graph.astream(payload, config, stream_mode=["messages", "values"])]
-    return next(part for part in reversed(parts) if isinstance(part, dict))
-
-
 @pytest.mark.parametrize("way", WAYS)
 async def test_nothing_streamed_begins_from_a_changing_call_on(memory: ToolMemory, way: str) -> None:
     find, order, note = expected(NAMES[1])
     desk = Desk()
     agent = agent_of(memory, desk, UNLIKELY, model=parallel(note, find, order), tools=with_a_change(desk))
-    await streamed(agent, 1, way)
+    await agent.parts(asked(1), way, "messages", "values")
     assert Counter(map(str, desk.done)) == Counter(map(str, (note, find, order)))
     assert told(memory) == {}
 
@@ -539,7 +530,7 @@ async def test_an_equal_call_since_the_user_spoke_is_not_begun_by_the_stream(mem
         return AIMessage("Done.") if len(messages) == 5 else calling(messages, find)
 
     agent = agent_of(memory, None, UNLIKELY, model=ScriptedChatModel(script=twice))
-    await streamed(agent, 1, way)
+    await agent.parts(asked(1), way, "messages", "values")
     assert agent.desk.done == [find, find]
     assert (told(memory)["started"], told(memory)["served"]) == (1, 1)
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from histories import call, history, reading, schema, shortcut, user
+
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.inertia.record import MAX_CHANGES
 
-TOOLS = [
-    {"name": "look", "description": "Looks.", "tags": ["read_only"], "parameters": {"type": "object"}},
-    {"name": "pay", "description": "Pays.", "parameters": {"type": "object"}},
-]
+TOOLS = [reading("look"), schema("pay")]
 
 
-def run(number: int, tool: str, *, answered: bool = True, by_model: bool = False) -> list[dict[str, Any]]:
-    call = {"id": f"c{number}", "name": tool, "args": {"of": f"bill {number}"}, "type": "tool_call"}
-    asked: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": [call], "id": f"a{number}"}
-    if not by_model:
-        asked["additional_kwargs"] = {"toolmem": {"by": "inertia"}}
-    result = [{"role": "tool", "tool_call_id": f"c{number}", "content": "paid"}] if answered else []
-    return [{"role": "user", "content": f"Pay bill {number}", "id": f"u{number}"}, asked, *result]
+def run(number: int, tool: str = "pay", *, by_model: bool = False) -> list[Any]:
+    made = (call if by_model else shortcut)(tool, {"of": f"bill {number}"}, "paid")
+    return history(user(f"Pay bill {number}"), made)
 
 
 def changes(memory: ToolMemory) -> list[dict[str, Any]]:
@@ -29,9 +24,9 @@ def changes(memory: ToolMemory) -> list[dict[str, Any]]:
 
 def test_a_change_is_kept_with_thread_arguments_and_result(tmp_path: Path) -> None:
     with ToolMemory(tmp_path, tools=TOOLS) as memory:
-        memory.finish(run(1, "pay"), thread_id="t1", user_id="ann")
+        memory.finish(run(1), thread_id="t1", user_id="ann")
         memory.finish(run(2, "look"), thread_id="t2")
-        memory.finish(run(3, "pay", by_model=True), thread_id="t3")
+        memory.finish(run(3, by_model=True), thread_id="t3")
         (found,) = changes(memory)
         assert (found["thread"], found["tool"], found["args"]) == ("t1", "pay", '{"of":"bill 1"}')
         assert (found["status"], found["result"]) == ("ok", "paid")
@@ -45,8 +40,8 @@ def test_a_change_is_kept_with_thread_arguments_and_result(tmp_path: Path) -> No
 def test_the_newest_are_kept_and_each_once() -> None:
     with ToolMemory.ephemeral(tools=TOOLS) as memory:
         for number in range(MAX_CHANGES + 3):
-            memory.finish(run(number, "pay"), thread_id=f"t{number}")
-        memory.finish(run(5, "pay"), thread_id="t5")
+            memory.finish(run(number), thread_id=f"t{number}")
+        memory.finish(run(5), thread_id="t5")
         found = changes(memory)
     assert len(found) == MAX_CHANGES
     assert found[0]["thread"] == f"t{MAX_CHANGES + 2}"
