@@ -55,12 +55,14 @@ def demo(
             report, view = memory.report(), memory.view()
     asked = {each.task.id: _changes(each.messages, changing) for each in alone}
     rows = []
+    before = sum(each.llm_calls for each in alone)
     for name, outcomes in (("without", alone), ("with", helped)):
-        calls = sum(each.llm_calls for each in outcomes)
-        saved, right = (sum(getattr(each, figure) for each in outcomes) for figure in ("shortcuts", "right"))
+        calls, made, right = (sum(getattr(each, of) for each in outcomes) for of in ("llm_calls", "shortcuts", "right"))
         unasked = sum((_changes(each.messages, changing) - asked[each.task.id]).total() for each in outcomes)
         seconds = SECONDS_PER_CALL * calls + sum(each.seconds for each in outcomes)
-        rows.append((name, f"{calls:,}", f"{saved:,}", str(unasked), f"{seconds:,.0f} s", f"{right} of {tasks}"))
+        rows.append(
+            (name, f"{calls:,}", f"{before - calls:,}", str(unasked), f"{seconds:,.0f} s", f"{right} of {tasks}")
+        )
     lines = (
         json.dumps({"thread_id": each.task.id, "messages": convert_to_openai_messages(each.messages)}) for each in alone
     )
@@ -69,6 +71,8 @@ def demo(
     columns = ("memory", "model calls", "saved", "unasked", "time", "done right")
     table(f"{tasks} requests to an office agent (scripted, not a language model)", columns, rows)
     say("Unasked: changes that the run without a memory does not make.")
+    if (extra := made - (before - calls)) > 0:
+        say(f"The memory made {made:,} calls without the model; {extra} of them, look-ups all, were in vain.")
     say("Time: one second for each model call, and the measured time of tools, graph and memory.")
     say("\n".join(report.lines()))
     reads = " ".join(f"--reads {name}" for name in specs if name not in changing)  # a log does not say what only reads
