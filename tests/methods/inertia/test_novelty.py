@@ -84,6 +84,31 @@ def test_where_people_write_as_they_like_only_a_change_asks_for_known_words(text
         assert second(broad, text).reason.code == "unfamiliar"
 
 
+def test_a_word_is_known_from_a_request_that_went_another_way_to_the_change():
+    learner, late = Learner([*TOOLS, reading("list", "of")], FREE), call("list", {"of": "open"}, {"n": 3})
+    for i in range(46):
+        text, way = (f"{BACK} soon", [late]) if i >= 40 else (BACK, [])
+        found = call("find", {"name": f"Name{i}"}, {"order": f"O-{i}{i}"})
+        learner.learn(
+            user(text.format(f"Name{i}")),
+            *way,
+            found,
+            call("refund", {"order": f"O-{i}{i}"}),
+            words(),
+            thread_id=str(i),
+        )
+    assert second(learner, "Give the money back to Bob soon").acts
+
+
+def test_a_word_of_requests_that_did_not_lead_to_the_change_stays_new():
+    broad = desk(*FREELY)
+    for i in range(40, 44):
+        found = call("find", {"name": f"Name{i}"}, {"order": f"O-{i}{i}"})
+        broad.learn(user(f"Give the money back to Name{i} presently"), found, words(), thread_id=str(i))
+    options = second(broad, "Give the money back to Bob presently").options
+    assert [each.refused.code for each in options if each.tool == "refund"] == ["unfamiliar"]
+
+
 def test_a_call_of_the_memory_makes_no_request_familiar():
     learner = desk(BACK)
     text = "Give the money back to Bob in a month"
