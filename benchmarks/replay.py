@@ -87,7 +87,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Result:
-    """What a job found, by method."""
+    """The figures of each method."""
 
     job: Job
     figures: dict[str, Figures]

@@ -1,4 +1,4 @@
-"""What is forgotten by its user, its thread or its age: from RAM, every file and a shared store; and nothing else."""
+"""Forgetting by user, thread or age: from RAM, every file and a shared store, and nothing else."""
 
 from __future__ import annotations
 

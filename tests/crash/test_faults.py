@@ -95,7 +95,7 @@ def damage(folder: Path, chance: random.Random) -> None:
 
 
 def look(folder: Path, _: str, seed: int) -> dict[str, Any]:
-    """What another process finds: missing runs, foreign values, and whether the host's run changed."""
+    """Return the view of another process: missing runs, foreign values, and whether the host's run changed."""
     acks = folder.with_suffix(".acks")
     done = [int(line) for line in acks.read_text().split("\n")[:-1]] if acks.exists() else []
     wanted = [(-1, number) for number in range(RUNS)] + [(seed, number) for number in done]
@@ -115,7 +115,7 @@ def look(folder: Path, _: str, seed: int) -> dict[str, Any]:
 
 
 def missing(memory: ToolMemory, seed: int, number: int) -> str:
-    """What is missing of a run, "" if nothing."""
+    """Return the missing part of a run; "" if it is whole."""
     user, thread, core = USERS[number % 2], f"{seed}-{number}", memory.core
     run = next(iter(core.episodes.runs(thread)), None)
     if run is None:

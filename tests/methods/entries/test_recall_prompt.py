@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - golden texts stand as the model reads them
-"""What the model is shown of past runs: whole prompts of a small office as golden texts, and each line by itself."""
+"""Past runs in the prompt: whole prompts of a small office as golden texts, and single lines."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def asks(team: str, *cities: str) -> list[Any]:
 
 
 def request(first: str, second: str) -> list[Any]:
-    """Before the calls that are to be foreseen."""
+    """A run up to the calls to predict."""
     return asks("Zoe", first, second)
 
 
@@ -145,7 +145,7 @@ def practised(runs: int = 60) -> Learner:
     return learner
 
 
-def test_two_calls_at_once_are_foreseen_after_sixty_equal_runs():
+def test_two_calls_at_once_are_predicted_after_sixty_equal_runs():
     decision = practised().decide(request("Oslo", "Bergen"))
 
     assert decision.acts, decision.reason

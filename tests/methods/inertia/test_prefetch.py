@@ -27,7 +27,7 @@ from langgraph_toolmem.offline.replay import PrefetchTally, replay
 from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.turn.host import ErrorLog
 
-FORESEEN = (
+PREDICTED = (
     Option("find", ({"name": "Ann"},), 0.6, columns=[1.0]),
     Option("send", ({"to": "Ann"},), 0.5, changes=True),
     Option("find", ({"name": "Ann"},), 0.4, columns=[1.0]),
@@ -83,7 +83,7 @@ def counted(**counts: float) -> ToolGraph:
 def test_the_likeliest_look_ups_are_chosen_each_once():
     ann, one, two = ("find", '{"name":"Ann"}'), ("open", '{"id":1}'), ("open", '{"id":2}')
     for least, keys in ((0.1, [ann, one, two]), (0.3, [ann])):
-        assert [lookup.key for lookup in choose(FORESEEN, least, lambda *_: True)] == keys
+        assert [lookup.key for lookup in choose(PREDICTED, least, lambda *_: True)] == keys
 
 
 def test_what_was_thrown_away_beyond_the_limit_raises_the_least_probability():
