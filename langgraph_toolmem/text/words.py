@@ -164,7 +164,7 @@ def rarity(uses: float, total: float) -> float:
 
 
 class LexicalIndex:
-    """Ranks texts by BM25 over the features of `LexicalEmbedder`. In RAM, rebuilt on open.
+    """Ranks texts by BM25 over their `features`. In RAM, rebuilt on open.
 
     score(d, q) = Σ_f w(f, q) · idf(f) · w(f, d) (k1 + 1) / (w(f, d) + k1 (1 − b + b |d| / avg |d|))
     with idf(f) = ln(1 + (N − n_f + ½) / (n_f + ½)), divided by what a text that repeats
