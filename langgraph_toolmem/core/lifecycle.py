@@ -19,6 +19,7 @@ from langgraph_toolmem.graph.events import Outcome, Record, Verdict
 from langgraph_toolmem.graph.learning import LearnedTurn, attempt_digest, learn_turn, turn_digest
 from langgraph_toolmem.graph.state import Folds, RunState, latest_turn
 from langgraph_toolmem.runs.messages import entries_of
+from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.run import Execution, Run, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import History, last_step
@@ -115,7 +116,13 @@ class Lifecycle:
             return self._core.apply(digest("ended", episode.digest), [])
 
     def after_model(
-        self, messages: Any, answer: Iterable[Any], *, thread_id: str | None = None, user_id: str | None = None
+        self,
+        messages: Any,
+        answer: Iterable[Any],
+        *,
+        thread_id: str | None = None,
+        user_id: str | None = None,
+        model_input: ModelInput = UNSEEN,
     ) -> int:
         """Learn what is new up to the model's answer; return the number of new turns. A recorder reports its calls."""
         history = messages if isinstance(messages, History) else History(messages)

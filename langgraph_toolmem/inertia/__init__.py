@@ -60,6 +60,7 @@ from langgraph_toolmem.inertia.record import (
     plain_judged,
 )
 from langgraph_toolmem.inertia.report import section_of
+from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.text.embedders import description_similarity
 
@@ -161,6 +162,7 @@ class Inertia(Method):
         tools: Mapping[str, ToolSpec] | None = None,
         recorded: bool = False,
         forbidden: str = "",
+        model_input: ModelInput = UNSEEN,
     ) -> Decision:
         """Learn what is new, decide about the model turn that comes now, and note that it begins.
 
@@ -176,6 +178,7 @@ class Inertia(Method):
             recorded: True if a recorder reports the executions of this turn: a call that it does not report was not
                 executed.
             forbidden: why no call may be made here whatever the record says; "" if one may.
+            model_input: what the model sees besides the messages.
 
         Raises:
             MessageError: `messages` cannot be read.

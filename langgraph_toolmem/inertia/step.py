@@ -78,6 +78,7 @@ class Shortcut(Step[Inertia]):
             tools=call.tools,
             recorded=call.recorded,
             forbidden=self._forbidden(call),
+            model_input=call.model_input,
         )
         return Decided(decision, policy)
 

@@ -372,8 +372,13 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
         return request.override(system_message=system, messages=messages, model_settings=dict(settings))
 
     def _learn(self, recorder: Recorder, call: Call, response: Any) -> None:
-        who = {"thread_id": call.thread_id, "user_id": call.user_id}
-        new = self._core.lifecycle.after_model(call.messages, turn_of_response(response), **who)
+        new = self._core.lifecycle.after_model(
+            call.messages,
+            turn_of_response(response),
+            thread_id=call.thread_id,
+            user_id=call.user_id,
+            model_input=call.model_input,
+        )
         recorder.learned(new, call)
 
     def _gave_up(self, request: ToolCallRequest, error: Exception) -> None:

@@ -22,6 +22,7 @@ from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import History
 from langgraph_toolmem.turn.ask import StepGenerator, adrive, drive
@@ -64,6 +65,7 @@ class Call:
         recorded: True if a recorder reports executions.
         left_out: tools that an earlier step took out, each with the reason.
         held_out: True if the episode runs without the memory (`core.episodes`).
+        model_input: what the model sees besides the messages.
         foresight: a step's prediction of the model's answer, for the prefetcher.
     """
 
@@ -81,6 +83,7 @@ class Call:
     recorded: bool = False
     left_out: Mapping[str, str] = field(default_factory=dict)
     held_out: bool = False
+    model_input: ModelInput = UNSEEN
     foresight: Any = None
 
     def __post_init__(self) -> None:

@@ -1,0 +1,31 @@
+"""The part of the model's request that the thread's messages do not hold: prompt, run context, pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+Primitive: TypeAlias = "str | int | float | bool"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInput:
+    """What the model sees besides the thread's messages.
+
+    Attributes:
+        system: text of the system prompt, and of user messages that are in the request but not in the state.
+        context: primitive fields of the run's context, by name.
+        blocks: digests of the non-text blocks (pictures, files) of the latest user message.
+        complete: True if nothing can be missing, because the memory stands right at the model. If False, prompt and
+            context give no values.
+    """
+
+    system: str = ""
+    context: Mapping[str, Primitive] = field(default_factory=dict)
+    blocks: tuple[str, ...] = ()
+    complete: bool = False
+
+
+UNSEEN: Final = ModelInput()
+"""The input of a model call whose prompt the memory cannot see."""
