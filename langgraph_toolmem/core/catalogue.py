@@ -24,10 +24,11 @@ from langgraph_toolmem.runs.run import OWN_TOOLS
 from langgraph_toolmem.runs.tools import (
     EFFECTS,
     ToolSpec,
+    agreed,
     changes_of,
     grave_marks,
-    gravest,
     read_tools,
+    restricted,
     side_effects,
     spec_of,
     without_choices,
@@ -105,7 +106,9 @@ class Catalogue:
     ) -> None:
         self._graph, self._describe, self._lock = graph, describe, lock
         self.declarations, self._read_only = declarations, describe is None
+        self._named: Mapping[str, ToolSpec] = {}
         self._given = None if given is None else {name: self._declared(spec) for name, spec in given.items()}
+        self._named = {name: spec for name, spec in (self._given or {}).items() if spec.read_only}
         self._of_hosts: dict[str, ToolSpec] = {}
         self._adopted: list[Mapping[str, ToolSpec]] = [] if given is None else [given]
         self._inferred: dict[str, tuple[int, ToolSpec]] = {}
@@ -153,8 +156,10 @@ class Catalogue:
     def marked(self, specs: Mapping[str, ToolSpec] | None = None) -> Mapping[str, ToolSpec]:
         """Return tools (`specs` by default) with the marks of the developer, of hosts and of the folder.
 
-        The folder describes tools that are known from their calls alone, and adds restrictive marks. The running
-        program must declare itself that a tool only reads; a memory that is only read trusts the folder.
+        A restrictive mark holds for every tool of its name. A permission holds for the tool that carries it, or for the
+        name where the developer gave it to the memory: two agents may have different tools of one name. The folder
+        describes tools that are known from their calls alone, and adds restrictive marks. The running program must
+        declare itself that a tool only reads; a memory that is only read trusts the folder.
         """
         return _Marked(self.specs if specs is None else specs, self._with_marks)
 
@@ -169,11 +174,14 @@ class Catalogue:
                 # Choices may be private: the schema of a tool made for one user may hold their addresses.
                 first = spec if spec.seen or noted is None else without_choices(noted)
                 others = [each for each in (*now[1:], noted) if each is not None]
-                known = self._marked[name] = origins, self._declared(gravest(first, others))
+                known = self._marked[name] = origins, self._declared(restricted(first, others))
             return known[1]
 
     def _declared(self, spec: ToolSpec) -> ToolSpec:
-        if spec.read_only or side_effects(spec) != "changes" or not self.declarations.cover(spec):
+        if spec.read_only or side_effects(spec) != "changes":
+            return spec
+        named = spec.read_only is None and spec.name in self._named
+        if not named and not self.declarations.cover(spec):
             return spec
         return replace(spec, read_only=True)
 
@@ -213,9 +221,9 @@ class Catalogue:
                 self._given = {**{name: self._of_hosts[name] for name in tools}, **self._given}
 
     def _take(self, tools: Mapping[str, ToolSpec]) -> None:
-        # The latest description of each tool, with the marks of those before
+        # The latest description of each tool. Where nobody says which of two hosts' tools is meant, both are.
         known = self._of_hosts
-        taken = {name: gravest(spec, [known[name]]) if name in known else spec for name, spec in tools.items()}
+        taken = {name: agreed(spec, known[name]) if name in known else spec for name, spec in tools.items()}
         known |= {name: self._declared(spec) for name, spec in taken.items()}
         self._note(taken)
 
@@ -228,7 +236,7 @@ class Catalogue:
         for name, spec in specs.items():
             noted = self._noted(name)  # restrictions stay, though other programs do not know them
             as_given = (self._given or {}).get(name, spec)  # a host may know less of it than the developer
-            marked = self._declared(gravest(as_given, [each for each in (spec, noted) if each is not None]))
+            marked = self._declared(restricted(as_given, [each for each in (spec, noted) if each is not None]))
             if new := changes_of(marked, known.get(name, {})):
                 record.append(ToolDescribed(name, new))
         if record:

@@ -421,15 +421,15 @@ class InertiaShortcut(StepNode):
         prefetch: bool | Prefetch = False,
     ) -> None:
         method = method_of(memory, Inertia, "InertiaShortcut")
-        self._tools, specs = _executable(tools)
-        method.core.catalogue.adopt(specs)
+        self._tools, self._specs = _executable(tools)
+        method.core.catalogue.adopt(self._specs)
         step = Shortcut(method, policy=policy, models=() if model is None else (model,))
         super().__init__(step, messages_key=messages_key)
         step.enable_prefetch(prefetch, Interceptors())
 
     def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
         call = super().call_of(state, config)
-        call.offered = self._tools
+        call.offered, call.tools = self._tools, self._specs
         return call
 
     def update(self, call: Call, output: StepOutput) -> Any:

@@ -425,13 +425,29 @@ def spec_of(name: str, note: Mapping[str, Any]) -> ToolSpec:
     )
 
 
-def gravest(spec: ToolSpec, others: Iterable[ToolSpec]) -> ToolSpec:
-    """Return a tool with the most restrictive value of each effect that anybody declared."""
-    specs = [spec, *others]
+def restricted(spec: ToolSpec, others: Iterable[ToolSpec]) -> ToolSpec:
+    """Return a tool with the restrictive marks of others of its name. No permission comes from them."""
+    others = list(others)
     marks: dict[str, Any] = {}
     for effect, grave in _GRAVE.items():
-        words = {getattr(each, effect) for each in specs} - {None}
-        marks[effect] = None if not words else grave if grave in words else not grave
+        forbidden = any(getattr(other, effect) is grave for other in others)
+        marks[effect] = grave if forbidden else getattr(spec, effect)
+    return _remarked(spec, marks)
+
+
+def agreed(spec: ToolSpec, other: ToolSpec) -> ToolSpec:
+    """Return a tool that stands for two of one name: what either forbids is forbidden, what both permit permitted."""
+    marks: dict[str, Any] = {}
+    for effect, grave in _GRAVE.items():
+        own, theirs = getattr(spec, effect), getattr(other, effect)
+        if grave in (own, theirs):
+            marks[effect] = grave
+        else:
+            marks[effect] = own if own is theirs else None
+    return _remarked(spec, marks)
+
+
+def _remarked(spec: ToolSpec, marks: Mapping[str, Any]) -> ToolSpec:
     same = all(getattr(spec, effect) is mark for effect, mark in marks.items())
     return spec if same else replace(spec, **marks)
 

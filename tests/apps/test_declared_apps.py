@@ -179,3 +179,36 @@ def test_the_papers_policy_too_calls_nothing_that_is_not_named() -> None:
         assert "close_account" not in made(graph_of(memory, tools, model, policy))
         named = policy.with_(may_write={"close_account"})
         assert "close_account" in made(graph_of(memory, tools, model, named), "Once more see to")
+
+
+@pytest.mark.parametrize("shell", ["graph", "agent"])
+def test_an_undeclared_tool_gets_no_permission_from_another_agents_tool_of_its_name(shell: str) -> None:
+    closed: list[str] = []
+
+    def acts(account_id: str) -> str:
+        closed.append(account_id)
+        return "closed"
+
+    shows = tool("account_action", description="Show an account.")(lambda account_id: "shown")
+    shows.tags = ["read_only"]
+    closes = tool("account_action", description="Close an account for good.")(acts)
+
+    def looks(messages: list[BaseMessage], _: Any) -> AIMessage:
+        if not isinstance(messages[-1], HumanMessage):
+            return AIMessage("Done.")
+        return calling("account_action", {"account_id": messages[-1].text.split()[-1]}, str(messages[-1].id), 1)
+
+    with memory_with(FREE, reads=()) as memory:
+
+        def app(offered: BaseTool, script: Any) -> Any:
+            model = ScriptedChatModel(script=script)
+            if shell == "graph":
+                return graph_of(memory, [offered], model)
+            return agent_of(memory, SimpleNamespace(tools=[offered]), model, shortcut=True).graph
+
+        shown = app(shows, looks)
+        careful = app(closes, lambda messages, _: AIMessage("Do you really want that?"))
+        assert made(shown, "Look at the account") != {}
+        assert made(careful, "Look at the account of", 20) == {}
+        assert closed == []
+        assert made(shown, "Look at the account", 5) != {}, "its own permission stands"

@@ -16,7 +16,16 @@ from langgraph.types import Command
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
 from langgraph_toolmem.core.catalogue import suggested, undeclared_line
 from langgraph_toolmem.inertia import guards
-from langgraph_toolmem.runs.tools import MAX_RETURNS, ToolSpec, changes_of, gravest, read_tools, side_effects, spec_of
+from langgraph_toolmem.runs.tools import (
+    MAX_RETURNS,
+    ToolSpec,
+    agreed,
+    changes_of,
+    read_tools,
+    restricted,
+    side_effects,
+    spec_of,
+)
 
 LOGGER = "langgraph_toolmem.inertia"
 WRITES = {"annotations": {"readOnlyHint": False, "destructiveHint": False}}
@@ -110,20 +119,32 @@ def test_tools_of_a_host_and_tools_that_were_only_called_can_be_declared() -> No
         assert [effects_of(memory, name) for name in ("late_one", "look", "wipe")] == ["reads", "reads", "destroys"]
 
 
-def test_what_one_host_declares_holds_beside_another_and_what_one_forbids_too() -> None:
+def test_a_permission_holds_for_the_tool_that_carries_it_and_a_restriction_for_its_name() -> None:
     bare, read, gone = (
         read_tools([schema("act", "x", **marks)]) for marks in ({}, {"read_only": True}, {"destructive": True})
     )
     with ToolMemory.ephemeral(methods=[]) as memory:
-        for tools, effects in (
-            (bare, "changes"),
-            (read, "reads"),
-            (bare, "reads"),
-            (gone, "destroys"),
-            (read, "destroys"),
+        catalogue = memory.core.catalogue
+        for tools, of_the_tool, of_the_name in (
+            (read, "reads", "reads"),
+            (bare, "changes", "changes"),
+            (read, "reads", "changes"),
+            (gone, "destroys", "destroys"),
+            (read, "destroys", "destroys"),
         ):
-            memory.core.catalogue.adopt({**tools})
-            assert effects_of(memory, "act") == effects
+            catalogue.adopt({**tools})
+            assert side_effects(catalogue.marked(tools)["act"]) == of_the_tool
+            assert effects_of(memory, "act") == of_the_name
+
+
+@pytest.mark.parametrize("declared", [{"reads": {"act"}}, {"tools": [schema("act", "x", read_only=True)]}])
+def test_what_the_developer_tells_the_memory_holds_for_the_name(declared: Any) -> None:
+    with ToolMemory.ephemeral(methods=[], **declared) as memory:
+        for marks, effects in (({}, "reads"), ({"read_only": False}, None), ({"destructive": True}, "destroys")):
+            tools = read_tools([schema("act", "x", **marks)])
+            memory.core.catalogue.adopt(tools)
+            found = side_effects(memory.core.catalogue.marked(tools)["act"])
+            assert found == (effects or ("reads" if "reads" in declared else "changes"))
 
 
 def test_a_declaration_ends_with_the_program_that_made_it_and_a_warning_does_not(tmp_path: Path) -> None:
@@ -263,17 +284,23 @@ def test_what_cannot_be_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "both"),
+    ("one", "other", "first", "second", "both"),
     [
-        ({"destructive": True}, {"destructive": False}, {"destructive": True}),
-        ({"read_only": True}, {"read_only": False}, {"read_only": False}),
-        ({"read_only": True}, {}, {"read_only": True}),
-        ({"destructive": False}, {}, {"destructive": False}),
-        ({"idempotent": True}, {"idempotent": False}, {"idempotent": False}),
-        ({}, {"controls": True}, {"controls": True}),
+        ({"destructive": True}, {"destructive": False}, {"destructive": True}, {"destructive": True}, None),
+        ({"read_only": True}, {"read_only": False}, {"read_only": False}, {"read_only": False}, None),
+        ({"read_only": True}, {}, {"read_only": True}, {}, {}),
+        ({"read_only": True}, {"read_only": True}, {"read_only": True}, {"read_only": True}, None),
+        ({"idempotent": True}, {"idempotent": False}, {"idempotent": False}, {"idempotent": False}, None),
+        ({"idempotent": True}, {}, {"idempotent": True}, {}, {}),
+        ({}, {"controls": True}, {"controls": True}, {"controls": True}, None),
     ],
 )
-def test_the_graver_of_two_words_wins(one: Any, other: Any, both: Any) -> None:
-    first, second, wanted = (replace(BARE, **marks) for marks in (one, other, both))
-    assert gravest(first, [second]) == gravest(second, [first]) == wanted
-    assert gravest(first, [BARE]) is first
+def test_restrictions_cross_to_another_tool_of_the_name_and_permissions_do_not(
+    one: Any, other: Any, first: Any, second: Any, both: Any
+) -> None:
+    """`both`: of a tool that stands for the two; None: as the first with the marks of the second."""
+    left, right = (replace(BARE, **marks) for marks in (one, other))
+    assert restricted(left, [right]) == replace(BARE, **first)
+    assert restricted(right, [left]) == replace(BARE, **second)
+    assert agreed(left, right) == agreed(right, left) == replace(BARE, **(first if both is None else both))
+    assert restricted(left, [BARE]) is left
