@@ -11,7 +11,7 @@ Primitive: TypeAlias = "str | int | float | bool"
 
 @dataclass(frozen=True, slots=True)
 class ModelInput:
-    """What the model sees besides the thread's messages.
+    """Text and data that the model sees besides the thread's messages.
 
     Attributes:
         system: text of the system prompt, and of user messages that are in the request but not in the state.
