@@ -59,6 +59,7 @@ data: $(STAMP) ## fetch the public recorded runs at named commits and convert th
 bench: $(STAMP) ## all figures of the README (needs the recorded runs: `make data`; see benchmarks/README.md)
 	$(BIN)/python -m benchmarks.replay
 	$(BIN)/python -m benchmarks.closed_loop
+	$(BIN)/python -m benchmarks.model_input
 	$(BIN)/python -m benchmarks.prefetch
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.turn_cost

@@ -4,32 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forced import Forced
 
 from benchmarks import closed_loop as bench
 from benchmarks.desks import GROUPS, TWO, Call, Desk, World
 from langgraph_toolmem import Inertia
-from langgraph_toolmem.graph.state import WORDS, RunState
-from langgraph_toolmem.inertia.decision import Decision, Proposal
-from langgraph_toolmem.runs.values import canon_args
 
 REQUESTS = 40
-
-
-class Forced(Inertia):
-    """Makes the likeliest call that was not made yet, whatever speaks against it."""
-
-    def decide(self, state: RunState, **how: Any) -> tuple[Decision, Any]:
-        decision, neighbours = super().decide(state, **how)
-        tools = [each for each in decision.options if each.tool != WORDS]
-        new = [each for each in tools if (each.tool, canon_args(each.args)) not in state.called]
-        if not new:
-            return decision, neighbours
-        return replace(decision, proposal=Proposal(new[0].tool, new[0].args, 1.0, "forced")), neighbours
 
 
 def figures(mode: str, seeds: range, *, method: type[Inertia] = Inertia, deviation: float = 0.0) -> dict[str, Any]:
