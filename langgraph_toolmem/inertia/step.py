@@ -17,6 +17,7 @@ from langgraph_toolmem.inertia.decision import Decision, Proposal, Reason, note_
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch import FREE_CHOICE, Interceptors, Prefetch, Prefetcher
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
+from langgraph_toolmem.runs.messages import no_usage
 from langgraph_toolmem.turn.hints import StepOutput
 from langgraph_toolmem.turn.providers import refusal_of
 from langgraph_toolmem.turn.step import Call, Place, Step
@@ -105,7 +106,7 @@ class Shortcut(Step[Inertia]):
 
 
 def shortcut_message(proposal: Proposal, *, announce: bool) -> AIMessage:
-    """The message that stands for the model's: a tool call, or several of one tool, marked as made by the shortcut.
+    """Return the message in the model's place: a call, or several of one tool, marked as made by the shortcut.
 
     Args:
         proposal: the call.
@@ -125,4 +126,4 @@ def shortcut_message(proposal: Proposal, *, announce: bool) -> AIMessage:
         {"name": proposal.tool, "args": args, "id": f"call_{uuid.uuid4().hex[:24]}", "type": "tool_call"}
         for args in calls
     ]
-    return AIMessage(content=text, tool_calls=made, additional_kwargs={MARK: mark})
+    return AIMessage(content=text, tool_calls=made, usage_metadata=no_usage(), additional_kwargs={MARK: mark})

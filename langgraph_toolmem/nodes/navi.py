@@ -57,7 +57,7 @@ from langgraph_toolmem.navigator.decide.rounds import (
     with_route,
 )
 from langgraph_toolmem.nodes.steps import Recorder, checked
-from langgraph_toolmem.runs.messages import text_of
+from langgraph_toolmem.runs.messages import no_usage, text_of
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.turn.ask import Ask, StepGenerator, adrive, drive
@@ -338,7 +338,7 @@ class NaviSteps:
             except Exception as error:  # noqa: BLE001 - the run has to end with an answer
                 self.errors.failed(error)
         text = text_of(answer.content).strip() if isinstance(answer, AIMessage) else ""
-        usage = answer.usage_metadata if isinstance(answer, AIMessage) and text else None
+        usage = answer.usage_metadata if isinstance(answer, AIMessage) else no_usage()
         _tell(config, {"event": "stop", "reason": reason, **_seen(record)})
         return {self.messages_key: [_message(text or plain_closing(record, reason), record, usage)]}
 

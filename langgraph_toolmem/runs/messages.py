@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal, NoReturn
 
 from langchain_core.messages import BaseMessage, convert_to_messages
+from langchain_core.messages.ai import UsageMetadata
 from langchain_core.prompt_values import PromptValue
 
 from langgraph_toolmem.base.errors import MessageError
@@ -210,6 +211,25 @@ def edited_call(content: Any) -> tuple[str, dict[str, Any], Any] | None:
 
 def was_refused_by_a_person(content: Any) -> bool:
     return text_of(content).startswith("User rejected the tool call for `")
+
+
+def no_usage() -> UsageMetadata:
+    """Return the usage of a message that no model made: a host that adds up the usage of all messages goes on."""
+    return {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}  # type: ignore[typeddict-item]
+
+
+def was_answered_by_a_person(message: BaseMessage) -> bool:
+    """Return True if a person answered in the tool's place: HumanInTheLoopMiddleware's decision "respond".
+
+    Only its mark tells such an answer from a tool's. Before langchain-core 1.7.2 there is none.
+    """
+    marks = message.additional_kwargs
+    data = marks.get("lc_data")
+    return (
+        marks.get("lc_source") == "hitl_interrupt_decision"
+        and isinstance(data, Mapping)
+        and data.get("decision") == "respond"
+    )
 
 
 def _text_of_part(part: Any) -> str | None:

@@ -47,8 +47,8 @@ class ExecutedCall:
         output: Parsed JSON if the answer is a JSON object, array, number or boolean, otherwise its text; None if
             unanswered. Shared by all readers of this text; do not change it.
         status: ``ok``: executed. ``failed``: raised, or answered with ``status="error"``. ``rejected``: not executed
-            as written (a person rejected or replaced it, a limit blocked it, unknown tool, arguments that do not fit
-            the schema). ``unanswered``: no answer (yet).
+            as written (a person rejected, replaced or answered it, a limit blocked it, unknown tool, arguments that
+            do not fit the schema). ``unanswered``: no answer (yet).
         chosen_by: The author of the call.
         call_id: Id of the call in its message, "" if it has none.
         key: Identity of the executed call, 16 hexadecimal digits.

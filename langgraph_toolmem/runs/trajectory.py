@@ -44,6 +44,7 @@ from langgraph_toolmem.runs.messages import (
     output_of,
     status_of,
     text_of,
+    was_answered_by_a_person,
     was_refused_by_a_person,
 )
 from langgraph_toolmem.runs.run import (
@@ -331,6 +332,8 @@ class _Reader:
         status = status_of(content, error=message.status == "error")
         if status == "rejected" and was_refused_by_a_person(content):
             review = "rejected"
+        if status == "ok" and was_answered_by_a_person(message):
+            status = "rejected"  # the tool never ran; nobody refused the call, so it is no review
         output = None if status == "unanswered" else output_of(content)
         return _Call(replace(call, tool=tool, args=args, status=status, output=output, review=review), True)
 

@@ -494,6 +494,35 @@ async def test_words_in_a_failed_models_place_are_not_learned() -> None:
     assert grown.answers == 1
 
 
+class CostCounter(AgentMiddleware[Any, Any, Any]):
+    """Adds up the tokens of every message that stands in the model's place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = 0
+
+    def after_model(self, state: Any, runtime: Any) -> None:
+        self.total += state["messages"][-1].usage_metadata["total_tokens"]
+
+
+async def test_a_host_that_adds_up_usage_goes_on() -> None:
+    def says(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+        answer = script(messages, tools)
+        answer.usage_metadata = {"input_tokens": 90, "output_tokens": 10, "total_tokens": 100}
+        return answer
+
+    counters: list[CostCounter] = []
+
+    def inside() -> list[Any]:
+        counters.append(CostCounter())
+        return counters[-1:]
+
+    ours, theirs = pair(inside, model=lambda: ScriptedChatModel(script=says))
+    _, made = await alike(ours, theirs, *range(6))
+    assert sorted(counter.total for counter in counters) == [100 * ours.model_calls, 100 * theirs.model_calls]
+    assert ours.model_calls == theirs.model_calls - made.total() < theirs.model_calls
+
+
 # --- a person who reviews calls ---
 
 APPROVE = {"type": "approve"}
@@ -548,7 +577,7 @@ async def reviewed(agent: App, decision: dict[str, Any], run: int = 0) -> dict[s
         pytest.param(UNCHANGED, {"ok": 1}, {"checked": 1}, 0, id="edit-nothing"),
         pytest.param(EDIT, {"ok": 1}, {"seen by a person": 1}, 1, id="edit"),
         pytest.param(REJECT, {"rejected": 1}, {}, 1, id="reject"),
-        pytest.param(RESPOND, {"ok": 1}, {"checked": 1}, 0, id="respond"),
+        pytest.param(RESPOND, {"rejected": 1}, {}, 0, id="respond"),
         pytest.param(ANOTHER_TOOL, {}, {}, 1, id="another-tool"),
     ],
 )

@@ -27,6 +27,7 @@ from shells import both, build_agent
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.middleware import assembly as middleware
 from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.runs.messages import no_usage
 from langgraph_toolmem.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
@@ -129,7 +130,7 @@ async def test_a_shortcut_is_marked_as_the_memorys_and_named_as_the_agent(desk: 
         assert set(mark) == {"by", "confidence", "evidence"}
         assert (mark["by"], bool(mark["evidence"]), 0.9 <= mark["confidence"] <= 1) == ("inertia", True, True)
         assert json.loads(json.dumps(mark)) == mark
-        assert (message.usage_metadata, message.text, bool(message.id)) == (None, "", True)
+        assert (message.usage_metadata, message.text, bool(message.id)) == (no_usage(), "", True)
 
 
 # --- async ---

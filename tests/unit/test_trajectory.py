@@ -252,6 +252,14 @@ def test_what_a_human_decides(
         assert output is None or step.output == output
 
 
+@pytest.mark.parametrize(("decision", "status"), [("respond", "rejected"), ("approve", "ok")])
+def test_an_answer_in_the_tools_place_is_no_execution(decision: str, status: str) -> None:
+    marks = {"lc_source": "hitl_interrupt_decision", "lc_data": {"decision": decision}}
+    said = ToolMessage("I phoned: 2", tool_call_id="c1", additional_kwargs=marks)
+    (step,) = steps(parse_run([HumanMessage("x"), ai(call("half", "c1", number=4)), said]))
+    assert (step.status, step.review, step.output) == (status, "", "I phoned: 2")
+
+
 @pytest.mark.parametrize("behaviour", ["continue", "end"])
 @pytest.mark.parametrize("limited", ["half", None])
 def test_what_a_call_limit_blocks(behaviour: Any, limited: str | None) -> None:
