@@ -546,7 +546,8 @@ def check_folder(folder: Path) -> None:
 
 def load_log(file: str, *, lenient: bool, limit: int | None = None) -> RunLog:
     """Read the runs of a log file, or of a checkpointer's database; note on stderr what was left out."""
-    from langgraph_toolmem.runs.logs import load_runs, without_password
+    from langgraph_toolmem.runs.logs import load_runs
+    from langgraph_toolmem.runs.logs.checkpoints import without_password
 
     log = load_runs(file, lenient=lenient, limit=limit)
     for error in log.skipped[:PROBLEMS_SHOWN]:
@@ -556,16 +557,27 @@ def load_log(file: str, *, lenient: bool, limit: int | None = None) -> RunLog:
     if log.shared_ids:
         note(f"{count(log.shared_ids, 'line')} had the id of an earlier line and counted as a later state of that run")
     if not log.runs:
-        raise InputError(f"{without_password(file)} holds no runs" + (" that can be read" if log.skipped else ""))
+        readable = " that can be read" if log.skipped else ""
+        raise InputError(f"{without_password(file)} holds no runs{readable} (read as {log.summary()})")
+    for kind, number in log.left_out.items():
+        note(f"left out: {number:,} {kind}")
     return log
 
 
 def log_in_plain(file: str, log: RunLog) -> dict[str, Any]:
     """Return which log was read, and what was left out of it, for JSON."""
-    from langgraph_toolmem.runs.logs import without_password
+    from langgraph_toolmem.runs.logs.checkpoints import without_password
 
     lines = [{"line": error.line, "problem": str(error)} for error in log.skipped]
-    return {"file": without_password(file), "skipped_lines": lines, "shared_ids": log.shared_ids}
+    return {
+        "file": without_password(file),
+        "formats": list(log.formats),
+        "calls_read": log.calls,
+        "results_read": log.results,
+        "left_out": dict(log.left_out),
+        "skipped_lines": lines,
+        "shared_ids": log.shared_ids,
+    }
 
 
 def _read_json(path: Path) -> Any:

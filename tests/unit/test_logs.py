@@ -26,7 +26,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from langgraph_toolmem import InputError, LogError, MissingExtraError
-from langgraph_toolmem.runs.logs import load_runs, without_password
+from langgraph_toolmem.runs.logs import load_runs
+from langgraph_toolmem.runs.logs.checkpoints import without_password
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.testing import ScriptedChatModel

@@ -1,0 +1,253 @@
+"""Recorded runs from a file or a database of checkpoints; the program that wrote it is recognised.
+
+Plain: one run a line (JSONL), an object with `messages` and, if known, `thread_id` (or `run_id`, or `id`), `task`,
+`success`, `user_id` and `times` (seconds since the start, one per message); other keys are ignored. A bare list of
+messages is a run as well. Messages may be in any format of `dialects`. The records of other programs are in `formats`,
+one module each. A part that cannot be read is counted in `RunLog.left_out`, never dropped in silence.
+
+Lines that share an id are one run, seen at different moments: the memory learns each turn once. Lines without an id get
+one from their content and line number, so that reading the same file again teaches nothing. Many records of other
+programs describe one conversation; a history with which a later one of the thread begins is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
+
+from langgraph_toolmem.base.errors import LogError, MessageError
+from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.runs.logs.checkpoints import read_threads, uri_of, without_password
+from langgraph_toolmem.runs.logs.dialects import dialect_of, transcribe
+from langgraph_toolmem.runs.logs.files import read_records
+from langgraph_toolmem.runs.logs.formats import describe_unknown, read_runs, recognise
+from langgraph_toolmem.runs.logs.transcript import Fields, Transcript
+from langgraph_toolmem.runs.run import Run, Turn
+from langgraph_toolmem.runs.trajectory import parse_run
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+
+Source: TypeAlias = Union[str, Path, "BaseCheckpointSaver[Any]"]
+
+logger = logging.getLogger("langgraph_toolmem.runs.logs")
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRun:
+    """One line of a log; `thread_id` may be a digest of its content and number; `times` in seconds, per message."""
+
+    line: int
+    thread_id: str
+    messages: list[Any]
+    success: bool | None = None
+    user_id: str | None = None
+    task: str | None = None
+    times: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunLog:
+    """A whole log.
+
+    Attributes:
+        runs: its readable runs.
+        skipped: errors of lines that were left out.
+        shared_ids: number of runs that repeat an earlier id.
+        formats: names of the formats that were recognised: of the records, then of the messages.
+        calls: number of different calls in the runs.
+        results: number of those calls that have a result.
+        left_out: number of parts that were not read, by kind.
+    """
+
+    runs: tuple[LoggedRun, ...]
+    skipped: tuple[LogError, ...]
+    shared_ids: int
+    formats: tuple[str, ...] = ()
+    calls: int = 0
+    results: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    def summary(self) -> str:
+        """Return one line: what was recognised, and how many runs, calls and results were read."""
+        read = f"{len(self.runs):,} runs, {self.calls:,} calls, {self.results:,} results"
+        parts = [f"{number:,} {kind}" for kind, number in self.left_out.items()]
+        left_out = f"; left out: {', '.join(parts)}" if parts else ""
+        return f"{', '.join(self.formats) or 'nothing recognised'}: {read}{left_out}"
+
+
+class _Account:
+    """Counts of a log while its runs are read."""
+
+    def __init__(self) -> None:
+        self.formats: dict[str, None] = {}
+        self.left_out: Counter[str] = Counter()
+        self.calls: dict[str, bool] = {}  # by the key of the step, which equal states of a thread share
+
+    def add(self, transcript: Transcript) -> None:
+        self.formats.update(transcript.dialects)
+        self.left_out.update(transcript.left_out)
+
+    def count(self, run: Run) -> None:
+        for turn in run.events:
+            for step in turn.steps if isinstance(turn, Turn) else ():
+                self.calls[step.key] = self.calls.get(step.key, False) or step.status != "unanswered"
+
+
+def load_runs(source: Source, *, lenient: bool = False, limit: int | None = None) -> RunLog:
+    """Read and check a log before anything is learned from it, so that nothing is ever half-imported.
+
+    Args:
+        source: the file, a checkpointer that works without ``await``, or a database of one (``sqlite:///FILE``,
+            ``postgresql://…``).
+        lenient: leave malformed lines out instead of raising `LogError`.
+        limit: stop after so many runs; lines behind them are not checked.
+
+    Returns:
+        The runs, with the formats that were recognised and an account of the calls read and the parts left out.
+
+    Raises:
+        InputError: The source cannot be read.
+        LogError: A line is malformed, and `lenient` is False.
+    """
+    skipped = list[LogError]()
+    account = _Account()
+
+    def read() -> Iterator[LoggedRun]:
+        for number, record in _numbered_runs(source, account):
+            if isinstance(record, dict) and isinstance(transcript := record.get("messages"), Transcript):
+                account.add(transcript)
+                if not transcript.messages:
+                    continue
+            try:
+                yield _run(record, number, account)
+            except LogError as error:
+                problem = LogError(f"{_name(source)}, line {number}: {error}", line=number)
+                if not lenient:
+                    raise problem from error
+                logger.debug("left out: %s", problem)
+                skipped.append(problem)
+
+    runs = tuple(islice(read(), limit))
+    return RunLog(
+        runs,
+        tuple(skipped),
+        len(runs) - len({run.thread_id for run in runs}),
+        tuple(account.formats),
+        len(account.calls),
+        sum(account.calls.values()),
+        dict(account.left_out),
+    )
+
+
+def _name(source: Source) -> str:
+    if not isinstance(source, (str, Path)):
+        return type(source).__name__
+    return without_password(source) if "://" in str(source) else Path(source).name
+
+
+def _numbered_runs(source: Source, account: _Account) -> Iterator[tuple[int, Any]]:
+    uri = uri_of(source) if isinstance(source, (str, Path)) else None
+    if uri or not isinstance(source, (str, Path)):
+        account.formats["LangGraph checkpoints"] = None
+        yield from enumerate(read_threads(uri or source), start=1)  # type: ignore[arg-type]
+        return
+    records = read_records(Path(source))
+    known = recognise(records)
+    account.formats[known.name] = None
+    yield from read_runs(records, known)
+
+
+def _run(value: Any, number: int, account: _Account) -> LoggedRun:
+    if isinstance(value, LogError):
+        raise value
+    fields: Fields = {"messages": value} if isinstance(value, list) else value
+    if not isinstance(fields, dict):
+        raise LogError(f"expected an object with 'messages' or a list of messages, found {_type(value)}", line=number)
+    transcript = fields.get("messages")
+    try:
+        if not isinstance(transcript, Transcript):
+            transcript = transcribe(_messages(fields, number))
+            account.add(transcript)
+        given = next((fields[key] for key in ("thread_id", "run_id", "id") if fields.get(key) not in (None, "")), None)
+        content = {**fields, "messages": transcript.messages} if isinstance(fields["messages"], Transcript) else value
+        thread_id = _identifier(given, "id", number) or digest(number, json.dumps(content, default=str))
+        run = parse_run(transcript.messages, thread_id=thread_id)
+    except MessageError as error:
+        raise LogError(str(error), line=number) from error
+    except RecursionError as error:
+        raise LogError("nested too deeply", line=number) from error
+    if not transcript.messages:
+        parts = ", ".join(f"{count:,} {kind}" for kind, count in transcript.left_out.items())
+        raise LogError(f"no message that can be read (left out: {parts or 'nothing'})", line=number)
+    account.count(run)
+    return LoggedRun(
+        line=number,
+        thread_id=thread_id,
+        messages=transcript.messages,
+        success=_success(fields.get("success"), number),
+        user_id=_identifier(fields.get("user_id"), "user_id", number),
+        task=fields["task"] if isinstance(fields.get("task"), str) else None,
+        times=_times(fields.get("times"), transcript.messages),
+    )
+
+
+def _messages(fields: Fields, number: int) -> list[Any]:
+    if "messages" not in fields:
+        keys = ", ".join(repr(key) for key in list(fields)[:6]) or "nothing"
+        raise LogError(f"no 'messages' in the object (it has {keys}); {describe_unknown(fields)}", line=number)
+    messages = fields["messages"]
+    if not isinstance(messages, list):
+        raise LogError(f"'messages' must be a list, found {_type(messages)}", line=number)
+    if not messages:
+        raise LogError("the list of messages is empty", line=number)
+    if all(isinstance(item, dict) and "messages" in item for item in messages):
+        raise LogError("the line is a list of runs; write one run a line", line=number)
+    for index, message in enumerate(messages):
+        if isinstance(message, list) and all(isinstance(part, str) for part in message) and len(message) == 2:
+            continue
+        if not isinstance(message, dict):
+            raise LogError(f"message {index} must be an object, found {_type(message)}", line=number)
+        if dialect_of(message) is None:
+            keys = ", ".join(repr(key) for key in list(message)[:6]) or "nothing"
+            problem = f"message {index} is of no known format (it has {keys}); {describe_unknown(message)}"
+            raise LogError(problem, line=number)
+    return messages
+
+
+def _success(value: Any, number: int) -> bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    if value in (0, 1):
+        return bool(value)
+    raise LogError(f"'success' must be true, false or null, found {_type(value)}", line=number)
+
+
+def _times(value: Any, messages: list[Any]) -> tuple[float, ...] | None:
+    # Only a replay's seconds depend on them: wrong ones are left out.
+    if not isinstance(value, list) or len(value) != len(messages):
+        return None
+    return tuple(map(float, value)) if all(type(each) in (int, float) for each in value) else None
+
+
+def _identifier(value: Any, key: str, number: int) -> str | None:
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise LogError(f"'{key}' must be a string, found {_type(value)}", line=number)
+    return str(value)
+
+
+def _type(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    names = {dict: "an object", list: "a list", str: "a text", int: "a number", float: "a number"}
+    return names[type(value)]

@@ -1,0 +1,69 @@
+"""Records of a file: JSON lines, or JSON texts of many lines; UTF-8 with or without a byte order mark, gzip too."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import zlib
+from pathlib import Path
+from typing import Any, Final
+
+from langgraph_toolmem.base.errors import InputError, LogError
+from langgraph_toolmem.runs.logs.formats import unwrap
+from langgraph_toolmem.runs.logs.shapes import Value
+
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_BOM: Final = b"\xef\xbb\xbf"
+_SPACE: Final = re.compile(r"\s*")
+
+
+def read_records(path: Path) -> list[Value]:
+    """Return line number and record of everything in a file.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    try:
+        content = path.read_bytes()
+        content = gzip.decompress(content) if content.startswith(_GZIP_MAGIC) else content
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path} cannot be read: the gzip file is damaged ({error})") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+    content = content.removeprefix(_BOM)
+    lines = [(number, _json(line)) for number, line in enumerate(content.split(b"\n"), start=1) if line.strip()]
+    if lines and isinstance(lines[0][1], LogError):
+        lines = read_documents(content.decode(errors="replace")) or lines
+    return unwrap(lines)
+
+
+def _json(line: bytes) -> Any:
+    try:
+        return json.loads(line.decode())
+    except RecursionError:
+        return LogError("nested too deeply", line=0)
+    except UnicodeDecodeError as error:
+        return LogError(f"not UTF-8 (byte {error.start + 1} of the line)", line=0)
+    except ValueError as error:
+        return LogError(f"not JSON ({error}); write one run a line", line=0)
+
+
+def read_documents(text: str) -> list[Value]:
+    """Return the values of one JSON text, or of several of many lines; [] if the text is neither."""
+    values, decoder = list[Any](), json.JSONDecoder()
+    position = _end_of_space(text, 0)
+    try:
+        while position < len(text):
+            value, end = decoder.raw_decode(text, position)
+            values.append(value)
+            position = _end_of_space(text, end)
+    except (ValueError, RecursionError):
+        return []
+    return list(enumerate(values, start=1))
+
+
+def _end_of_space(text: str, start: int) -> int:
+    # A slice of the rest for each document would make the reading quadratic.
+    space = _SPACE.match(text, start)
+    return space.end() if space else start

@@ -1,0 +1,103 @@
+"""All formats of records, the recognition of a file's format, and the reading of its records as runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+from langgraph_toolmem.base.errors import LogError
+from langgraph_toolmem.runs.logs.agents_sdk import AGENTS_SDK
+from langgraph_toolmem.runs.logs.autogen import STATES
+from langgraph_toolmem.runs.logs.claude_code import CLAUDE_CODE
+from langgraph_toolmem.runs.logs.dialects import DIALECTS, dialect_of
+from langgraph_toolmem.runs.logs.exchanges import EXCHANGES
+from langgraph_toolmem.runs.logs.gemini import SESSIONS
+from langgraph_toolmem.runs.logs.langfuse import LANGFUSE
+from langgraph_toolmem.runs.logs.langsmith import LANGSMITH
+from langgraph_toolmem.runs.logs.responses import CODEX
+from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, describe_nearest, dicts, has_shape
+from langgraph_toolmem.runs.logs.sharegpt import CONVERSATIONS, TOOLBENCH
+from langgraph_toolmem.runs.logs.spans import SPANS
+from langgraph_toolmem.runs.logs.swe_agent import SWE_AGENT
+from langgraph_toolmem.runs.logs.transcript import Fields
+
+_SAMPLE: Final = 50
+"""Records looked at for the format: sessions and traces begin with lines of other kinds."""
+
+
+def _read_plain(records: list[Value]) -> Iterator[tuple[int, Any]]:
+    for line, record in records:
+        if isinstance(record, dict) and "messages" not in record and "conversation" in record:
+            record = {**record, "messages": record["conversation"]}
+        yield line, record
+
+
+PLAIN: Final = LogFormat("runs", (("messages",), ("conversation[].role",)), _read_plain)
+FORMATS: Final = (
+    AGENTS_SDK, LANGFUSE, CLAUDE_CODE, CODEX, SPANS, TOOLBENCH, CONVERSATIONS, SWE_AGENT, SESSIONS, STATES, EXCHANGES,
+    PLAIN, LANGSMITH,
+)  # fmt: skip
+"""Most particular first; a record with messages is a run before it is anything else."""
+
+
+def format_of(record: Any) -> LogFormat | None:
+    """Return the format of a record; None if it has none of the known ones."""
+    return next((known for known in FORMATS if has_shape(record, known.signatures)), None)
+
+
+def unwrap(records: list[Value]) -> list[Value]:
+    """Return the records in a file that is one list, or one object with a list of them."""
+    if len(records) != 1:
+        return records
+    line, whole = records[0]
+    if isinstance(whole, list) and _holds_records(whole):
+        return list(enumerate(whole, start=1))
+    if isinstance(whole, dict) and format_of(whole) is None:
+        for inner in whole.values():
+            if any(format_of(entry) is not None for entry in dicts(inner)[:_SAMPLE]):
+                return list(enumerate(inner, start=1))
+            if dicts(inner) and _holds_messages(inner):
+                return [(line, {**whole, "messages": inner})]
+    return records
+
+
+def _holds_records(entries: list[Any]) -> bool:
+    """Return True for a list of records, False for a list of messages (a run of its own)."""
+    if any(format_of(entry) is not None for entry in entries[:_SAMPLE]):
+        return True
+    if not entries or not all(isinstance(entry, (dict, list)) for entry in entries):
+        return False
+    is_pair = isinstance(entries[0], list) and bool(entries[0]) and isinstance(entries[0][0], str)
+    return not is_pair and not _holds_messages(entries)
+
+
+def _holds_messages(entries: list[Any]) -> bool:
+    return any(dialect_of(entry) is not None for entry in entries[:_SAMPLE])
+
+
+def recognise(records: Iterable[Value]) -> LogFormat:
+    """Return the format of a file: that of the first record that has a known one; plain runs if none has."""
+    for _, record in islice(records, _SAMPLE):
+        known = format_of(record)
+        if known is not None:
+            return known
+    return PLAIN
+
+
+def read_runs(records: list[Value], known: LogFormat) -> Iterator[tuple[int, Any]]:
+    """Yield line number and fields of each run; a `LogError` in place of what cannot be read."""
+    if known is PLAIN:
+        yield from known.read(records)
+        return
+    yield from ((line, record) for line, record in records if isinstance(record, LogError))
+    line = records[0][0] if records else 1
+    try:
+        yield from known.read(records)
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        yield line, LogError(f"not what {known.name} are ({type(error).__name__}: {error})", line=line)
+
+
+def describe_unknown(record: Fields) -> str:
+    """Return which known format an unknown record resembles, and the first place that differs."""
+    return describe_nearest(record, (*FORMATS, *DIALECTS))

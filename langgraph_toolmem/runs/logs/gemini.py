@@ -1,0 +1,51 @@
+"""Gemini's contents (Google Gen AI, Vertex AI) and sessions of the Agent Development Kit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from langgraph_toolmem.runs.logs.shapes import Dialect, LogFormat, Value, dicts, objects_of
+from langgraph_toolmem.runs.logs.transcript import Fields, Transcript
+
+_PARTS: Final = ("text", "functionCall", "functionResponse", "function_call", "function_response", "inlineData")
+
+
+def _read_parts(message: Fields, transcript: Transcript) -> None:
+    transcript.end_answer()
+    for part in dicts(message["parts"]):
+        called = part.get("functionCall") or part.get("function_call")
+        result = part.get("functionResponse") or part.get("function_response")
+        if isinstance(called, dict):
+            transcript.call(called.get("name"), called.get("args"), called.get("id"))
+        elif isinstance(result, dict):
+            answer = result.get("response")
+            transcript.answer(answer, result.get("id"), name=result.get("name"), failed=_has_failed(answer))
+        elif part.get("thought"):
+            transcript.leave_out("thoughts")
+        elif isinstance(part.get("text"), str):
+            transcript.say(message.get("role") or "user", part["text"])
+        else:
+            kind = next((key for key, value in part.items() if value is not None), "empty")
+            transcript.leave_out(f"{kind!r} parts")
+
+
+def _has_failed(answer: Any) -> bool:
+    # The key `error` is the one that Gemini's documentation names for the error of a function.
+    return isinstance(answer, dict) and bool(answer.get("error"))
+
+
+def _read_sessions(records: list[Value]) -> Iterator[tuple[int, Fields]]:
+    for line, record in objects_of(records):
+        contents = []
+        for event in dicts(record["events"]):
+            content = event.get("content")
+            if isinstance(content, dict) and isinstance(content.get("parts"), list):
+                role = "user" if event.get("author") == "user" else "model"
+                contents.append({**content, "role": content.get("role") or role})
+        user = record.get("user_id") or record.get("userId")
+        yield line, {"thread_id": record.get("id"), "user_id": user, "messages": contents}
+
+
+DIALECT: Final = Dialect("Gemini contents", tuple((f"parts[].{name}",) for name in _PARTS), _read_parts)
+SESSIONS: Final = LogFormat("ADK sessions", (("events[].content.parts[]", "events[].author"),), _read_sessions)

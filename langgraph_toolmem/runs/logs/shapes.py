@@ -1,0 +1,103 @@
+"""Shapes of records: a format is recognised by places in a record, and an unknown record is compared with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from langgraph_toolmem.runs.logs.transcript import Fields, Transcript
+
+Value: TypeAlias = tuple[int, Any]
+"""Line number and record; a `LogError` in place of one that cannot be read."""
+Signature: TypeAlias = tuple[str, ...]
+"""Places that a record has: ``a.b`` is a key in an object, ``a[].b`` one in an element of a list, ``a=x|y`` a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """A message format.
+
+    Attributes:
+        name: its name, for people.
+        signatures: a message is of the format if it has all places of one signature.
+        convert: adds a message to a transcript.
+    """
+
+    name: str
+    signatures: tuple[Signature, ...]
+    convert: Callable[[Fields, Transcript], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LogFormat:
+    """Records as one program writes them.
+
+    Attributes:
+        name: its name, for people.
+        signatures: see `Dialect`.
+        read: yields line number and fields of each run (`messages` may be a `Transcript`), from all records of a file.
+    """
+
+    name: str
+    signatures: tuple[Signature, ...]
+    read: Callable[[list[Value]], Iterator[tuple[int, Fields]]]
+
+
+def has_shape(value: Any, signatures: Iterable[Signature]) -> bool:
+    """Return True if a value has every place of one of the signatures."""
+    return any(_first_missing(value, signature) is None for signature in signatures)
+
+
+def describe_nearest(value: Any, known: Iterable[Dialect | LogFormat]) -> str:
+    """Return the known format that shares the largest part of its places with a value, and the first that differs."""
+    best, most, place = "", 0.0, ""
+    for candidate in known:
+        for signature in candidate.signatures:
+            shared = sum(_share_of_path(value, wanted) for wanted in signature) / len(signature)
+            if shared > most:
+                best, most, place = candidate.name, shared, _first_missing(value, signature) or ""
+    return f"the nearest known format is {best}, which has {place!r}" if best else "no known format is near it"
+
+
+def _share_of_path(value: Any, place: str) -> float:
+    """Return the part of a place's keys that a value has, from the front."""
+    keys = place.partition("=")[0].split(".")
+    shared = sum(_has_place(value, ".".join(keys[:end])) for end in range(1, len(keys) + 1))
+    return (shared + _has_place(value, place)) / (len(keys) + 1)
+
+
+def _first_missing(value: Any, signature: Signature) -> str | None:
+    for place in signature:
+        if not _has_place(value, place):
+            return place
+    return None
+
+
+def _has_place(value: Any, place: str) -> bool:
+    path, _, wanted = place.partition("=")
+    return _has_path(value, path.split("."), wanted.split("|") if wanted else ())
+
+
+def _has_path(value: Any, keys: Sequence[str], wanted: Sequence[str]) -> bool:
+    if not keys:
+        return not wanted or str(value) in wanted
+    name = keys[0].removesuffix("[]")
+    if not isinstance(value, dict) or name not in value:
+        return False
+    inner = value[name]
+    if name == keys[0]:
+        return _has_path(inner, keys[1:], wanted)
+    return isinstance(inner, list) and any(_has_path(element, keys[1:], wanted) for element in inner)
+
+
+def dicts(values: Any) -> list[Fields]:
+    """Return the objects of a list; [] for what is no list."""
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
+
+
+def objects_of(records: Iterable[Value]) -> Iterator[tuple[int, Fields]]:
+    """Yield the records that are objects."""
+    for line, record in records:
+        if isinstance(record, dict):
+            yield line, record

@@ -1,0 +1,211 @@
+"""One conversation as plain chat messages, built from the parts that a log has, with a count of the parts left out."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from langgraph_toolmem.base.text import digest
+
+Fields = dict[str, Any]
+
+BROKEN_ARGUMENTS: Final = "calls whose arguments are not a JSON object"
+ROLES: Final = {"human": "user", "ai": "assistant", "model": "assistant", "gpt": "assistant", "bot": "assistant"}
+
+
+class Transcript:
+    """Messages of one conversation while they are read, front to back.
+
+    Attributes:
+        messages: chat messages as `parse_run` takes them.
+        left_out: number of parts that were not read, by kind.
+        dialects: names of the message formats that were recognised, in order.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+        self.left_out: Counter[str] = Counter()
+        self.dialects: dict[str, None] = {}
+        self._numbered = 0
+        # ids of calls without a result, by tool: several formats pair results with calls by name and order alone
+        self._waiting: defaultdict[str, deque[str]] = defaultdict(deque)
+        self._turns: dict[str, Fields] = {}
+        self._answer: Fields | None = None  # message of the model that further parts of the same answer go to
+
+    def leave_out(self, kind: str, number: int = 1) -> None:
+        """Count parts that are not read."""
+        if number:
+            self.left_out[kind] += number
+
+    def keep(self, message: Fields) -> None:
+        """Add a message that is a chat message already."""
+        self._answer = None
+        self.messages.append(message)
+        for call in message.get("tool_calls") or ():
+            function = call.get("function") or call
+            if arguments_of(function.get("arguments", function.get("args"))) is None:
+                self.leave_out(BROKEN_ARGUMENTS)
+            self._waiting[str(function.get("name"))].append(str(call.get("id") or ""))
+
+    def say(self, role: Any, text: str, *, turn: str | None = None) -> None:
+        """Add a text of the user, the model or the system."""
+        role = ROLES.get(str(role), str(role))
+        if role != "assistant":
+            self._answer = None
+            self.messages.append({"role": role, "content": text})
+            return
+        answer = self._message_of_the_model(turn)
+        answer["content"] += text
+
+    def call(self, name: Any, arguments: Any, call_id: Any = None, *, turn: str | None = None) -> str:
+        """Add a call of the model to its current message; return the call's id.
+
+        Args:
+            name: name of the tool.
+            arguments: a dict, or its JSON.
+            call_id: id in the log; one is made where the log has none.
+            turn: id of the model's answer, where a log writes its parts apart from each other.
+        """
+        values = arguments_of(arguments)
+        if values is None or not isinstance(name, str) or not name:
+            self.leave_out(BROKEN_ARGUMENTS if values is None else "calls without a tool's name")
+            return ""
+        if not call_id:
+            self._numbered += 1
+            call_id = f"call_{self._numbered}"
+        answer = self._message_of_the_model(turn)
+        answer.setdefault("tool_calls", []).append({"id": str(call_id), "name": name, "args": values})
+        self._waiting[name].append(str(call_id))
+        return str(call_id)
+
+    def answer(self, content: Any, call_id: Any = None, *, name: Any = None, failed: object = False) -> None:
+        """Add the result of a call: by its id, or of the oldest call of the tool `name` that has none yet."""
+        if not call_id:
+            waiting = self._waiting[str(name)]
+            if not waiting:
+                self.leave_out("results of no call")
+                return
+            call_id = waiting.popleft()
+        self._answer = None
+        message = {"role": "tool", "tool_call_id": str(call_id), "content": result_text(content)}
+        self.messages.append({**message, "status": "error"} if failed else message)
+
+    def end_answer(self) -> None:
+        """Let the next part of the model begin a message of its own."""
+        self._answer = None
+
+    def _message_of_the_model(self, turn: str | None) -> Fields:
+        if turn is not None and turn in self._turns:
+            return self._turns[turn]
+        if self._answer is None or turn is not None:
+            self._answer = {"role": "assistant", "content": ""}
+            self.messages.append(self._answer)
+        if turn is not None:
+            self._turns[turn] = self._answer
+        return self._answer
+
+
+def arguments_of(value: Any) -> Fields | None:
+    """Return a call's arguments; {} for none, None if they are no JSON object."""
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        try:
+            value = json.loads(value, strict=False) if value.strip() else {}
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
+
+
+def result_text(content: Any) -> str:
+    """Return a result as text: texts of content blocks joined, other values as JSON."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and content and all(is_text(block) for block in content):
+        return joined_text(content)
+    return json.dumps(content, ensure_ascii=False, default=str)
+
+
+def is_text(block: Any) -> bool:
+    """Return True for a text, or a content block that is one."""
+    return isinstance(block, str) or (isinstance(block, dict) and isinstance(block.get("text"), str))
+
+
+def joined_text(content: Any) -> str:
+    """Join the texts of a message's content."""
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, Iterable) else ()
+    return "".join(block if isinstance(block, str) else str(block.get("text") or "") for block in blocks)
+
+
+def decoded(value: Any) -> Any:
+    """Return the value of a text that is JSON of an object or a list; other values as they are."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A conversation at one moment, as a log of model calls has it: its line, its id and other facts, its messages."""
+
+    line: int
+    facts: Fields
+    transcript: Transcript
+
+
+def latest_snapshots(snapshots: Sequence[Snapshot]) -> Iterator[tuple[int, Fields]]:
+    """Yield runs of one thread in order, without the histories with which a later one begins.
+
+    Each call of a model is logged with the whole history before it. Agents may take turns in one thread, so a history
+    is compared with all later ones. System messages differ between calls (the date) and are not compared.
+    """
+    covered: set[str] = set()
+    kept: list[Snapshot] = []
+    for snapshot in reversed(snapshots):
+        positions = _positions(snapshot.transcript.messages)
+        if positions and positions[-1] not in covered:
+            kept.append(snapshot)
+        covered.update(positions)
+    if snapshots and not kept:
+        # Nothing was read: hand on what was left out, so that the account says why.
+        nothing = Transcript()
+        for snapshot in snapshots:
+            nothing.left_out.update(snapshot.transcript.left_out)
+        yield snapshots[0].line, {"messages": nothing}
+    for snapshot in reversed(kept):
+        yield snapshot.line, {**snapshot.facts, "messages": snapshot.transcript}
+
+
+def _positions(messages: Iterable[Any]) -> list[str]:
+    position, positions = "", []
+    for message in messages:
+        fields = message if isinstance(message, dict) else {"content": message}
+        if fields.get("role", fields.get("type")) == "system":
+            continue
+        calls = []
+        for call in fields.get("tool_calls") or ():
+            function = call.get("function") or call
+            calls.append([function.get("name"), arguments_of(function.get("arguments", function.get("args")))])
+        content = json.dumps([joined_text(_content_of(fields)), calls], sort_keys=True, default=str)
+        position = digest(position, content)
+        positions.append(position)
+    return positions
+
+
+def _content_of(fields: Fields) -> Any:
+    content = fields.get("content")
+    if content is None and isinstance(fields.get("data"), dict):
+        content = fields["data"].get("content")
+    if isinstance(content, (str, list)):
+        return [block for block in content if isinstance(block, (str, dict))] if isinstance(content, list) else content
+    return json.dumps(content, default=str) if content is not None else ""
