@@ -55,7 +55,9 @@ from langgraph_toolmem.inertia.record import (
     TurnClosed,
     begin_shortcut,
     credit_judged,
+    credit_repeated_failure,
     credit_shortcut,
+    failing_share,
     open_turn,
     plain_judged,
 )
@@ -315,7 +317,9 @@ class Inertia(Method):
                 record += credit_judged(turn, plain_judged(made), would_act=0, **credited)
                 record += [Count("wrong"), ToolCount(stopped, "wrong")]
                 record.append(Checked(number, changing, 1, SHADOWED))
-            record += credit_shortcut(turn, asked, changes=changing, number=number)
+            failing = {step.tool for step in turn.steps if step.status == "failed"}
+            share = max((failing_share(self.core.graph, tool) for tool in failing), default=0.0)
+            record += credit_shortcut(turn, asked, changes=changing, number=number, fails_anyway=share)
         elif opened is not None:
             judged = opened.judged
             record += credit_judged(turn, judged, would_act=opened.would_act, **credited)
@@ -329,6 +333,8 @@ class Inertia(Method):
             acts = decision.acts
             if (on_turn := options.get("on_turn")) is not None:
                 on_turn(turn, decision)
+        if turn.chosen_by == "model":
+            record += credit_repeated_failure(state, turn, graph=self.core.graph, number=number)
         best, sure = (stopped, 1.0) if stopped else (judged[0][0], judged[0][3]) if judged else (None, 0.0)
         alters = best is not None and changes(best)
         record += learn_case(self.cases, learned, best, sure, number, changes=alters, stopped=bool(stopped))

@@ -74,14 +74,15 @@ class Acted(Event):
         turn: number of the model turn.
         changes: 1 if it may change something, else 0.
         risk: how probable it is that the model would have done something else.
-        failed: 1 if the call failed, which is reported later than the risk.
+        failed: share of a miss for a call that failed, which is reported later than the risk. Negative where the model
+            repeated the call and it failed again.
     """
 
     kind = "shortcut_acted"
     turn: int
     changes: int
     risk: float
-    failed: int = 0
+    failed: float = 0
 
 
 class Budget(Table):
@@ -128,7 +129,7 @@ class Budget(Table):
         record[of] += 1
         record[of + 1] += 1 - wrong
 
-    def _act(self, turn: int, changes: int, risk: float, failed: int) -> None:
+    def _act(self, turn: int, changes: int, risk: float, failed: float) -> None:
         cell = self._cell(turn, changes)
         cell[_ACTED] += risk
         cell[_FAILED] += failed

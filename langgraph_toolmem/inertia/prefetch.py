@@ -188,6 +188,8 @@ def _why_not(
         return never
     if _opted_out(tool):
         return "is marked no_prefetch"
+    if wrapping := _mcp_interceptors(tool):
+        return f"has interceptors of its MCP client, which get the run that they belong to: {', '.join(wrapping)}"
     if injected := sorted(set(_injected(tool, spec))):
         return f"takes what only the host can give: {', '.join(injected)}"
     if name in interceptors.tools:
@@ -236,9 +238,22 @@ def _code_of(tool: BaseTool) -> list[Callable[..., Any]]:
 
 def _idle_in_mcp(code: Callable[..., Any], parameter: inspect.Parameter) -> bool:
     """Return True for the runtime that MCP's adapter passes to its interceptors, where there are none."""
-    if parameter.default is not None or getattr(code, "__module__", "") != _MCP:
-        return False
-    return not inspect.getclosurevars(code).nonlocals.get("tool_interceptors", True)
+    return parameter.default is None and _is_of_mcp(code) and not _interceptors_of(code)
+
+
+def _mcp_interceptors(tool: BaseTool) -> list[str]:
+    """Return the names of the interceptors that an MCP client has around a tool."""
+    wrapping = [wrapper for code in _code_of(tool) if _is_of_mcp(code) for wrapper in _interceptors_of(code)]
+    return [getattr(wrapper, "__qualname__", type(wrapper).__qualname__) for wrapper in wrapping]
+
+
+def _is_of_mcp(code: Callable[..., Any]) -> bool:
+    return getattr(code, "__module__", "") == _MCP
+
+
+def _interceptors_of(code: Callable[..., Any]) -> list[Any]:
+    # The adapter keeps them in the tool's closure alone.
+    return list(inspect.getclosurevars(code).nonlocals.get("tool_interceptors") or ())
 
 
 def held_back(graph: ToolGraph, tool: str, *, named: bool = False) -> bool:

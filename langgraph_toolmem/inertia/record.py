@@ -9,7 +9,7 @@ from typing import Any, Final
 from langgraph_toolmem.base.text import as_text, canonical, digest, shortened
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.events import HOUR, Count, Event, Forgotten, Record, ToolCount
-from langgraph_toolmem.graph.state import WORDS, RunState, windows
+from langgraph_toolmem.graph.state import SEPARATOR, START, WORDS, RunState, windows
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, TURNS_OPEN, CountTable, Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.budget import AUDITED, SHADOWED, Acted, Checked
 from langgraph_toolmem.inertia.decision import Decision, calls_text
@@ -240,13 +240,44 @@ def _truth(turn: Turn) -> str:
     return digest("call", tools.pop(), calls_text(step.args for step in turn.steps))
 
 
-def credit_shortcut(turn: Turn, asked: Sequence[str], *, changes: int, number: int) -> Record:
-    """Return the outcome of a turn that the shortcut took, for the tools that it asked for."""
+def credit_shortcut(
+    turn: Turn, asked: Sequence[str], *, changes: int, number: int, fails_anyway: float = 0.0
+) -> Record:
+    """Return the outcome of a turn that the shortcut took, for the tools that it asked for.
+
+    `fails_anyway` is the share of the model's own calls of the tool that fail. A look-up that fails is a miss only as
+    far as the model's look-ups succeed; a change that fails is always one.
+    """
     statuses = {step.status for step in turn.steps}
     # Stopped: a person or a limit kept the call from being executed.
     outcome = "acted_ok" if statuses == {"ok"} else "acted_stopped" if "rejected" in statuses else "acted_failed"
-    failed = [Acted(number, changes, 0.0, 1)] if outcome == "acted_failed" else []
+    miss = 1.0 if changes else 1.0 - fails_anyway
+    failed = [Acted(number, changes, 0.0, miss)] if outcome == "acted_failed" and miss else []
     return [Count(outcome), *failed, *(ToolCount(tool, outcome) for tool in asked)]
+
+
+def failing_share(graph: ToolGraph, tool: str) -> float:
+    """Return the share of the model's own calls of a tool that failed; 0 if the model never called the tool."""
+    ok = failed = 0.0
+    for key, targets in graph.successors.rows.items():
+        kind, _, source = key.partition(SEPARATOR)
+        if tool in targets and (kind == "p1" or (kind == "w1" and source == START)):  # each call is in one of them
+            model_ok, model_failed, *_ = targets[tool]
+            ok, failed = ok + model_ok, failed + model_failed
+    return failed / (ok + failed) if failed else 0.0
+
+
+def credit_repeated_failure(state: RunState, turn: Turn, *, graph: ToolGraph, number: int) -> Record:
+    """Take a miss back: the model repeated the shortcut's failed look-up, and the look-up failed again."""
+    last = state.steps[-1] if state.steps else None
+    if last is None or last.chosen_by != "shortcut" or last.status != "failed" or len(turn.steps) != 1:
+        return []
+    step = turn.steps[0]
+    same = (step.tool, canonical(step.args)) == (last.tool, canonical(last.args))
+    if not same or step.status != "failed":
+        return []
+    charged = 1.0 - failing_share(graph, step.tool)
+    return [Acted(number, 0, 0.0, -charged)] if charged else []
 
 
 # --- changes that the memory made ---

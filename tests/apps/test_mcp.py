@@ -17,10 +17,13 @@ from mcp.server.fastmcp import FastMCP
 from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
+from langgraph_toolmem import InertiaPolicy, Prefetch
+from langgraph_toolmem.inertia.prefetch import Interceptors, qualified
 from langgraph_toolmem.runs.run import Turn
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
 
+POLICY = InertiaPolicy()
 READS = ToolAnnotations(readOnlyHint=True)
 SETS = ToolAnnotations(readOnlyHint=False, destructiveHint=False, idempotentHint=True)
 WRITES = ToolAnnotations(title="Merge two tickets", readOnlyHint=False)
@@ -81,6 +84,10 @@ CALLS: list[tuple[str, dict[str, Any], Any]] = [
 """Calls, and what they give or what is wrong with them."""
 
 
+async def passed_on(request: Any, handler: Any) -> Any:
+    return await handler(request)
+
+
 async def test_tools_of_a_server_are_read_checked_and_answered() -> None:
     command: Any = {"transport": "stdio", "command": sys.executable, "args": [__file__]}
     async with MultiServerMCPClient({"desk": command}).session("desk") as session:
@@ -88,6 +95,12 @@ async def test_tools_of_a_server_are_read_checked_and_answered() -> None:
         specs = read_tools(tools)
         effects = {name: (spec.read_only, spec.destructive, spec.idempotent) for name, spec in specs.items()}
         assert effects == {tool.__name__: expected for tool, _, expected in TOOLS}
+        kept, _ = qualified({tool.name: tool for tool in tools}, specs, POLICY, Prefetch(), Interceptors())
+        assert "find_customer" in kept
+        wrapped = await load_mcp_tools(session, tool_interceptors=[passed_on])
+        kept, line = qualified({tool.name: tool for tool in wrapped}, specs, POLICY, Prefetch(), Interceptors())
+        assert not kept
+        assert "passed_on" in line
         builder = StateGraph(MessagesState)
         builder.add_node("tools", ToolNode(tools))
         builder.add_edge(START, "tools")

@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from langgraph_toolmem import Bound, InertiaPolicy
+from langgraph_toolmem.graph.events import Successor
+from langgraph_toolmem.graph.state import SEPARATOR, START, RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia import budget as of
 from langgraph_toolmem.inertia.budget import Acted, Budget, Checked
+from langgraph_toolmem.inertia.record import credit_repeated_failure, credit_shortcut, failing_share
+from langgraph_toolmem.runs.run import ExecutedCall, Turn
 
 POLICY = InertiaPolicy(audit_rate=0.0)
 
@@ -202,3 +206,53 @@ def test_what_was_folded_before_is_what_would_be_folded_now(seed: int):
         _, fresh = kept(turn)
         fresh.load(budget.to_state())
         assert [room(budget, changes=c) for c in (False, True)] == [room(fresh, changes=c) for c in (False, True)]
+
+
+# --- look-ups that fail ---
+
+
+def turn_of(status: Any, chosen_by: Any = "shortcut", tool: str = "find") -> Turn:
+    step = ExecutedCall(tool, {"name": "Ada"}, None, status, chosen_by, "c1", "k")
+    return Turn((step,), "", chosen_by, "t", True)
+
+
+def missed(record: list[Any]) -> float:
+    return sum(event.failed for event in record if isinstance(event, Acted))
+
+
+@pytest.mark.parametrize(
+    ("model_calls", "changes", "status", "miss"),
+    [
+        ([], 0, "failed", 1.0),
+        ([0, 0, 0, 0], 0, "failed", 1.0),
+        ([1, 1, 1, 0], 0, "failed", 0.25),
+        ([1, 1], 0, "failed", 0.0),
+        ([1, 1], 1, "failed", 1.0),
+        ([], 0, "ok", 0.0),
+    ],
+)
+def test_a_look_up_that_fails_for_the_model_too_is_no_miss(model_calls, changes, status, miss):
+    """`model_calls` are columns of `Successor`: 0 for a call of the model that succeeded, 1 for one that failed."""
+    graph, _ = kept(1_000)
+    after_a, first = f"p1{SEPARATOR}a", f"w1{SEPARATOR}{START}"
+    for window, column in zip(itertools.cycle((after_a, first)), model_calls, strict=False):
+        graph.apply(None, [Successor([window], "find", column)])
+    share = failing_share(graph, "find")
+    record = credit_shortcut(turn_of(status), ["find"], changes=changes, number=1_000, fails_anyway=share)
+
+    assert missed(record) == pytest.approx(miss)
+
+
+@pytest.mark.parametrize(
+    ("repeated", "back"),
+    [(("failed", "model", "find"), -1.0), (("ok", "model", "find"), 0.0), (("failed", "model", "other"), 0.0)],
+)
+def test_a_miss_is_taken_back_when_the_model_repeats_the_call_and_it_fails_again(repeated, back):
+    graph, budget = kept(1_000)
+    state = RunState()
+    state.steps = list(turn_of("failed").steps)
+    record = credit_repeated_failure(state, turn_of(*repeated), graph=graph, number=1_000)
+
+    assert missed(record) == back
+    graph.apply(None, [Acted(1_000, 0, 0.0, failed=1), *record])
+    assert room(budget) == pytest.approx(of.CAPACITY - 1 - back)
