@@ -82,6 +82,8 @@ _BARE: Final[Mapping[str, Any]] = {
     "handle_validation_error": False,
 }
 """Settings that leave the work around a tool's own code to the model's call."""
+_BETWEEN_GRAPHS: Final = "|"
+"""Between the names of nested graphs in LangGraph's ``checkpoint_ns``."""
 _PASSED_ON: Final = ("metadata", "recursion_limit", "max_concurrency")
 _OWN: Final = ("__pregel", "checkpoint")
 """Prefixes of LangGraph's own keys in ``configurable``."""
@@ -476,12 +478,24 @@ Position = tuple[Owner, str]
 """Position of the model's next answer in a plain graph: owner, and id of the message before it."""
 
 
+class Branch(NamedTuple):
+    """A line of work that takes one step after the other. A thread may have several at the same time (`Send`).
+
+    Attributes:
+        owner: thread and user of the run.
+        namespace: of the graph that works, as LangGraph names its checkpoints.
+    """
+
+    owner: Owner
+    namespace: str
+
+
 @dataclass(eq=False)
 class PrefetchBatch:
     """The calls prefetched for one model call.
 
     Attributes:
-        owner: thread and user of the run; nobody else is served.
+        branch: the line of work; only its owner is served, and its next step throws away what is left.
         changes: return True if a tool may change something.
         tasks: not yet served or thrown away, by tool and arguments.
         matched: the model has answered, and asks for the tasks that are left.
@@ -489,7 +503,7 @@ class PrefetchBatch:
         listener: begins the calls of a streamed answer, in an agent.
     """
 
-    owner: Owner
+    branch: Branch
     changes: Callable[[str], bool]
     tasks: dict[tuple[str, str], PrefetchTask] = field(default_factory=dict)
     matched: bool = False
@@ -601,15 +615,15 @@ class Registry:
         with self._lock:
             self._batches[id(at) if isinstance(at, AIMessage) else at] = batch
 
-    def waste_over(self, owner: Owner) -> None:
-        """Throw away what nobody will ask for: the answer is gone, it is too old, or its thread has gone on."""
+    def waste_over(self, branch: Branch) -> None:
+        """Throw away what nobody will ask for: the answer is gone, it is too old, or its branch has gone on."""
         now = monotonic()
         with self._lock:
             over = [
                 key
                 for key, batch in self._batches.items()
                 if all(task.deadline < now for task in batch.tasks.values())
-                or (batch.owner == owner if batch.answer is None else batch.answer() is None)
+                or (batch.branch == branch if batch.answer is None else batch.answer() is None)
             ]
             batches = [self._batches.pop(key) for key in over]
         for batch in batches:
@@ -649,7 +663,7 @@ class Registry:
         if batch is None or batch.answer is None or batch.answer() is not messages[at]:
             position = _position_of(owner, messages[at - 1]) if at else None
             batch = None if position is None else self._batches.get(position)
-        if batch is None or batch.owner != owner:
+        if batch is None or batch.branch.owner != owner:
             return None
         with self._lock:
             wasted = [] if batch.matched else batch.match(messages[at])
@@ -686,12 +700,12 @@ class Prefetcher:
         return None
 
     def _begin(self, call: Call) -> PrefetchBatch | None:
-        owner: Owner = (call.thread_id, call.user_id)
-        self.registry.waste_over(owner)
+        loop, config = loop_of_run(), config_of()
+        branch = Branch((call.thread_id, call.user_id), _namespace_of(config))
+        self.registry.waste_over(branch)
         if call.foresight is None:
             return None
         decision, policy = call.foresight
-        loop, config = loop_of_run(), config_of()
         if loop is not None and config is None:
             warn_once(NO_CONFIG)
             return None
@@ -716,7 +730,7 @@ class Prefetcher:
         def changes(tool: str) -> bool:
             return tool not in specs or may_write(tool, specs)
 
-        batch = PrefetchBatch(owner, changes)
+        batch = PrefetchBatch(branch, changes)
         start = partial(self._start, batch, tools, Host(config, call.runtime, loop, contextvars.copy_context()))
 
         def streamed(tool: str, args: dict[str, Any]) -> None:
@@ -790,6 +804,12 @@ def _position_of(owner: Owner, before: Any) -> Position | None:
     """Return where an answer will stand; None if that is not known for sure."""
     message = getattr(before, "id", None)
     return (owner, message) if all(owner) and message else None
+
+
+def _namespace_of(config: RunnableConfig | None) -> str:
+    """Return the namespace of the graph that a node belongs to; "" for the outermost graph, or outside of one."""
+    configurable: Mapping[str, Any] = (config or {}).get("configurable") or {}
+    return str(configurable.get("checkpoint_ns") or "").rpartition(_BETWEEN_GRAPHS)[0]
 
 
 def _last_answer(messages: Sequence[Any]) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import operator
 import sys
 import threading
 from collections import Counter
@@ -31,11 +32,13 @@ from langchain_mcp_adapters.client import MultiServerMCPClient
 from langchain_mcp_adapters.tools import load_mcp_tools
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
+from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import InjectedState, ToolRuntime
-from langgraph.types import Command, interrupt
+from langgraph.types import Command, Send, interrupt
 from openai_server import OpenAIStubServer, make_chat_model
 from places import ROOT, TESTS
 from shells import WAYS, App, asked, build_agent
+from typing_extensions import TypedDict
 
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.testing import ScriptedChatModel
@@ -435,6 +438,14 @@ def test_look_ups_run_ahead_without_the_shortcut_and_not_under_the_papers_policy
 # --- in plain graphs ------------------------------------------------------------------------------------------------
 
 
+class Branches(TypedDict):
+    """Work for branches that run at the same time, and their answers."""
+
+    numbers: list[int]
+    number: int
+    ends: Annotated[list[str], operator.add]
+
+
 def graph_of(memory: ToolMemory, tools: Any, model: Any = None, *, watched: bool = True) -> Any:
     how: Any = {"policy": READS, "prefetch": LIKELY, "watched": watched, "checkpointer": InMemorySaver()}
     return build(memory, tools, model, **how)[0]
@@ -453,6 +464,29 @@ async def test_a_graph_serves_where_thread_user_and_message_are_known(memory: To
         assert state["messages"][-1].text == f"The order of {NAMES[number]} is checked."
     assert Counter(map(str, desk.done)) == Counter(str(step) for n in range(3) for step in expected(NAMES[n]))
     assert (told(memory)["started"], told(memory)["served"]) == (6, 6)
+
+
+def test_branches_of_one_thread_keep_what_each_other_looked_up(memory: ToolMemory) -> None:
+    desk, together = Desk(), threading.Barrier(4)
+
+    class Together(ScriptedChatModel):
+        """Answers once every branch has begun its look-ups."""
+
+        def _generate(self, *given: Any, **options: Any) -> Any:
+            together.wait(timeout=30)
+            return super()._generate(*given, **options)
+
+    how: Any = {"policy": READS, "prefetch": LIKELY, "watched": True}
+    branch = build(memory, desk.tools, Together(script=script), **how)[0]
+    builder = StateGraph(Branches)
+    builder.add_node("branch", lambda state: {"ends": [branch.invoke(asked(state["number"]))["messages"][-1].text]})
+    builder.add_conditional_edges(START, lambda state: [Send("branch", {"number": n}) for n in state["numbers"]])
+    graph = builder.compile(checkpointer=InMemorySaver())
+    for numbers in ([0, 1, 2, 3], [4, 5, 6, 7]):
+        end = graph.invoke({"numbers": numbers, "ends": []}, of_user(numbers[0]))
+        assert end["ends"] == [f"The order of {NAMES[number]} is checked." for number in numbers]
+    assert Counter(map(str, desk.done)) == Counter(str(step) for n in range(8) for step in expected(NAMES[n]))
+    assert (told(memory)["started"], told(memory)["served"]) == (16, 16)
 
 
 @pytest.mark.parametrize("user", [None, ""])
