@@ -90,13 +90,14 @@ def leaves_of(
         return []
     root = schema if root is None else root
     found: list[Leaf] = []
+    known: _Known = {}
     level: list[_Place] = [("", schema, True, None)]
     for left in range(depth, -1, -1):
         below: list[_Place] = []
         for path, given, required, described in level:
             if len(found) >= limit:
                 return found
-            inner = resolved(given, root)
+            inner = resolved(given, root, known=known)
             inside = _inside(path, inner, required, described) if left and len(below) < MAX_WIDTH else []
             if inside:
                 below += inside
@@ -197,14 +198,29 @@ def type_of(value: Any) -> str:
     return "array" if isinstance(value, (list, tuple)) else "null"
 
 
-def resolved(schema: Any, root: Mapping[str, Any], *, steps: int = 8) -> Mapping[str, Any]:
+_Known = dict[tuple[str | int, int], Mapping[str, Any]]
+"""Merged schemas by reference (or identity) and steps left. Without them ten references to each of twelve definitions
+that refer to each other are 10^8 merges."""
+
+
+def resolved(schema: Any, root: Mapping[str, Any], *, steps: int = 8, known: _Known | None = None) -> Mapping[str, Any]:
     """Return a schema with its outermost local ``$ref`` followed and its ``allOf``, ``anyOf``, ``oneOf`` merged.
 
     Of several parts the properties and types are joined; a property is required only where all alternatives
-    require it. What cannot be followed (remote, circular, missing) is left out.
+    require it. What cannot be followed (remote, circular, missing) is left out. `known` holds what was merged before
+    of the same root.
     """
     if not isinstance(schema, dict):
         return {}
+    known = {} if known is None else known
+    reference = schema.get("$ref")
+    key = (reference if isinstance(reference, str) and len(schema) == 1 else id(schema), steps)
+    if key not in known:
+        known[key] = _resolved(schema, root, steps, known)
+    return known[key]
+
+
+def _resolved(schema: dict[str, Any], root: Mapping[str, Any], steps: int, known: _Known) -> Mapping[str, Any]:
     found: Mapping[str, Any] = schema
     for _ in range(steps):
         reference = found.get("$ref")
@@ -214,7 +230,7 @@ def resolved(schema: Any, root: Mapping[str, Any], *, steps: int = 8) -> Mapping
         beside = {key: value for key, value in found.items() if key != "$ref"}
         found = {**target, **beside} if isinstance(target, Mapping) else beside
     merged = steps > 0 and any(isinstance(found.get(key), Sequence) for key in _MERGED)
-    return _merged(found, root, steps) if merged else found
+    return _merged(found, root, steps, known) if merged else found
 
 
 def lookup(root: Mapping[str, Any], reference: str) -> Any:
@@ -233,7 +249,7 @@ def lookup(root: Mapping[str, Any], reference: str) -> Any:
     return target
 
 
-def _merged(schema: Mapping[str, Any], root: Mapping[str, Any], steps: int) -> Mapping[str, Any]:
+def _merged(schema: Mapping[str, Any], root: Mapping[str, Any], steps: int, known: _Known) -> Mapping[str, Any]:
     whole: dict[str, Any] = {key: value for key, value in schema.items() if key not in _MERGED}
     properties: dict[str, Any] = dict(_mapping(schema.get("properties")))
     required = set(_texts(schema.get("required")))
@@ -242,7 +258,7 @@ def _merged(schema: Mapping[str, Any], root: Mapping[str, Any], steps: int) -> M
         parts = schema.get(key)
         if not isinstance(parts, Sequence) or isinstance(parts, str):
             continue
-        inner = [resolved(part, root, steps=steps - 1) for part in parts]
+        inner = [resolved(part, root, steps=steps - 1, known=known) for part in parts]
         needed = [set(_texts(part.get("required"))) for part in inner if types_of(part)]
         if needed:
             required |= set.union(*needed) if key == "allOf" else set.intersection(*needed)

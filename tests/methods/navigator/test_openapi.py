@@ -17,13 +17,9 @@ from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import Flow, History
-from langgraph_toolmem.navigator.openapi import (
-    MAX_DEFINITIONS,
-    MAX_NAME,
-    openapi_tools,
-    read_openapi,
-    read_operations,
-)
+from langgraph_toolmem.navigator.openapi import openapi_tools, read_openapi, read_operations
+from langgraph_toolmem.navigator.openapi.operations import MAX_NAME
+from langgraph_toolmem.navigator.openapi.schemas import MAX_DEFINITIONS
 from langgraph_toolmem.navigator.plan.planner import Chain, plan
 from langgraph_toolmem.runs.tools import ToolSpec
 from tests.methods.navigator.openapi_documents import CHAT, LIBRARY, SHOP
@@ -101,9 +97,9 @@ def test_the_title_is_the_toolkit_and_a_memory_takes_the_specs():
 
 def test_parameters_and_body_are_one_and_clashes_are_renamed():
     added = by_name(PETS)["post_owners_owner_id_pets"]
-    assert set(added.properties) == {"owner_id", "name", "body_owner_id"}
+    assert set(added.properties) == {"owner_id", "name", "body.owner_id"}
     assert added.required == {"owner_id", "name"}
-    assert added.properties["body_owner_id"] == {"type": "integer"}
+    assert added.properties["body.owner_id"] == {"type": "integer"}
     assert added.problem({"owner_id": "7", "name": "Rex"}) is None
     assert added.problem({"owner_id": "7", "name": 3}) is not None
 

@@ -1,0 +1,314 @@
+"""Loading of OpenAPI documents: JSON or YAML, in one file or several, as one mapping whose references lead inside it.
+
+Each further file that a ``$ref`` names is read once and placed under ``x-files`` in the mapping; references to it are
+rewritten. A reference that leads nowhere stays as it is, and `Document.reasons` says why: whoever needs it refuses the
+operation, the others do without.
+
+Documents come from the world and are not trusted. Nesting has a limit, and so has what YAML aliases may multiply a
+document by. A file is read only if the reference to it is relative, ends in ``.json``, ``.yaml`` or ``.yml``, and
+enters no hidden folder: a schema's texts reach the model, and a document could otherwise name the host's own secrets.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.text.schema import lookup
+
+Source = Mapping[str, Any] | str | Path
+
+MAX_LEVELS: Final = 200
+"""Nesting of a document. Kubernetes, Stripe and GitHub nest at most 40 levels."""
+MAX_EXPANSION: Final = 10
+"""The most that aliases may multiply a document by. Fourteen YAML lines of nine aliases each would fill any memory."""
+MAX_STEPS: Final = 32
+"""References in a row that are followed."""
+_FREE_NODES: Final = 10_000
+"""Nodes below which aliases are not counted."""
+_FILES: Final = "x-files"
+_SUFFIXES: Final = frozenset({".json", ".yaml", ".yml"})
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
+_DATA: Final = frozenset({"example", "examples", "enum", "const", "default"})
+"""Keys whose values are data: a ``$ref`` in them is no reference."""
+_NAMES: Final = frozenset(
+    {
+        "$defs", "callbacks", "definitions", "dependentSchemas", "headers", "links", "parameters", "paths",
+        "patternProperties", "properties", "requestBodies", "responses", "schemas", "securityDefinitions",
+        "securitySchemes",
+    }
+)  # fmt: skip
+"""Keys whose values are mappings by names that the document chooses: no key of theirs has a meaning of its own."""
+
+
+class RefusalError(Exception):
+    """An operation that cannot be expressed; the text says why and what to do."""
+
+
+@dataclass(slots=True)
+class Document:
+    """A loaded document.
+
+    Attributes:
+        root: the document; every reference in it that leads somewhere is local.
+        reasons: reference that leads nowhere -> the reason.
+    """
+
+    root: Mapping[str, Any]
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def target(self, reference: str) -> Any:
+        """Return the value that a reference names.
+
+        Raises:
+            RefusalError: it names nothing.
+        """
+        value = lookup(self.root, reference)
+        if value is None:
+            raise RefusalError(self.reasons.get(reference, f"$ref {reference} leads to nothing in the document"))
+        return value
+
+    def followed(self, value: Any) -> Mapping[str, Any]:
+        """Return a mapping with its reference followed; {} for anything else. Keys next to a reference win.
+
+        Raises:
+            RefusalError: a reference leads nowhere or in a circle.
+        """
+        current = mapping_of(value)
+        siblings: dict[str, Any] = {}
+        for _ in range(MAX_STEPS):
+            reference = current.get("$ref")
+            if not isinstance(reference, str):
+                return {**current, **siblings} if siblings else current
+            siblings = {**{key: part for key, part in current.items() if key != "$ref"}, **siblings}
+            current = mapping_of(self.target(reference))
+        raise RefusalError(f"$ref {reference} leads in a circle")
+
+    def followed_or_empty(self, value: Any) -> Mapping[str, Any]:
+        """Return what `followed` does, and {} where it raises: for answers, which a call does not need."""
+        try:
+            return self.followed(value)
+        except RefusalError:
+            return {}
+
+
+def load(source: Source) -> Document:
+    """Load a document with the files it refers to.
+
+    Args:
+        source: a parsed document, or the path of a JSON or YAML file.
+
+    Raises:
+        ConfigurationError: the file cannot be read, is neither JSON nor YAML, is nested without end, or is no OpenAPI
+            document.
+    """
+    if isinstance(source, Mapping):
+        return _Bundle(None).bundled(source, "The OpenAPI document")
+    path = Path(source)
+    return _Bundle(path.resolve()).bundled(_parsed(path), f"The OpenAPI document {path}")
+
+
+class _Bundle:
+    """A document while its files are collected."""
+
+    def __init__(self, main: Path | None) -> None:
+        self.main = main
+        self.files: dict[str, Any] = {}
+        self.places: dict[Path, str] = {}
+        self.reasons: dict[str, str] = {}
+        if main is not None:
+            self.places[main] = ""
+
+    def bundled(self, value: Any, name: str) -> Document:
+        if not isinstance(value, Mapping) or not isinstance(value.get("paths"), Mapping):
+            raise ConfigurationError(f"{name} is no OpenAPI document: it has no `paths`.")
+        root = _Copy(self, self.main, "", name).whole(value)
+        if self.files:
+            root[_FILES] = self.files
+        return Document(root, self.reasons)
+
+    def reference(self, text: str, file: Path | None, place: str) -> str:
+        """Return a reference as it reads inside the bundle; unchanged, with a reason noted, if it leads nowhere.
+
+        Args:
+            text: the reference as written.
+            file: the file it stands in.
+            place: pointer to that file in the bundle.
+        """
+        address, _, pointer = text.partition("#")
+        pointer = unquote(pointer)
+        if not address:
+            return f"#{place}{pointer}"
+        try:
+            return f"#{self._place_of(unquote(address), file)}{pointer}"
+        except (ConfigurationError, RefusalError) as error:
+            self.reasons[text] = f"$ref {text}: {error}"
+            return text
+
+    def _place_of(self, address: str, file: Path | None) -> str:
+        """Return the pointer to another file in the bundle; the file is read at its first reference."""
+        if _SCHEME.match(address):
+            raise RefusalError("nothing remote is fetched; download the file and refer to it by a relative path")
+        if file is None or self.main is None:
+            raise RefusalError("a parsed document has no folder; pass the path of its file")
+        path = (file.parent / address).resolve()
+        if path in self.places:
+            return self.places[path]
+        way = Path(os.path.relpath(path, self.main.parent)).parts
+        hidden = any(part.startswith(".") and part != ".." for part in way)
+        if Path(address).is_absolute() or hidden or path.suffix.lower() not in _SUFFIXES:
+            raise RefusalError("only relative paths of .json, .yaml and .yml files outside hidden folders are read")
+        value = _parsed(path)
+        name = path.stem
+        while name in self.files:
+            name = f"{path.stem}_{len(self.files)}"
+        place = f"/{_FILES}/{name.replace('~', '~0').replace('/', '~1')}"
+        # Both are noted before the file is copied: its references may lead back to it.
+        self.places[path] = place
+        self.files[name] = {}
+        self.files[name] = _Copy(self, path, place, f"The file {path}").whole(value)
+        return place
+
+
+@dataclass(slots=True)
+class _Copy:
+    """The copy of one file: keys are texts, references lead into the bundle, shared parts stay shared.
+
+    Attributes:
+        done: (identity of a container, whether its keys are names) -> its copy and the nodes in it, aliases counted
+            as often as they stand there.
+        open: the containers around the present one.
+    """
+
+    bundle: _Bundle
+    file: Path | None
+    place: str
+    name: str
+    done: dict[tuple[int, bool, bool], tuple[Any, int]] = field(default_factory=dict)
+    open: set[tuple[int, bool, bool]] = field(default_factory=set)
+
+    def whole(self, value: Any) -> Any:
+        copied, nodes = self._copied(value, names=False, data=False, level=0)
+        distinct = sum(len(container) + 1 for container, _ in self.done.values())
+        if nodes > _FREE_NODES + MAX_EXPANSION * distinct:
+            raise ConfigurationError(
+                f"{self.name} repeats itself by YAML aliases: {distinct:,} nodes stand for {nodes:,}. Write the "
+                "repeated parts as $ref."
+            )
+        return copied
+
+    def _copied(self, value: Any, *, names: bool, data: bool, level: int) -> tuple[Any, int]:
+        if not isinstance(value, (Mapping, list, tuple)):
+            return value, 1
+        if level > MAX_LEVELS:
+            raise ConfigurationError(f"{self.name} is nested deeper than {MAX_LEVELS} levels.")
+        key = (id(value), names, data)
+        if key in self.open:
+            raise ConfigurationError(f"{self.name} contains itself by a YAML alias. Write that part as $ref.")
+        if key not in self.done:
+            self.open.add(key)
+            if isinstance(value, Mapping):
+                self.done[key] = self._mapping(value, names=names, data=data, level=level + 1)
+            else:
+                self.done[key] = self._sequence(value, data=data, level=level + 1)
+            self.open.remove(key)
+        return self.done[key]
+
+    def _mapping(self, value: Mapping[Any, Any], *, names: bool, data: bool, level: int) -> tuple[Any, int]:
+        copied: dict[str, Any] = {}
+        nodes = 1
+        for name, part in value.items():
+            key = _key(name)
+            if key == "$ref" and isinstance(part, str) and not (names or data):
+                copied[key] = self.bundle.reference(part, self.file, self.place)
+                continue
+            is_data = data or (not names and (key in _DATA or key.startswith("x-")))
+            copied[key], inside = self._copied(part, names=not names and key in _NAMES, data=is_data, level=level)
+            nodes += inside
+        return copied, nodes
+
+    def _sequence(self, value: Sequence[Any], *, data: bool, level: int) -> tuple[Any, int]:
+        copied: list[Any] = []
+        nodes = 1
+        for part in value:
+            inner, inside = self._copied(part, names=False, data=data, level=level)
+            copied.append(inner)
+            nodes += inside
+        return copied, nodes
+
+
+def _key(name: Any) -> str:
+    if isinstance(name, str):
+        return name
+    return json.dumps(name) if isinstance(name, (bool, int, float)) or name is None else str(name)
+
+
+def _parsed(path: Path) -> Any:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"The OpenAPI document {path} cannot be read: {error}") from error
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ConfigurationError(f"The OpenAPI document {path} is nested too deeply.") from None
+    except ValueError:
+        pass
+    yaml: Any = importlib.import_module("yaml")
+    try:
+        return yaml.load(text, _yaml_loader())
+    except RecursionError:
+        raise ConfigurationError(f"The OpenAPI document {path} is nested too deeply.") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigurationError(f"{path} is neither JSON nor YAML: {' '.join(str(error).split())}") from error
+
+
+@cache
+def _yaml_loader() -> Any:
+    """Return a loader for the scalars of YAML 1.2's JSON schema, which OpenAPI asks for.
+
+    PyYAML reads YAML 1.1: the country ``NO`` is False there, ``12:30`` is 750, ``0123`` is 83, and a date is an object
+    that no JSON schema has.
+    """
+    yaml: Any = importlib.import_module("yaml")
+    safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is ten times faster
+
+    class Loader(safe):  # type: ignore[misc]
+        yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 - PyYAML's own attribute
+
+        def construct_whole(self, node: Any) -> int:
+            return int(self.construct_scalar(node))
+
+        def construct_fraction(self, node: Any) -> float:
+            return float(self.construct_scalar(node))
+
+    for kind, pattern, starts in (
+        ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+        ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+        ("int", r"[-+]?[0-9]+", list("-+0123456789")),
+        ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", list("-+.0123456789")),
+        ("merge", r"<<", ["<"]),
+    ):
+        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(f"^(?:{pattern})$"), starts)
+    Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_whole)
+    Loader.add_constructor("tag:yaml.org,2002:float", Loader.construct_fraction)
+    return Loader
+
+
+def mapping_of(value: Any) -> Mapping[str, Any]:
+    """Return a mapping; {} for anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def list_of(value: Any) -> list[Any]:
+    """Return a list; [] for anything else."""
+    return value if isinstance(value, list) else []

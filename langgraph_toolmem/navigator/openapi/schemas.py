@@ -1,0 +1,234 @@
+"""Schemas of requests: standing alone as JSON Schema, the fields of a body, files and null.
+
+What a reference names stays named, in ``$defs``, so circular schemas are fine. OpenAPI 3.0's own words (``nullable``,
+truth values as bounds) become those of JSON Schema.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from langgraph_toolmem.navigator.openapi.documents import Document, list_of, mapping_of
+
+MAX_DEFINITIONS: Final = 64
+"""Definitions that one schema carries along; in large documents everything leads to everything."""
+_UNSAFE_KEY: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_SUFFIX: Final = re.compile(r"\.(?:json|ya?ml)$", re.IGNORECASE)
+_SCHEMAS_BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+_PLAIN: Final = frozenset({"example", "examples", "enum", "const", "default", "required", "type", "discriminator"})
+"""Keys of a schema whose values are no schemas."""
+_CHOICES: Final = ("oneOf", "anyOf")
+_BOUNDS: Final = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
+
+
+@dataclass(slots=True)
+class Fields:
+    """Properties of an object schema, its ``allOf`` joined.
+
+    Attributes:
+        properties: name -> schema.
+        required: names that must be there.
+        whole: True if the properties do not say all of it: alternatives or free keys bring others.
+    """
+
+    properties: dict[str, Any] = field(default_factory=dict)
+    required: set[str] = field(default_factory=set)
+    whole: bool = False
+
+
+class Schemas:
+    """The schemas of one document. A definition is rewritten once and shared by the schemas that name it."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self._names: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._rewritten: dict[str, tuple[Any, list[str]]] = {}
+
+    def alone(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a schema that stands alone: the nearest `MAX_DEFINITIONS` definitions it leads to are in ``$defs``.
+
+        Raises:
+            RefusalError: a reference leads nowhere.
+        """
+        whole, waiting = self._copied(schema)
+        definitions: dict[str, Any] = {}
+        for reference in waiting:  # grows
+            name = self._names[reference]
+            if name in definitions:
+                continue
+            if len(definitions) >= MAX_DEFINITIONS:
+                definitions[name] = {}
+                continue
+            if reference not in self._rewritten:
+                self._rewritten[reference] = self._copied(self.document.target(reference))
+            definitions[name], further = self._rewritten[reference]
+            waiting += further
+        return {**whole, "$defs": definitions} if definitions else whole
+
+    def fields(self, schema: Mapping[str, Any]) -> Fields:
+        """Return the properties of an object schema.
+
+        Raises:
+            RefusalError: a reference leads nowhere.
+        """
+        fields = Fields()
+        parts = list(self._parts(schema, set()))
+        for part in parts:
+            fields.properties.update(mapping_of(part.get("properties")))
+            fields.required.update(name for name in list_of(part.get("required")) if isinstance(name, str))
+        for part in parts:
+            kinds = part.get("type", "object")
+            is_object = kinds == "object" or (isinstance(kinds, list) and "object" in kinds)
+            fields.whole |= self.is_open(part) or not is_object or self._brings_more(part, fields.properties)
+        fields.whole |= not fields.properties
+        for name in fields.required - fields.properties.keys():
+            fields.properties[name] = {}
+        return fields
+
+    def is_open(self, schema: Mapping[str, Any]) -> bool:
+        """Return True if a schema says what keys with names of the caller's choice hold."""
+        inner = self.document.followed(schema)
+        return bool(mapping_of(inner.get("additionalProperties")) or inner.get("patternProperties"))
+
+    def _parts(self, schema: Mapping[str, Any], seen: set[int]) -> Iterator[Mapping[str, Any]]:
+        """Yield a schema after what its ``allOf`` joins, each once: references fan out without end otherwise."""
+        inner = self.document.followed(schema)
+        if id(inner) in seen:
+            return
+        seen.add(id(inner))
+        for part in list_of(inner.get("allOf")):
+            yield from self._parts(mapping_of(part), seen)
+        yield inner
+
+    def _brings_more(self, schema: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+        """Return True if an alternative has properties that are not among the known ones."""
+        for word in _CHOICES:
+            for choice in list_of(schema.get(word)):
+                for part in self._parts(mapping_of(choice), set()):
+                    nested = any(part.get(inner) for inner in _CHOICES)
+                    if nested or not mapping_of(part.get("properties")).keys() <= known.keys():
+                        return True
+        return False
+
+    def takes_null(self, schema: Any, steps: int = 8) -> bool:
+        """Return True if null is a value of a schema, or the schema says nothing of types."""
+        inner = self.document.followed_or_empty(schema)
+        if inner.get("nullable") is True or inner.get("x-nullable") is True:
+            return True
+        kinds = inner.get("type")
+        if isinstance(kinds, (str, list)):
+            return "null" in kinds
+        if isinstance(inner.get("enum"), list):
+            return None in inner["enum"]
+        if "const" in inner:
+            return inner["const"] is None
+        for word in _CHOICES:
+            choices = list_of(inner.get(word))
+            if choices:
+                return steps > 0 and any(self.takes_null(choice, steps - 1) for choice in choices)
+        parts = list_of(inner.get("allOf"))
+        if parts:
+            return steps > 0 and all(self.takes_null(part, steps - 1) for part in parts)
+        return "properties" not in inner and "items" not in inner
+
+    def is_file(self, schema: Any) -> bool:
+        """Return True if a value is the bytes of a file: 2.0's ``file``, 3.0's ``binary``, 3.1's media type."""
+        inner = self.document.followed_or_empty(schema)
+        if inner.get("type") == "file" or inner.get("format") == "binary":
+            return True
+        media = inner.get("contentMediaType")
+        return isinstance(media, str) and "contentEncoding" not in inner and not is_text(media)
+
+    def _copied(self, value: Any) -> tuple[Any, list[str]]:
+        """Return a copy whose references lead to ``$defs``, and the references.
+
+        Raises:
+            RefusalError: a reference leads nowhere.
+        """
+        references: list[str] = []
+
+        def copied(inner: Any) -> Any:
+            if isinstance(inner, list):
+                return [copied(part) for part in inner]
+            if not isinstance(inner, Mapping):
+                return inner
+            schema: dict[str, Any] = {}
+            for key, part in inner.items():
+                if key in ("$id", "$schema"):  # `$defs` would be looked for below another address
+                    continue
+                if key in _SCHEMAS_BY_NAME and isinstance(part, Mapping):
+                    schema[key] = {name: copied(below) for name, below in part.items()}
+                elif key == "$ref" and isinstance(part, str):
+                    self.document.target(part)
+                    references.append(part)
+                    schema[key] = f"#/$defs/{self._name(part)}"
+                else:
+                    schema[key] = part if key in _PLAIN or key.startswith("x-") else copied(part)
+            return _without_reference_names(_modern(schema))
+
+        return copied(value), references
+
+    def _name(self, reference: str) -> str:
+        if reference not in self._names:
+            last = reference.rsplit("/", 1)[-1].replace("~1", "/").replace("~0", "~")
+            name = base = _UNSAFE_KEY.sub("_", _SUFFIX.sub("", last)) or "schema"
+            while name in self._taken:
+                name = f"{base}_{len(self._taken)}"
+            self._taken.add(name)
+            self._names[reference] = name
+        return self._names[reference]
+
+
+def is_json(media: str) -> bool:
+    """Return True for JSON, its dialects (``application/merge-patch+json``) and ``*/*``."""
+    kind = media.partition(";")[0].strip().lower()
+    return kind in ("application/json", "text/json", "*/*", "application/*") or kind.endswith("+json")
+
+
+def is_text(media: str) -> bool:
+    """Return True for a content type whose bytes are text that a model can read and write."""
+    kind = media.partition(";")[0].strip().lower()
+    plain = kind.startswith("text/") or is_json(kind)
+    named = re.search(r"[/+.-](?:xml|ya?ml|csv|javascript|graphql|toml|sql)$|ndjson$|jsonl|json-seq|jsonlines", kind)
+    return plain or named is not None or kind == "application/x-www-form-urlencoded"
+
+
+def _modern(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema of OpenAPI 3.0 as JSON Schema: ``nullable``, and bounds that a truth value makes exclusive."""
+    if schema.get("nullable") is True:
+        schema = _with_null(schema)
+    for bound, exclusive in _BOUNDS:
+        said = schema.get(exclusive)
+        if isinstance(said, bool):
+            del schema[exclusive]
+            if said and bound in schema:
+                schema[exclusive] = schema.pop(bound)
+    return schema
+
+
+def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
+    kinds = schema.get("type")
+    if isinstance(kinds, str):
+        values = schema.get("enum")
+        if isinstance(values, list) and None not in values:
+            schema = {**schema, "enum": [*values, None]}
+        return {**schema, "type": [kinds, "null"]}
+    composed = {key: schema[key] for key in ("allOf", "oneOf", "anyOf") if key in schema}
+    if not composed:
+        return schema
+    rest = {key: value for key, value in schema.items() if key not in composed}
+    return {**rest, "anyOf": [composed, {"type": "null"}]}
+
+
+def _without_reference_names(schema: dict[str, Any]) -> dict[str, Any]:
+    """Leave out a property that is itself called ``$ref`` and say so: LangChain reads it as a reference and fails."""
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or "$ref" not in properties:
+        return schema
+    described = f"{schema.get('description') or ''} It may have the key `$ref` as well.".strip()
+    kept = {name: inner for name, inner in properties.items() if name != "$ref"}
+    return {**schema, "properties": kept, "description": described}

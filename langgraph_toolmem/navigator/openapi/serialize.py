@@ -1,0 +1,311 @@
+"""Values as they are written into a request: styles of parameters, form and multipart bodies, JSON, files.
+
+Styles are those of OpenAPI 3 (https://spec.openapis.org/oas/v3.1.1.html, *Style Values*, which follow RFC 6570) and the
+``collectionFormat`` of 2.0. A style says nothing of lists and objects inside lists and objects, but for ``deepObject``:
+there `items[0][price]` is written, as servers that use it read it, elsewhere JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from urllib.parse import quote
+
+DELIMITERS: Final[Mapping[str, str]] = {
+    "form": ",",
+    "simple": ",",
+    "spaceDelimited": "%20",
+    "tabDelimited": "%09",
+    "pipeDelimited": "%7C",
+}
+"""Style -> text between the members of a list in one value."""
+STYLES: Final[Mapping[str, frozenset[str]]] = {
+    "path": frozenset({"simple", "label", "matrix", "spaceDelimited", "tabDelimited", "pipeDelimited"}),
+    "query": frozenset({"form", "spaceDelimited", "tabDelimited", "pipeDelimited", "deepObject"}),
+    "header": frozenset({"simple", "spaceDelimited", "tabDelimited", "pipeDelimited"}),
+    "cookie": frozenset({"form", "spaceDelimited", "tabDelimited", "pipeDelimited"}),
+    "form": frozenset({"form", "spaceDelimited", "tabDelimited", "pipeDelimited", "deepObject"}),
+}
+"""Place -> the styles that it has. Delimiters in paths and headers are 2.0's."""
+FILE_TEXT: Final = (
+    "A file: its text, or an object with one of `text`, `base64` and `path` (of a file that this program may send), "
+    "and with `name` and `type` (its media type)."
+)
+_RESERVED: Final = ":/?@!$'()*,;"
+"""Characters that ``allowReserved`` leaves; ``& = + #`` would end the value in a query, and brackets are no URL."""
+_MEDIA: Final = re.compile(r"[\w.+*-]+/[\w.+*-]+(?:; ?[\w-]+=[\w.-]+)*", re.ASCII)
+_BROKEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+"""Characters that would end a header."""
+
+FilePart: TypeAlias = tuple[str | None, bytes, str | None]
+"""File name, content and content type of one part, as httpx takes them."""
+
+
+class ValueRefusedError(ValueError):
+    """A value that cannot be sent; the model reads the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of a parameter in a request.
+
+    Attributes:
+        label: its name in the document.
+        kind: "path", "query", "header", "cookie", "form", "body" (a property of it) or "whole" (all of it).
+        style: one of `STYLES`; "" if the value is written as `media`.
+        explode: each member of a list or an object is a value of its own.
+        reserved: characters with a meaning in URLs are sent as they are.
+        media: content type of the value where the document names one.
+        nullable: null is a value; otherwise it leaves the parameter out.
+        file: the value is a file.
+    """
+
+    label: str
+    kind: str
+    style: str = ""
+    explode: bool = False
+    reserved: bool = False
+    media: str = ""
+    nullable: bool = False
+    file: bool = False
+
+
+def write_text(value: Any) -> str:
+    """Return a value as text: texts as they are, everything else as JSON.
+
+    Raises:
+        ValueRefusedError: it has no text, such as half of a surrogate pair, or no JSON.
+    """
+    text = value if isinstance(value, str) else _dumped(value)
+    _encoded(text)
+    return text
+
+
+def write_json(value: Any) -> bytes:
+    """Return a value as JSON in UTF-8; raise ValueRefusedError if there is none."""
+    return _encoded(_dumped(value))
+
+
+def write_path(place: Place, value: Any) -> str:
+    """Return the percent-encoded text that takes the place of ``{label}`` in a path.
+
+    >>> write_path(Place("ids", "path", "matrix", explode=True), [1, 2])
+    ';ids=1;ids=2'
+    """
+    if place.media:
+        return _quoted(_dumped(value))
+    pairs, items = _members(value)
+    label = quote(place.label, safe="")
+    prefix, between = {"label": (".", "."), "matrix": (";", ";")}.get(place.style, ("", ","))
+    separator = between if place.explode else DELIMITERS.get(place.style, ",")
+    if pairs is not None:
+        joint = "=" if place.explode else separator
+        texts = [f"{_quoted(key)}{joint}{_quoted(write_text(inner))}" for key, inner in pairs]
+    else:
+        texts = [_quoted(write_text(item)) for item in items]
+    if place.style != "matrix":
+        return prefix + separator.join(texts)
+    if not place.explode:
+        return f";{label}={','.join(texts)}"
+    return "".join(f";{text}" if pairs is not None else f";{label}={text}" for text in texts)
+
+
+def write_header(place: Place, value: Any) -> bytes:
+    """Return the value of a header, in ISO 8859-1 as HTTP has it.
+
+    Raises:
+        ValueRefusedError: it has other characters, or one that would end the header.
+    """
+    if place.media:
+        text = _dumped(value)
+    else:
+        pairs, items = _members(value)
+        separator = {"spaceDelimited": " ", "tabDelimited": "\t", "pipeDelimited": "|"}.get(place.style, ",")
+        joint = "=" if place.explode else separator
+        if pairs is not None:
+            text = separator.join(f"{key}{joint}{write_text(inner)}" for key, inner in pairs)
+        else:
+            text = separator.join(map(write_text, items))
+    if _BROKEN.search(text):
+        raise ValueRefusedError(f"{place.label} is a header and cannot have line breaks or control characters.")
+    try:
+        return text.strip().encode("latin-1")
+    except UnicodeEncodeError as error:
+        character = text[error.start]
+        raise ValueRefusedError(
+            f"{place.label} is a header, and headers have no character {_shown(character)}. Write it in Latin letters."
+        ) from None
+
+
+def write_pairs(place: Place, value: Any) -> list[tuple[str, str]]:
+    """Return the percent-encoded keys and values of a parameter in a query, a form or a cookie.
+
+    >>> write_pairs(Place("ids", "query", "form"), ["1", "2,3"])
+    [('ids', '1,2%2C3')]
+    >>> write_pairs(Place("items", "form", "deepObject"), [{"price": 1}])
+    [('items%5B0%5D%5Bprice%5D', '1')]
+    """
+    safe = _RESERVED if place.reserved else ""
+    label = _quoted(place.label)
+    if place.media:
+        values = value if place.kind == "form" and isinstance(value, (list, tuple)) else [value]
+        return [(label, _quoted(_dumped(part), safe)) for part in values]
+    if place.style == "deepObject":
+        return [(_quoted(key), _quoted(text, safe)) for key, text in _deep(place.label, value)]
+    pairs, items = _members(value)
+    if pairs is not None:
+        if place.explode:
+            return [(_quoted(key), _quoted(write_text(inner), safe)) for key, inner in pairs]
+        items = [text for pair in pairs for text in pair]
+    texts = [_quoted(write_text(item), safe) for item in items]
+    if isinstance(value, (Mapping, list, tuple)) and (not place.explode or pairs is not None):
+        return [(label, DELIMITERS.get(place.style, ",").join(texts))] if texts else []
+    return [(label, text) for text in texts]
+
+
+def write_form(fields: Iterable[tuple[Place, Any]]) -> bytes:
+    """Return a body of type ``application/x-www-form-urlencoded``."""
+    pairs = [pair for place, value in fields for pair in write_pairs(_written(place, value), value)]
+    return "&".join(f"{key}={value}" for key, value in pairs).encode()
+
+
+def write_parts(fields: Iterable[tuple[Place, Any]], folder: Path | None) -> list[tuple[str, FilePart]]:
+    """Return the parts of a ``multipart/form-data`` body: a part for each member of a list, JSON for objects.
+
+    Args:
+        fields: places and values.
+        folder: folder that a model may name files in; None for none.
+    """
+    parts: list[tuple[str, FilePart]] = []
+    for place, value in fields:
+        if place.style == "deepObject":
+            parts += [(key, (None, _encoded(text), None)) for key, text in _deep(place.label, value)]
+            continue
+        for item in value if isinstance(value, (list, tuple)) else [value]:
+            if place.file:
+                name, content, kind = read_file(place, item, folder)
+                parts.append((place.label, (name or place.label, content, kind or "application/octet-stream")))
+            elif isinstance(item, (Mapping, list, tuple)) or "json" in place.media:
+                parts.append((place.label, (None, write_json(item), place.media or "application/json")))
+            else:
+                parts.append((place.label, (None, _encoded(write_text(item)), place.media or None)))
+    return parts
+
+
+def read_file(place: Place, value: Any, folder: Path | None) -> FilePart:
+    """Return name, content and type of a file that a value stands for.
+
+    Args:
+        place: its place; the media type of the place counts where the value names none.
+        value: bytes, a `pathlib.Path` (from code: no model writes one), a text, or an object as `FILE_TEXT` says.
+        folder: folder that a model may name files in; None for none.
+
+    Raises:
+        ValueRefusedError: the value is none of these, or the file is not in the folder.
+    """
+    if isinstance(value, (bytes, bytearray)):
+        return None, bytes(value), place.media or None
+    if isinstance(value, Path):
+        return _from_disk(place, value, value.name, "")
+    if isinstance(value, str):
+        return None, _encoded(value), place.media or None
+    if not isinstance(value, Mapping):
+        raise ValueRefusedError(f"{place.label} is a file. {FILE_TEXT}")
+    name = str(value.get("name") or "")
+    kind = str(value.get("type") or place.media or "")
+    if kind and not _MEDIA.fullmatch(kind):
+        raise ValueRefusedError(f"{place.label}: {_shown(kind)} is no media type.")
+    _encoded(name)
+    if isinstance(value.get("path"), str):
+        return _from_disk(place, _allowed(place, value["path"], folder), name, kind)
+    if isinstance(value.get("base64"), str):
+        try:
+            content = base64.b64decode("".join(value["base64"].split()), validate=True)
+        except (binascii.Error, ValueError):
+            raise ValueRefusedError(f"{place.label}: `base64` is no base64.") from None
+        return name or None, content, kind or None
+    if isinstance(value.get("text"), str):
+        return name or None, _encoded(value["text"]), kind or None
+    raise ValueRefusedError(f"{place.label} is a file. {FILE_TEXT}")
+
+
+def _allowed(place: Place, said: str, folder: Path | None) -> Path:
+    """Return the path that a model names; a model must not send what the host did not offer."""
+    if folder is None:
+        raise ValueRefusedError(
+            f"{place.label}: this program sends no files by path (`files=` of openapi_tools names a folder). "
+            "Give `text` or `base64`."
+        )
+    root = folder.resolve()
+    try:
+        path = (root / said).resolve()
+    except (OSError, ValueError, RuntimeError):
+        path = root
+    if not path.is_relative_to(root) or not path.is_file():
+        raise ValueRefusedError(f"{place.label}: {_shown(said)} is no file that this program may send.")
+    return path
+
+
+def _from_disk(place: Place, path: Path, name: str, kind: str) -> FilePart:
+    try:
+        return name or path.name, path.read_bytes(), kind or place.media or None
+    except OSError as error:
+        raise ValueRefusedError(f"{place.label}: the file cannot be read: {error.strerror}.") from None
+
+
+def _written(place: Place, value: Any) -> Place:
+    """Return how a field of a form is written: without a style of its own, an object is JSON and a list repeats."""
+    if place.style or place.media:
+        return place
+    style, media = ("", "application/json") if isinstance(value, Mapping) else ("form", "")
+    return Place(place.label, "form", style, explode=True, media=media)
+
+
+def _members(value: Any) -> tuple[list[tuple[str, Any]] | None, list[Any]]:
+    """Return the pairs of an object, else None and the members of a list, else None and the value."""
+    if isinstance(value, Mapping):
+        return [(str(key), inner) for key, inner in value.items()], []
+    return None, list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _deep(label: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the keys and texts of ``deepObject``; null in it is the empty text."""
+    if isinstance(value, Mapping):
+        inner: Iterable[tuple[Any, Any]] = value.items()
+    elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        inner = enumerate(value)
+    else:
+        yield label, "" if value is None else write_text(value)
+        return
+    for key, part in inner:
+        yield from _deep(f"{label}[{key}]", part)
+
+
+def _quoted(text: str, safe: str = "") -> str:
+    return quote(_encoded(text), safe=safe)
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueRefusedError(
+            f"A value has half of a character, {_shown(text[error.start])}. Write it anew."
+        ) from None
+
+
+def _dumped(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueRefusedError(f"A value is no JSON: {error}.") from None
+
+
+def _shown(text: str) -> str:
+    return ascii(text[:80])
