@@ -131,6 +131,9 @@ _KNOWN_STARTS = ("Error", "Tool ", "Input ", "User ", "Note: ", "Execution ")
 _KNOWN_CHARS = 4_000
 
 
+_HTTP_STATUS = re.compile(r"HTTP [1-5]\d\d\b")
+
+
 def text_of(content: Any, *, separator: str = "") -> str:
     """Join the strings and text blocks of a message's content, without reasoning and media.
 
@@ -148,7 +151,8 @@ def output_of(content: Any) -> Any:
 
     The text of a single block is read like a string. Several blocks that each hold an object or array (an MCP server
     sends one block per list item) become a list; other texts are joined by line breaks. A list of dicts that are no
-    content blocks is data already. Media and artifacts are left out.
+    content blocks is data already. Media and artifacts are left out, and so is a block after the first one that begins
+    with an HTTP status: it says how the answer came.
     """
     if isinstance(content, str):
         return output_of_text(content)
@@ -160,7 +164,7 @@ def output_of(content: Any) -> Any:
     for part in content:
         if isinstance(part, dict) and part.get("type") in (None, "json") and "json" in part:
             texts.append(json.dumps(part["json"], default=str))
-        elif (text := _text_of_part(part)) is not None:
+        elif (text := _text_of_part(part)) is not None and not (texts and _HTTP_STATUS.match(text)):
             texts.append(text)
     if len(texts) > 1:
         values = [output_of_text(text) for text in texts]

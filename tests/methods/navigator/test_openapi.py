@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from langchain_core.messages import ToolMessage
 
 from langgraph_toolmem import ToolMemory
@@ -21,6 +25,7 @@ from langgraph_toolmem.navigator.openapi import openapi_tools, read_openapi, rea
 from langgraph_toolmem.navigator.openapi.operations import MAX_NAME
 from langgraph_toolmem.navigator.openapi.schemas import MAX_DEFINITIONS
 from langgraph_toolmem.navigator.plan.planner import Chain, plan
+from langgraph_toolmem.runs.messages import output_of
 from langgraph_toolmem.runs.tools import ToolSpec
 from tests.methods.navigator.openapi_documents import CHAT, LIBRARY, SHOP
 
@@ -167,15 +172,167 @@ def test_files_are_read(tmp_path: Path):
     "broken",
     [
         {"paths": {"/x": None, "/y": {"get": 3, "post": {}}}},
-        {"paths": {"/x": {"get": {"parameters": [None, {"in": "query"}, {"$ref": "#/nowhere"}], "responses": None}}}},
-        {"paths": {"/x": {"get": {"parameters": [{"name": "x"}, {"name": "y", "in": "elsewhere"}]}}}},
+        {"paths": {"/x": {"get": {"parameters": "a", "responses": None}}}},
         {"paths": {"/x": {"get": {"requestBody": {"content": []}, "tags": "a", "responses": {"200": None}}}}},
+        {"paths": {"/x": {"get": {"responses": {"200": {"$ref": "https://example.com/a.json"}}}}}},
     ],
-    ids=["items", "parameters", "places", "bodies"],
+    ids=["items", "parameters", "bodies", "answers"],
 )
-def test_what_is_broken_is_left_out(broken: Any):
+def test_what_a_call_does_not_need_may_be_broken(broken: Any):
     (spec,) = read_openapi(broken)
     assert spec.properties == {}
+
+
+MIXED = {"content": {"multipart/mixed": {"schema": {"type": "object", "properties": {"a": {}}}}}}
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        ({"parameters": [{"$ref": "#/nowhere"}]}, "#/nowhere leads to nothing"),
+        ({"parameters": [{"$ref": "#/paths/~1x/get/parameters/0"}]}, "leads in a circle"),
+        ({"parameters": [{"$ref": "https://example.com/a.json#/P"}]}, "nothing remote is fetched; download"),
+        ({"parameters": [{"$ref": "other.json#/P"}]}, "pass the path of its file"),
+        ({"parameters": [{"in": "query"}]}, "the name None"),
+        ({"parameters": [{"name": "y", "in": "elsewhere"}]}, "the place 'elsewhere'"),
+        ({"parameters": [{"name": "y", "in": "query", "style": "matrix"}]}, "the style 'matrix'"),
+        (
+            {"parameters": [{"name": "y", "in": "query", "content": {"application/xml": {}}}]},
+            "written as application/xml",
+        ),
+        ({"requestBody": MIXED}, "the body is multipart/mixed"),
+        ({"requestBody": {"content": {"application/json": {"schema": {"$ref": "#/nowhere"}}}}}, "#/nowhere"),
+    ],
+)
+def test_an_operation_that_cannot_be_expressed_is_refused(caplog: Any, broken: dict[str, Any], reason: str):
+    paths = {"/x": {"get": broken}}
+    with pytest.raises(ConfigurationError, match=re.escape(reason)) as refused:
+        read_openapi({"paths": paths})
+    assert "GET /x (get_x)" in str(refused.value)
+    assert [spec.name for spec in read_openapi({"paths": {**paths, "/y": {"get": {}}}})] == ["get_y"]
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert reason in record.getMessage()
+
+
+# --- files ---
+
+
+def written(folder: Path, files: dict[str, Any]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        text = content if isinstance(content, str) else json.dumps(content)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder / next(iter(files))
+
+
+def test_a_document_of_several_files_is_read_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    tree = {"type": "object", "properties": {"leaf": {"type": "string"}, "below": {"$ref": "tree.yaml#"}}}
+    main = written(
+        tmp_path,
+        {
+            "api/main.json": {
+                "paths": {
+                    "/trees/{id}": {"$ref": "paths/trees.json#/~1trees~1%7Bid%7D"},
+                    "/trees": {"post": {"$ref": "paths/trees.json#/add"}},
+                }
+            },
+            "api/paths/trees.json": {
+                "/trees/{id}": {"get": {"operationId": "tree", "parameters": [{"$ref": "#/id"}]}},
+                "id": {"name": "id", "in": "path", "schema": {"type": "integer"}},
+                "add": {
+                    "operationId": "add",
+                    "requestBody": {"content": {"application/json": {"schema": {"$ref": "../../tree.yaml"}}}},
+                    "responses": {"200": {"content": {"application/json": {"schema": {"$ref": "../../tree.yaml"}}}}},
+                },
+            },
+            "tree.yaml": tree,
+        },
+    )
+    read: list[str] = []
+    original = Path.read_text
+
+    def noted(self: Path, *arguments: Any, **more: Any) -> str:
+        read.append(self.name)
+        return original(self, *arguments, **more)
+
+    monkeypatch.setattr(Path, "read_text", noted)
+    one, add = read_openapi(main)
+    assert sorted(read) == ["main.json", "tree.yaml", "trees.json"]
+    assert one.properties == {"id": {"type": "integer"}}
+    assert set(add.properties) == {"leaf", "below"}
+    assert add.parameters["$defs"].keys() == {"tree"}
+    assert add.problem({"below": {"below": {"leaf": 3}}}) is not None
+    assert add.returns is not None
+    assert add.returns["properties"]["leaf"] == {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("reference", "reason"),
+    [
+        ("missing.json", "cannot be read"),
+        ("broken.yaml", "neither JSON nor YAML"),
+        ("/etc/hosts.json", "only relative paths"),
+        ("../.kube/config.yaml", "only relative paths"),
+        ("keys.pem", "only relative paths"),
+        ("file:///etc/hosts.json", "nothing remote"),
+        ("//example.com/a.json", "nothing remote"),
+    ],
+)
+def test_files_that_are_not_read_are_named(tmp_path: Path, reference: str, reason: str):
+    secret = {"name": "secret", "in": "query", "schema": {"type": "string"}}
+    files = {"../.kube/config.yaml": secret, "keys.pem": secret, "broken.yaml": "a: [}"}
+    main = {"paths": {"/x": {"get": {"parameters": [{"$ref": reference}]}}}}
+    with pytest.raises(ConfigurationError, match=reason):
+        read_openapi(written(tmp_path / "api", {"main.json": main, **files}))
+
+
+def test_yaml_is_read_as_openapi_means_it(tmp_path: Path):
+    text = """
+paths:
+  /a:
+    get:
+      parameters:
+        - {name: country, in: query, schema: {type: string, enum: [NO, yes, 0123x, 12:30, 2020-01-01]}}
+        - {name: on, in: query, schema: {type: integer, default: 012, maximum: 1.5e3}}
+      responses: {200: {content: {application/json: {schema: {properties: {no: {type: string}}}}}}}
+"""
+    (spec,) = read_openapi(written(tmp_path, {"api.yaml": text}))
+    assert spec.properties["country"]["enum"] == ["NO", "yes", "0123x", "12:30", "2020-01-01"]
+    assert spec.properties["on"] == {"type": "integer", "default": 12, "maximum": 1500.0}
+    assert spec.returns == {"type": "object", "properties": {"no": {"type": "string"}}}
+
+
+def _bomb() -> str:
+    lines = ["a0: &a0 {type: string}"]
+    lines += [f"a{n}: &a{n} {{allOf: [{', '.join([f'*a{n - 1}'] * 10)}]}}" for n in range(1, 12)]
+    return "\n".join([*lines, "paths: {/x: {get: {parameters: [{name: q, in: query, schema: *a11}]}}}"])
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (_bomb(), "repeats itself"),
+        ("paths: &p {/x: {get: *p}}", "contains itself"),
+        ('{"paths": ' + '{"a": ' * 500 + "1" + "}" * 501, "nested deeper"),
+        ('{"paths": ' + "[" * 200_000, "nested too deeply|neither JSON nor YAML"),
+    ],
+    ids=["aliases", "circle", "deep", "endless"],
+)
+def test_documents_that_never_end_are_refused(tmp_path: Path, text: str, reason: str):
+    with pytest.raises(ConfigurationError, match=reason):
+        read_openapi(written(tmp_path, {"api.yaml": text}))
+
+
+def test_schemas_that_fan_out_are_merged_once_each():
+    schemas: dict[str, Any] = {f"L{n}": {"allOf": [{"$ref": f"#/components/schemas/L{n + 1}"}] * 10} for n in range(40)}
+    schemas["L40"] = {"type": "object", "properties": {"x": {"type": "string"}}}
+    whole = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/L0"}}}}
+    near = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/L34"}}}}
+    post = {"requestBody": whole, "responses": {"200": near}}
+    (spec,) = read_openapi({"paths": {"/a": {"post": post}}, "components": {"schemas": schemas}})
+    assert spec.properties == {"x": {"type": "string"}}
+    assert spec.returns == {"type": "object", "properties": {"x": {"type": "string"}}}
 
 
 def test_what_is_no_document_is_named(tmp_path: Path):
@@ -457,3 +614,218 @@ def test_a_token_is_sent_as_bearer_and_where_an_operation_takes_one():
 def test_no_server_is_an_error():
     with pytest.raises(ConfigurationError, match=r"names no server address.*base_url"):
         openapi_tools({"paths": {"/a": {"get": {}}}, "servers": [{"url": "/v1"}]})
+
+
+ANY_TEXT = {"type": "string"}
+EVERYWHERE: dict[str, Any] = {
+    "paths": {
+        "/x/{p}": {
+            "post": {
+                "operationId": "everywhere",
+                "parameters": [
+                    {"name": "p", "in": "path", "schema": ANY_TEXT},
+                    {"name": "q", "in": "query", "style": "deepObject", "schema": {}},
+                    {"name": "X-H", "in": "header", "schema": {}},
+                    {"name": "c", "in": "cookie", "schema": {}},
+                ],
+                "requestBody": {
+                    "content": {
+                        "multipart/form-data": {
+                            "schema": {"properties": {"f": {"type": "string", "format": "binary"}, "t": {}}},
+                        }
+                    }
+                },
+            },
+            "put": {
+                "operationId": "body_too",
+                "requestBody": {"content": {"application/json": {"schema": {"properties": {"a": {}}}}}},
+            },
+        }
+    }
+}
+LETTERS = st.text(st.characters(codec=None, categories=None), max_size=8)  # half characters and controls as well
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | LETTERS
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(LETTERS, inner, max_size=3))
+FILES = st.fixed_dictionaries({}, optional=dict.fromkeys(("text", "base64", "path", "name", "type"), LETTERS))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.fixed_dictionaries({"p": VALUES}, optional={"q": VALUES, "X-H": VALUES, "c": VALUES, "f": FILES, "t": VALUES})
+)
+def test_no_value_of_a_model_ends_a_run(values: dict[str, Any]):
+    sent: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        return httpx.Response(200, json={})
+
+    with httpx.Client(transport=httpx.MockTransport(answer)) as client:
+        everywhere, body_too = openapi_tools(EVERYWHERE, base_url="http://x.test", client=client)[::-1]
+        for tool, arguments in ((everywhere, values), (body_too, {"p": "1", "a": values["p"]})):
+            count = len(sent)
+            message = called(tool, "sync", **arguments)
+            assert len(sent) - count == (message.status == "success")
+    for request in sent:
+        assert request.url.host == "x.test"
+        assert request.url.raw_path.count(b"/") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"p": "x" * 70_000}, "URL too long"),
+        ({"p": "\ud800"}, "half of a character"),
+        ({"p": "1", "X-H": "日本"}, "X-H is a header"),
+        ({"p": "1", "X-H": "a\r\nHost: b"}, "X-H is a header"),
+        ({"p": "1", "f": {"base64": "%"}}, "no base64"),
+        ({"p": "1", "f": {"path": "/etc/hosts"}}, "`files=`"),
+        ({"p": "1", "f": {"text": "x", "type": "a/b\r\nc: d"}}, "no media type"),
+        ({"p": "1", "t": float("nan")}, "no JSON"),
+        ({"p": "1", "other": 1}, "no parameter 'other', only p, q, X-H, c, f, t"),
+    ],
+)
+def test_a_value_that_cannot_be_sent_is_named(asked: Any, arguments: dict[str, Any], reason: str):
+    message = called(tools_at(asked, EVERYWHERE)["everywhere"], "sync", **arguments)
+    assert message.status == "error"
+    assert reason in message.content
+    assert not asked
+
+
+def test_a_model_sends_files_of_the_folder_that_is_offered(asked: Any, tmp_path: Path):
+    (tmp_path / "in.txt").write_text("inside")
+    (tmp_path.parent / "out.txt").write_text("outside")
+    upload = tools_at(asked, EVERYWHERE, files=tmp_path)["everywhere"]
+    for said in ("../out.txt", str(tmp_path.parent / "out.txt"), "missing", "", "\0"):
+        assert called(upload, "sync", p="1", f={"path": said}).status == "error"
+    assert not asked
+    called(upload, "sync", p="1", f={"path": "in.txt", "type": "text/plain"})
+    assert b'filename="in.txt"\r\nContent-Type: text/plain\r\n\r\ninside' in asked[-1].content
+    upload.invoke({"p": "1", "f": tmp_path.parent / "out.txt"})  # a Path comes from code
+    assert b"outside" in asked[-1].content
+    upload.invoke({"p": "1", "f": b"\0\1"})
+    assert b"\0\1" in asked[-1].content
+
+
+def test_null_is_sent_where_it_is_a_value(asked: Any):
+    nulls: dict[str, Any] = {
+        "by_type": {"type": ["string", "null"]},
+        "by_choice": {"oneOf": [{"type": "string"}, {"type": "null"}]},
+        "nullable": {"type": "string", "nullable": True},
+        "referred": {"$ref": "#/components/schemas/N"},
+        "anything": {},
+    }
+    texts: dict[str, Any] = {"text": {"type": "string"}, "chosen": {"enum": ["a"]}}
+    schema = {"properties": {**nulls, **texts}, "required": list(texts)}
+    post = {"requestBody": {"content": {"application/json": {"schema": schema}}}}
+    document = {"paths": {"/a": {"post": post}}, "components": {"schemas": {"N": {"type": ["null", "integer"]}}}}
+    (tool,) = tools_at(asked, document).values()
+    called(tool, "sync", **dict.fromkeys((*nulls, *texts)))
+    assert json.loads(asked[-1].content) == dict.fromkeys(nulls)
+
+
+LINK = '<https://x.test/?page=2>; rel="next"'
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("answer", "content", "artifact"),
+    [
+        (httpx.Response(200, json=["a"]), '["a"]', {"status": 200, "size": 5}),
+        (httpx.Response(200, json=[]), "[]", {}),
+        (httpx.Response(200, content=b"null", headers={"Content-Type": "application/json"}), "null", {}),
+        (httpx.Response(200, text="<a>ü</a>", headers={"Content-Type": "application/xml"}), "<a>ü</a>", {"size": 9}),
+        (httpx.Response(200, content=b'{"a":1}\n', headers={"Content-Type": "application/x-ndjson"}), '{"a":1}\n', {}),
+        (httpx.Response(200, content=b"{", headers={"Content-Type": "application/json"}), "{", {}),
+        (httpx.Response(200, content=b"\xfc", headers={"Content-Type": "text/plain; charset=latin-1"}), "ü", {}),
+        (httpx.Response(200, content=b"x", headers={"Content-Type": "text/plain; charset=none"}), "x", {}),
+        (
+            httpx.Response(200, content=b"%PDF", headers={"Content-Type": "application/pdf"}),
+            "4 bytes of application/pdf",
+            {"type": "application/pdf", "size": 4, "data": b"%PDF"},
+        ),
+        (httpx.Response(204), '{"status": 204}', {"size": 0}),
+        (
+            httpx.Response(201, headers={"Location": "/things/7"}),
+            '{"status": 201, "headers": {"Location": "/things/7"}}',
+            {},
+        ),
+        (
+            httpx.Response(200, json=[{"id": 1}], headers={"Link": LINK, "X-RateLimit-Remaining": "9"}),
+            [{"type": "text", "text": '[{"id": 1}]'}, {"type": "text", "text": f"HTTP 200 OK\nLink: {LINK}"}],
+            {"status": 200},
+        ),
+        (
+            httpx.Response(202, json={"job": 3}, headers={"Retry-After": "5", "X-RateLimit-Remaining": "0"}),
+            [
+                {"type": "text", "text": '{"job": 3}'},
+                {"type": "text", "text": "HTTP 202 Accepted\nRetry-After: 5\nX-Ratelimit-Remaining: 0"},
+            ],
+            {},
+        ),
+        (
+            httpx.Response(429, json={"error": "slow"}, headers={"Retry-After": "17", "RateLimit-Limit": "9"}),
+            'GET /a answered 429 Too Many Requests (Retry-After: 17; Ratelimit-Limit: 9): {"error":"slow"}',
+            None,
+        ),
+        (
+            httpx.Response(302, headers={"Location": "https://elsewhere.test/"}),
+            "GET /a answered 302 Found (Location: https://elsewhere.test/): ",
+            None,
+        ),
+    ],
+)
+def test_answers_are_what_a_model_can_use(way: str, answer: httpx.Response, content: Any, artifact: Any):
+    transport = httpx.MockTransport(
+        lambda request: httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
+    )
+    clients = {"client": httpx.Client(transport=transport), "async_client": httpx.AsyncClient(transport=transport)}
+    (tool,) = openapi_tools({"paths": {"/a": {"get": {}}}}, base_url="http://x.test", **clients)
+    message = called(tool, way)
+    assert message.content == content
+    if artifact is None:
+        assert message.status == "error"
+    else:
+        assert artifact.items() <= message.artifact.items()
+    if isinstance(content, list):
+        assert output_of(message.content) == json.loads(content[0]["text"]), "the note is no part of the value"
+
+
+def test_a_text_that_goes_on_is_read_for_the_given_time():
+    def endless() -> Iterator[bytes]:
+        while True:
+            yield b"data: 1\n\n"
+
+    answer = {"headers": {"Content-Type": "text/event-stream"}}
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, content=endless(), **answer))
+    with httpx.Client(transport=transport) as client:
+        (tool,) = openapi_tools({"paths": {"/a": {"get": {}}}}, base_url="http://x.test", client=client, timeout=0.0)
+        message = called(tool, "sync")
+    assert [block["text"].split("\n")[0] for block in message.content] == ["data: 1", "HTTP 200 OK"]
+
+
+def test_keys_go_where_their_scheme_says(asked: Any):
+    schemes = {
+        "a": {"type": "apiKey", "in": "query", "name": "key"},
+        "b": {"type": "apiKey", "in": "cookie", "name": "c"},
+    }
+    document = {
+        "paths": {"/a": {"get": {}}},
+        "components": {"securitySchemes": schemes},
+        "security": [{"a": [], "b": []}],
+    }
+    (tool,) = tools_at(asked, document, auth={"key": "k&1", "c": "2"}).values()
+    called(tool, "sync")
+    assert asked[-1].url.params["key"] == "k&1"
+    assert asked[-1].headers["Cookie"] == "c=2"
+    with pytest.raises(ConfigurationError, match="auth"):
+        tools_at(asked, document, auth="t\n")
+
+
+def test_the_query_stays_where_a_client_has_parameters_of_its_own():
+    seen: list[httpx.Request] = []
+    transport = httpx.MockTransport(lambda request: (seen.append(request), httpx.Response(200))[1])
+    with httpx.Client(transport=transport, params={"v": "2"}) as client:
+        tools = {tool.name: tool for tool in openapi_tools(SHOP, client=client)}
+        called(tools["listCustomers"], "sync", tags=["a", "b"])
+    assert seen[0].url.params.multi_items() == [("v", "2"), ("tags", "a"), ("tags", "b")]
