@@ -20,6 +20,10 @@ _SUFFIX: Final = re.compile(r"\.(?:json|ya?ml)$", re.IGNORECASE)
 _SCHEMAS_BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 _PLAIN: Final = frozenset({"example", "examples", "enum", "const", "default", "required", "type", "discriminator"})
 """Keys of a schema whose values are no schemas."""
+_ADDRESSES: Final = frozenset(
+    {"$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "$schema"}
+)
+"""Keys that give a schema another address, below which ``$defs`` would be looked for."""
 _CHOICES: Final = ("oneOf", "anyOf")
 _BOUNDS: Final = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
 
@@ -158,7 +162,7 @@ class Schemas:
                 return inner
             schema: dict[str, Any] = {}
             for key, part in inner.items():
-                if key in ("$id", "$schema"):  # `$defs` would be looked for below another address
+                if key in _ADDRESSES:
                     continue
                 if key in _SCHEMAS_BY_NAME and isinstance(part, Mapping):
                     schema[key] = {name: copied(below) for name, below in part.items()}
