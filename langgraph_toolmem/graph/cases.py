@@ -306,6 +306,15 @@ class CaseIndex:
         """Return True if the model called a tool after a request: a call of the memory's own makes nothing familiar."""
         return any(call[0] == tool and call[3] is not None for call in self.cases[case_id][2].values())
 
+    def having(self, term: str) -> list[str]:
+        """Return the latest requests with a term, oldest first: a word as `text.values.read_text` gives it."""
+        return self._postings.get(term, [])
+
+    def went_without(self, case_id: str, tool: str) -> bool:
+        """Return True if a request was answered, and neither the model nor the memory called a tool for it."""
+        calls, answers = self.cases[case_id][2:4]
+        return bool(answers) and all(call[0] != tool for call in calls.values())
+
     def _heaviest(self, weights: Mapping[str, float], most: int) -> list[tuple[float, str]]:
         known = [(weight, term) for term, weight in weights.items() if term in self._postings]
         return sorted(known, reverse=True)[:most] if len(known) > most else known

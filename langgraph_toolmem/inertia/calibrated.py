@@ -76,7 +76,9 @@ def decide(
         if changes and graph.by_tool.get(c.tool, {}).get("hits", 0) < PROVEN:
             return Reason("unproven", f"too few predictions of {c.tool} were right so far")
         least = policy.bound_of(changes).min_precision
-        return Reason("low_confidence", f"confidence {p:.2f} is below {least:.2f}") if p < least else ""
+        if p < least:
+            return Reason("low_confidence", f"confidence {p:.2f} is below {least:.2f}")
+        return "" if changes else novelty.against(c)
 
     def option(p: float, c: Candidate, records: tuple[str, ...], row: list[float], new: float | None) -> Option:
         changes = c.tool in specs and may_write(c.tool, specs)

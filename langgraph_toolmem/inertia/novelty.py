@@ -6,10 +6,13 @@ nearly all of those is unfamiliar, and the model is asked: a one-sided conformal
 Learning in a Random World, ch. 2). Where all requests are worded alike one new word is enough; where people write as
 they like, most is let pass.
 
-The test compares the wording, without the values that become arguments. A call that changes something asks for more: no
-word of the request is new, nor of the words that the request answers ("Yes please" alone says nothing); no word is
-missing that all those requests had; and no more names and numbers are left over than before: "with Ann and Bob" is not
-"with Ann".
+The test compares the wording, without the values that become arguments. It does not see that one new word turns the
+request round: "don't". So each word that only requests without the call had means that the model is asked, and so does a
+new word that negates, withdraws or postpones (`text.denial`).
+
+A call that changes something asks for more: no word of the request is new, nor of the words that the request answers
+("Yes please" alone says nothing); no word is missing that all those requests had; and no more names and numbers are left
+over than before: "with Ann and Bob" is not "with Ann".
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.candidates import Candidate
 from langgraph_toolmem.inertia.decision import Reason
 from langgraph_toolmem.runs.values import canon
+from langgraph_toolmem.text.denial import DENYING
+from langgraph_toolmem.text.values import read_text
 from langgraph_toolmem.text.words import words
 
 LEVEL: Final = 0.05
@@ -132,6 +137,29 @@ class Novelty:
             texts = ((self._cases.cases[each][4 if asked else 0], each) for each in islice(led, ALIKE))
             self._pasts[tool, asked] = [_read(text, self._cases.arguments(each))[0] for text, each in texts]
         return self._pasts[tool, asked]
+
+    def against(self, candidate: Candidate) -> str:
+        """Return why a word of the request speaks against a look-up; "" if none does.
+
+        A word that past requests with the look-up had never does. Any other does that requests without it had, or that
+        negates, withdraws or postpones.
+        """
+        if not self._asks:
+            return ""
+        tool = candidate.tool
+        own = wording(self._text, (*self._called, *_values(candidate))).difference(*self._past(tool))
+        for term in dict.fromkeys(read_text(self._text).words):
+            unknown = own & (_words(term) or {term})
+            if not unknown:
+                continue
+            having = self._cases.having(term)
+            if any(self._cases.led_to(case_id, tool) for case_id in having):
+                continue
+            if not unknown.isdisjoint(DENYING):
+                return Reason("unfamiliar", f"the request may be to do without {tool}: {term!r} is new before it")
+            if any(self._cases.went_without(case_id, tool) for case_id in having):
+                return Reason("unfamiliar", f"only requests that did without {tool} had {term!r} before")
+        return ""
 
     def strange(self, candidate: Candidate) -> str:
         """Return why something may not be changed after this request; "" if all of it was there before."""

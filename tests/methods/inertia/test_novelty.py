@@ -71,7 +71,7 @@ def test_where_all_requests_are_worded_alike_a_new_word_is_unfamiliar(
     [
         ("Give the money back to Bob soon", True, True),
         ("Give the money back to Bob presently", True, False),
-        ("Give the money back to Bob never", True, False),
+        ("Give the money back to Bob never", False, False),
         ("Give the money back to Bob and Cem Day", True, False),
         ("Give the money back to Bob 4711", True, False),
         ("What is the weather like in Rome?", False, False),
@@ -107,6 +107,43 @@ def test_a_word_of_requests_that_did_not_lead_to_the_change_stays_new():
         broad.learn(user(f"Give the money back to Name{i} presently"), found, words(), thread_id=str(i))
     options = second(broad, "Give the money back to Bob presently").options
     assert [each.refused.code for each in options if each.tool == "refund"] == ["unfamiliar"]
+
+
+@pytest.mark.parametrize(
+    ("text", "look"),
+    [
+        ("Don't give the money back to {} just now", False),
+        ("Give the money back to {}, no, forget it", False),
+        ("Give the money back to {} later", False),
+        ("Bitte {} nicht the money back", False),
+        ("不 give the money back to {}", False),
+        ("Give the money back to {} presently", True),
+    ],
+)
+def test_a_request_that_negates_or_postpones_goes_to_the_model_also_before_a_look_up(text: str, look: bool):
+    broad = desk(*FREELY)
+    assert first(broad, text.format("Bob")).acts is look
+    for i in range(3):
+        made = call("find", {"name": f"Other{i}"}, {"order": f"O-{i}"})
+        broad.learn(user(text.format(f"Other{i}")), made, words(), thread_id=f"other{i}")
+    assert "unfamiliar" not in codes_of(broad, text.format("Bob")), "the cases know better than the list"
+
+
+def codes_of(learner: Learner, text: str) -> set[str]:
+    """The reasons why the look-up of Bob is not proposed."""
+    options = first(learner, text).options
+    return {getattr(each.refused, "code", "") for each in options if each.args == {"name": "Bob"}}
+
+
+def test_a_word_of_requests_without_the_look_up_alone_speaks_against_it():
+    broad = desk(*FREELY)
+    text = "Give the money back to {} maybe"
+    assert first(broad, text.format("Bob")).acts
+    broad.learn(user(text.format("Ann")), words("Shall I?"), thread_id="asked")
+    assert first(broad, text.format("Bob")).reason.code == "unfamiliar"
+    made = call("find", {"name": "Cem"}, {"order": "O-1"})
+    broad.learn(user(text.format("Cem")), made, words(), thread_id="looked")
+    assert first(broad, text.format("Bob")).acts, "it was seen with the look-up"
 
 
 def test_a_call_of_the_memory_makes_no_request_familiar():
