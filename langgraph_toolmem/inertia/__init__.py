@@ -14,6 +14,7 @@ within a budget of misses, and for a request like those seen before.
 ``novelty``         requests unlike those of the record
 ``cases``           values in past outputs that speak against a call
 ``guards``          what no record excuses: repeats, changes not named …
+``corrections``     calls that the model corrected, sources that were wrong
 ``budget``          the number of calls that may be wrong
 ``record``          hits and misses, calls made, as events of the evidence graph
 ``policy``          when to act; ``settings``: what a host's context changes
@@ -41,7 +42,8 @@ from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.inertia import calibrated, guards, paper
 from langgraph_toolmem.inertia.budget import SHADOWED, Budget, Checked
 from langgraph_toolmem.inertia.candidates import NEIGHBOURS, CallContexts, followed
-from langgraph_toolmem.inertia.cases import Cases, learn_case
+from langgraph_toolmem.inertia.cases import SURE, Cases, learn_case
+from langgraph_toolmem.inertia.corrections import Corrections, call_made, judge_sources, settle
 from langgraph_toolmem.inertia.decision import Decision, Proposal, Reason
 from langgraph_toolmem.inertia.estimator import Estimator
 from langgraph_toolmem.inertia.guards import credit_varied, may_write
@@ -54,6 +56,7 @@ from langgraph_toolmem.inertia.record import (
     InertiaEvidence,
     TurnClosed,
     begin_shortcut,
+    credit_correction,
     credit_judged,
     credit_repeated_failure,
     credit_shortcut,
@@ -95,6 +98,7 @@ class Inertia(Method):
         NoveltyRecord,
         Budget,
         Cases,
+        Corrections,
         Changes,
     )
 
@@ -116,6 +120,7 @@ class Inertia(Method):
         self.prefetched = Registry(core)
         self.evidence, self.budget = core.register(InertiaEvidence), core.register(Budget)
         self.cases, self.changes = core.register(Cases), core.register(Changes)
+        self.corrections = core.register(Corrections)
         self._tables = calibrated.Tables(
             self.evidence,
             core.register(CallContexts),
@@ -123,6 +128,7 @@ class Inertia(Method):
             self.budget,
             self.cases,
             core.register(Estimator),
+            self.corrections,
         )
         self.similarity: paper.Similarity = description_similarity(core.vectors.embedder, core.catalogue.given or {})
 
@@ -204,6 +210,7 @@ class Inertia(Method):
             whose: dict[str, Any] = {"user": user.digest, "run": run.digest}
             if decision.acts:
                 begun = begin_shortcut(decision, core.graph.turns)
+                begun += call_made(decision, state.user_key, run.digest, user.digest)
                 core.apply(digest("shortcut", run.next_key), begun, **whose)
             elif not self.evidence.knows(run.next_key):
                 audit = decision.would_act and not forbidden and not chosen.shadow
@@ -293,7 +300,7 @@ class Inertia(Method):
         credited: dict[str, Any] = {"audit_rate": policy.audit_rate, "number": number}
         chosen_by = self._chosen_by(learned)
         opened = self.evidence.open_turns.get(turn.key)
-        record, acts, judged = self._closed(turn), False, list[list[Any]]()
+        record, acts, judged, would_act = self._closed(turn), False, list[list[Any]](), 0
 
         def decide() -> Decision:
             decision, learned.neighbours = self.decide(
@@ -321,8 +328,8 @@ class Inertia(Method):
             share = max((failing_share(self.core.graph, tool) for tool in failing), default=0.0)
             record += credit_shortcut(turn, asked, changes=changing, number=number, fails_anyway=share)
         elif opened is not None:
-            judged = opened.judged
-            record += credit_judged(turn, judged, would_act=opened.would_act, **credited)
+            judged, would_act = opened.judged, opened.would_act
+            record += credit_judged(turn, judged, would_act=would_act, **credited)
             if not isinstance(policy, PaperPolicy):
                 learned.neighbours = self.core.graph.cases.near(state, k=NEIGHBOURS)
         else:
@@ -335,6 +342,7 @@ class Inertia(Method):
                 on_turn(turn, decision)
         if turn.chosen_by == "model":
             record += credit_repeated_failure(state, turn, graph=self.core.graph, number=number)
+            record += self._corrected(learned, judged, number, checked=bool(would_act))
         best, sure = (stopped, 1.0) if stopped else (judged[0][0], judged[0][3]) if judged else (None, 0.0)
         alters = best is not None and changes(best)
         record += learn_case(self.cases, learned, best, sure, number, changes=alters, stopped=bool(stopped))
@@ -344,6 +352,20 @@ class Inertia(Method):
         record += self.changes.record(learned)
         # Calls that would have been shortcuts count as such for the caps of the paper's policy.
         chosen_by += ["shortcut" if acts else turn.chosen_by] * len(turn.steps)
+        return record
+
+    def _corrected(self, learned: LearnedTurn, judged: list[list[Any]], number: int, *, checked: bool) -> Record:
+        """Return the events by which a turn of the model judges the memory's calls before it, and sources of values.
+
+        `checked`: the likeliest of the judged calls would have been made.
+        """
+        record, wrong = settle(self.corrections, learned, number)
+        for call in wrong:
+            record += credit_correction(call, number)
+        for tool, _, _, sure, *_, values in judged[:1]:
+            steps = [step for step in learned.turn.steps if step.tool == tool and not step.review]
+            counts = checked and sure >= SURE
+            record += judge_sources(self.corrections, values, steps, number, wrong=counts)
         return record
 
     def repeated(self, learned: LearnedTurn) -> Record:

@@ -8,9 +8,10 @@ a leaky bucket needs no assumption), and old misses are forgiven. Together the t
 A shortcut that acts never learns what the model would have done. So the misses that it expects by its own confidence
 are taken out of the bucket. An audited miss did no harm and costs one as well.
 
-The *audits* alone report how often a call is wrong: calls that the memory would have made, drawn by chance and compared
-with the model. They are a fair sample of the calls made, because they follow the same calls of the memory. Predictions
-in shadow mode are none: there only the model acts.
+The *audits* report how often a call is wrong: calls that the memory would have made, drawn by chance and compared with
+the model. They are a fair sample of the calls made, because they follow the same calls of the memory. Predictions in
+shadow mode are none: there only the model acts. Calls that the model corrected right after count with the audits as
+wrong ones, so the reported rate is rather too low than too high.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ READS: Final = "reads"
 WRITES: Final = "writes"
 _WRONG, _ACTED, _FAILED = range(3)
 
-SHADOWED, AUDITED = 1, 2
-"""Kinds of checks of a call that would have been made: in shadow mode, or drawn by chance while the memory acts."""
+SHADOWED, AUDITED, CORRECTED = 1, 2, 3
+"""Kinds of checks: of a call that would have been made, in shadow mode or drawn by chance while the memory acts; and of
+a call that the memory made and the model corrected right after (`inertia.corrections`)."""
 
 
 @dataclass(slots=True)
@@ -56,7 +58,7 @@ class Checked(Event):
         turn: number of the model turn.
         changes: 1 if it may change something, else 0.
         wrong: 1 if the model did something else, else 0.
-        counts: AUDITED or SHADOWED.
+        counts: AUDITED, SHADOWED or CORRECTED.
     """
 
     kind = "shortcut_checked"
@@ -91,7 +93,8 @@ class Budget(Table):
     Attributes:
         blocks: kind of call -> block of turns -> [misses seen, misses expected of calls made, calls made that
             failed]; the latest MAX_BLOCKS of each.
-        record: kind of call -> [audits, those that were right, checks in shadow mode, those that were right].
+        record: kind of call -> [audits, those that were right, checks in shadow mode, those that were right, calls that
+            the model corrected].
     """
 
     name = "budget"
@@ -100,7 +103,7 @@ class Budget(Table):
     def __init__(self, graph: ToolGraph) -> None:
         super().__init__(graph)
         self.blocks: dict[str, dict[str, list[float]]] = {READS: {}, WRITES: {}}
-        self.record: dict[str, list[float]] = {READS: [0] * 4, WRITES: [0] * 4}
+        self.record: dict[str, list[float]] = {READS: [0] * 5, WRITES: [0] * 5}
         self._folded: dict[tuple[tuple[str, ...], float], tuple[float, int]] = {}  # until a cell changes
 
     def handlers(self) -> Mapping[type[Event], Handler]:
@@ -125,7 +128,11 @@ class Budget(Table):
 
     def _check(self, turn: int, changes: int, wrong: int, counts: int) -> None:
         self._cell(turn, changes)[_WRONG] += wrong
-        record, of = self.record[WRITES if changes else READS], 0 if counts == AUDITED else 2
+        record = self.record[WRITES if changes else READS]
+        if counts == CORRECTED:
+            record[4] += 1
+            return
+        of = 0 if counts == AUDITED else 2
         record[of] += 1
         record[of + 1] += 1 - wrong
 
@@ -201,11 +208,15 @@ class Budget(Table):
 
     def figures(self, policy: InertiaPolicy) -> dict[str, Any]:
         """Return the outcome of the checks, and whether the bucket has room."""
-        audits, right, shadowed, shadowed_right = (sum(each) for each in zip(*self.record.values(), strict=True))
+        sums = (sum(each) for each in zip(*self.record.values(), strict=True))
+        audits, right, shadowed, shadowed_right, corrected = sums
         return {
-            "audits": _checked(audits, right),
+            "audits": _checked(audits + corrected, right),
+            "corrected": int(corrected),
             "shadow_checks": _checked(shadowed, shadowed_right),
-            "checks_by_kind": {kind: _checked(row[0] + row[2], row[1] + row[3]) for kind, row in self.record.items()},
+            "checks_by_kind": {
+                kind: _checked(row[0] + row[2] + row[4], row[1] + row[3]) for kind, row in self.record.items()
+            },
             "budget_open": self.room(policy, changes=False) > 0,
         }
 

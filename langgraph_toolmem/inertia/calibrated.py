@@ -18,6 +18,7 @@ from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.candidates import CallContexts, Candidate, candidates
 from langgraph_toolmem.inertia.cases import Cases
+from langgraph_toolmem.inertia.corrections import Corrections
 from langgraph_toolmem.inertia.decision import Decision, Option, Proposal, Reason
 from langgraph_toolmem.inertia.estimator import Estimator, columns_of, record_keys
 from langgraph_toolmem.inertia.guards import may_be_stale, may_write, refusal
@@ -40,6 +41,7 @@ class Tables(NamedTuple):
     budget: Budget
     cases: Cases
     estimator: Estimator
+    corrections: Corrections
 
 
 def decide(
@@ -83,13 +85,17 @@ def decide(
     def option(p: float, c: Candidate, records: tuple[str, ...], row: list[float], new: float | None) -> Option:
         changes = c.tool in specs and may_write(c.tool, specs)
         stale = may_be_stale(c.tool, c.calls, specs, state)
-        return Option(c.tool, c.calls, p, refused(p, c, new, changes=changes), changes, stale, records, row, new)
+        sources = {name: filled.source for name, filled in c.filled.items() if filled.value is not ABSENT}
+        why = refused(p, c, new, changes=changes)
+        return Option(c.tool, c.calls, p, why, changes, stale, records, row, new, sources)
 
     options = tuple(option(*each) for each in weighed)
     (p, best, *_), first = weighed[0], options[0]
     if first.refused:
         return Decision(None, first.refused, options, p)
-    if doubt := tables.cases.refusal(state, best.tool, changes=first.changes, today=today):
+    doubt = tables.corrections.refusal(first)
+    doubt = doubt or tables.cases.refusal(state, best.tool, changes=first.changes, today=today)
+    if doubt:
         return Decision(None, doubt, (replace(first, refused=doubt), *options[1:]), p)
     hold, audit = tables.budget.held_back(policy, p, draw, changes=first.changes)
     proposal = Proposal(

@@ -23,6 +23,7 @@ Code: TypeAlias = Literal[
     "unproven",
     "unfamiliar",
     "cases",
+    "source_withdrawn",
     "answer_in_words",
     "no_value",
     "invalid_arguments",
@@ -111,6 +112,7 @@ class Option:
         records: keys of the records to be updated once the model's turn is known.
         columns: the estimator's columns; none under the paper's policy.
         new_words: share of the request's words that are new (`novelty`); None if there is nothing to compare with.
+        sources: the source of each argument's value, as `graph.sources` names it.
     """
 
     tool: str
@@ -122,6 +124,7 @@ class Option:
     records: tuple[str, ...] = ()
     columns: Sequence[float] = ()
     new_words: float | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def args(self) -> Mapping[str, Any]:

@@ -7,12 +7,13 @@ Learning in a Random World, ch. 2). Where all requests are worded alike one new 
 they like, most is let pass.
 
 The test compares the wording, without the values that become arguments. It does not see that one new word turns the
-request round: "don't". So each word that only requests without the call had means that the model is asked, and so does a
-new word that negates, withdraws or postpones (`text.denial`).
+request round: "don't". So the model is asked where a word stood only in requests without the call, more often than by
+chance (at the same level, which the words of the request share), and where a new word negates, withdraws or postpones
+(`text.denial`).
 
 A call that changes something asks for more: no word of the request is new, nor of the words that the request answers
-("Yes please" alone says nothing); no word is missing that all those requests had; and no more names and numbers are left
-over than before: "with Ann and Bob" is not "with Ann".
+("Yes please" alone says nothing); no word is missing that all those requests had; and no more names and numbers are
+left over than before: "with Ann and Bob" is not "with Ann".
 """
 
 from __future__ import annotations
@@ -141,13 +142,16 @@ class Novelty:
     def against(self, candidate: Candidate) -> str:
         """Return why a word of the request speaks against a look-up; "" if none does.
 
-        A word that past requests with the look-up had never does. Any other does that requests without it had, or that
-        negates, withdraws or postpones.
+        A word that past requests with the look-up had never does. Any other does that negates, withdraws or postpones,
+        or that is in so many requests without the look-up that this is no chance, given how many of the most similar
+        ones did without it.
         """
         if not self._asks:
             return ""
         tool = candidate.tool
-        own = wording(self._text, (*self._called, *_values(candidate))).difference(*self._past(tool))
+        all_words = wording(self._text, (*self._called, *_values(candidate)))
+        own = all_words.difference(*self._past(tool))
+        level = LEVEL / max(1, len(all_words))  # Bonferroni: without it airline reads fell from 4.2 to 3.2 per 100
         for term in dict.fromkeys(read_text(self._text).words):
             unknown = own & (_words(term) or {term})
             if not unknown:
@@ -157,9 +161,16 @@ class Novelty:
                 continue
             if not unknown.isdisjoint(DENYING):
                 return Reason("unfamiliar", f"the request may be to do without {tool}: {term!r} is new before it")
-            if any(self._cases.went_without(case_id, tool) for case_id in having):
+            without = sum(self._cases.went_without(case_id, tool) for case_id in having)
+            if without and self._share_without(tool) ** without <= level:
                 return Reason("unfamiliar", f"only requests that did without {tool} had {term!r} before")
         return ""
+
+    def _share_without(self, tool: str) -> float:
+        """Return the share of the most similar past requests that were answered without a tool."""
+        similar = list(self._cases.alike(self._state))
+        without = sum(self._cases.went_without(case_id, tool) for case_id in similar)
+        return without / max(1, len(similar))
 
     def strange(self, candidate: Candidate) -> str:
         """Return why something may not be changed after this request; "" if all of it was there before."""

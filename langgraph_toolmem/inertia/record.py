@@ -12,6 +12,7 @@ from langgraph_toolmem.graph.events import HOUR, Count, Event, Forgotten, Record
 from langgraph_toolmem.graph.state import SEPARATOR, START, WORDS, RunState, windows
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, TURNS_OPEN, CountTable, Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.budget import AUDITED, SHADOWED, Acted, Checked
+from langgraph_toolmem.inertia.corrections import CallMade, values_of
 from langgraph_toolmem.inertia.decision import Decision, calls_text
 from langgraph_toolmem.inertia.estimator import ExamplesSeen
 from langgraph_toolmem.inertia.guards import may_write
@@ -170,14 +171,20 @@ def open_turn(state: RunState, turn: str, decision: Decision, user: str | None, 
 
 def begin_shortcut(decision: Decision, turn: int) -> Record:
     """Return the record of a call that is made now, in model turn number `turn`: the misses to expect from it."""
-    return [Acted(turn, int(option.changes), 1 - decision.confidence) for option in decision.options[:1]]
+    record: Record = []
+    for option in decision.options[:1]:
+        record.append(Acted(turn, int(option.changes), 1 - decision.confidence))
+        if option.new_words == 0:  # usual wording stays the measure, though the model is asked ever less
+            record.append(RequestCompared(turn, option.tool, 0.0))
+    return record
 
 
 def plain_judged(decision: Decision) -> list[list[Any]]:
     """Return the judged candidates in plain containers.
 
     Per candidate: tool, digest of the call, keys of its records, confidence (0 for an unfamiliar request), columns, 1
-    if it may change something, and the share of new words in the request. No argument's text is kept.
+    if it may change something, the share of new words in the request, and of the likeliest the sources of its values
+    (`corrections.values_of`). No argument's text is kept.
     """
     return [
         [
@@ -188,8 +195,9 @@ def plain_judged(decision: Decision) -> list[list[Any]]:
             option.columns,
             int(option.changes),
             option.new_words,
+            {} if position else values_of(option),
         ]
-        for option in decision.options
+        for position, option in enumerate(decision.options)
         if option.records
     ]
 
@@ -212,7 +220,7 @@ def credit_judged(
     examples = [[columns, int(call == truth)] for _, call, _, _, columns, *_ in judged if columns]
     if examples:
         record.append(ExamplesSeen(number, examples))
-    for position, (tool, call, rules, _, _, changes, new) in enumerate(judged):
+    for position, (tool, call, rules, _, _, changes, new, _) in enumerate(judged):
         hit = int(call == truth)
         # Of the calls that are made, a share is audited: each audit stands for the others, which nobody checks.
         stands_for = min(MOST_STANDS_FOR, round(1 / audit_rate)) if audit_rate and would_act == AUDITED else 1
@@ -227,6 +235,14 @@ def credit_judged(
                 outcome = "right" if hit else "wrong"
                 record += [Count(outcome), ToolCount(tool, outcome)]
                 record.append(Checked(number, changes, 1 - hit, would_act))
+    return record
+
+
+def credit_correction(call: CallMade, number: int) -> Record:
+    """Return the miss of a call of the memory that the model corrected in model turn `number`."""
+    record: Record = [RulesJudged(call.rules, 0), ToolCount(call.tool, "misses")]
+    if call.columns:
+        record.append(ExamplesSeen(number, [[call.columns, 0]]))
     return record
 
 

@@ -1,7 +1,8 @@
 """Words that negate, withdraw or postpone a request, in the languages with most speakers.
 
-They matter only where no record knows them: a word that a request with the same call had says nothing. Affixes are not
-in the list, so Turkish and Korean requests that negate by the verb's ending alone are not recognised.
+They matter only where no record knows them: a word that a request with the same call had says nothing. "t" is that of
+"don't". Affixes are not in the list, so Turkish and Korean requests that negate by the verb's ending alone are not
+recognised.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 from langgraph_toolmem.text.words import words
 
 _BY_LANGUAGE: Final = (
-    "not t no never none nothing without stop cancel forget ignore skip disregard instead later wait",  # en: "t" is that of "don't"
+    "not t no never none nothing without stop cancel forget ignore skip disregard instead later wait",  # en
     "nicht kein keine keinen nie niemals nichts ohne stopp halt abbrechen vergiss vergessen spater statt lass",  # de
     "ne pas jamais rien aucun aucune sans arrete annule annuler oublie oublier plutot",  # fr
     "no nunca nada ningun ninguna sin deja detente cancela cancelar olvida olvidalo luego despues",  # es

@@ -139,7 +139,9 @@ def test_a_word_of_requests_without_the_look_up_alone_speaks_against_it():
     broad = desk(*FREELY)
     text = "Give the money back to {} maybe"
     assert first(broad, text.format("Bob")).acts
-    broad.learn(user(text.format("Ann")), words("Shall I?"), thread_id="asked")
+    for i, (acts, name) in enumerate([(True, "Ann"), (False, "Dora")]):  # one of forty-one may be chance
+        broad.learn(user(text.format(name)), words("Shall I?"), thread_id=f"asked{i}")
+        assert first(broad, text.format("Bob")).acts is acts
     assert first(broad, text.format("Bob")).reason.code == "unfamiliar"
     made = call("find", {"name": "Cem"}, {"order": "O-1"})
     broad.learn(user(text.format("Cem")), made, words(), thread_id="looked")

@@ -1,0 +1,252 @@
+"""Calls of the memory that the model corrected, and sources of values that were wrong.
+
+A call that the memory made is checked by chance only. But often the model shows right after it that it would have made
+another: it calls the same tool again with other arguments. That is a miss, as far as the tool's usual course explains
+it no better: a model that looks up one customer after another calls the same tool again after its own calls too.
+
+A value comes from a source (`graph.sources`): a place in an output, a word of the request. Where the value of a call
+was wrong, its source is withdrawn: no call with a value from there is made until it was right once more before a call
+of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.core.method import LearnedTurn
+from langgraph_toolmem.graph.events import Count, Event, Forgotten, Record, ToolCount
+from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
+from langgraph_toolmem.inertia.budget import CORRECTED, Checked
+from langgraph_toolmem.inertia.decision import Decision, Option, Reason
+from langgraph_toolmem.runs.run import ExecutedCall, Turn
+from langgraph_toolmem.runs.values import canon, canon_args
+
+MAX_REQUESTS: Final = 1_024
+"""Requests with calls of the memory after which no model turn came yet; the oldest leave."""
+MAX_SOURCES: Final = 1_024
+USUAL: Final = 0.1
+"""Share of the model's own calls of a tool that it repeats with other arguments, from which this is usual."""
+CONTINUED: Final = "continued"
+"""Counter of a tool: a turn of the model came right after a call that the model had made itself."""
+AGAIN: Final = "again"
+"""Counter of a tool: such a turn called the tool again with other arguments."""
+
+
+@dataclass(slots=True)
+class CallMade(Event):
+    """The memory made calls of a tool in one turn.
+
+    Attributes:
+        request: key of the user message that they serve.
+        tool: its name.
+        calls: digests of their arguments.
+        rules: the records that the prediction stands on.
+        columns: the estimator's columns.
+        sourced: parameter -> [key of the source (`source_key`), digest of the value].
+        changes: 1 if they may change something, else 0.
+        run: digest of the run.
+        user: digest of the user, if known.
+    """
+
+    kind = "call_made"
+    request: str
+    tool: str
+    calls: list[str]
+    rules: list[str]
+    columns: list[float]
+    sourced: dict[str, list[str]]
+    changes: int
+    run: str
+    user: str | None
+
+
+@dataclass(slots=True)
+class CallsSettled(Event):
+    """The model's turn after the memory's calls for a request is known."""
+
+    kind = "calls_settled"
+    request: str
+
+
+@dataclass(slots=True)
+class SourceJudged(Event):
+    """A value from a source was right, or not, in a model turn (by number)."""
+
+    kind = "source_judged"
+    source: str
+    right: int
+    turn: int
+
+
+class Corrections(Table):
+    """Calls of the memory that wait for the model's next turn, and sources whose values were wrong.
+
+    Attributes:
+        made: key of a request -> its `CallMade` events, as plain values.
+        sources: key of a source -> number of the latest model turn in which it was wrong, and in which it was right.
+    """
+
+    name = "corrections"
+    parts = ("made", "sources")
+
+    def __init__(self, graph: ToolGraph) -> None:
+        super().__init__(graph)
+        self.made: dict[str, list[list[Any]]] = {}
+        self.sources: dict[str, list[int]] = {}
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        """See `Table`."""
+        return {CallMade: self._make, CallsSettled: self._settle, SourceJudged: self._judge}
+
+    def _make(self, request: str, *fields: Any) -> None:
+        self.made.setdefault(request, []).append(list(fields))
+        if len(self.made) > MAX_REQUESTS:
+            del self.made[next(iter(self.made))]
+
+    def _settle(self, request: str) -> None:
+        self.made.pop(request, None)
+
+    def _judge(self, source: str, right: int, turn: int) -> None:
+        latest = self.sources.setdefault(source, [-1, -1])
+        latest[right] = max(latest[right], turn)
+        if len(self.sources) > MAX_SOURCES:
+            del self.sources[next(iter(self.sources))]
+
+    def forget(self, gone: Forgotten) -> int:
+        """See `Table`."""
+        removed = 0
+        for request, calls in list(self.made.items()):
+            kept = [call for call in calls if not gone.has(call[-2], call[-1])]
+            removed += len(calls) - len(kept)
+            if kept:
+                self.made[request] = kept
+            else:
+                del self.made[request]
+        return removed
+
+    def calls_for(self, request: str) -> list[CallMade]:
+        """Return the memory's calls for a request since the model's latest turn."""
+        return [CallMade(request, *fields) for fields in self.made.get(request, ())]
+
+    def withdrawn(self, source: str) -> bool:
+        """Return True if the latest value from a source (its key) that the model could judge was wrong."""
+        wrong, right = self.sources.get(source, (-1, -1))
+        return wrong > right
+
+    def refusal(self, option: Option) -> str:
+        """Return why no call may be made with the values of an option; "" if it may."""
+        for parameter, source in option.sources.items():
+            if self.withdrawn(source_key(option.tool, parameter, source)):
+                text = f"{parameter} of {option.tool} was wrong the last time that it came from this source"
+                return Reason("source_withdrawn", text)
+        return ""
+
+
+def source_key(tool: str, parameter: str, source: str) -> str:
+    """Return the key of a source: a digest, since a source may hold words of a request."""
+    return digest("source", tool, parameter, source)
+
+
+def values_of(option: Option) -> dict[str, list[str]]:
+    """Return the values of a single call by parameter: key of the source, and digest. {} for several calls at once."""
+    if len(option.calls) != 1:
+        return {}
+    return {
+        parameter: [source_key(option.tool, parameter, source), _digest(option.args.get(parameter))]
+        for parameter, source in option.sources.items()
+    }
+
+
+def call_made(decision: Decision, request: str, run: str, user: str | None) -> Record:
+    """Return the event of a call that is made now for a request."""
+    record: Record = []
+    for option in decision.options[:1]:
+        calls = [_call(args) for args in option.calls]
+        columns, rules = list(option.columns), list(option.records)
+        changes = int(option.changes)
+        record.append(CallMade(request, option.tool, calls, rules, columns, values_of(option), changes, run, user))
+    return record
+
+
+def settle(corrections: Corrections, learned: LearnedTurn, number: int) -> tuple[Record, list[CallMade]]:
+    """Return the events by which a turn of the model judges the calls right before it, and the wrong ones."""
+    graph, state, turn = corrections.graph, learned.state, learned.turn
+    record: Record = []
+    for tool, again in _continued(state.latest, turn).items():
+        record.append(ToolCount(tool, CONTINUED))
+        if again:
+            record.append(ToolCount(tool, AGAIN))
+    made = corrections.calls_for(state.user_key)
+    if not made:
+        return record, []
+    record.append(CallsSettled(state.user_key))
+    executed = {(step.tool, _call(step.args)) for step in state.since_user if step.status == "ok"}
+    wrong: list[CallMade] = []
+    for call in made:
+        was_executed = any((call.tool, each) in executed for each in call.calls)
+        instead = _instead(call.tool, call.calls, turn.steps)
+        if not was_executed or not instead or _is_usual(graph, call.tool):
+            continue
+        wrong.append(call)
+        record += [Count("wrong"), ToolCount(call.tool, "wrong"), Checked(number, call.changes, 1, CORRECTED)]
+        record += judge_sources(corrections, call.sourced, instead, number, wrong=True)
+    return record, wrong
+
+
+def judge_sources(
+    corrections: Corrections,
+    values: Mapping[str, Sequence[str]],
+    steps: Sequence[ExecutedCall],
+    number: int,
+    *,
+    wrong: bool,
+) -> Record:
+    """Return the events about the sources of predicted values, given the calls that the model made of the same tool.
+
+    Args:
+        corrections: the table.
+        values: as `values_of` returns them.
+        steps: the model's calls of the tool.
+        number: of the model turn.
+        wrong: True if a different value counts against its source: the call was made, or would have been.
+    """
+    record: Record = []
+    for parameter, (source, value) in values.items():
+        right = any(_digest(step.args.get(parameter)) == value for step in steps)
+        if right and source in corrections.sources:
+            record.append(SourceJudged(source, 1, number))
+        elif not right and wrong and steps:
+            record.append(SourceJudged(source, 0, number))
+    return record
+
+
+def _continued(before: Iterable[ExecutedCall], turn: Turn) -> dict[str, bool]:
+    """Return the tools of the model's own calls right before a turn; True for those that it calls again otherwise."""
+    calls: dict[str, list[str]] = {}
+    for step in before:
+        if step.chosen_by == "model" and step.status == "ok":
+            calls.setdefault(step.tool, []).append(_call(step.args))
+    return {tool: bool(_instead(tool, known, turn.steps)) for tool, known in calls.items()}
+
+
+def _instead(tool: str, calls: Sequence[str], steps: Sequence[ExecutedCall]) -> list[ExecutedCall]:
+    """Return the calls of a tool among some steps, if they all differ from known calls of it."""
+    again = [step for step in steps if step.tool == tool]
+    return [] if any(_call(step.args) in calls for step in again) else again
+
+
+def _is_usual(graph: ToolGraph, tool: str) -> bool:
+    counts = graph.by_tool.get(tool, {})
+    continued = counts.get(CONTINUED, 0)
+    return bool(continued) and counts.get(AGAIN, 0) >= USUAL * continued
+
+
+def _call(args: Mapping[str, Any]) -> str:
+    return digest("arguments", canon_args(args))
+
+
+def _digest(value: Any) -> str:
+    return digest("value", canon(value))
