@@ -41,7 +41,7 @@ memory = ToolMemory.ephemeral(reads={"find_*", "latest_*"})  # new; ToolMemory("
 agent: Any = create_agent(
     model,
     [find_customer, latest_order],
-    middleware=tool_memory_middleware(memory),  # new; with middleware of yours: (memory, inside=[yours])
+    middleware=tool_memory_middleware(memory),  # new; with middleware of yours: (memory, outer=[yours])
 )
 
 

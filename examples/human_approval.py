@@ -40,7 +40,7 @@ def past_run(order_id: str) -> list[BaseMessage]:
 memory = ToolMemory.ephemeral(methods=default_methods(Inertia(InertiaPolicy(may_write=frozenset({"refund"})))))
 approval = HumanInTheLoopMiddleware({"refund": True})
 model = ScriptedChatModel(script=reply)
-middleware = tool_memory_middleware(memory, inside=[approval])
+middleware = tool_memory_middleware(memory, outer=[approval])
 agent: Any = create_agent(model, [refund], middleware=middleware, checkpointer=InMemorySaver())
 
 

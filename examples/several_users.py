@@ -44,7 +44,7 @@ def reply(messages: list[BaseMessage], _: Any) -> AIMessage:
 
 model = ScriptedChatModel(script=reply)
 memory = ToolMemory.ephemeral(reads={"open_parcels"}, namespace=("toolmem", "{user_id}"))
-middleware = tool_memory_middleware(memory, inside=[profile])
+middleware = tool_memory_middleware(memory, outer=[profile])
 agent: Any = create_agent(model, [open_parcels], middleware=middleware, context_schema=Context)
 
 

@@ -338,11 +338,13 @@ class ToolMemory:
     def flush(self, *, timeout: float | None = FLUSH_SECONDS) -> bool:
         """Wait until finished runs are written, critiques included; return True if all is done.
 
-        Work that was given up after many failures counts as done; ``toolmem doctor`` shows it.
+        Answers of the model that the host's state has not shown yet are learned, and runs whose errors nobody handled
+        end here. Work that was given up after many failures counts as done; ``toolmem doctor`` shows it.
 
         Args:
             timeout: seconds; None: no limit.
         """
+        self._core.log_and_continue("could not end open model calls", self._core.open_calls.settle)
         wait = partial(self._core.jobs.flush, timeout=timeout)
         return bool(self._core.log_and_continue("could not wait for background work", wait))
 

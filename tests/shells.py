@@ -165,7 +165,7 @@ def agent_of(
     *,
     made: Mapping[str, Any] | None = None,
     before: Sequence[Any] = (),
-    inside: Sequence[Any] = (),
+    outer: Sequence[Any] = (),
     **features: Any,
 ) -> App:
     """An agent with the memory's middleware; without a memory, it is what the host had before.
@@ -173,9 +173,9 @@ def agent_of(
     `made` are options of ``create_agent``, `before` is the host's middleware before the memory's.
     """
     model, options = _model(says), {"tools": desk.tools, "checkpointer": InMemorySaver(), **(made or {})}
-    ours = list(inside)
+    ours = list(outer)
     if memory is not None:
-        ours = tool_memory_middleware(memory, inside=ours, **{"shortcut": False, **features})
+        ours = tool_memory_middleware(memory, outer=ours, **{"shortcut": False, **features})
     return App(create_agent(model, middleware=[*before, *ours], **options), model, desk, memory)
 
 
@@ -184,19 +184,19 @@ def build_agent(
     desk: Desk | None = None,
     *,
     before: Sequence[Any] = (),
-    inside: Sequence[Any] = (),
+    outer: Sequence[Any] = (),
     model: Any = None,
     policy: InertiaPolicy | bool = EAGER,
     prefetch: Any = False,
     **made: Any,
 ) -> App:
     """An agent on the order desk, with its script as the model, and a shortcut."""
-    features = {"before": before, "inside": inside, "shortcut": policy, "prefetch": prefetch}
+    features = {"before": before, "outer": outer, "shortcut": policy, "prefetch": prefetch}
     return agent_of(memory, desk or Desk(), model or script, made=made, **features)
 
 
 def both(
-    inside: Callable[[], Sequence[Any]] = tuple,
+    outer: Callable[[], Sequence[Any]] = tuple,
     *,
     desk: Callable[[], Desk] = Desk,
     memory: ToolMemory | None = None,
@@ -209,8 +209,8 @@ def both(
     if memory is None:
         memory = ToolMemory.ephemeral(tools=ours.tools, reads={"*"})
         warm(memory, runs)
-    with_memory = build_agent(memory, ours, inside=inside(), model=model and model(), **options)
-    return with_memory, build_agent(None, desk(), inside=inside(), model=model and model(), **options)
+    with_memory = build_agent(memory, ours, outer=outer(), model=model and model(), **options)
+    return with_memory, build_agent(None, desk(), outer=outer(), model=model and model(), **options)
 
 
 def same_calls(with_memory: Desk, without: Desk, *, ordered: bool = True) -> None:

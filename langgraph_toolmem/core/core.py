@@ -22,6 +22,7 @@ from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.ledger import Ledger
 from langgraph_toolmem.core.lifecycle import Lifecycle
 from langgraph_toolmem.core.method import Method, PastRuns, Section
+from langgraph_toolmem.core.open_calls import OpenCall, OpenCalls
 from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User, Users, check_namespace, keep_namespace
 from langgraph_toolmem.graph.events import HOUR, Count, Forgotten, Record
@@ -255,6 +256,8 @@ class Core(Evidence):
         describe = None if read_only else lambda record: self.apply(None, record)
         self.catalogue = Catalogue(self.graph, specs, declarations=declarations, describe=describe, lock=self.lock)
         self.lifecycle = Lifecycle(self, learned)
+        self.open_calls = OpenCalls(self._learn_answer)
+        self.episodes.at_forgetting.append(self.open_calls.forget)
         if self.folder is not None or store is not None:
             threads.at_fork(self)
 
@@ -265,6 +268,7 @@ class Core(Evidence):
         if closed:
             return
         steps: list[tuple[str, Callable[[], object]]] = [
+            ("open model calls", self.open_calls.close),
             ("background work", self.jobs.close),  # without the lock: its thread may be about to take it
             *((each.name, each.close) for each in self.listeners),
             ("the queue", self.jobs.queue.close),
@@ -279,6 +283,11 @@ class Core(Evidence):
         """Continue in a forked child: events are its own; Chroma and the background are the parent's."""
         self.store.forked()
         self.jobs.forked()
+
+    def _learn_answer(self, call: OpenCall) -> None:
+        """Learn an answer that the host's state never showed."""
+        owner = call.owner
+        self.lifecycle.observe(call.history.plus(call.answer), thread_id=owner.thread_id, user_id=owner.user_id)
 
     def know(self, run: Run) -> None:
         """Record the episodes of a thread before anything is learned from it, so that feedback finds them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -115,22 +115,32 @@ class Lifecycle:
         with self._core.lock:
             return self._core.apply(digest("ended", episode.digest), [])
 
-    def after_model(
+    def before_model(
         self,
         messages: Any,
-        answer: Iterable[Any],
         *,
         thread_id: str | None = None,
         user_id: str | None = None,
+        recorded: bool = False,
         model_input: ModelInput = UNSEEN,
     ) -> int:
-        """Learn what is new up to the model's answer; return the number of new turns. A recorder reports its calls."""
-        history = messages if isinstance(messages, History) else History(messages)
-        run, user = self._begun(history.plus(answer), thread_id, user_id)
+        """Learn what the messages show of earlier model calls, and note that one begins.
+
+        Args:
+            messages: the history, as the model is about to see it.
+            thread_id: the thread.
+            user_id: the user of the run.
+            recorded: True if a recorder reports the executions of the calls that the model makes now.
+            model_input: what the model sees besides the messages.
+
+        Returns:
+            The number of turns that were new.
+        """
+        run, user = self._begun(messages, thread_id, user_id)
         with self._core.lock:
-            if isinstance(last := run.events[-1], Turn) and not last.settled:
-                self._core.executions.begins(last.key)
             _, new = self.learn(run, user)
+            if recorded and run.next_key is not None:
+                self._core.executions.begins(run.next_key)
         self._learned(run, user)
         return new
 

@@ -16,7 +16,7 @@ from langgraph_toolmem.entries.preferences import to_event as preference_event
 from langgraph_toolmem.entries.render import HEAD, to_event, to_lines
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.turn.hints import Line, Scope, StepOutput
-from langgraph_toolmem.turn.step import Call, Place, Step
+from langgraph_toolmem.turn.step import Call, Step
 
 if TYPE_CHECKING:
     from langgraph_toolmem.entries.preferences import Preference
@@ -59,7 +59,6 @@ class Preferences(Step[Entries]):
     role: ClassVar[str] = "preferences"
     about: ClassVar[str] = "leaves out tools that this user rated badly on similar requests; calls no model"
     scope: Scope = "turn"
-    place: ClassVar[Place] = "around"
 
     def __init__(self, method: Entries, *, keep: Iterable[str] = ()) -> None:
         super().__init__(method)
@@ -79,7 +78,6 @@ class Reflection(Step[Entries]):
 
     role: ClassVar[str] = "reflection"
     about: ClassVar[str] = "keeps the finished run with its feedback; critiques are written in the background"
-    place: ClassVar[Place] = "around"
     ends: ClassVar[bool] = True
 
     def __init__(self, method: Entries, *, verdict: StateScore | None = None) -> None:

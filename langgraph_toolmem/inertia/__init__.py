@@ -219,6 +219,11 @@ class Inertia(Method):
         core.jobs.poll()
         return decision
 
+    def is_open(self, turn: str) -> bool:
+        """Return True if a model turn began here and its end is not known yet."""
+        with self.core.lock:
+            return turn in self.evidence.open_turns
+
     def decide(
         self,
         state: RunState,

@@ -705,7 +705,7 @@ class Prefetcher:
         self.registry.waste_over(branch)
         if call.foresight is None:
             return None
-        decision, policy = call.foresight
+        decision, policy = call.foresight.decision, call.foresight.policy
         if loop is not None and config is None:
             warn_once(NO_CONFIG)
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -20,17 +21,22 @@ from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.runs.messages import no_usage
 from langgraph_toolmem.turn.hints import StepOutput
 from langgraph_toolmem.turn.providers import refusal_of
-from langgraph_toolmem.turn.step import Call, Place, Step
+from langgraph_toolmem.turn.step import Call, Step
 
 MARK: Final = "toolmem"
 """Key in ``additional_kwargs`` of a message that no model made."""
 
 
+MAX_DECIDED: Final = 256
+"""Decisions that are kept for a retry."""
+
+
 class Decided(NamedTuple):
-    """A decision, and the policy it was taken under."""
+    """A decision, the policy it was taken under, and the names of the offered tools."""
 
     decision: Decision
     policy: InertiaPolicy
+    offered: frozenset[str] = frozenset()
 
 
 class Shortcut(Step[Inertia]):
@@ -45,7 +51,6 @@ class Shortcut(Step[Inertia]):
 
     role: ClassVar[str] = "inertia"
     about: ClassVar[str] = "makes the next tool call if past calls are clear enough, else asks the model"
-    place: ClassVar[Place] = "around"
     learns: ClassVar[bool] = True
 
     def __init__(self, method: Inertia, *, policy: InertiaPolicy | None = None, models: Iterable[Any] = ()) -> None:
@@ -53,6 +58,7 @@ class Shortcut(Step[Inertia]):
         self.policy = policy_given(policy, InertiaPolicy)
         self.prefetcher: Prefetcher | None = None
         self.models = tuple(models)
+        self._decided: OrderedDict[str, Decided] = OrderedDict()
 
     def enable_prefetch(self, prefetch: bool | Prefetch, interceptors: Interceptors) -> None:
         """Prefetch likely look-ups while the model is asked, unless `prefetch` is False."""
@@ -64,10 +70,24 @@ class Shortcut(Step[Inertia]):
         self.prefetcher = Prefetcher(self.method.prefetched, settings, interceptors)
 
     def compute(self, call: Call) -> Decided:
-        """The decision about this model call; the model turn begins with it."""
+        """The decision about this model call; the model turn begins with it.
+
+        A retry of the host's is the same turn, and gets the same decision as long as nothing is known of its end.
+        """
+        turn = self.core.read(call.messages, call.thread_id).next_key or ""
+        decided = self._decided.get(turn)
+        if decided is not None and decided.offered == frozenset(call.tools or ()) and self.method.is_open(turn):
+            return decided
+        decided = self._decide(call)
+        self._decided[turn] = decided
+        if len(self._decided) > MAX_DECIDED:
+            self._decided.popitem(last=False)
+        return decided
+
+    def _decide(self, call: Call) -> Decided:
         policy = settings_policy(call.context, self.policy or self.method.policy)
         if policy is None:
-            return Decided(Decision(None, SWITCHED_OFF), self.method.policy)
+            return Decided(Decision(None, SWITCHED_OFF), self.method.policy, frozenset(call.tools or ()))
         known = self.core.catalogue.specs
         if never := {*call.left_out, *(name for name in known if not call.allows(name))}:
             policy = policy.with_(never=policy.never | never)
@@ -81,11 +101,11 @@ class Shortcut(Step[Inertia]):
             forbidden=self._forbidden(call),
             model_input=call.model_input,
         )
-        return Decided(decision, policy)
+        return Decided(decision, policy, frozenset(call.tools or ()))
 
     def render(self, call: Call, found: Decided) -> StepOutput:
         """The call in the model's place, or nothing."""
-        decision, policy = found
+        decision, policy = found.decision, found.policy
         call.foresight = None if call.held_out else found
         note_decision(self.role, decision)
         answer = None

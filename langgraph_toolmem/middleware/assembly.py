@@ -1,40 +1,29 @@
-"""The memory's steps and the host's own middleware, in the right order."""
+"""The memory as one middleware, right at the model, behind the host's own."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError
 from dataclasses import replace
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
-from langchain.agents.middleware import (
-    AgentMiddleware,
-    ExtendedModelResponse,
-    HumanInTheLoopMiddleware,
-    LLMToolSelectorMiddleware,
-    ModelRequest,
-    ModelResponse,
-    ToolCallLimitMiddleware,
-    ToolRetryMiddleware,
-)
+from langchain.agents.middleware import AgentMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage
-from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from langgraph_toolmem.atoms.step import SGASettings
+from langgraph_toolmem.base.checks import names_given
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.entries import RecallPolicy
-from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.prefetch import Interceptors, Prefetch
-from langgraph_toolmem.inertia.step import Shortcut
+from langgraph_toolmem.inertia.prefetch import Prefetch
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.navigator.deferred import DeferredTools, Offer, RevealTools, ToolSearch
+from langgraph_toolmem.middleware.outer import Middleware, outer_middleware, surroundings_of
+from langgraph_toolmem.models.at_model import AtModel, ModelAsk
+from langgraph_toolmem.models.features import steps_for
+from langgraph_toolmem.navigator.deferred import ToolSearch
 from langgraph_toolmem.nodes.steps import (
     InertiaShortcut,
     LoopGuard,
@@ -46,41 +35,35 @@ from langgraph_toolmem.nodes.steps import (
     SITSummary,
     ToolRetriever,
     checked,
-    method_of,
-    owner_of,
 )
-from langgraph_toolmem.runs.run import CALL_TOOL, SEARCH_TOOL
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.sit.suggest import SITPolicy
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
-from langgraph_toolmem.turn.hints import StepOutput, composed, placed
-from langgraph_toolmem.turn.host import ErrorLog, config_of, env_mode, is_active, thread_id_of, user_id_of
-from langgraph_toolmem.turn.step import Call, Step, StepNode, StepRunner
+from langgraph_toolmem.turn.host import config_of, env_mode, thread_id_of, told_once, user_id_of, warn_once
+from langgraph_toolmem.turn.seen import model_input_of, seen_messages
+from langgraph_toolmem.turn.step import Call, Step
 
-logger = logging.getLogger("langgraph_toolmem.middleware")
-
-N = TypeVar("N", bound=StepNode)
-T = TypeVar("T")
-
-Middleware = AgentMiddleware[Any, Any, Any]
-
-_WRAPS: Final = ("wrap_tool_call", "awrap_tool_call")
-_AFTER: Final = ("after_model", "aafter_model")
-_OF_LANGCHAIN: Final = "langchain.agents.middleware."
-OUTPUTS: Final = "toolmem_outputs"
-"""Key of a request's state: outputs of the middleware around, for the one inside."""
 MODEL_CALL_COUNTS: Final = ("run_model_call_count", "thread_model_call_count")
 """Counters of ModelCallLimitMiddleware. It adds one after each model step, a shortcut's too."""
 _NO_TOOL: Final = (None, "auto", "any", "required", "none")
 """Values of ``tool_choice`` that name no tool."""
-_NOT_OVER: Final = (GraphBubbleUp, CancelledError)
-"""An interrupt, a drain, a cancelled call: the run is not over, or nobody wants it any more."""
+_EXECUTORS: Final = ("_execute_model_sync", "_execute_model_async")
+"""Functions of ``create_agent`` that ask the model: the handler of the innermost middleware."""
+NOT_AT_THE_MODEL: Final = (
+    "%s is not the last middleware: one behind it may change the request, so values of the system prompt and of the "
+    "run's context are not used. Put the list of tool_memory_middleware last."
+)
+UNKNOWN_OUTER: Final = (
+    "%s cannot see the middleware in front of it. If some of it approves or limits tool calls, pass it as "
+    "tool_memory_middleware(memory, outer=[...]), or name the tools: gated={...}."
+)
 
 
 def tool_memory_middleware(
     memory: ToolMemory,
     *,
-    inside: Sequence[Middleware] = (),
+    outer: Sequence[Middleware] | None = None,
+    gated: Iterable[str] = (),
     shortcut: bool | InertiaPolicy | InertiaShortcut = True,
     prefetch: bool | Prefetch = False,
     recall: bool | RecallPolicy | MemoryRecall = False,
@@ -93,29 +76,26 @@ def tool_memory_middleware(
     steps: Iterable[Step[Any]] = (),
     name: str = "ToolMemory",
 ) -> list[Middleware]:
-    """Return the whole list for ``create_agent(..., middleware=...)``: one middleware around yours, one inside.
+    """Return the whole list for ``create_agent(..., middleware=...)``: your own middleware, and the memory last.
 
-    Around, from the outside in: reflection (sees only errors that nobody caught, and ends the run after all others),
-    preferences (no shortcut goes to a tool that they leave out), the shortcut. Inside, at the model: recall,
-    suggestions and planning (a skipped model call needs none of them), the recorder (sees the real executions), and
-    tool search.
+    The memory stands at the model. It gets each request exactly as the model would: with the system prompt that your
+    middleware wrote, trimmed and redacted messages, the offered tools and the chosen model::
 
-    A skipped model call skips what stands inside. So a middleware that takes tools away from the model (by permission,
-    by state), or that chooses the model or a tool for it, goes in front of the list::
-
-        middleware=[permissions, *tool_memory_middleware(memory, inside=[human_approval])]
+        agent = create_agent(model, tools, middleware=tool_memory_middleware(memory, outer=[approval, prompt]))
 
     Each feature is True, False, its options, or a node with arguments of its own, as in
     ``preferences=PreferenceGuide(memory, keep=["search"])``.
 
     Args:
         memory: the memory; agents may share one.
-        inside: your own middleware, in its order.
+        outer: your own middleware, in its order. The memory reads from it which tools need approval, which calls are
+            limited, and which models and tools it brings. If None, this is unknown.
+        gated: more tools that must not run before their call went through your middleware or ``interrupt_before``:
+            they are not prefetched.
         shortcut: make calls without asking the model where past calls are clear enough; a policy says when, such as
             ``InertiaPolicy(may_write={"send_email"})`` or ``InertiaPolicy(shadow=True)``. False: make none, only learn.
         prefetch: begin look-ups that are likely, or complete in a streamed answer, before the model has answered, and
-            serve their results if it asks for exactly them (`Prefetch`). Middleware in front of the list and
-            ``interrupt_before`` cannot be seen: name the tools that may be run before them.
+            serve their results if it asks for exactly them (`Prefetch`).
         recall: show the model past runs with similar requests (`MemoryRecall`); a policy says how many.
         suggest: show the model which tools came next in similar situations, and give it the summary tool
             (`SITSummary`); a policy says how.
@@ -124,217 +104,100 @@ def tool_memory_middleware(
         reflect: keep each run as an entry at its end (`ReflectionWriter`), without a verdict; `memory.feedback`
             gives one later. Runs that an error ended are kept too, with what was done so far.
         preferences: leave out tools that this user rated badly on similar requests (`PreferenceGuide`), except
-            what an ``LLMToolSelectorMiddleware`` inside always includes.
+            what an ``LLMToolSelectorMiddleware`` in `outer` always includes.
         tool_search: have the model find its tools by a search, with a list of tools that never changes, so the prompt
-            cache stays whole (`ToolSearch`). Tools of your middleware inside are always offered; those of middleware
-            in front of the list you name in ``ToolSearch(always=[…])``.
+            cache stays whole (`ToolSearch`). Tools of the middleware in `outer` are always offered.
         loop_guard: answer a call that repeats with the same result with a note, in place of executing it, and end
             the run with a `LoopError` after three notes (`LoopGuard`).
-        steps: of methods of your own; each says whether it stands around or inside.
+        steps: of methods of your own, asked after the memory's.
         name: of the middleware, where several memories work in one agent.
 
     Raises:
-        ConfigurationError: an argument cannot work, such as an `inside` that has the memory's own in it.
+        ConfigurationError: an argument cannot work, such as an `outer` that has the memory's own in it.
     """
     checked(memory, "tool_memory_middleware")
-    yours = _yours(inside)
+    yours = outer_middleware(() if outer is None else outer)
+    for index, middleware in enumerate(yours):
+        if isinstance(middleware, ToolMemoryMiddleware):
+            raise ConfigurationError(f"outer[{index}] must be a middleware of yours, got {type(middleware).__name__}.")
     if not isinstance(loop_guard, bool):
         raise ConfigurationError(f"loop_guard is True or False, not {loop_guard!r}.")
-    always = [name for m in yours if isinstance(m, LLMToolSelectorMiddleware) for name in m.always_include]
-    theirs = [known for m in yours for tool in getattr(m, "tools", ()) if (known := name_of(tool)) is not None]
-    if shortcut is False and prefetch is not False:  # prefetching alone needs its decisions too
-        shortcut = method_of(memory, Inertia, "prefetch").policy.with_(shadow=True)
-    nodes: list[StepNode | None] = [
-        _node("reflect", reflect, ReflectionWriter, memory),
-        _node("preferences", preferences, PreferenceGuide, memory, keep=always),
-        acts := _node("shortcut", shortcut, InertiaShortcut, memory, policy=InertiaPolicy, tools=()),
-        _node("recall", recall, MemoryRecall, memory, policy=RecallPolicy),
-        _node("suggest", suggest, SITSummary, memory, policy=SITPolicy),
-        _node("planning", planning, SGAPlanner, memory, settings=SGASettings),
-        _node("tool_search", tool_search, ToolRetriever, memory, search=ToolSearch, always=[*always, *theirs]),
-    ]
-    if acts is not None:
-        acts.step.models = (*acts.step.models, *(model for m in yours for model in _models_of(m)))
-        acts.step.enable_prefetch(prefetch, interceptors_of(yours))
-    found: list[Step[Any]] = [node.step for node in nodes if node is not None]
-    for step in steps:
-        if not isinstance(step, Step):
-            raise ConfigurationError(f"steps holds {step!r}, which is no Step.")
-        found.append(step)
-    around = [step for step in found if step.place == "around"]
-    at_model = [step for step in found if step.place == "inside"]
-    inside_all = steps_middleware(
-        memory.core, at_model, name=f"{name}Inside", outermost=not around, recorder=Recorder(memory)
+    wanted = steps_for(
+        memory,
+        surroundings_of(yours, names_given("gated", gated)),
+        shortcut=shortcut,
+        prefetch=prefetch,
+        recall=recall,
+        suggest=suggest,
+        planning=planning,
+        reflect=reflect,
+        preferences=preferences,
+        tool_search=tool_search,
+        steps=steps,
     )
-    all_of_them: list[Middleware] = [*yours, inside_all]
-    if around:
-        all_of_them.insert(0, steps_middleware(memory.core, around, name=name, outermost=True))
-    if loop_guard:
-        all_of_them.append(LoopGuardMiddleware(memory, f"{name}LoopGuard"))
-    reveals = [step.deferred for step in found if isinstance(step, RevealTools)]
-    all_of_them += [ToolSearchMiddleware(deferred, f"{name}ToolSearch") for deferred in reveals]
-    return all_of_them
+    if prefetch is not False and outer is None:
+        told_once(UNKNOWN_OUTER, name)
+    middleware_of_memory: list[Middleware] = [ToolMemoryMiddleware(memory, wanted, name=name)]
+    if loop_guard:  # in front: hooks after the model run from the last to the first
+        middleware_of_memory.insert(0, LoopGuardMiddleware(memory, f"{name}LoopGuard"))
+    return [*yours, *middleware_of_memory]
 
 
-def _yours(inside: Any) -> list[Middleware]:
-    try:
-        yours = list(inside)
-    except TypeError:
-        raise ConfigurationError(f"`inside` must be a list of middleware, got {type(inside).__name__}.") from None
-    for index, middleware in enumerate(yours):
-        if not isinstance(middleware, AgentMiddleware) or isinstance(middleware, StepsMiddleware):
-            raise ConfigurationError(f"inside[{index}] must be a middleware of yours, got {type(middleware).__name__}.")
-    return yours
-
-
-def _node(what: str, given: Any, kind: Callable[..., N], memory: ToolMemory, **more: Any) -> N | None:
-    """Return the node of a feature: given, or made of its options; None if it is switched off.
-
-    Of `more`, a class is the class of the options, under the name of the node's argument.
-    """
-    options = {name: value for name, value in more.items() if isinstance(value, type)}
-    rest = {name: value for name, value in more.items() if name not in options}
-    if given is False:
-        return None
-    if given is True:
-        return kind(memory, **rest)
-    if isinstance(kind, type) and isinstance(given, kind):
-        return cast("N", given)
-    for name, expected in options.items():
-        if isinstance(given, expected):
-            return kind(memory, **{name: given}, **rest)
-    kinds = " or ".join(getattr(each, "__name__", str(each)) for each in (*options.values(), kind))
-    raise ConfigurationError(f"{what} must be True, False or an instance of {kinds}, not {given!r}.")
-
-
-def _models_of(middleware: Middleware) -> Iterable[Any]:
-    """Return models that a middleware may put in place of the agent's: fallbacks, or those that it chooses from."""
-    models = getattr(middleware, "models", ())
-    return models.values() if isinstance(models, Mapping) else models if isinstance(models, (list, tuple)) else ()
-
-
-def interceptors_of(inside: Sequence[Middleware]) -> Interceptors:
-    """Return what may hold a call back between the model and the tool, as far as that can be seen.
-
-    Of LangChain's own, only what reads the model's answer is known; any other that looks at it may take a call out.
-    """
-    return Interceptors(" and ".join(each.name for each in inside if _may_hold(each)), frozenset(_gated(inside)))
-
-
-def _may_hold(middleware: Middleware) -> bool:
-    if isinstance(middleware, (HumanInTheLoopMiddleware, ToolCallLimitMiddleware)):
-        return True
-    kind = type(middleware)
-    if kind is ToolRetryMiddleware:  # it wraps tool calls and holds none back
-        return False
-    looked_at = _WRAPS if kind.__module__.startswith(_OF_LANGCHAIN) else (*_WRAPS, *_AFTER)
-    return any(getattr(kind, name) is not getattr(AgentMiddleware, name) for name in looked_at)
-
-
-def _gated(inside: Sequence[Middleware]) -> Iterator[str]:
-    for each in inside:
-        if isinstance(each, HumanInTheLoopMiddleware):
-            yield from each.interrupt_on
-        elif isinstance(each, ToolCallLimitMiddleware) and each.tool_name is not None:
-            yield each.tool_name
-
-
-# --- the middleware ---
-
-
-class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Some steps of a memory in an agent. It never raises into the host's run.
+class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
+    """A memory at an agent's model. It never raises into the host's run.
 
     Args:
-        core: of the memory.
-        steps: in their order, from the outside in.
-        outermost: True if no middleware of the memory comes before: an error that gets here ends the run.
+        memory: the memory.
+        steps: in the order in which they are asked.
         name: unique in the agent.
-        recorder: for the innermost middleware of the memory: it records each model turn and each execution, and puts
-            hints into the request.
     """
 
     name = ""
 
-    def __init__(
-        self,
-        core: Core,
-        steps: Sequence[Step[Any]],
-        *,
-        outermost: bool,
-        name: str,
-        recorder: Recorder | None = None,
-    ) -> None:
+    def __init__(self, memory: ToolMemory, steps: Sequence[Step[Any]], *, name: str) -> None:
         super().__init__()
-        self.name, self._core, self._outermost, self._recorder = name, core, outermost, recorder
-        self._errors = ErrorLog(name, logger)
-        self._runners = [StepRunner(step) for step in steps]
-        self._prefetcher = next((step.prefetcher for step in steps if isinstance(step, Shortcut)), None)
-        self.tools = [tool for step in steps for tool in step.tools]
+        self.name, self._core = name, memory.core
+        self._recorder = Recorder(memory)
+        self._at_model = AtModel(memory.core, steps, self._recorder, name=name)
+        self.tools = self._at_model.tools
+
+    # --- the model ---
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
-        return drive(lambda: self._around_model(request), handler)
+        return drive(lambda: self._around_model(request, handler), handler)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
-        return await adrive(lambda: self._around_model(request), handler)
+        return await adrive(lambda: self._around_model(request, handler), handler)
 
-    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
-        try:
-            return handler(request) if self._recorder is None else self._recorder.wrap_tool_call(request, handler)
-        except Exception as error:
-            self._gave_up(request, error)
-            raise
-
-    async def awrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
-    ) -> Any:
-        try:
-            if self._recorder is None:
-                return await handler(request)
-            return await self._recorder.awrap_tool_call(request, handler)
-        except Exception as error:
-            await asyncio.to_thread(self._gave_up, request, error)
-            raise
-
-    def _around_model(self, request: ModelRequest[Any]) -> StepGenerator[Any]:
-        call = None if env_mode() == "off" else self._or_log(lambda: self._call_of(request))
+    def _around_model(self, request: ModelRequest[Any], handler: Any) -> StepGenerator[Any]:
+        call: Call | None = None
+        if env_mode() != "off":
+            with self._at_model.errors:
+                call = self._call_of(request, complete=getattr(handler, "__name__", "") in _EXECUTORS)
         if call is None:
             return (yield Proceed(request))
-        asked, state = request, cast("dict[str, Any]", request.state)
-        outputs: list[StepOutput] = [*state.get(OUTPUTS, ())]
-        for runner in self._runners:
-            output = yield from runner.output(call)
-            if output.answer is not None:
-                return _in_its_place(output.answer, request)
-            asked = self._without(asked, call, output)
-            outputs.append(output)
-        if self._recorder is not None:
-            asked = self._or_log(lambda: self._hinted(asked, call, outputs)) or asked
-        else:
-            noted: Any = {**state, "messages": call.messages, OUTPUTS: outputs}
-            asked = asked.override(state=noted)
-        batch = None if self._prefetcher is None or not is_active() else self._prefetcher.begin(call)
-        try:
-            response = yield Proceed(asked, None if batch is None else batch.listener)
-        except BaseException as error:
-            if self._prefetcher is not None and batch is not None:
-                self._prefetcher.dropped(batch)
-            if isinstance(error, Exception) and not isinstance(error, _NOT_OVER):
-                self._broke(call, error, None)
-            raise
-        if (recorder := self._recorder) is not None:
-            with self._errors:
-                self._learn(recorder, call, response)
-        if self._prefetcher is not None and batch is not None:
-            response = answered(response, self._prefetcher.answered(batch, turn_of_response(response)))
-        return response
+        response: Any = None
 
-    def _call_of(self, request: ModelRequest[Any]) -> Call:
+        def asks(ask: ModelAsk, listener: Any) -> StepGenerator[list[Any]]:
+            nonlocal response
+            response = yield Proceed(_changed(request, ask), listener)
+            return turn_of_response(response)
+
+        ask = ModelAsk(request.system_message, request.messages, request.tools, request.model_settings)
+        answer = yield from self._at_model.around(call, ask, asks)
+        if response is None:
+            return _in_its_place(answer[0], request)
+        return answered(response, answer)
+
+    def _call_of(self, request: ModelRequest[Any], *, complete: bool) -> Call:
+        if not complete:
+            warn_once(NOT_AT_THE_MODEL, self.name)
         config = config_of()
-        call = Call(
-            request.state["messages"],
+        messages = seen_messages(request.state["messages"], request.messages)
+        return Call(
+            messages.own,
             thread_id_of(config, request.runtime),
             user_id_of(config, request.runtime),
             request.state,
@@ -346,83 +209,48 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             settings=request.model_settings,
             tool_choice=request.tool_choice,
             recorded=True,
+            model_input=model_input_of(request.system_message, messages, request.runtime, complete=complete),
         )
-        call.held_out = is_active() and self._core.held_out(call.messages, call.thread_id)
-        return call
 
-    def _without(self, request: ModelRequest[Any], call: Call, output: StepOutput) -> ModelRequest[Any]:
-        """Return the request without the tools that a step took out, and note those that are left in the call."""
-        left = [tool for tool in request.tools if name_of(tool) not in output.left_out] if output.left_out else []
-        if output.left_out and len(left) != len(request.tools):
-            call.offered, call.tools = left, self._core.catalogue.offered(left)
-            return request.override(tools=left)
-        return request
+    # --- the tools ---
 
-    def _hinted(self, request: ModelRequest[Any], call: Call, outputs: Sequence[StepOutput]) -> ModelRequest[Any]:
-        text = composed(outputs, call.messages, read=lambda: self._core.read(call.messages, call.thread_id))
-        if not text:
-            return request
-        system, messages, settings = placed(
-            text,
-            system=request.system_message,
-            messages=request.messages,
-            model=request.model,
-            settings=request.model_settings,
-        )
-        return request.override(system_message=system, messages=messages, model_settings=dict(settings))
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
+        try:
+            result = self._recorder.wrap_tool_call(request, handler)
+        except Exception as error:
+            if env_mode() != "off":
+                self._at_model.tool_failed(request, error)
+            raise
+        self._at_model.tool_returned(request)
+        return result
 
-    def _learn(self, recorder: Recorder, call: Call, response: Any) -> None:
-        new = self._core.lifecycle.after_model(
-            call.messages,
-            turn_of_response(response),
-            thread_id=call.thread_id,
-            user_id=call.user_id,
-            model_input=call.model_input,
-        )
-        recorder.learned(new, call)
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
+    ) -> Any:
+        try:
+            result = await self._recorder.awrap_tool_call(request, handler)
+        except Exception as error:
+            if env_mode() != "off":
+                await asyncio.to_thread(self._at_model.tool_failed, request, error)
+            raise
+        self._at_model.tool_returned(request)
+        return result
 
-    def _gave_up(self, request: ToolCallRequest, error: Exception) -> None:
-        if isinstance(error, _NOT_OVER) or not self._outermost or env_mode() == "off":
-            return
-        thread_id, user_id = owner_of(request)
-        call_id, messages = request.tool_call["id"] or "", request.state["messages"]
-        with self._errors:
-            self._core.lifecycle.gave_up(messages, call_id, thread_id=thread_id, user_id=user_id)
-        self._broke(Call(messages, thread_id, user_id), error, call_id)
-
-    def _broke(self, call: Call, error: Exception, failed_call: str | None) -> None:
-        for runner in self._runners:
-            if runner.step.ends:
-                with runner.step.errors:
-                    runner.step.on_error(call, error, failed_call)
-
-    def _or_log(self, do: Callable[[], T]) -> T | None:
-        with self._errors:
-            return do()
-        return None
-
-
-class EndingMiddleware(StepsMiddleware):
-    """Steps of which one acts at the end of the run."""
+    # --- the end ---
 
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> None:
-        drive(lambda: self._over(state, runtime))
+        drive(lambda: self._end(state, runtime))
 
     async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> None:
-        await adrive(lambda: self._over(state, runtime))
+        await adrive(lambda: self._end(state, runtime))
 
-    def _over(self, state: Any, runtime: Runtime[Any]) -> StepGenerator[Any]:
-        config = config_of()
-        who = (thread_id_of(config, runtime), user_id_of(config, runtime))
-        call = Call(state["messages"], *who, state, runtime)
-        for runner in self._runners:
-            if runner.step.ends and env_mode() != "off":
-                yield from runner.at_end(call)
-
-
-def steps_middleware(core: Core, steps: Sequence[Step[Any]], **how: Any) -> StepsMiddleware:
-    """Return the middleware of some steps; see `StepsMiddleware` for the arguments."""
-    return (EndingMiddleware if any(step.ends for step in steps) else StepsMiddleware)(core, steps, **how)
+    def _end(self, state: Any, runtime: Runtime[Any]) -> StepGenerator[Any]:
+        if env_mode() == "off":
+            return
+        with self._at_model.errors:
+            config = config_of()
+            call = Call(state["messages"], thread_id_of(config, runtime), user_id_of(config, runtime), state, runtime)
+            yield from self._at_model.end(call)
 
 
 def insisted_on(request: ModelRequest[Any]) -> Iterator[str]:
@@ -434,6 +262,20 @@ def insisted_on(request: ModelRequest[Any]) -> Iterator[str]:
         yield choice
     for spec in getattr(request.response_format, "schema_specs", None) or ():
         yield spec.name
+
+
+def _changed(request: ModelRequest[Any], ask: ModelAsk) -> ModelRequest[Any]:
+    """Return the host's request with the parts that the memory changed; the request itself if it changed none."""
+    changes: dict[str, Any] = {}
+    if ask.system is not request.system_message:
+        changes["system_message"] = ask.system
+    if ask.messages is not request.messages:
+        changes["messages"] = ask.messages
+    if ask.tools is not request.tools:
+        changes["tools"] = ask.tools
+    if ask.settings is not request.model_settings:
+        changes["model_settings"] = dict(ask.settings)
+    return request.override(**changes) if changes else request
 
 
 def _in_its_place(message: AIMessage, request: ModelRequest[Any]) -> ExtendedModelResponse[Any]:
@@ -472,44 +314,3 @@ class LoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
 
     async def aafter_model(self, state: Any, runtime: Any) -> Any:
         return await self._guard.ainvoke(state, config_of())
-
-
-class ToolSearchMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Offers the model the tools of `DeferredTools`, and reads its calls; if that fails, all tools are offered.
-
-    Stands innermost around the model, so that everything else sees calls of the real tools.
-    """
-
-    name = ""
-
-    def __init__(self, deferred: DeferredTools, name: str) -> None:
-        super().__init__()
-        self.name, self._deferred, self._errors = name, deferred, ErrorLog(name, logger)
-
-    def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
-        return drive(lambda: self._around(request), handler)
-
-    async def awrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
-    ) -> Any:
-        return await adrive(lambda: self._around(request), handler)
-
-    def _around(self, request: ModelRequest[Any]) -> StepGenerator[Any]:
-        insisted = frozenset(insisted_on(request))
-        offer = Offer([t for t in request.tools if name_of(t) not in (SEARCH_TOOL, CALL_TOOL)], request.messages)
-        with self._errors:
-            if is_active():
-                offer = self._deferred.offer(request.tools, request.messages, request.model, insisted=insisted)
-        response = yield Proceed(request.override(tools=offer.tools, messages=offer.messages))
-        if offer.way is None:
-            return response
-        with self._errors:
-            read = [
-                self._deferred.take(m, request.tools, insisted=insisted) if isinstance(m, AIMessage) else m
-                for m in turn_of_response(response)
-            ]
-            response = answered(response, read)
-            for message in read:
-                if isinstance(message, AIMessage):
-                    self._deferred.note(offer, message, request.tools, request.messages)
-        return response

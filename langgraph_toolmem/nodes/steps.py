@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import isroutine
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
@@ -22,6 +22,7 @@ from langgraph_toolmem.atoms.step import PlanHints, SGASettings
 from langgraph_toolmem.base.checks import names_given, policy_given
 from langgraph_toolmem.base.errors import ConfigurationError, LoopError
 from langgraph_toolmem.core.method import Method, check_installed
+from langgraph_toolmem.core.open_calls import owner_of_call, seen_up_to_now
 from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection, StateScore
 from langgraph_toolmem.inertia import Inertia
@@ -41,7 +42,8 @@ from langgraph_toolmem.sit.step import Suggest
 from langgraph_toolmem.sit.suggest import SITPolicy
 from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, drive
 from langgraph_toolmem.turn.hints import StepOutput, left_out_now
-from langgraph_toolmem.turn.host import env_mode, is_active, read_key, thread_id_of, user_id_of
+from langgraph_toolmem.turn.host import env_mode, is_active, read_key, thread_id_of, told_once, user_id_of
+from langgraph_toolmem.turn.seen import SeenMessages, model_input_of
 from langgraph_toolmem.turn.step import Call, MemoryNode, StepNode, report
 
 M = TypeVar("M", bound=Method)
@@ -118,7 +120,7 @@ class Recorder(MemoryNode):
         asked = request
         if self._prefetched is not None:
             with self.errors:
-                asked = yield from self._prefetched.serve(request, self._messages_of(request), owner_of(request))
+                asked = yield from self._prefetched.serve(request, self.messages_of(request), owner_of(request))
         try:
             result = yield Proceed(asked)
         except Exception:  # an interrupt never gets here: nothing was executed yet
@@ -138,7 +140,7 @@ class Recorder(MemoryNode):
         with self.errors:
             thread_id, user_id = owner_of(request)
             self._core.lifecycle.executed(
-                self._messages_of(request),
+                self._seen_messages(request),
                 call["id"] or "",
                 tool=call["name"],
                 args=call["args"],  # as asked for: the host injects its own later
@@ -148,8 +150,16 @@ class Recorder(MemoryNode):
                 user_id=user_id,
             )
 
-    def _messages_of(self, request: ToolCallRequest) -> list[Any]:
+    def messages_of(self, request: ToolCallRequest) -> list[Any]:
+        """Return the messages of the host's state."""
         return list(read_key(request.state, self.messages_key) or ())
+
+    def _seen_messages(self, request: ToolCallRequest) -> list[Any]:
+        """Return the messages as the model saw them: what a middleware redacted in the request is not learned."""
+        messages = self.messages_of(request)
+        owner = owner_of_call(*owner_of(request), messages)
+        open_call = self._core.open_calls.of_tool_call(owner, request.tool_call["id"] or "")
+        return messages if open_call is None else seen_up_to_now(open_call.history, messages)
 
 
 def owner_of(request: ToolCallRequest) -> tuple[str | None, str | None]:
@@ -350,7 +360,7 @@ class ToolRetriever(StepNode):
         messages_key: str = "messages",
     ) -> None:
         method = method_of(memory, Navigator, "ToolRetriever")
-        given, specs = (None, {}) if tools is None else _executable(tools)
+        given, specs = (None, {}) if tools is None else executable_tools(tools)
         for own in OWN_TOOLS & specs.keys():
             raise ConfigurationError(f"{own!r} is the name of a tool of the memory; none of the tools may have it.")
         search, always = policy_given(search, ToolSearch, "search"), names_given("always", always)
@@ -375,11 +385,19 @@ class ToolRetriever(StepNode):
         return self.step.deferred.take(answer, self.step.given or ())
 
 
-def _executable(tools: Iterable[ToolLike]) -> tuple[list[Any], dict[str, ToolSpec]]:
+def executable_tools(tools: Iterable[ToolLike]) -> tuple[list[Any], dict[str, ToolSpec]]:
     """Return tools as a ``ToolNode`` executes them, with their specs; schemas stay as they are."""
     given = list(tools) if isinstance(tools, Iterator) else tools
     specs = read_tools(given)
     return [as_tool(each) if isroutine(each) else each for each in given], specs
+
+
+SystemText: TypeAlias = "Callable[[Any, Any], str]"
+"""Returns the system prompt, given the graph's state and its runtime."""
+NO_PROMPT: Final = (
+    "InertiaShortcut does not see the system prompt, so it uses no value of the prompt or of the run's context. "
+    "Pass it: InertiaShortcut(memory, tools, system=...), or system='' if there is none."
+)
 
 
 class InertiaShortcut(StepNode):
@@ -403,9 +421,12 @@ class InertiaShortcut(StepNode):
             shortcut is taken. None: no API is taken to refuse them.
         prefetch: run likely look-ups while the model is asked (`Prefetch` says which). The results are served by
             ``ToolNode(tools, wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)``, of a
-            `Recorder` on the same memory. Runs need a thread id, a user id and messages with ids. The node cannot see
-            what stands between the model and the tools (``interrupt_before``, an approval): name the tools that may be
-            run before it.
+            `Recorder` on the same memory. Runs need a thread id, a user id and messages with ids.
+        gated: names of tools that must not run before their call went through an approval or ``interrupt_before``,
+            which the node cannot see: they are not prefetched.
+        system: the system prompt that the model's node adds: a text, or a function of the state and the runtime that
+            returns it. If None, the node does not know what else the model sees, and uses no value of the prompt or of
+            the run's context. ``""`` says that there is no prompt.
     """
 
     step: Shortcut
@@ -419,17 +440,30 @@ class InertiaShortcut(StepNode):
         model: Any = None,
         messages_key: str = "messages",
         prefetch: bool | Prefetch = False,
+        gated: Iterable[str] = (),
+        system: str | SystemText | None = None,
     ) -> None:
         method = method_of(memory, Inertia, "InertiaShortcut")
-        self._tools, self._specs = _executable(tools)
+        if system is not None and not isinstance(system, str) and not callable(system):
+            raise ConfigurationError(
+                f"`system` must be a text or a function of the state and the runtime, got {type(system).__name__}."
+            )
+        self._system = system
+        self._tools, self._specs = executable_tools(tools)
         method.core.catalogue.adopt(self._specs)
         step = Shortcut(method, policy=policy, models=() if model is None else (model,))
         super().__init__(step, messages_key=messages_key)
-        step.enable_prefetch(prefetch, Interceptors())
+        step.enable_prefetch(prefetch, Interceptors(tools=frozenset(names_given("gated", gated))))
 
     def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
         call = super().call_of(state, config)
         call.offered, call.tools = self._tools, self._specs
+        if self._system is None:
+            told_once(NO_PROMPT)
+            return call
+        system = self._system if isinstance(self._system, str) else self._system(state, call.runtime)
+        messages = SeenMessages(call.messages, [])
+        call.model_input = model_input_of(SystemMessage(system), messages, call.runtime, complete=True)
         return call
 
     def update(self, call: Call, output: StepOutput) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
@@ -23,6 +23,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph_toolmem.base.threads import StepBudget, step
 
 R = TypeVar("R")
+C = TypeVar("C")
 
 ASIDE: Final = RunnableConfig(tags=["nostream"])
 """``langgraph.constants.TAG_NOSTREAM``: the user does not see the memory's own questions."""
@@ -125,6 +126,83 @@ async def adrive(body: Callable[[], R | StepGenerator[R]], handler: Callable[[An
             move = partial(found.send, answer)
         found, wanted = await asyncio.to_thread(_on, loop, budget, partial(_moved, found, move))
     return wanted  # type: ignore[no-any-return]
+
+
+def drive_stream(
+    body: Callable[[], R | StepGenerator[R]],
+    handler: Callable[[Any], Iterator[C]],
+    joined: Callable[[C | None, C], C],
+) -> Generator[C, None, R]:
+    """Run a body in sync code whose host streams: yield the host's chunks, and return the body's result.
+
+    Args:
+        body: a function, or one that makes a generator.
+        handler: of the host, for `Proceed`; returns its chunks.
+        joined: adds a chunk to those before it. The body is sent all chunks joined.
+    """
+    budget = StepBudget()
+    with step(budget):
+        found, wanted = _begun(body)
+    try:
+        while found is not None:
+            try:
+                if isinstance(wanted, Proceed):
+                    answer: Any = None
+                    for chunk in handler(wanted.request):
+                        answer = joined(answer, chunk)
+                        yield chunk
+                elif isinstance(wanted, Ask):
+                    answer = wanted.model.invoke(wanted.input, wanted.config)
+                else:
+                    answer = None
+                    _waited(wanted)
+            except GraphBubbleUp:
+                raise
+            except Exception as error:  # noqa: BLE001 - the body has its own ways with errors
+                move: Callable[[], Any] = partial(found.throw, error)
+            else:
+                move = partial(found.send, answer)
+            with step(budget):
+                found, wanted = _moved(found, move)
+    finally:
+        if found is not None:  # an interrupt, or nobody reads on
+            found.close()
+    return wanted  # type: ignore[no-any-return]
+
+
+async def adrive_stream(
+    body: Callable[[], Any],
+    handler: Callable[[Any], AsyncIterator[C]],
+    joined: Callable[[C | None, C], C],
+    finished: Callable[[Any], object],
+) -> AsyncIterator[C]:
+    """Run a body in async code whose host streams; `finished` is given the result. See `drive_stream`."""
+    loop, budget = asyncio.get_running_loop(), StepBudget()
+    found, wanted = await asyncio.to_thread(_on, loop, budget, partial(_begun, body))
+    try:
+        while found is not None:
+            try:
+                if isinstance(wanted, Proceed):
+                    answer: Any = None
+                    async for chunk in handler(wanted.request):
+                        answer = joined(answer, chunk)
+                        yield chunk
+                elif isinstance(wanted, Ask):
+                    answer = await wanted.model.ainvoke(wanted.input, wanted.config)
+                else:
+                    answer = None
+                    await _awaited(wanted)
+            except GraphBubbleUp:
+                raise
+            except Exception as error:  # noqa: BLE001 - the body has its own ways with errors
+                move: Callable[[], Any] = partial(found.throw, error)
+            else:
+                move = partial(found.send, answer)
+            found, wanted = await asyncio.to_thread(_on, loop, budget, partial(_moved, found, move))
+    finally:
+        if found is not None:
+            found.close()
+    finished(wanted)
 
 
 @contextmanager

@@ -42,6 +42,13 @@ def warn_once(text: str, *parts: object) -> None:
         logger.warning("%s", line)
 
 
+def told_once(text: str, *parts: object) -> None:
+    """Log a note at INFO, once for each text in a process."""
+    if (line := text % parts) not in warned and len(warned) < MAX_WARNED:
+        warned.add(line)
+        logger.info("%s", line)
+
+
 def env_mode() -> EnvMode:
     """Return the mode that the environment sets; "" if it sets none."""
     value = os.environ.get("TOOLMEM", "").strip().lower()

@@ -11,7 +11,7 @@ from abc import ABC
 from collections import OrderedDict
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -42,8 +42,6 @@ from langgraph_toolmem.turn.host import (
 logger = logging.getLogger("langgraph_toolmem.steps")
 
 M = TypeVar("M", bound=Method)
-
-Place = Literal["around", "inside"]
 
 
 @dataclass(slots=True)
@@ -107,8 +105,6 @@ class Step(ABC, Generic[M]):
         role: name of its node, its hint and its events.
         about: its purpose in one line, for Studio and traces.
         scope: how long the result of `compute` holds.
-        place: in an agent: "around" the shortcut and the host's own middleware, or "inside" them, right at the model. A
-            skipped model call skips what is inside.
         ends: True if the step acts at the end of a run (`on_end`, `on_error`).
         learns: True if it also runs, silently, in episodes that are held out and in ``TOOLMEM=shadow``.
         tools: tools that it gives the agent.
@@ -118,7 +114,6 @@ class Step(ABC, Generic[M]):
     role: ClassVar[str]
     about: ClassVar[str]
     scope: Scope = "call"
-    place: ClassVar[Place] = "inside"
     ends: ClassVar[bool] = False
     learns: ClassVar[bool] = False
     tools: Sequence[BaseTool] = ()
@@ -149,7 +144,7 @@ class Step(ABC, Generic[M]):
         return NOTHING
 
     def on_error(self, call: Call, error: Exception, failed_call: str | None) -> None:
-        """Act at an error that ends the run: of the model, or of a tool (id of its call), caught by nobody so far."""
+        """Act at an error that ended the run: of the model, or of a tool (id of its call)."""
 
 
 # --- running a step ---

@@ -33,8 +33,8 @@ def memory() -> Iterator[ToolMemory]:
         yield made
 
 
-def app_of(memory: ToolMemory, says: Any, desk: Any = None, *, inside: Any = (), **planning: Any) -> App:
-    return agent_of(memory, desk or Desk(), says, inside=inside, planning=SGASettings(**planning))
+def app_of(memory: ToolMemory, says: Any, desk: Any = None, *, outer: Any = (), **planning: Any) -> App:
+    return agent_of(memory, desk or Desk(), says, outer=outer, planning=SGASettings(**planning))
 
 
 def asks(name: str, args: dict[str, Any], *parts: Any) -> AIMessage:
@@ -70,7 +70,7 @@ async def test_what_a_person_rejected_is_not_suggested_again(memory: ToolMemory)
     def says(messages: list[BaseMessage], tools: Tools) -> AIMessage:
         return AIMessage("I leave it.") if answers(messages) == 3 else script(messages, tools)
 
-    app = app_of(memory, says, inside=[HumanInTheLoopMiddleware(interrupt_on={"add_note": True})])
+    app = app_of(memory, says, outer=[HumanInTheLoopMiddleware(interrupt_on={"add_note": True})])
     await app.ask(ZOE)
     [event] = await app.events(Command(resume={"decisions": [{"type": "reject", "message": "No"}]}), "sync", "sga")
     assert app.desk.done == expected("Zoe")[:2]

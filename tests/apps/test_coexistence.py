@@ -203,17 +203,17 @@ async def test_an_agent_within_a_graph_learns_each_turn_once(own: bool | None) -
 # --- middleware that changes what the model sees ---
 
 
-async def test_cleared_tool_results_are_learned_whole() -> None:
+@pytest.mark.parametrize(("keep", "made"), [(1, 3), (0, 1)])
+async def test_only_tool_results_that_the_model_sees_give_values(keep: int, made: int) -> None:
     memory = new_memory(tools=Desk().tools)
-    agent = build_agent(memory, inside=[ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=0)])])
+    agent = build_agent(memory, outer=[ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=keep)])])
     for i in range(20):
         state = await agent.run(i)
     assert agent.desk.done == [step for i in range(20) for step in expected(NAMES[i % 12])]
-    assert len(shortcuts(state["messages"])) == 3
-    seen = {m.text for asked in agent.model.calls for m in asked.messages if isinstance(m, ToolMessage)}
-    assert seen == {"[cleared]"}, "the model saw nothing of the results"
+    assert len(shortcuts(state["messages"])) == made
     flows = {(f.source_tool, f.target_tool, f.parameter) for f in memory.view().dataflow if f.hits >= 2}
-    assert {("find_customer", "latest_order", "customer_id"), ("latest_order", "add_note", "order_id")} <= flows
+    wanted = {("find_customer", "latest_order", "customer_id"), ("latest_order", "add_note", "order_id")}
+    assert flows & wanted == (wanted if keep else set())
 
 
 @pytest.mark.parametrize(("trigger", "keep"), [(4, 1), (16, 10)])
@@ -226,7 +226,7 @@ async def test_a_summarised_thread_is_learned_call_by_call(trigger: int, keep: i
 
     memory, writer = new_memory(), ScriptedChatModel(script=lambda *_: AIMessage("Some orders were checked."))
     inside = [SummarizationMiddleware(writer, trigger=("messages", trigger), keep=("messages", keep))]
-    agent = build_agent(memory, inside=inside, model=ScriptedChatModel(script=knows_what_is_done))
+    agent = build_agent(memory, outer=inside, model=ScriptedChatModel(script=knows_what_is_done))
     for requests in range(30):
         begun = len(agent.desk.done)
         state = await agent.run(requests, thread="long")
@@ -284,7 +284,7 @@ async def test_the_memory_never_holds_what_was_redacted(strategy: str, threads: 
         build_agent(
             each,
             Post(),
-            inside=[PIIMiddleware("email", strategy=strategy, **everywhere)],
+            outer=[PIIMiddleware("email", strategy=strategy, **everywhere)],
             model=ScriptedChatModel(script=talkative),
         )
         for each in (memory, None)
@@ -331,11 +331,11 @@ async def test_a_call_over_the_limit_is_blocked_and_not_executed(limit: Any, exi
     if exit_behavior == "error":
         return
 
-    # The next request of the thread is stopped in the same way. Where the limit ended the run, its last turn is
-    # learned when the thread goes on; what the limit said in the model's place is no answer of the model.
+    # The next request of the thread is stopped in the same way. What the limit said in the model's place is no answer
+    # of the model.
     await alike(ours, theirs, 2, name="limited")
     went_on = exit_behavior == "continue"
-    assert grown.outcomes("add_note") == {"rejected": 2 if went_on else 1}
+    assert grown.outcomes("add_note") == {"rejected": 2}
     assert grown.answers == (2 if went_on else 0)
     assert grown.outcomes("find_customer") == {"ok": 2}
     assert grown.skipped_failed == grown.wrong == 0
@@ -451,7 +451,7 @@ async def test_a_failed_attempt_is_counted_once_across_processes(tmp_path: Path,
     with new_memory(tmp_path, tools=desk.tools, reads={"*"}) as memory:
         warm(memory)
         grown = Grown(memory)
-        agent = build_agent(memory, desk, inside=inside, checkpointer=saver)
+        agent = build_agent(memory, desk, outer=inside, checkpointer=saver)
         if told:
             await agent.graph.ainvoke(asked(0), thread("thread-0"), interrupt_after=["tools"])
             state = await agent.graph.ainvoke(None, thread("thread-0"), interrupt_after=["tools"])
@@ -460,10 +460,11 @@ async def test_a_failed_attempt_is_counted_once_across_processes(tmp_path: Path,
             with pytest.raises(ConnectionError):
                 await agent.run(0)
         assert grown.outcomes("latest_order") == {"failed": 1}
-        assert told or grown.skipped_failed == 1, "at once"
+        await memory.aflush()
+        assert told or grown.skipped_failed == 1, "nobody handled the error"
     with new_memory(tmp_path, tools=desk.tools, reads={"*"}) as memory:
         grown = Grown(memory)
-        agent = build_agent(memory, desk, inside=inside, checkpointer=saver)
+        agent = build_agent(memory, desk, outer=inside, checkpointer=saver)
         if not told:
             with pytest.raises(ConnectionError):
                 await agent.ask(None, "async", thread="thread-0")
@@ -605,12 +606,12 @@ async def test_the_process_may_end_while_the_person_thinks(tmp_path: Path, decis
     saver, desk = InMemorySaver(), Desk()
     with new_memory(tmp_path, tools=desk.tools) as memory:
         warm(memory)
-        paused = await build_agent(memory, desk, inside=reviewer(), checkpointer=saver).run(0)
+        paused = await build_agent(memory, desk, outer=reviewer(), checkpointer=saver).run(0)
         assert len(shortcuts(paused["messages"])) == 3
         assert desk.done == LOOKED_UP
     with new_memory(tmp_path, tools=desk.tools) as memory:
         grown = Grown(memory)
-        agent = build_agent(memory, desk, inside=reviewer(), checkpointer=saver)
+        agent = build_agent(memory, desk, outer=reviewer(), checkpointer=saver)
         end = await agent.ask(answer(paused, decision), "async", thread="thread-0")
         assert agent.model_calls == 1
         assert end["messages"][-1].text.endswith("is checked.")

@@ -256,7 +256,7 @@ def delete_file(path: str) -> str:
 
 
 @pytest.mark.parametrize("decision", ["approve", "edit", "reject"])
-@pytest.mark.parametrize("place", ["before", "inside"])
+@pytest.mark.parametrize("place", ["before", "outer"])
 def test_a_guarded_tool_stops_for_a_person(memory: ToolMemory, decision: str, place: str) -> None:
     DELETED.clear()
     guard = HumanInTheLoopMiddleware(interrupt_on={"delete_file": True})
@@ -285,7 +285,7 @@ def test_limits_and_the_recorder_see_the_real_tool(memory: ToolMemory) -> None:
 
     find = call("find_customer", name="Ann")
     limit = ToolCallLimitMiddleware(tool_name="find_customer", run_limit=1)
-    agent = agent_with(memory, scripted([FIND, find, find, find]), inside=[watch, limit])
+    agent = agent_with(memory, scripted([FIND, find, find, find]), outer=[watch, limit])
     ask(agent)
     memory.flush()
     assert seen == ["search_tools", "find_customer"]
@@ -372,7 +372,7 @@ def test_a_failed_search_answers_and_the_run_goes_on(
     caplog.clear()
 
 
-@pytest.mark.parametrize("place", ["before", "inside"])
+@pytest.mark.parametrize("place", ["before", "outer"])
 def test_a_cache_mark_never_stands_on_a_deferred_tool(memory: ToolMemory, place: str) -> None:
     bodies: list[dict[str, Any]] = []
     ask(agent_with(memory, claude_model(DIRECT, bodies), **{place: [AnthropicPromptCachingMiddleware()]}))

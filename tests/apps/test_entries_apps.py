@@ -82,7 +82,7 @@ async def test_a_summary_in_the_middle_of_a_turn_does_not_begin_another(memory: 
         name, args = next(steps, ("", {}))
         return calling(name, args, len(app.model.calls)) if name else AIMessage("Sent.")
 
-    app = agent_of(memory, MailRoom(), by_turns, recall=True, inside=[summarise])
+    app = agent_of(memory, MailRoom(), by_turns, recall=True, outer=[summarise])
     told = await app.events(ZOE, "sync", "recall")
     assert app.state()["messages"][0].additional_kwargs == {"lc_source": "summarization"}
     assert [HEAD in hint for hint in app.hints()] == [True] * 4
@@ -133,7 +133,7 @@ async def test_a_verdict_may_ask_a_person(memory: ToolMemory) -> None:
 async def test_a_paused_run_is_kept_when_it_is_over_as_the_person_let_it_run(memory: ToolMemory) -> None:
     for mode, to in (("batched", "Zoe"), ("per_call", "Zoe"), ("batched", "zoe@example.org")):
         gate = HumanInTheLoopMiddleware(interrupt_on={"send_mail": True}, interrupt_mode=mode)
-        app = agent_of(memory, (room := MailRoom()), script, inside=[gate], reflect=True)
+        app = agent_of(memory, (room := MailRoom()), script, outer=[gate], reflect=True)
         before = len(entries(memory))
         assert "__interrupt__" in await app.ask(ZOE, thread=mode + to)
         assert len(entries(memory)) == before
@@ -255,7 +255,7 @@ async def test_of_parallel_calls_the_one_that_raises_failed(memory: ToolMemory) 
             return result
 
     room = Slow("send_mail")
-    app = agent_of(memory, room, both, inside=[Watch()], reflect=True)
+    app = agent_of(memory, room, both, outer=[Watch()], reflect=True)
     with pytest.raises(OSError, match="no line"):
         await app.ask(ZOE)
     assert calls_of(only(memory)) == [LOOKED, ("send_mail", "failed")]
@@ -277,7 +277,7 @@ class Flaky(MailRoom):
 AGAIN: dict[str, Any] = {"max_retries": 3, "initial_delay": 0.0, "jitter": False}
 
 
-@pytest.mark.parametrize("outside", [True, False], ids=["outside", "inside"])
+@pytest.mark.parametrize("place", ["before", "outer"])
 @pytest.mark.parametrize(
     ("room", "says", "other"),
     [
@@ -287,11 +287,9 @@ AGAIN: dict[str, Any] = {"max_retries": 3, "initial_delay": 0.0, "jitter": False
     ],
     ids=["model", "tool", "answers in its place"],
 )
-async def test_what_is_tried_again_is_no_end(
-    memory: ToolMemory, room: Any, says: Any, other: Any, outside: bool
-) -> None:
+async def test_what_is_tried_again_is_no_end(memory: ToolMemory, room: Any, says: Any, other: Any, place: str) -> None:
     desk = room()
-    app = agent_of(memory, desk, says(), reflect=True, **{"before" if outside else "inside": [other()]})
+    app = agent_of(memory, desk, says(), reflect=True, **{place: [other()]})
     await app.ask(ZOE)
     assert desk.done == CARELESS
     assert (calls_of(only(memory)), only(memory).comment) == ([("send_mail", "ok")], "")

@@ -27,6 +27,7 @@ from shells import both, build_agent
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.middleware import assembly as middleware
 from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.models import at_model
 from langgraph_toolmem.runs.messages import no_usage
 from langgraph_toolmem.testing import ScriptedChatModel
 
@@ -38,27 +39,28 @@ pytestmark = pytest.mark.usefixtures("nothing_failed")
 
 def test_the_order_of_the_list(memory: ToolMemory) -> None:
     yours = [TodoListMiddleware(), AgentMiddleware[Any, Any, Any]()]
-    first, *inside, last = tool_memory_middleware(memory, inside=iter(yours))
-    assert inside == yours
-    assert (first.name, last.name) == ("ToolMemory", "ToolMemoryInside")
-    *inside, last = tool_memory_middleware(memory, inside=yours, shortcut=False)
-    assert inside == yours
-    assert last.name == "ToolMemoryInside"
+    *outer, last = tool_memory_middleware(memory, outer=iter(yours))
+    assert outer == yours
+    assert last.name == "ToolMemory"
+    *outer, guard, last = tool_memory_middleware(memory, outer=yours, shortcut=False, loop_guard=True)
+    assert outer == yours
+    assert (guard.name, last.name) == ("ToolMemoryLoopGuard", "ToolMemory")
 
 
 def test_two_memories_in_one_agent_need_two_names(memory: ToolMemory) -> None:
     with ToolMemory.ephemeral() as other:
         ours = tool_memory_middleware(memory)
         with pytest.raises(AssertionError, match="duplicate middleware"):
-            build_agent(None, Desk(), inside=[*ours, *tool_memory_middleware(other)])
-        build_agent(None, Desk(), inside=[*ours, *tool_memory_middleware(other, name="Other")])
+            build_agent(None, Desk(), outer=[*ours, *tool_memory_middleware(other)])
+        build_agent(None, Desk(), outer=[*ours, *tool_memory_middleware(other, name="Other")])
 
 
 @pytest.mark.parametrize("piece", ["composed", "thread_id_of"])
 async def test_a_request_that_cannot_be_read_or_hinted_goes_to_the_model_as_it_is(
     memory: ToolMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, piece: str
 ) -> None:
-    monkeypatch.setattr(middleware, piece, Mock(side_effect=RuntimeError("not today")))
+    owner = at_model if piece == "composed" else middleware
+    monkeypatch.setattr(owner, piece, Mock(side_effect=RuntimeError("not today")))
     agent = build_agent(memory, Desk(), policy=EAGER.with_(shadow=True))
     await agent.run(0)
     assert (agent.desk.done, agent.model_calls) == (expected("Ann"), 4)
@@ -110,7 +112,7 @@ async def test_the_request_and_the_provider_settle_whether_the_memory_may_call(
     warm(memory)
     before = memory.report()
     inside = [sets, *tool_memory_middleware(memory, shortcut=EAGER)]
-    agent = build_agent(None, desk, inside=inside, model=ChatAnthropic(script=script, **model))
+    agent = build_agent(None, desk, outer=inside, model=ChatAnthropic(script=script, **model))
     state = await agent.run(0)
     assert len(shortcuts(state["messages"])) == 4 - agent.model_calls == skipped
     assert desk.done == expected("Ann")
@@ -135,7 +137,7 @@ async def test_a_shortcut_is_marked_as_the_memorys_and_named_as_the_agent(desk: 
 
 # --- async ---
 
-METHODS = ("begin_turn", "after_model", "executed")
+METHODS = ("begin_turn", "before_model", "executed")
 
 
 def owner(memory: ToolMemory, name: str) -> Any:
@@ -168,6 +170,7 @@ async def test_nothing_of_the_memory_runs_on_the_event_loop(monkeypatch: pytest.
     tools[0].func = fail  # type: ignore[attr-defined]
     with pytest.raises(ZeroDivisionError):
         await build_agent(memory, ours.desk, tools=tools).run(7)
+    await memory.aflush()
     assert {name for name, _ in seen} == {*METHODS, "gave_up"}
     assert not [name for name, on_loop in seen if on_loop]
 

@@ -316,7 +316,7 @@ class Looks(AgentMiddleware[Any, Any, Any]):
 )
 def test_nothing_runs_before_a_gate(memory: ToolMemory, gate: Any, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        agent = agent_of(memory, inside=[gate])
+        agent = agent_of(memory, outer=[gate])
         for number in range(2):
             agent.graph.invoke(asked(number), thread(f"t{number}"))
     assert told(memory) == {}
@@ -331,7 +331,7 @@ def test_nothing_runs_before_a_gate(memory: ToolMemory, gate: Any, caplog: pytes
 
 def test_a_tool_that_is_named_runs_ahead_of_a_gate_unless_it_is_gated_itself(memory: ToolMemory) -> None:
     named = Prefetch(tools={"find_customer", "latest_order"})
-    agent = agent_of(memory, prefetch=named, inside=[HumanInTheLoopMiddleware({"latest_order": True})])
+    agent = agent_of(memory, prefetch=named, outer=[HumanInTheLoopMiddleware({"latest_order": True})])
     agent.graph.invoke(asked(1), thread("t"))
     agent.graph.invoke(Command(resume={"decisions": [{"type": "approve"}]}), thread("t"))
     assert set(told(memory)["by_tool"]) == {"find_customer"}

@@ -59,7 +59,7 @@ async def test_what_a_person_decides_is_the_record(
     teach(memory)
     desk = HelpDesk({"Zoe": "password"})
     gate = HumanInTheLoopMiddleware(interrupt_on={"reset_password": True})
-    app = agent_of(memory, desk, follower(), suggest=True, inside=[gate])
+    app = agent_of(memory, desk, follower(), suggest=True, outer=[gate])
     assert "__interrupt__" in await app.ask(ZOE)
     before = dict(ledger(memory).figures("sit"))
     more: dict[str, Any] = {

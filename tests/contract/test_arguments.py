@@ -168,9 +168,11 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             *(({"memory": no}, "takes a ToolMemory, not") for no in (None, ToolMemory)),
             ({"memory": "x", "tool_search": True}, "takes a ToolMemory"),
             ({"memory": "x", "suggest": True}, "takes a ToolMemory"),
-            *each("inside", TodoListMiddleware()),
-            ({"inside": ["todo"]}, "inside[0]"),
-            ({"inside": [TodoListMiddleware(), TodoListMiddleware]}, "inside[1]"),
+            *each("outer", TodoListMiddleware()),
+            ({"outer": ["todo"]}, "outer[0]"),
+            ({"outer": [[TodoListMiddleware()]]}, "outer=[*yours]"),
+            *each("gated", "send_mail", 3),
+            ({"outer": [TodoListMiddleware(), TodoListMiddleware]}, "outer[1]"),
             *each("shortcut", {"kind": "paper"}, "paper"),
             *each("tool_search", "3", None, 2.5),
             *each("preferences", "yes"),
@@ -398,5 +400,5 @@ def test_a_wrong_argument_is_named(name: str, memory: ToolMemory) -> None:
 def test_the_memorys_own_middleware_is_not_given_to_it(memory: ToolMemory) -> None:
     for options in ({}, {"suggest": True, "shortcut": False}, {"preferences": True, "shortcut": False}):
         for own in tool_memory_middleware(memory, **options):
-            with pytest.raises(ConfigurationError, match=r"inside\[1\] must be a middleware of yours"):
-                tool_memory_middleware(memory, inside=[TodoListMiddleware(), own])
+            with pytest.raises(ConfigurationError, match=r"outer\[1\] must be a middleware of yours"):
+                tool_memory_middleware(memory, outer=[TodoListMiddleware(), own])

@@ -43,7 +43,7 @@ from langgraph_toolmem.nodes import (
 from langgraph_toolmem.sit.step import Suggest
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn.hints import Scope
-from langgraph_toolmem.turn.step import Place, StepRunner
+from langgraph_toolmem.turn.step import StepRunner
 
 ASKED = request("Zoe")
 SAID = "A note was missing."
@@ -93,7 +93,6 @@ def test_a_step_says_what_it_is(kind: Any) -> None:
         assert step.role
         assert step.about
         assert step.scope in get_args(Scope)
-        assert step.place in get_args(Place)
         assert step.core is memory.core
         builder: Any = StateGraph(MemoryState)
         node_of(memory, kind, step).add_to(builder)
@@ -319,12 +318,12 @@ async def test_a_model_call_that_is_retried_gets_the_same_again(kind: Any, way: 
     looks: list[str] = []
     with experienced(kind) as memory:
         desk, step = Desk(), step_of(memory, counting(kind, looks))
-        app = agent_of(memory, desk, script, steps=[step], inside=[Twice()])
+        app = agent_of(memory, desk, script, steps=[step], outer=[Twice()])
         messages = await run(app, way)
         hints = app.hints()
         assert len(messages) == 8
         assert hints[::2] == hints[1::2]
-        each_time = kind.place == "inside" and kind.scope == "call"
+        each_time = kind.scope == "call"
         assert len(looks) == (1 if kind.scope == "turn" else 8 if each_time else 4)
 
 
@@ -380,7 +379,7 @@ async def test_what_a_step_does_not_offer_is_neither_called_nor_suggested(kind: 
             assert "find_customer" not in [each.tool_calls[0]["name"] for each in shortcuts(messages)]
 
 
-INSIDE = [kind for kind, plug in SHOWN.items() if plug.method is not Inertia and kind.place == "inside"]
+INSIDE = [kind for kind, plug in SHOWN.items() if plug.method is not Inertia]
 
 
 @pytest.mark.parametrize("kind", INSIDE, ids=lambda kind: kind.__name__)
@@ -444,7 +443,7 @@ async def test_an_error_of_a_tool_goes_its_way_though_the_memory_breaks_and_each
 
     for way in WAYS:
         with memory_of(None, make(Inertia)) as memory:
-            for point in ("executed", "after_model", "gave_up", "observe", "finish"):
+            for point in ("executed", "before_model", "gave_up", "observe", "finish"):
                 monkeypatch.setattr(memory.core.lifecycle, point, broken)
             app = (agent_of if build == "agent" else graph_of)(memory, Away(), script)
             caplog.clear()

@@ -28,6 +28,7 @@ FLOORS = [
     {"inertia", "sit", "navigator", "entries", "atoms"},
     {"memory", "extend"},
     {"nodes"},
+    {"models"},
     {"middleware"},
     {"offline", "hgt"},
     {"page"},

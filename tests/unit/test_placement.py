@@ -137,7 +137,7 @@ def test_with_the_caching_middleware_the_cache_is_read_as_without_the_memory(whe
 
     inside, front = ([caching()], []) if where == "behind ours" else ([], [caching()])
     with taught() as memory:
-        hinted = sent(*front, *tool_memory_middleware(memory, shortcut=False, planning=True, inside=inside))
+        hinted = sent(*front, *tool_memory_middleware(memory, shortcut=False, planning=True, outer=inside))
         uncached = sent(*tool_memory_middleware(memory, shortcut=False, planning=True))
     plain = sent(caching())
     told = [json.dumps(each["messages"]) for each in hinted]

@@ -1,0 +1,277 @@
+"""Model calls whose outcome the host's state does not show yet.
+
+The memory stands right at the model. What the model answers there may still be replaced (a refusal that a fallback
+answers), and an error may still be handled (a retry). So an answer is learned once it is in the state, and a failure
+ends a run only if nothing more is heard of it: the user speaks again without an answer in between, the memory is
+closed, or `SETTLE_SECONDS` pass.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from langgraph_toolmem.base import threads
+from langgraph_toolmem.base.errors import log_failure
+from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
+from langgraph_toolmem.runs.trajectory import History
+
+logger = logging.getLogger("langgraph_toolmem.memory")
+
+SETTLE_SECONDS: Final = 60.0
+"""Seconds after which nothing more is expected of a model call."""
+MAX_OPEN_CALLS: Final = 1_024
+"""Open calls kept; the oldest is settled where one more comes."""
+
+_MODEL: Final = ""
+"""Key of a failure of the model itself among the failures of a call."""
+
+
+class CallOwner(NamedTuple):
+    """Whose call it is: the thread and the user, or the first message of a run without a thread id."""
+
+    thread_id: str | None
+    user_id: str | None
+    first: Hashable = None
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """One model call.
+
+    Attributes:
+        owner: whose call it is.
+        history: the messages as the model saw them.
+        model_input: the rest of what it saw.
+        answer: its messages; empty until it answered.
+        failures: what to do if nobody handles an error, by the id of the failed tool call; `_MODEL` for the model's.
+        since: when it was asked, in seconds of a monotonic clock.
+    """
+
+    owner: CallOwner
+    history: History
+    model_input: ModelInput = UNSEEN
+    answer: Sequence[BaseMessage] = ()
+    failures: dict[str, Callable[[], None]] = field(default_factory=dict)
+    since: float = 0.0
+
+    def answers(self, call_id: str) -> bool:
+        """Return True if the answer has a tool call of that id."""
+        for message in self.answer:
+            if isinstance(message, AIMessage) and any(call["id"] == call_id for call in message.tool_calls):
+                return True
+        return False
+
+
+class OpenCalls:
+    """The open model calls of a memory, in this process. Safe to use from several threads.
+
+    Args:
+        learn: learns an answer that the state never showed.
+        clock: returns seconds that only grow.
+    """
+
+    def __init__(
+        self, learn: Callable[[OpenCall], None], *, clock: Callable[[], float] = time.monotonic, waits: bool = True
+    ) -> None:
+        self._learn, self._clock, self._waits = learn, clock, waits
+        self._lock = threads.lock()
+        self._calls: OrderedDict[tuple[CallOwner, str], OpenCall] = OrderedDict()
+        self._stopped = threading.Event()
+        self._waiter: threading.Thread | None = None
+        threads.at_fork(self)
+
+    # --- of the model ---
+
+    def begin(self, owner: CallOwner, turn: str, messages: Sequence[Any]) -> None:
+        """Close the thread's open calls that these messages, before a new model call, go on from.
+
+        Args:
+            owner: whose call begins.
+            turn: identity of the latest user message.
+            messages: as the model is about to see them.
+        """
+        ended: list[Callable[[], None]] = []
+        with self._lock:
+            for key in [key for key in self._calls if key[0] == owner]:
+                call = self._calls[key]
+                if key[1] != turn and not _goes_on_from(call.history, messages):
+                    continue  # a parallel branch of the same thread
+                del self._calls[key]
+                if key[1] != turn:  # the user spoke again
+                    ended += _unhandled(call, messages)
+        _run(ended)
+
+    def answered(self, call: OpenCall, turn: str) -> None:
+        """Keep an answer until the state shows it."""
+        self._keep(call, turn)
+
+    def failed(self, call: OpenCall, turn: str, ends: Callable[[], None]) -> None:
+        """Keep an error of the model; `ends` is called if nobody handles it."""
+        call.failures[_MODEL] = ends
+        self._keep(call, turn)
+
+    def _keep(self, call: OpenCall, turn: str) -> None:
+        call.since = self._clock()
+        oldest: OpenCall | None = None
+        with self._lock:
+            self._calls.pop((call.owner, turn), None)
+            self._calls[call.owner, turn] = call
+            if len(self._calls) > MAX_OPEN_CALLS:
+                _, oldest = self._calls.popitem(last=False)
+        if oldest is not None:
+            self._settle([oldest])
+        self._wait()
+
+    # --- of its tools ---
+
+    def of_tool_call(self, owner: CallOwner, call_id: str) -> OpenCall | None:
+        """Return the open call whose answer has a tool call of this id."""
+        with self._lock:
+            for key, call in reversed(self._calls.items()):
+                if key[0] == owner and call.answers(call_id):
+                    return call
+        return None
+
+    def tool_failed(self, call: OpenCall, call_id: str, ends: Callable[[], None]) -> None:
+        """Keep an error of a tool; `ends` is called if nobody handles it."""
+        with self._lock:
+            call.failures[call_id] = ends
+            call.since = self._clock()
+        self._wait()
+
+    def tool_returned(self, call: OpenCall, call_id: str) -> None:
+        """Drop the error of a tool call: a retry of it returned."""
+        with self._lock:
+            call.failures.pop(call_id, None)
+
+    # --- ends ---
+
+    def end(self, owner: CallOwner, messages: Sequence[Any]) -> History:
+        """Close the thread's calls at the end of a run; return its messages as the model saw them.
+
+        Args:
+            owner: whose run ends.
+            messages: of the host's state. Those that came after the latest model call are taken from here.
+        """
+        latest: OpenCall | None = None
+        with self._lock:
+            for key in [key for key in self._calls if key[0] == owner]:
+                if _goes_on_from(self._calls[key].history, messages):
+                    latest = self._calls.pop(key)
+        if latest is None:
+            return History(messages)
+        return seen_up_to_now(latest.history, messages)
+
+    def settle(self) -> None:
+        """Take every open call for finished: learn its answer, and end the runs whose errors nobody handled."""
+        with self._lock:
+            calls = list(self._calls.values())
+            self._calls.clear()
+        self._settle(calls)
+
+    def close(self) -> None:
+        """Settle all calls, and stop waiting for more."""
+        self._stopped.set()
+        self.settle()
+
+    def stop(self, end: float) -> None:
+        """Stop waiting at the interpreter's exit; see `threads.at_exit`."""
+        del end
+        self._stopped.set()
+
+    def forked(self) -> None:
+        """Forget the parent's calls: their outcomes are seen there."""
+        self._calls.clear()
+        self._stopped, self._waiter = threading.Event(), None
+
+    def forget(self) -> None:
+        """Drop all calls, after a user was forgotten."""
+        with self._lock:
+            self._calls.clear()
+
+    def _settle(self, calls: Sequence[OpenCall]) -> None:
+        for call in calls:
+            if call.answer:
+                _run([lambda call=call: self._learn(call)])  # type: ignore[misc]
+            _run(list(call.failures.values()))
+
+    def _wait(self) -> None:
+        if not self._waits or self._stopped.is_set():
+            return
+        with self._lock:
+            if self._waiter is not None and self._waiter.is_alive():
+                return
+            threads.at_exit(self)
+            self._waiter = threads.start("toolmem-open-calls", self._settle_old)
+
+    def _settle_old(self) -> None:
+        while not self._stopped.is_set():
+            with self._lock:
+                if not self._calls:
+                    self._waiter = None
+                    return
+                now = self._clock()
+                old = [key for key, call in self._calls.items() if now - call.since >= SETTLE_SECONDS]
+                calls = [self._calls.pop(key) for key in old]
+                oldest = min((call.since for call in self._calls.values()), default=now)
+            self._settle(calls)
+            self._stopped.wait(max(1.0, oldest + SETTLE_SECONDS - now))
+
+
+def seen_up_to_now(history: History, messages: Sequence[Any]) -> History:
+    """Return what the model saw at an earlier call, and the state's messages that came after it."""
+    place = _place_of(history[-1], messages) if history else None
+    if place is None:
+        return History(messages)
+    return history.plus(messages[place + 1 :])
+
+
+def _goes_on_from(history: Sequence[Any], messages: Sequence[Any]) -> bool:
+    return not history or _place_of(history[-1], messages) is not None
+
+
+def _place_of(message: Any, messages: Sequence[Any]) -> int | None:
+    """Return the place of a message among others, by its id, or by its content where it has none."""
+    identity = getattr(message, "id", None)
+    for place in range(len(messages) - 1, -1, -1):
+        other = messages[place]
+        if other is message or (identity and getattr(other, "id", None) == identity):
+            return place
+        if not identity and getattr(other, "content", None) == getattr(message, "content", message):
+            return place
+    return None
+
+
+def _unhandled(call: OpenCall, messages: Sequence[Any]) -> list[Callable[[], None]]:
+    """Return what is to be done for the errors that no later message answers."""
+    place = _place_of(call.history[-1], messages) if call.history else None
+    later = messages if place is None else messages[place + 1 :]
+    answered: set[str] = {message.tool_call_id for message in later if isinstance(message, ToolMessage)}
+    if later and isinstance(later[0], AIMessage):
+        answered.add(_MODEL)
+    return [ends for failed, ends in call.failures.items() if failed not in answered]
+
+
+def _run(todo: Sequence[Callable[[], None]]) -> None:
+    for do in todo:
+        try:
+            do()
+        except Exception as error:  # noqa: BLE001 - the host's run goes on, and so do the others
+            log_failure(logger, logging.WARNING, "the end of a run could not be kept", error=error)
+
+
+def owner_of_call(thread_id: str | None, user_id: str | None, messages: Sequence[Any]) -> CallOwner:
+    """Return whose call it is; without a thread id the first message tells."""
+    if thread_id is not None or not messages:
+        return CallOwner(thread_id, user_id)
+    first = messages[0]
+    content = first.get("content") if isinstance(first, Mapping) else getattr(first, "content", "")
+    return CallOwner(None, user_id, (getattr(first, "id", None), str(content)))

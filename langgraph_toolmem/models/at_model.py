@@ -1,0 +1,237 @@
+"""The memory at the model: one body for the middleware of an agent and for a wrapped chat model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias, TypeVar
+
+from langchain_core.messages import AIMessage, SystemMessage
+from langgraph.errors import GraphBubbleUp
+from langgraph.prebuilt.tool_node import ToolCallRequest
+
+from langgraph_toolmem.core.core import Core
+from langgraph_toolmem.core.open_calls import CallOwner, OpenCall, owner_of_call
+from langgraph_toolmem.inertia.step import Shortcut
+from langgraph_toolmem.navigator.deferred import DeferredTools, Offer, RevealTools
+from langgraph_toolmem.nodes.steps import Recorder, owner_of
+from langgraph_toolmem.runs.run import CALL_TOOL, SEARCH_TOOL
+from langgraph_toolmem.runs.tools import name_of
+from langgraph_toolmem.runs.trajectory import History
+from langgraph_toolmem.turn.ask import StepGenerator
+from langgraph_toolmem.turn.hints import StepOutput, composed, placed, turn_of
+from langgraph_toolmem.turn.host import ErrorLog, is_active
+from langgraph_toolmem.turn.step import Call, Step, StepRunner
+
+logger = logging.getLogger("langgraph_toolmem.models")
+
+T = TypeVar("T")
+
+_NOT_OVER: Final = (GraphBubbleUp, CancelledError)
+"""An interrupt, a drain, a cancelled call: the run is not over, or its caller gave it up."""
+
+
+@dataclass(slots=True)
+class ModelAsk:
+    """A request to the model: its parts that the memory may change."""
+
+    system: SystemMessage | None
+    messages: list[Any]
+    tools: list[Any]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+AskModel: TypeAlias = Callable[[ModelAsk, Any], StepGenerator[list[Any]]]
+"""Asks the host's model, with a listener to its answer or None; returns the messages of the answer."""
+
+
+class AtModel:
+    """The steps of a memory at one agent's model. Its own errors never reach the host's run.
+
+    Args:
+        core: of the memory.
+        steps: in the order in which they are asked.
+        recorder: reports executions, and serves prefetched results.
+        name: of the middleware or the wrapped model, for the log.
+    """
+
+    def __init__(self, core: Core, steps: Sequence[Step[Any]], recorder: Recorder, *, name: str) -> None:
+        self.core, self.recorder = core, recorder
+        self.errors = ErrorLog(name, logger)
+        self.tools = [tool for step in steps for tool in step.tools]
+        self._runners = [StepRunner(step) for step in steps]
+        self._prefetcher = next((step.prefetcher for step in steps if isinstance(step, Shortcut)), None)
+        self._deferred: DeferredTools | None = None
+        for step in steps:
+            if isinstance(step, RevealTools):
+                self._deferred = step.deferred
+
+    # --- a model call ---
+
+    def around(self, call: Call, ask: ModelAsk, asks: AskModel) -> StepGenerator[list[Any]]:
+        """Return the messages of the answer: the memory's own call, or the model's answer.
+
+        Args:
+            call: the model call, as the memory sees it.
+            ask: the request, as the host made it.
+            asks: asks the model.
+        """
+        owner, turn = self._owner_of(call), turn_of(call.messages)
+        open_call = OpenCall(owner, self._history(call), call.model_input)
+        with self.errors:
+            self._begin(call, owner, turn)
+        outputs: list[StepOutput] = []
+        for runner in self._runners:
+            output = yield from runner.output(call)
+            if output.answer is not None:
+                self._keep(open_call, turn, [output.answer])
+                return [output.answer]
+            ask = self._without(ask, call, output)
+            outputs.append(output)
+        ask = self._or_log(lambda: self._hinted(ask, call, outputs)) or ask
+        offer = self._offer(ask, call)
+        batch = self._prefetcher.begin(call) if self._prefetcher is not None and is_active() else None
+        try:
+            offered = replace(ask, tools=offer.tools, messages=offer.messages)
+            answer = yield from asks(offered, None if batch is None else batch.listener)
+        except BaseException as error:
+            if self._prefetcher is not None and batch is not None:
+                self._prefetcher.dropped(batch)
+            if isinstance(error, Exception) and not isinstance(error, _NOT_OVER):
+                self._model_failed(open_call, turn, call, error)
+            raise
+        answer = self._or_log(lambda: self._taken(answer, offer, ask, call)) or answer
+        if self._prefetcher is not None and batch is not None:
+            answer = self._prefetcher.answered(batch, answer)
+        self._keep(open_call, turn, answer)
+        return answer
+
+    def _owner_of(self, call: Call) -> CallOwner:
+        messages = call.state.get("messages") if isinstance(call.state, Mapping) else None
+        return owner_of_call(call.thread_id, call.user_id, messages or call.messages)
+
+    def _history(self, call: Call) -> History:
+        assert isinstance(call.messages, History)
+        return call.messages
+
+    def _begin(self, call: Call, owner: CallOwner, turn: str) -> None:
+        """Learn what the state shows of earlier calls, and note that a model call begins."""
+        core = self.core
+        core.open_calls.begin(owner, turn, call.messages)
+        new = core.lifecycle.before_model(
+            call.messages,
+            thread_id=call.thread_id,
+            user_id=call.user_id,
+            recorded=call.recorded,
+            model_input=call.model_input,
+        )
+        if new:
+            self.recorder.learned(new, call)
+        call.held_out = is_active() and core.held_out(call.messages, call.thread_id)
+
+    def _keep(self, open_call: OpenCall, turn: str, answer: Sequence[Any]) -> None:
+        with self.errors:
+            open_call.answer = answer
+            self.core.open_calls.answered(open_call, turn)
+
+    def _without(self, ask: ModelAsk, call: Call, output: StepOutput) -> ModelAsk:
+        """Return the request without the tools that a step took out, and note in the call those that are left."""
+        if not output.left_out:
+            return ask
+        left = [tool for tool in ask.tools if name_of(tool) not in output.left_out]
+        if len(left) == len(ask.tools):
+            return ask
+        call.offered, call.tools = left, self.core.catalogue.offered(left)
+        return replace(ask, tools=left)
+
+    def _hinted(self, ask: ModelAsk, call: Call, outputs: Sequence[StepOutput]) -> ModelAsk:
+        text = composed(outputs, call.messages, read=lambda: self.core.read(call.messages, call.thread_id))
+        if not text:
+            return ask
+        system, messages, settings = placed(
+            text, system=ask.system, messages=ask.messages, model=call.model, settings=ask.settings
+        )
+        return replace(ask, system=system, messages=messages, settings=dict(settings))
+
+    # --- tool search ---
+
+    def _offer(self, ask: ModelAsk, call: Call) -> Offer:
+        """Return the tools that the model is offered, and the messages that fit them; all tools without tool search."""
+        if self._deferred is None:
+            return Offer(ask.tools, ask.messages)
+        with self.errors:
+            if is_active():
+                return self._deferred.offer(ask.tools, ask.messages, call.model, insisted=call.insisted)
+        return Offer([tool for tool in ask.tools if name_of(tool) not in (SEARCH_TOOL, CALL_TOOL)], ask.messages)
+
+    def _taken(self, answer: list[Any], offer: Offer, ask: ModelAsk, call: Call) -> list[Any]:
+        """Return an answer with calls of the real tools."""
+        if self._deferred is None or offer.way is None:
+            return answer
+        taken: list[Any] = []
+        for message in answer:
+            if isinstance(message, AIMessage):
+                message = self._deferred.take(message, ask.tools, insisted=call.insisted)
+                self._deferred.note(offer, message, ask.tools, ask.messages)
+            taken.append(message)
+        return taken
+
+    # --- the end of a run, and errors ---
+
+    def end(self, call: Call) -> StepGenerator[Any]:
+        """Learn the last answer, and let the steps act that act at the end of a run."""
+        with self.errors:
+            call.messages = self.core.open_calls.end(self._owner_of(call), call.messages)
+            new = self.core.lifecycle.observe(call.messages, thread_id=call.thread_id, user_id=call.user_id)
+            if new:
+                self.recorder.learned(new, call)
+        for runner in self._runners:
+            if runner.step.ends:
+                yield from runner.at_end(call)
+
+    def _model_failed(self, open_call: OpenCall, turn: str, call: Call, error: Exception) -> None:
+        with self.errors:
+            self.core.open_calls.failed(open_call, turn, lambda: self._broke(call, error, None))
+
+    def tool_returned(self, request: ToolCallRequest) -> None:
+        """Note that a tool call returned: earlier errors of it were handled by a retry."""
+        with self.errors:
+            if (open_call := self._open_call_of(request)) is not None:
+                self.core.open_calls.tool_returned(open_call, request.tool_call["id"] or "")
+
+    def tool_failed(self, request: ToolCallRequest, error: Exception) -> None:
+        """Note that a tool call raised: the run ends with it unless a middleware outside handles it."""
+        if isinstance(error, _NOT_OVER):
+            return
+        with self.errors:
+            thread_id, user_id = owner_of(request)
+            call_id = request.tool_call["id"] or ""
+            messages = self.recorder.messages_of(request)
+            open_call = self._open_call_of(request)
+            if open_call is None:  # another process asked the model
+                open_call = OpenCall(owner_of_call(thread_id, user_id, messages), History(messages))
+                self.core.open_calls.answered(open_call, turn_of(messages))
+
+            def ends() -> None:
+                self.core.lifecycle.gave_up(messages, call_id, thread_id=thread_id, user_id=user_id)
+                self._broke(Call(messages, thread_id, user_id), error, call_id)
+
+            self.core.open_calls.tool_failed(open_call, call_id, ends)
+
+    def _open_call_of(self, request: ToolCallRequest) -> OpenCall | None:
+        thread_id, user_id = owner_of(request)
+        owner = owner_of_call(thread_id, user_id, request.state["messages"])
+        return self.core.open_calls.of_tool_call(owner, request.tool_call["id"] or "")
+
+    def _broke(self, call: Call, error: Exception, failed_call: str | None) -> None:
+        for runner in self._runners:
+            if runner.step.ends:
+                with runner.step.errors:
+                    runner.step.on_error(call, error, failed_call)
+
+    def _or_log(self, do: Callable[[], T]) -> T | None:
+        with self.errors:
+            return do()
+        return None

@@ -1,0 +1,496 @@
+"""A chat model that asks the memory first: the memory at the model for any graph."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any, Final, TypeVar
+from uuid import uuid4
+
+from langchain_core.globals import get_llm_cache
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
+from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.tools import BaseTool
+from pydantic import PrivateAttr
+
+from langgraph_toolmem.atoms.step import SGASettings
+from langgraph_toolmem.base.checks import names_given
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.entries import RecallPolicy
+from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.prefetch import Interceptors, Prefetch
+from langgraph_toolmem.memory import ToolMemory
+from langgraph_toolmem.models.at_model import AtModel, ModelAsk
+from langgraph_toolmem.models.features import Surroundings, steps_for
+from langgraph_toolmem.nodes.steps import (
+    InertiaShortcut,
+    MemoryRecall,
+    PreferenceGuide,
+    Recorder,
+    SGAPlanner,
+    SITSummary,
+    checked,
+    executable_tools,
+)
+from langgraph_toolmem.runs.tools import ToolLike, name_of
+from langgraph_toolmem.sit.suggest import SITPolicy
+from langgraph_toolmem.turn.ask import Proceed, StepGenerator, adrive, adrive_stream, drive, drive_stream
+from langgraph_toolmem.turn.host import env_mode, runtime_of, thread_id_of, user_id_of, warn_once
+from langgraph_toolmem.turn.seen import model_input_of, seen_messages
+from langgraph_toolmem.turn.step import Call, Step
+
+Model = TypeVar("Model", bound=BaseChatModel)
+
+NO_CONFIG: Final = (
+    "%s was called without a config, so its thread and user are unknown and the memory is not asked. Call it inside a "
+    "graph, or pass the node's config: model.invoke(messages, config). (Async nodes before Python 3.11 must pass it.)"
+)
+_FORCED: Final = "forced"
+"""Stands for a provider's own setting that forces a tool call."""
+
+_BUSY: ContextVar[bool] = ContextVar("toolmem_model_is_asked", default=False)
+"""True while the model itself is asked: what it calls of itself goes past the memory."""
+_GIVEN: ContextVar[RunnableConfig | None] = ContextVar("toolmem_given_config", default=None)
+"""The config that the caller passed to ``invoke`` or ``stream``."""
+
+
+def with_tool_memory(
+    model: Model,
+    memory: ToolMemory,
+    *,
+    tools: Iterable[ToolLike] = (),
+    gated: Iterable[str] = (),
+    shortcut: bool | InertiaPolicy | InertiaShortcut = True,
+    prefetch: bool | Prefetch = False,
+    recall: bool | RecallPolicy | MemoryRecall = False,
+    suggest: bool | SITPolicy | SITSummary = False,
+    planning: bool | SGASettings | SGAPlanner = False,
+    preferences: bool | PreferenceGuide = False,
+    steps: Iterable[Step[Any]] = (),
+    name: str = "ToolMemory",
+) -> Model:
+    """Return a copy of a chat model that asks the memory first, for any graph.
+
+    The copy is an instance of the model's own class, so ``bind_tools``, ``with_structured_output``, streaming, retries
+    and prompt caching work as before. It asks the memory only where tools are bound::
+
+        model = with_tool_memory(ChatOpenAI(model="gpt-5.1"), memory, tools=tools)
+        agent = create_react_agent(model, tools, checkpointer=checkpointer)
+
+    Thread and user come from the run's config. An answer is learned when the next model call of its thread shows it, or
+    a minute later, at `ToolMemory.flush` or `close`. Results of prefetched look-ups are served by a `Recorder` on the
+    same memory: ``ToolNode(tools, wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)``.
+    Where an LLM cache is set, the memory is not asked: the cache would keep its calls as the model's.
+
+    Args:
+        model: a chat model, before tools are bound to it.
+        memory: the memory; models and agents may share one.
+        tools: the tools that are executed, with their marks. Of other bound tools nothing is known.
+        gated: names of tools that must not run before their call went through an approval or ``interrupt_before``.
+        shortcut: see `tool_memory_middleware`, also for the other features.
+        prefetch: see there.
+        recall: see there.
+        suggest: see there; the summary tool is left out.
+        planning: see there.
+        preferences: see there.
+        steps: of methods of your own, asked after the memory's.
+        name: for the log.
+
+    Raises:
+        ConfigurationError: an argument cannot work, such as a model that has tools bound.
+    """
+    checked(memory, "with_tool_memory")
+    if not isinstance(model, BaseChatModel):
+        raise ConfigurationError(
+            f"with_tool_memory takes a chat model, not {type(model).__name__}. Wrap the chat model first, then bind "
+            "tools, retries or fallbacks to it."
+        )
+    executed = {tool.name: tool for tool in executable_tools(tools)[0] if isinstance(tool, BaseTool)}
+    if suggest is True:
+        suggest = SITSummary(memory, summary_tool=False)
+    elif isinstance(suggest, SITPolicy):
+        suggest = SITSummary(memory, policy=suggest, summary_tool=False)
+    around = Surroundings(interceptors=Interceptors(tools=frozenset(names_given("gated", gated))))
+    wanted = steps_for(
+        memory,
+        around,
+        shortcut=shortcut,
+        prefetch=prefetch,
+        recall=recall,
+        suggest=suggest,
+        planning=planning,
+        preferences=preferences,
+        steps=steps,
+    )
+    memory.core.catalogue.offered(executed.values())  # reads the schemas once; raises here, not in a run
+    at_model = AtModel(memory.core, wanted, Recorder(memory), name=name)
+    return _copy_with(model, ModelMemory(at_model, executed, name))
+
+
+class ModelMemory:
+    """The memory behind one wrapped model.
+
+    Args:
+        at_model: the steps.
+        tools: the executed tools by name.
+        name: for the log.
+    """
+
+    def __init__(self, at_model: AtModel, tools: Mapping[str, BaseTool], name: str) -> None:
+        self.at_model, self.name = at_model, name
+        self._tools = tools
+
+    def begin(self, model: BaseChatModel, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]) -> _Turn | None:
+        """Return the model call as the memory sees it; None if the memory is not asked."""
+        if _BUSY.get() or not kwargs.get("tools") or env_mode() == "off" or _is_cached(model):
+            return None
+        given = _GIVEN.get()
+        if not given and var_child_runnable_config.get() is None:
+            warn_once(NO_CONFIG, self.name)
+            return None
+        with self.at_model.errors:
+            return self._turn(model, messages, kwargs, ensure_config(given))
+        return None
+
+    def _turn(
+        self, model: BaseChatModel, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any], config: RunnableConfig
+    ) -> _Turn:
+        system = next((message for message in messages if isinstance(message, SystemMessage)), None)
+        others = [message for message in messages if message is not system]
+        runtime = runtime_of(config)
+        offered = [self._tools.get(bound_name or "", bound) for bound, bound_name in _bound_tools(kwargs["tools"])]
+        settings = {name: value for name, value in kwargs.items() if name not in ("tools", "tool_choice")}
+        call = Call(
+            list(others),
+            thread_id_of(config, runtime),
+            user_id_of(config, runtime),
+            {"messages": others},
+            runtime,
+            tools=self.at_model.core.catalogue.offered(offered),
+            offered=offered,
+            model=model,
+            settings=settings,
+            tool_choice=_tool_choice(kwargs),
+            model_input=model_input_of(system, seen_messages(others, others), runtime, complete=True),
+        )
+        return _Turn(self.at_model, call, ModelAsk(system, others, list(kwargs["tools"]), settings))
+
+
+class _Turn:
+    """One model call of a wrapped model.
+
+    Attributes:
+        asked: True once the model itself was asked.
+        listener: to the streamed answer, for prefetching; None if nobody listens.
+    """
+
+    def __init__(self, at_model: AtModel, call: Call, ask: ModelAsk) -> None:
+        self._at_model, self._call, self._ask = at_model, call, ask
+        self.asked = False
+        self.listener: Any = None
+
+    def body(self) -> StepGenerator[Any]:
+        """Return the memory's own call, or the model's answer. It is sent the model's message, or its chunks joined."""
+
+        def asks(ask: ModelAsk, listener: Any) -> StepGenerator[list[Any]]:
+            self.asked, self.listener = True, listener
+            answer = yield Proceed(ask)
+            return [answer if isinstance(answer, BaseMessage) else _message_of(answer)]
+
+        answer = yield from self._at_model.around(self._call, self._ask, asks)
+        return answer[0]
+
+    def changed(self, ask: ModelAsk, kwargs: Mapping[str, Any]) -> tuple[list[BaseMessage], dict[str, Any]]:
+        """Return messages and settings for the model, with what the memory changed in them."""
+        messages = [*([ask.system] if ask.system is not None else []), *ask.messages]
+        changed = {**kwargs, **ask.settings}
+        for name in self._ask.settings:
+            if name not in ask.settings:
+                del changed[name]
+        if len(ask.tools) != len(kwargs["tools"]):
+            changed["tools"] = ask.tools
+        return messages, changed
+
+    def hear(self, chunk: ChatGenerationChunk, run_id: Any) -> None:
+        """Pass a chunk of the model's answer on to the listener."""
+        if self.listener is not None:
+            self.listener.on_llm_new_token(chunk.text, chunk=chunk, run_id=run_id)
+
+
+# --- the model's class with the memory in it ---
+
+
+class _Invokes:
+    """Keeps the caller's config, and asks the memory where the model would generate an answer."""
+
+    _toolmem: Any
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        with _given(config):
+            return super().invoke(input, config, **kwargs)  # type: ignore[misc]
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        with _given(config):
+            return await super().ainvoke(input, config, **kwargs)  # type: ignore[misc]
+
+    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002
+        yield from _within(super().stream(input, config, **kwargs), _given, config)  # type: ignore[misc]
+
+    async def astream(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[Any]:
+        async for chunk in _awithin(super().astream(input, config, **kwargs), _given, config):  # type: ignore[misc]
+            yield chunk
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        generate: Callable[..., ChatResult] = super()._generate  # type: ignore[misc]
+        turn: _Turn | None = self._toolmem.begin(self, messages, kwargs) if self._toolmem is not None else None
+        if turn is None:
+            return generate(messages, stop=stop, run_manager=run_manager, **kwargs)
+        results: list[ChatResult] = []
+
+        def ask_model(ask: ModelAsk) -> BaseMessage:
+            seen, changed = turn.changed(ask, kwargs)
+            with _busy():
+                results.append(generate(seen, stop=stop, run_manager=run_manager, **changed))
+            return results[-1].generations[0].message
+
+        answer: Any = drive(turn.body, ask_model)
+        return _result_of(answer, results)
+
+    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        generate: Callable[..., Any] = super()._agenerate  # type: ignore[misc]
+        turn: _Turn | None = self._toolmem.begin(self, messages, kwargs) if self._toolmem is not None else None
+        if turn is None:
+            result: ChatResult = await generate(messages, stop=stop, run_manager=run_manager, **kwargs)
+            return result
+        results: list[ChatResult] = []
+
+        async def ask_model(ask: ModelAsk) -> BaseMessage:
+            seen, changed = turn.changed(ask, kwargs)
+            with _busy():
+                results.append(await generate(seen, stop=stop, run_manager=run_manager, **changed))
+            return results[-1].generations[0].message
+
+        answer: Any = await adrive(turn.body, ask_model)
+        return _result_of(answer, results)
+
+
+class _Streams:
+    """The same where the model streams. LangChain takes a model with ``_stream`` for one that can stream."""
+
+    _toolmem: Any
+
+    def _stream(
+        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> Iterator[ChatGenerationChunk]:
+        stream: Callable[..., Iterator[ChatGenerationChunk]] = super()._stream  # type: ignore[misc]
+        turn: _Turn | None = self._toolmem.begin(self, messages, kwargs) if self._toolmem is not None else None
+        if turn is None:
+            yield from stream(messages, stop=stop, run_manager=run_manager, **kwargs)
+            return
+        run_id = getattr(run_manager, "run_id", None) or uuid4()
+
+        def ask_model(ask: ModelAsk) -> Iterator[ChatGenerationChunk]:
+            seen, changed = turn.changed(ask, kwargs)
+            chunks = stream(seen, stop=stop, run_manager=run_manager, **changed)
+            for chunk in _within(chunks, _busy):
+                turn.hear(chunk, run_id)
+                yield chunk
+
+        answer: Any = yield from drive_stream(turn.body, ask_model, _joined)
+        if not turn.asked:
+            yield _chunk_of(answer)
+
+
+class _AsyncStreams:
+    """The same where the model has async code of its own to stream."""
+
+    _toolmem: Any
+
+    async def _astream(
+        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        stream: Callable[..., AsyncIterator[ChatGenerationChunk]] = super()._astream  # type: ignore[misc]
+        turn: _Turn | None = self._toolmem.begin(self, messages, kwargs) if self._toolmem is not None else None
+        if turn is None:
+            async for chunk in stream(messages, stop=stop, run_manager=run_manager, **kwargs):
+                yield chunk
+            return
+        run_id = getattr(run_manager, "run_id", None) or uuid4()
+        answers: list[BaseMessage] = []
+
+        async def ask_model(ask: ModelAsk) -> AsyncIterator[ChatGenerationChunk]:
+            seen, changed = turn.changed(ask, kwargs)
+            chunks = stream(seen, stop=stop, run_manager=run_manager, **changed)
+            async for chunk in _awithin(chunks, _busy):
+                turn.hear(chunk, run_id)
+                yield chunk
+
+        async for chunk in adrive_stream(turn.body, ask_model, _joined, answers.append):
+            yield chunk
+        if not turn.asked:
+            yield _chunk_of(answers[0])
+
+
+def _copy_with(model: Model, behind: ModelMemory) -> Model:
+    copied: Model = copy.copy(model)
+    object.__setattr__(copied, "__class__", _class_with_memory(type(model)))
+    private = dict(getattr(copied, "__pydantic_private__", None) or {})
+    object.__setattr__(copied, "__pydantic_private__", {**private, "_toolmem": behind})
+    return copied
+
+
+@lru_cache(maxsize=64)
+def _class_with_memory(base: type[BaseChatModel]) -> type[BaseChatModel]:
+    """Return a subclass of a model's class, of the same name: providers' rules and prompt caches look at it."""
+    mixins: list[type] = [_Invokes]
+    if base._stream is not BaseChatModel._stream:
+        mixins.append(_Streams)
+    if base._astream is not BaseChatModel._astream:
+        mixins.append(_AsyncStreams)
+    members = {
+        "__module__": base.__module__,
+        "__qualname__": base.__qualname__,
+        "__doc__": base.__doc__,
+        "__annotations__": {"_toolmem": Any},
+        "_toolmem": PrivateAttr(default=None),
+    }
+    make: Any = type(base)
+    made: type[BaseChatModel] = make(base.__name__, (*mixins, base), members)
+    return made
+
+
+# --- contexts ---
+
+
+@contextmanager
+def _given(config: RunnableConfig | None) -> Iterator[None]:
+    before = _GIVEN.get()
+    _GIVEN.set(config)
+    try:
+        yield
+    finally:
+        _GIVEN.set(before)  # not by a token: an async run may end in another context
+
+
+@contextmanager
+def _busy() -> Iterator[None]:
+    before = _BUSY.get()
+    _BUSY.set(True)
+    try:
+        yield
+    finally:
+        _BUSY.set(before)
+
+
+_END: Final = object()
+
+
+def _within(chunks: Iterator[Any], context: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
+    """Yield chunks, each made within a context; what reads them is outside it."""
+    while True:
+        with context(*arguments):
+            chunk = next(chunks, _END)
+        if chunk is _END:
+            return
+        yield chunk
+
+
+async def _awithin(chunks: AsyncIterator[Any], context: Callable[..., Any], *arguments: Any) -> AsyncIterator[Any]:
+    while True:
+        with context(*arguments):
+            try:
+                chunk = await chunks.__anext__()
+            except StopAsyncIteration:
+                return
+        yield chunk
+
+
+# --- requests and answers ---
+
+
+def _is_cached(model: BaseChatModel) -> bool:
+    """Return True if answers of the model are kept in an LLM cache."""
+    if model.cache is None:
+        return get_llm_cache() is not None
+    return bool(model.cache)
+
+
+def _bound_tools(bound: Iterable[Any]) -> Iterator[tuple[Any, str | None]]:
+    """Yield the tools that are bound to a model, in whatever form its provider takes, with their names."""
+    for tool in bound:
+        declared = None
+        if isinstance(tool, Mapping):
+            declared = tool.get("function_declarations") or tool.get("functionDeclarations")
+        if isinstance(declared, Sequence):  # Google binds all functions as one tool
+            for function in declared:
+                yield function, name_of(function)
+        else:
+            yield tool, name_of(tool)
+
+
+def _tool_choice(kwargs: Mapping[str, Any]) -> Any:
+    choice = kwargs.get("tool_choice")
+    if isinstance(choice, Mapping) and choice.get("type") in ("auto", "any"):  # Anthropic's form
+        return choice["type"]
+    if choice is None and kwargs.get("tool_config") is not None:  # Google's form
+        return _FORCED
+    return choice
+
+
+def _result_of(answer: BaseMessage, results: Sequence[ChatResult]) -> ChatResult:
+    """Return the model's result, or one for the memory's own call."""
+    if not results:
+        return ChatResult(generations=[ChatGeneration(message=answer)])
+    result = results[-1]
+    if answer is not result.generations[0].message:
+        result.generations[0] = ChatGeneration(message=answer, generation_info=result.generations[0].generation_info)
+    return result
+
+
+def _joined(before: ChatGenerationChunk | None, chunk: ChatGenerationChunk) -> ChatGenerationChunk:
+    return chunk if before is None else before + chunk
+
+
+def _message_of(chunk: ChatGenerationChunk | None) -> AIMessage:
+    """Return the message of all chunks of an answer, joined."""
+    if chunk is None:
+        return AIMessage("")
+    message = chunk.message
+    return AIMessage(
+        content=message.content,
+        additional_kwargs=message.additional_kwargs,
+        tool_calls=getattr(message, "tool_calls", []),
+        id=message.id,
+        usage_metadata=getattr(message, "usage_metadata", None),
+    )
+
+
+def _chunk_of(message: BaseMessage) -> ChatGenerationChunk:
+    """Return the memory's own call as one chunk."""
+    calls = getattr(message, "tool_calls", [])
+    pieces = [
+        tool_call_chunk(name=call["name"], args=json.dumps(call["args"]), id=call["id"], index=index)
+        for index, call in enumerate(calls)
+    ]
+    chunk = AIMessageChunk(
+        content=message.content,
+        additional_kwargs=message.additional_kwargs,
+        id=message.id,
+        tool_call_chunks=pieces,
+        usage_metadata=getattr(message, "usage_metadata", None),
+        chunk_position="last",
+    )
+    return ChatGenerationChunk(message=chunk)

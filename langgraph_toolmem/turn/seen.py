@@ -1,0 +1,111 @@
+"""The request as the model sees it: the state's messages in their shown form, and the rest as a `ModelInput`."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from operator import is_
+from typing import Any, Final, NamedTuple
+
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+
+from langgraph_toolmem.runs.messages import text_of
+from langgraph_toolmem.runs.model_input import ModelInput, Primitive
+from langgraph_toolmem.turn.hints import is_users
+
+_TEXT_BLOCKS: Final = ("text", "reasoning", "thinking")
+_LIMIT: Final = 64
+"""Fields of a context that are read."""
+
+
+class SeenMessages(NamedTuple):
+    """Messages of a request.
+
+    Attributes:
+        own: those of the host's state, trimmed and redacted as the model sees them.
+        added: texts that somebody put into this request only: system messages, notes, examples.
+    """
+
+    own: list[Any]
+    added: list[str]
+
+
+def seen_messages(state: Sequence[Any], request: Sequence[Any]) -> SeenMessages:
+    """Return the messages of a request, apart by whether the host's state has them.
+
+    A message of the state is known by its id, also where its text was redacted.
+
+    Args:
+        state: messages of the host's state.
+        request: messages of the request to the model.
+    """
+    if len(state) == len(request) and all(map(is_, state, request)):
+        return SeenMessages(list(request), [])
+    ids = {message.id for message in state if isinstance(message, BaseMessage) and message.id}
+    objects = set(map(id, state))
+    own: list[Any] = []
+    added: list[str] = []
+    for message in request:
+        if id(message) in objects or getattr(message, "id", None) in ids:
+            own.append(message)
+        else:
+            added.append(text_of(message.content, separator="\n"))
+    return SeenMessages(own, added)
+
+
+def model_input_of(system: SystemMessage | None, messages: SeenMessages, runtime: Any, *, complete: bool) -> ModelInput:
+    """Return what the model sees besides the state's messages.
+
+    Args:
+        system: the system message of the request.
+        messages: of the request.
+        runtime: of the graph; its context is part of the input.
+        complete: True if the memory stands right at the model.
+    """
+    parts: list[str] = [] if system is None else [text_of(system.content, separator="\n")]
+    in_state = [message for message in messages.own if isinstance(message, SystemMessage)]
+    parts += [text_of(message.content, separator="\n") for message in in_state]
+    parts += messages.added
+    return ModelInput(
+        system="\n".join(part for part in parts if part),
+        context=primitives_of(getattr(runtime, "context", None)),
+        blocks=blocks_of(messages.own),
+        complete=complete,
+    )
+
+
+def primitives_of(context: Any) -> dict[str, Primitive]:
+    """Return the primitive fields of a run's context: a dataclass, a pydantic model or a dict."""
+    fields: Iterable[tuple[Any, Any]] = ()
+    if isinstance(context, Mapping):
+        fields = context.items()
+    elif dataclasses.is_dataclass(context) and not isinstance(context, type):
+        fields = [(each.name, getattr(context, each.name, None)) for each in dataclasses.fields(context)]
+    elif hasattr(context, "__dict__"):
+        fields = vars(context).items()
+    found: dict[str, Primitive] = {}
+    for name, value in fields:
+        if isinstance(name, str) and isinstance(value, (str, int, float, bool)) and len(found) < _LIMIT:
+            found[name] = value
+    return found
+
+
+def blocks_of(messages: Sequence[Any]) -> tuple[str, ...]:
+    """Return digests of the pictures, files and other non-text blocks of the latest user message."""
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage) and is_users(message):
+            content = message.content if isinstance(message.content, list) else []
+            blocks = [block for block in content if isinstance(block, dict)]
+            return tuple(_digest_of(block) for block in blocks if block.get("type") not in _TEXT_BLOCKS)
+    return ()
+
+
+def _digest_of(block: Mapping[str, Any]) -> str:
+    hashed = hashlib.blake2b(digest_size=12)
+    for name in sorted(block, key=str):
+        hashed.update(str(name).encode("utf-8", "replace"))
+        value = block[name]
+        text = value if isinstance(value, str) else repr(value)
+        hashed.update(text.encode("utf-8", "replace"))
+    return hashed.hexdigest()
