@@ -59,6 +59,7 @@ class Shortcut(Step[Inertia]):
         self.prefetcher: Prefetcher | None = None
         self.models = tuple(models)
         self._decided: OrderedDict[str, Decided] = OrderedDict()
+        self.core.episodes.at_forgetting.append(self._decided.clear)
 
     def enable_prefetch(self, prefetch: bool | Prefetch, interceptors: Interceptors) -> None:
         """Prefetch likely look-ups while the model is asked, unless `prefetch` is False."""
