@@ -2,7 +2,7 @@
 
 The memory stands right at the model. What the model answers there may still be replaced (a refusal that a fallback
 answers), and an error may still be handled (a retry). So an answer is learned once it is in the state, and a failure
-ends a run only if nothing more is heard of it: the user speaks again without an answer in between, the memory is
+ends a run only if nothing answers it: the user speaks again without an answer in between, the memory is
 closed, or `SETTLE_SECONDS` pass.
 """
 

@@ -153,7 +153,7 @@ class ModelMemory:
         if _BUSY.get() or not kwargs.get("tools") or env_mode() == "off" or _is_cached(model):
             return None
         given = _GIVEN.get()
-        if not given and var_child_runnable_config.get() is None:
+        if not (given or {}).get("configurable") and var_child_runnable_config.get() is None:
             warn_once(NO_CONFIG, self.name)
             return None
         with self.at_model.errors:
