@@ -148,7 +148,7 @@ async def test_a_paused_run_is_kept_when_it_is_over_as_the_person_let_it_run(mem
 @pytest.mark.parametrize("mode", ["batched", "per_call"])
 async def test_what_a_person_answered_in_the_tools_place_is_not_kept_as_done(memory: ToolMemory, mode: Any) -> None:
     gate = HumanInTheLoopMiddleware(interrupt_on={"send_mail": True}, interrupt_mode=mode)
-    app = agent_of(memory, (room := MailRoom()), script, inside=[gate], reflect=True)
+    app = agent_of(memory, (room := MailRoom()), script, outer=[gate], reflect=True)
     await app.ask(ZOE)
     answer = {"type": "respond", "message": "I called her."}
     await app.ask(Command(resume=answer if mode == "per_call" else {"decisions": [answer]}))
