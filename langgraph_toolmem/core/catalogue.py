@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Final
@@ -87,6 +87,20 @@ def named(names: Collection[str]) -> str:
     return ", ".join(shown[:MAX_NAMED]) + (", …" if len(shown) > MAX_NAMED else "")
 
 
+@dataclass(slots=True)
+class OfferedTools:
+    """A step's tools as they were read. It keeps the tools: an id may be reused once its object is gone."""
+
+    tools: list[BaseTool]
+    specs: dict[str, ToolSpec]
+
+
+def _identity_of(tool: BaseTool) -> Hashable:
+    """Return what a tool shares with its copies."""
+    schema = id(tool) if tool.args_schema is None else id(tool.args_schema)
+    return type(tool), tool.name, tool.description, schema, tuple(tool.tags or ()), id(tool.metadata)
+
+
 class Catalogue:
     """The tools of a memory. Safe to use from several threads.
 
@@ -114,8 +128,9 @@ class Catalogue:
         self._inferred: dict[str, tuple[int, ToolSpec]] = {}
         self._described: dict[str, tuple[Any, ToolSpec]] = {}
         self._marked: dict[str, tuple[tuple[ToolSpec | None, ...], ToolSpec]] = {}
-        self._offered: dict[tuple[int, ...], tuple[list[BaseTool], dict[str, ToolSpec]]] = {}
-        self._read: dict[int, tuple[BaseTool, ToolSpec]] = {}
+        self._offered: dict[tuple[int, ...], OfferedTools] = {}
+        self._offered_alike: dict[tuple[Hashable, ...], OfferedTools] = {}
+        self._read: dict[Hashable, ToolSpec] = {}
         if given is not None:
             self._note(self._given or {})
 
@@ -141,17 +156,22 @@ class Catalogue:
         Each is read once: reading the schemas of an agent's tools costs more than all its decisions.
         """
         executed = [tool for tool in tools if isinstance(tool, BaseTool)]
-        key = tuple(map(id, executed))
-        found = self._offered.get(key)
-        if found is None:
-            if len(self._offered) >= MAX_TOOL_SETS:
-                self._offered, self._read = {}, {}
-            before = self._read
-            specs = read_tools([before[id(tool)][1] if id(tool) in before else tool for tool in executed])
-            # Keep the tools: an id may be reused once its object is gone.
-            before |= {id(tool): (tool, spec) for tool, spec in zip(executed, specs.values(), strict=True)}
-            found = self._offered[key] = executed, specs
-        return found[1]
+        offered = self._offered.get(tuple(map(id, executed)))
+        if offered is not None:
+            return offered.specs
+        # Some middleware copies its tools for each call (ProviderToolSearch): a copy has the original's schema.
+        identities = tuple(map(_identity_of, executed))
+        offered = self._offered_alike.get(identities)
+        if offered is not None:
+            return offered.specs
+        if len(self._offered) >= MAX_TOOL_SETS:
+            self._offered, self._offered_alike, self._read = {}, {}, {}
+        known = [self._read.get(identity, tool) for identity, tool in zip(identities, executed, strict=True)]
+        specs = read_tools(known)
+        self._read.update(zip(identities, specs.values(), strict=True))
+        offered = OfferedTools(executed, specs)
+        self._offered[tuple(map(id, executed))] = self._offered_alike[identities] = offered
+        return offered.specs
 
     def marked(self, specs: Mapping[str, ToolSpec] | None = None) -> Mapping[str, ToolSpec]:
         """Return tools (`specs` by default) with the marks of the developer, of hosts and of the folder.

@@ -6,7 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from types import SimpleNamespace
+from typing import Annotated, Any, NamedTuple, cast
 
 import pytest
 from desk import (
@@ -17,6 +18,7 @@ from desk import (
     calling,
     expected,
     number,
+    request,
     script,
     shortcuts,
     this_turn,
@@ -25,12 +27,18 @@ from desk import (
 )
 from langchain.agents.middleware import (
     AgentMiddleware,
+    AutoModeMiddleware,
     ClearToolUsesEdit,
     ContextEditingMiddleware,
     HumanInTheLoopMiddleware,
     ModelCallLimitMiddleware,
+    ModelChoice,
+    ModelFallbackMiddleware,
+    ModelRefusalMiddleware,
     ModelRetryMiddleware,
+    ModelRouterMiddleware,
     PIIMiddleware,
+    ProviderToolSearchMiddleware,
     SummarizationMiddleware,
     ToolCallLimitMiddleware,
     ToolErrorMiddleware,
@@ -39,6 +47,7 @@ from langchain.agents.middleware import (
 from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededError
 from langchain.agents.middleware.tool_call_limit import ToolCallLimitExceededError
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
+from langchain_core.decisions import ChoiceAnswer
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -46,9 +55,10 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 from pydantic import BaseModel
-from shells import App, asked, both, build_agent, same_calls
+from shells import App, agent_of, asked, both, build_agent, same_calls
 
-from langgraph_toolmem import Inertia, ToolMemory
+from langgraph_toolmem import Entries, Inertia, ToolMemory
+from langgraph_toolmem.core import catalogue
 from langgraph_toolmem.graph.learning import decode_value
 from langgraph_toolmem.graph.state import slot_key
 from langgraph_toolmem.testing import ScriptedChatModel
@@ -67,12 +77,12 @@ def new_memory(path: Path | None = None, **options: Any) -> ToolMemory:
 
 
 def pair(
-    inside: Callable[[], Sequence[Any]] = tuple, *, desk: Callable[[], Desk] = Desk, runs: int = 24, **options: Any
+    outer: Callable[[], Sequence[Any]] = tuple, *, desk: Callable[[], Desk] = Desk, runs: int = 24, **options: Any
 ) -> tuple[App, App]:
     """The same agent twice: with a memory that knows the desk, and without."""
     memory = new_memory(tools=desk().tools, reads={"*"})
     warm(memory, runs)
-    return both(inside, desk=desk, memory=memory, **options)
+    return both(outer, desk=desk, memory=memory, **options)
 
 
 def calls_in(state: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -631,3 +641,114 @@ async def test_what_is_rejected_each_time_is_no_longer_proposed() -> None:
     assert made[0] == ["find_customer", "latest_order", "add_note"]
     assert made[-1] == ["find_customer", "latest_order"]
     assert ours.memory.view().tools["add_note"].failed == 0  # type: ignore[union-attr]
+
+
+# --- middleware that chooses, refuses or judges: LangChain 1.5 ---
+
+
+class Decides:
+    """A decision model that always gives the same answer, sync and async."""
+
+    def __init__(self, **answer: Any) -> None:
+        self.asked = 0
+        self._answer = SimpleNamespace(**answer)
+
+    def invoke(self, _: Any) -> Any:
+        self.asked += 1
+        return self._answer
+
+    async def ainvoke(self, given: Any) -> Any:
+        return self.invoke(given)
+
+
+class Always(dict[str, Any]):
+    """The same value for every key."""
+
+    def __missing__(self, _: str) -> Any:
+        return self["value"]
+
+
+def refusing() -> Any:
+    """A model whose every answer is a refusal."""
+
+    def refuse(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+        return AIMessage([{"type": "refusal", "refusal": "I must not."}])
+
+    return ScriptedChatModel(script=refuse)
+
+
+@pytest.mark.filterwarnings("ignore:.*is in beta.*")
+async def test_a_router_chooses_the_model_of_a_turn() -> None:
+    fast = ScriptedChatModel(script=script)
+    choices = {"fast": ModelChoice(model=fast, criteria="Simple tasks.")}
+
+    def router() -> list[Any]:
+        classifier = Decides(
+            choices=Always(
+                value=ChoiceAnswer(type="choice", choice="fast", probabilities={"fast": 1.0}, confidence=1.0)
+            )
+        )
+        return [ModelRouterMiddleware(choices=choices, instructions="Choose.", classifier=cast("Any", classifier))]
+
+    ours, theirs = pair(router)
+    _, made = await alike(ours, theirs, *range(4))
+    assert made.total() == 12
+    assert (ours.model_calls, theirs.model_calls, len(fast.calls)) == (0, 0, 4 + 16)
+
+
+async def test_a_refusal_that_a_fallback_answers_is_learned_once() -> None:
+    """The memory stands at each model: of the refusal it keeps nothing, and the run did not end."""
+    memory = new_memory(tools=Desk().tools, reads={"*"}, methods=[Inertia(EAGER), Entries()])
+    fallback = ScriptedChatModel(script=script)
+    outer = [ModelFallbackMiddleware(fallback), ModelRefusalMiddleware()]
+    agent = agent_of(memory, Desk(), refusing(), outer=outer, shortcut=False, reflect=True)
+    for number_ in range(6):
+        await agent.run(number_)
+    assert agent.desk.done == [step for number_ in range(6) for step in expected(NAMES[number_])]
+    memory.flush()
+    report = memory.report()
+    assert (report.turns, report.answers) == (24, 6)
+    recalled = memory.entries.recall(request(NAMES[0]))
+    assert recalled
+    assert {entry.comment for entry in recalled} == {""}, "none says that the run ended with an error"
+
+
+@pytest.mark.parametrize("risk", [0.0, 1.0])
+async def test_auto_mode_judges_a_shortcut_like_any_call(risk: float) -> None:
+    judges: list[Decides] = []
+
+    def judged() -> list[Any]:
+        judges.append(Decides(nouls=Always(value=SimpleNamespace(noul=risk))))
+        return [AutoModeMiddleware(tools=["add_note"], classifier=cast("Any", judges[-1]))]
+
+    ours, theirs = pair(judged)
+    grown = Grown(ours.memory)
+    _, made = await alike(ours, theirs, 0)
+    assert made["add_note"] == 1
+    assert [judge.asked for judge in judges] == [1, 1]
+    assert grown.outcomes("add_note") == ({"rejected": 1} if risk else {"ok": 1})
+
+
+async def test_tools_that_the_provider_searches_are_offered_and_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The middleware copies the deferred tools for each call."""
+    read: list[int] = []
+    real = catalogue.read_tools
+
+    def counting(tools: Any) -> Any:
+        read.append(len(tools))
+        return real(tools)
+
+    monkeypatch.setattr(catalogue, "read_tools", counting)
+
+    class Provided(ScriptedChatModel):
+        def _get_ls_params(self, *args: Any, **kwargs: Any) -> Any:
+            return {**super()._get_ls_params(*args, **kwargs), "ls_provider": "openai"}
+
+    ours, theirs = pair(
+        lambda: [ProviderToolSearchMiddleware(searchable_tools=["latest_order"])],
+        model=lambda: Provided(script=script),
+    )
+    before = len(read)
+    _, made = await alike(ours, theirs, *range(6))
+    assert made["latest_order"] == 6
+    assert len(read) - before <= 2
