@@ -266,9 +266,7 @@ class Atoms(Method):
         """Remove a user's atoms, or what runs support."""
         if self.core.vectors.empty:
             return 0
-        removed = self.keeping.rows.forget(user, gone)
-        self.keeping.search.forget()
-        return removed
+        return self.keeping.rows.forget(user, gone)
 
     def report(self) -> Section | None:
         """Return how many atoms were made, and how runs ended that followed one."""

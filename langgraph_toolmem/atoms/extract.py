@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from langgraph_toolmem.atoms.atoms import Atom, leaves_of, make_atom, merge_all
 from langgraph_toolmem.atoms.slots import COMMON, PERSONS, SLOT, Known, Parameter, Slots, answered, words_of
+from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -75,7 +75,7 @@ _MAILBOXES: Final = word_set(
     "info mail email support help sales contact admin office team service news newsletter billing hello noreply reply "
     "customer user test example order booking account marketing finance legal press job career security root webmaster"
 )
-sparse = lru_cache(maxsize=8192)(LexicalEmbedder().sparse)
+sparse = cached(mebibytes=16)(LexicalEmbedder().sparse)
 
 
 class Situation(NamedTuple):

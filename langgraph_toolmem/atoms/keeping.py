@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from langgraph_toolmem.atoms.atoms import Atom, AtomRecord, from_plain, merge_all, storable, to_plain
-from langgraph_toolmem.atoms.extract import FEW, Extracted, Extractor, sparse
+from langgraph_toolmem.atoms.extract import FEW, Extracted, Extractor
 from langgraph_toolmem.atoms.models import AtomWriter
 from langgraph_toolmem.atoms.retrieve import (
     BETA,
@@ -30,7 +30,6 @@ from langgraph_toolmem.atoms.retrieve import (
     by_name,
     ranked,
     to_goal,
-    worded,
 )
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import InputError
@@ -255,11 +254,9 @@ class AtomSearch:
         return found
 
     def forget(self) -> None:
-        """Drop all texts from RAM."""
+        """Drop the atoms near to goals."""
         with self._lock:
             self._kept.clear()
-        sparse.cache_clear()
-        worded.cache_clear()
 
 
 class AtomKeeping:
@@ -269,6 +266,7 @@ class AtomKeeping:
         self._core, self._writer = core, writer
         self.rows: AtomRows = core.rows(AtomKind())
         self.search = AtomSearch(self.rows, self._misleads)
+        core.texts.register(self.search.forget)
         self._extractor: Extractor | None = None
 
     def records(self, user: User, calls: Sequence[str]) -> dict[str, AtomRecord]:

@@ -127,10 +127,15 @@ class HintPlanner:
         self._model = planner_of(settings.model) if isinstance(settings.model, BaseChatModel) else None
         self._known_tools: dict[tuple[int, ...], _Tools] = {}
         self._records: dict[tuple[str | None, str | None], Planning] = {}
-        self._purges = 0  # forgettings that the records have outlived
         self._lock = threads.lock()
         self._warned = False
         method.begin()
+        method.core.texts.register(self.forget)
+
+    def forget(self) -> None:
+        """Drop what is known of threads: it holds values of users."""
+        with self._lock:
+            self._records.clear()
 
     def planning(
         self,
@@ -146,15 +151,11 @@ class HintPlanner:
             MessageError: `messages` cannot be read.
             NamespaceError: the namespace needs a user id.
         """
-        thread, purges = (thread_id, user_id), self._method.core.purge_count
-        with self._lock:
-            if purges != self._purges:
-                self._records.clear()  # they hold values of users
-                self._purges = purges
+        thread, purges = (thread_id, user_id), self._method.core.texts.purges
         look = self._look(messages, specs, self._records.get(thread) or Planning(), thread_id)
         planned = yield from self._planned(look, user_id)
         with self._lock:
-            if thread_id is not None and purges == self._purges == self._method.core.purge_count:
+            if thread_id is not None and purges == self._method.core.texts.purges:
                 self._records.pop(thread, None)
                 self._records[thread] = planned.record
                 if len(self._records) > MAX_THREADS:

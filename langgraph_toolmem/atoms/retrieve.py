@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.atoms.extract import Extractor, sparse
 from langgraph_toolmem.atoms.slots import COMMON, SLOT, Known, filled
+from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.text.values import KINDS
 from langgraph_toolmem.text.words import similarity
 
@@ -165,7 +166,7 @@ def to_goal(goal: str, atom: Atom, cosine: float | None = None) -> float:
     return GOAL * alike + ABOUT * similarity(asked, sparse(atom.about))
 
 
-@lru_cache(maxsize=8192)
+@cached(mebibytes=4)
 def worded(goal: str) -> str:
     """Return a goal with the words of its types; types that any value may have say nothing."""
     return SLOT.sub(lambda slot: "" if slot[1] in COMMON or slot[1] in KINDS else slot[1].replace("_", " "), goal)

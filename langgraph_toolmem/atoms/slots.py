@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final
 
 from langgraph_toolmem.atoms.atoms import leaves_of
+from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.runs.run import ExecutedCall, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -158,7 +158,7 @@ class Slots:
         return known
 
 
-@lru_cache(maxsize=16_384)
+@cached(mebibytes=4)
 def _output_label(tool: str, path: str) -> str:
     return label_of(meaning_of(Leaf(path), tool), path) if path.strip("[]") else TEXT
 
@@ -385,7 +385,7 @@ def _number(value: Value) -> Any:
     return float(plain) if "." in plain else int(plain)
 
 
-@lru_cache(maxsize=4096)
+@cached(mebibytes=1)
 def _is_secret(label: str) -> bool:
     return not HIDDEN.isdisjoint((*words_of(label), label.lower().replace("_", "")))
 

@@ -6,9 +6,10 @@ import itertools
 import json
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
+
+from langgraph_toolmem.base.caches import cached
 
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 _HEX = re.compile(r"[0-9a-f]{16,}|[0-9A-F]{16,}")
@@ -32,7 +33,7 @@ def canonical(args: Mapping[str, Any]) -> str:
         return json.dumps(sorted(map(str, args)))
 
 
-@lru_cache(maxsize=4096)
+@cached(mebibytes=1)
 def looks_unique(identifier: str) -> bool:
     """Return True if an id was drawn at random (provider ids, UUIDs) rather than counted (``call_0``)."""
     if found := _UUID.search(identifier):

@@ -12,11 +12,11 @@ import threading
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import Any, Final
 
 from langchain_core.tools import BaseTool
 
+from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.checks import names_given, nearest
 from langgraph_toolmem.graph.events import Record, ToolDescribed
 from langgraph_toolmem.graph.tool_graph import ToolGraph
@@ -290,7 +290,7 @@ def without_own(specs: Mapping[str, ToolSpec]) -> dict[str, ToolSpec]:
     return {name: spec for name, spec in specs.items() if name not in OWN_TOOLS}
 
 
-@lru_cache(maxsize=1024)
+@cached(mebibytes=4)
 def _spec(name: str, properties: tuple[tuple[str, str], ...], required: frozenset[str]) -> ToolSpec:
     schema = {
         "type": "object",

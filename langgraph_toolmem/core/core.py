@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from langgraph_toolmem.base import threads
+from langgraph_toolmem.base.caches import KeptTexts
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, log_failure
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.catalogue import Catalogue, Declarations, without_own
@@ -53,7 +54,6 @@ class Evidence:
 
     Attributes:
         graph: to be read under `lock`.
-        purge_count: number of `forget` calls in this process.
         closed: True if nothing may be opened any more.
     """
 
@@ -62,7 +62,6 @@ class Evidence:
         self.store, self.users, self.now, self.read_only = store, users, now, read_only
         self.graph = store.graph
         self.shared_log: SharedLog | None = None
-        self.purge_count = 0
         self.closed = False
         self._warned: set[str] = set()
 
@@ -162,7 +161,6 @@ class Evidence:
         """Remove a user, or runs, from graph and disk; return how many pieces. Raise StorageError if some are left."""
         self.refresh(at_once=True)
         with self.lock:
-            self.purge_count += 1
             removed = self.store.forget(gone)
             if self.shared_log is not None:
                 self.shared_log.withdraw(gone)
@@ -176,6 +174,7 @@ class Core(Evidence):
     Attributes:
         folder: of the memory; None: nothing is on disk.
         home: of the evidence graph and its derivatives; the folder, or one in it; None likewise.
+        texts: what is kept of texts in RAM.
         past_runs: returns the finished runs of a user; a method that keeps them sets it.
         listeners: the methods, in their order.
     """
@@ -242,14 +241,18 @@ class Core(Evidence):
             may_work=self.vectors.may_write,
             alone=chroma is None,
         )
+        self.texts = KeptTexts()
+        self.texts.register(self.vectors.forget_rows)
         self.episodes = self.register(Episodes)
         self.ages = self.register(Ages) if ages else None
         self.holdout = Holdout(self, holdout)
         self.executions = ExecutionLog(self.episodes.of)
         self._states, learned = Folds(), Folds()
-        forget = [self.executions.forget, self._states.forget, learned.forget]
-        self.episodes.at_forgetting += forget
-        self.store.at_reload += forget
+        for holder in (self.executions.forget, self._states.forget, learned.forget):
+            self.texts.register(holder)
+        # Others forget too: then the events say so, or are gone.
+        self.episodes.at_forgetting.append(self.texts.forget)
+        self.store.at_reload.append(self.texts.forget)
         self.ledger = self.register(Ledger)
         self.ledger.apply, self.ledger.lock = self.apply, self.lock
         self.past_runs: Callable[[User], PastRuns | None] = lambda _: None

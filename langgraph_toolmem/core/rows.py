@@ -463,7 +463,8 @@ class Learned(Generic[T, V]):
                 self._known.popitem(last=False)
         return made
 
-    def forget(self, user: User) -> None:
+    def forget(self) -> None:
+        """Drop what was learned."""
         with self._lock:
             self._purges += 1
-            self._known.pop(user.namespace, None)
+            self._known.clear()

@@ -339,6 +339,7 @@ class Entries(Method):
                 from langgraph_toolmem.entries.recall import EntrySearch  # numpy: only when entries are used
 
                 self._search = EntrySearch(self.rows)
+                self.core.texts.register(self._search.forget)
             return self._search
 
     def past_runs(self, user: User) -> PastRuns | None:
@@ -350,7 +351,6 @@ class Entries(Method):
     def forget(self, user: User, gone: Forgotten) -> int:
         if self.core.vectors.empty:
             return 0
-        self.search.forget(user)
         return self.rows.forget(user, gone)
 
     def report(self) -> Section | None:

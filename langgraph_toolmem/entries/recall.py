@@ -20,7 +20,7 @@ from langgraph_toolmem.core.method import PastRun, PastRunChanges
 from langgraph_toolmem.core.rows import MOST_NEAR, Learned
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.entry import PARTS, Entry, EntryRows
-from langgraph_toolmem.text.requests import forget_texts, term_weight, terms_of
+from langgraph_toolmem.text.requests import term_weight, terms_of
 
 if TYPE_CHECKING:
     from langgraph_toolmem.entries import RecallPolicy
@@ -79,6 +79,10 @@ class EntrySearch:
         self._rows = rows
         self._weights = Learned(rows, lambda sample: Weights([terms_of(entry.query) for entry in sample]))
 
+    def forget(self) -> None:
+        """Drop what was learned of requests."""
+        self._weights.forget()
+
     def __call__(
         self,
         query: str,
@@ -112,11 +116,6 @@ class EntrySearch:
                 newest, *others = near[match.place][1][:MAX_SAME]
                 found.append(RecalledEntry(newest, match.probability, match.evidence, tuple(others)))
         return sorted(found, key=lambda each: (each.entry.score is None, -each.score))[: policy.max_n]
-
-    def forget(self, user: User) -> None:
-        """Forget what was learned of a user's requests, and the words of all users in caches."""
-        self._weights.forget(user)
-        forget_texts()
 
     def _near(
         self, vector: Sequence[float], user: User, part: str, exclude: Collection[str], own: bool

@@ -12,10 +12,11 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise, repeat
 from typing import Any, Final
 
+from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.graph.state import RunState, parallel
@@ -75,14 +76,14 @@ class Neighbour:
         return {name: carry_over(value, self.text, self.request)[0] for name, value in self.args.items()}
 
 
-@lru_cache(maxsize=4096)
+@cached(mebibytes=24)
 def _terms(text: str) -> tuple[str, ...]:
     words = read_text(text).words[:400]
     pairs = [f"{a} {b}" for a, b in pairwise(words)]
     return tuple(dict.fromkeys([*words, *pairs]))
 
 
-@lru_cache(maxsize=4096)
+@cached(mebibytes=8)
 def _asked_terms(asked: str) -> tuple[str, ...]:
     """Return the words that a request answers, distinct from its own."""
     return tuple(dict.fromkeys(f"\x1f{word}" for word in words(asked)[-ASKED_WORDS:]))
@@ -342,7 +343,7 @@ class CaseIndex:
 # --- carrying values over -------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=2048)
+@cached(mebibytes=4)
 def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
     """Return the differing wording: (old part, new part) pairs, longest old part first."""
     a, b = read_text(old), read_text(new)
@@ -358,14 +359,14 @@ def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(dict.fromkeys(pairs), key=lambda p: -len(p[0])))
 
 
-@lru_cache(maxsize=64)
+@cached(mebibytes=2)
 def _places_of(text: str) -> dict[str, list[int]]:
     matcher: Any = difflib.SequenceMatcher(None, (), read_text(text).words, autojunk=False)
     places: dict[str, list[int]] = matcher.b2j
     return places
 
 
-@lru_cache(maxsize=4096)
+@cached(mebibytes=4)
 def _forms(old: str, new: str) -> list[tuple[str, str]]:
     cases = (str, str.lower, str.capitalize, str.title, lambda text: text.lower().replace(" ", "_"))
     return [*((each(old), each(new)) for each in cases), *zip(dates_in(old), dates_in(new), strict=False)]

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from functools import lru_cache
 from typing import Any, Final
 
+from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.values import ABSENT, MAX_VALUE_CHARS, canon
 from langgraph_toolmem.text.values import Text, dates_in, is_word, read_text, shape_of
@@ -45,7 +45,7 @@ def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
     return seen.scalars.get(rest, ABSENT) if kind == "o" else _list_value(rest, seen.lists, state.used.get(slot, ()))
 
 
-@lru_cache(maxsize=16_384)
+@cached(mebibytes=4)
 def _parsed(descriptor: str) -> tuple[str, str, str]:
     """Split a descriptor into its kind, its tool and the rest."""
     kind, _, rest = descriptor.partition("|")
@@ -76,7 +76,7 @@ def _from_text(kind: str, rest: str, text: Text, used: frozenset[str] | None) ->
     return _placed(kind, rest, text.raw)
 
 
-@lru_cache(maxsize=16_384)
+@cached(mebibytes=4)
 def _placed(kind: str, rest: str, raw: str) -> Any:
     text = read_text(raw)
     if kind == "d":

@@ -24,9 +24,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
-from functools import lru_cache
 from typing import Any, Final
 
+from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.intervals import lower_limit
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.method import LearnedTurn
@@ -147,7 +147,7 @@ class Facts:
             self.days.append((key, float(day)))
 
 
-@lru_cache(maxsize=16_384)
+@cached(mebibytes=6)
 def _key(kind: str, text: str) -> str:
     return digest(kind, text)[:8]
 
@@ -450,7 +450,7 @@ def _read_leaf(place: str, value: Any, in_rows: bool, today: int, found: Facts) 
             found.add_day(place, day, today)
 
 
-@lru_cache(maxsize=4096)
+@cached(mebibytes=1)
 def _day(value: str) -> int | None:
     if (match := _DATE.match(value)) is None:
         return None

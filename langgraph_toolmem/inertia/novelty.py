@@ -23,10 +23,10 @@ import re
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from typing import Final
 
+from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.graph.cases import CaseIndex, Neighbour
 from langgraph_toolmem.graph.events import Event
 from langgraph_toolmem.graph.state import WORDS, RunState
@@ -216,30 +216,30 @@ def left_over(text: str, values: Iterable[str]) -> frozenset[str]:
     return (_names(text) | _numbers(text)).difference(*map(_parts, values))
 
 
-@lru_cache(maxsize=4096)
+@cached(mebibytes=8)
 def _read(text: str, calls: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the wording of a past text, and what is left over, given the arguments of its calls as JSON."""
     values = [canon(value) for args in map(json.loads, calls) for value in args.values()]
     return wording(text, values), left_over(text, values)
 
 
-@lru_cache(maxsize=8192)
+@cached(mebibytes=4)
 def _parts(text: str) -> frozenset[str]:
     return frozenset(part.strip(".,;:!?()'\"") for part in text.lower().split())
 
 
-@lru_cache(maxsize=8192)
+@cached(mebibytes=4)
 def _words(text: str) -> frozenset[str]:
     return frozenset(word for word in words(text) if not any(map(str.isdigit, word)))
 
 
-@lru_cache(maxsize=4096)
+@cached(mebibytes=2)
 def _names(text: str) -> frozenset[str]:
     """Return the words with a capital within a sentence, in lower case. A word all in capitals is no name."""
     found = _FOLLOWING.findall(text)
     return frozenset(word.lower() for word in found if word[0].isupper() and not word.isupper())
 
 
-@lru_cache(maxsize=4096)
+@cached(mebibytes=2)
 def _numbers(text: str) -> frozenset[str]:
     return frozenset(part for part in _parts(text) if any(map(str.isdigit, part)))

@@ -135,6 +135,7 @@ class Navigator(Method):
         #: of ``create_navi_subgraph(..., keep_decisions=True)``
         self.decisions = DecisionLog(core)
         self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors)
+        core.texts.register(self.tool_search.forget)
 
     # --- asking ---
 
@@ -437,8 +438,7 @@ class Navigator(Method):
         return self.evidence.learned(learned)
 
     def forget(self, user: User, gone: Forgotten) -> int:
-        """Delete recorded decisions of a user, or of runs, and what is in RAM of the user's past runs."""
-        self.tool_search.forget(user.namespace)
+        """Delete recorded decisions of a user, or of runs."""
         return self.decisions.forget(gone)
 
     def close(self) -> None:

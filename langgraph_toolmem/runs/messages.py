@@ -10,13 +10,13 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final, Literal, NoReturn
 
 from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.prompt_values import PromptValue
 
+from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.errors import MessageError
 from langgraph_toolmem.text.words import word_set
 
@@ -97,7 +97,6 @@ def _calls(raw: Any) -> list[dict[str, Any]]:
 
 # --- content ---
 
-_CACHED_SHORT, _CACHED_LONG = 2_000, 200_000
 _BLOCK_TYPES = word_set("""
 text text-plain image image_url audio video file resource resource_link document reasoning thinking redacted_thinking
 tool_use tool_call function_call json input_text output_text refusal search_result non_standard guard_content cachePoint
@@ -174,10 +173,8 @@ def output_of(content: Any) -> Any:
 
 
 def output_of_text(text: str) -> Any:
-    """Return the value of one text (see the module). The cache holds about 10 million characters."""
-    if len(text) <= _CACHED_SHORT:
-        return _short(text)
-    return _long(text) if len(text) <= _CACHED_LONG else _parse(text)
+    """Return the value of one text (see the module)."""
+    return _kept(text) if len(text) <= MAX_KEPT else _parse(text)
 
 
 def status_of(content: Any, *, error: bool) -> Status:
@@ -278,5 +275,14 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-_short = lru_cache(maxsize=2048)(_parse)
-_long = lru_cache(maxsize=32)(_parse)
+MAX_KEPT: Final = 200_000
+"""Characters of an output whose value is kept."""
+BYTES_A_CHARACTER: Final = 8
+"""Bytes of a text and its JSON value for each character of the text (measured on recorded outputs)."""
+
+
+def _bytes_of_value(text: str) -> int:
+    return BYTES_A_CHARACTER * len(text)
+
+
+_kept = cached(mebibytes=32, weigh=_bytes_of_value)(_parse)

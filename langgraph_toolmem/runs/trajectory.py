@@ -558,9 +558,11 @@ class ExecutionLog:
         return run
 
     def forget(self) -> None:
+        """Drop the messages and arguments of all threads; what is not learned yet is read off the messages."""
         with self._lock:
             self._changes += 1
-            self.prefixes.clear()
+            for kept in (self.prefixes, self.executions, self.turns):
+                kept.clear()
 
     def _drop_prefixes_with(self, key: str) -> None:
         with self._lock:

@@ -232,6 +232,12 @@ class RowCache:
                 while len(self._rows) > MAX_ROWS:
                     self._rows.popitem(last=False)
 
+    def forget(self) -> None:
+        """Drop all rows."""
+        with self._lock:
+            self._changes += 1
+            self._rows.clear()
+
     def drop(self, name: str, ids: Iterable[str] | None = None) -> None:
         with self._lock:
             self._changes += 1
@@ -322,6 +328,10 @@ class VectorStore:
             key = f"#{next(_numbers)}" if self.folder is None else os.path.realpath(self.folder)
             self._shared = _folders.setdefault(key, _Shared())
             self._shared.uses.add(self._closed)
+
+    def forget_rows(self) -> None:
+        """Drop the rows that are kept in RAM."""
+        self._shared.rows.forget()
 
     def __enter__(self) -> VectorStore:
         return self

@@ -14,7 +14,6 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from hashlib import blake2b
 from operator import mul
 from pathlib import Path
@@ -24,6 +23,7 @@ from zlib import crc32
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem.base import threads
+from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError, ToolMemoryError
 from langgraph_toolmem.text.schema import Described
 from langgraph_toolmem.text.words import STOP_STEMS, features, grams
@@ -298,5 +298,5 @@ def _first_line(error: Exception) -> str:
 def description_similarity(embedder: Embedder, specs: Mapping[str, Described]) -> Callable[[str, str], float]:
     """Return a function that compares a thought with a tool's description; it returns 0 for an unknown tool."""
     texts = {name: f"{name} {spec.description}".strip() for name, spec in specs.items()}
-    vector = lru_cache(maxsize=256 + len(texts))(embedder.embed_query)
+    vector = cached(mebibytes=32)(embedder.embed_query)
     return lambda thought, tool: sum(map(mul, vector(thought), vector(texts[tool]))) if tool in texts else 0.0

@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
+from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.text.schema import Described, Leaf, leaves_of
 from langgraph_toolmem.text.words import word_set, words
 
@@ -131,7 +131,7 @@ class Route:
         return self.reads and not self.path.endswith("{}")
 
 
-@lru_cache(maxsize=65_536)
+@cached(mebibytes=8)
 def route_of(text: str) -> Route | None:
     """Return the route of a `ToolSpec.route`; None for ""."""
     method, _, path = text.partition(" ")
@@ -209,7 +209,7 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
     return _shared(frozenset((*nouns, *kept)), role, shape, False, False)
 
 
-@lru_cache(maxsize=65_536)
+@cached(mebibytes=8)
 def _named(name: str, shape: Shape) -> Meaning | None:
     """Return the meaning of a value whose name says of what it is; None if the name is generic."""
     own, role = _own_words(name)
@@ -219,7 +219,7 @@ def _named(name: str, shape: Shape) -> Meaning | None:
     return _shared(frozenset(kept), role, shape)
 
 
-_shared = lru_cache(maxsize=65_536)(Meaning)  # thousands of values mean the same
+_shared = cached(mebibytes=8)(Meaning)  # thousands of values mean the same
 
 
 def _generic_owner(
@@ -234,7 +234,7 @@ def _generic_owner(
     return owner if not set(owner) <= set(heads) else ()
 
 
-@lru_cache(maxsize=65_536)
+@cached(mebibytes=8)
 def resource(path: str) -> tuple[str, ...]:
     """Return the words of what a path is about, () if nothing says so: its last name that is no verb.
 
@@ -252,7 +252,7 @@ def resource(path: str) -> tuple[str, ...]:
     return ()
 
 
-@lru_cache(maxsize=65_536)
+@cached(mebibytes=8)
 def _own_words(name: str) -> tuple[tuple[str, ...], Literal["from", "to", ""]]:
     """Return the words of a name that carry its meaning, and its role."""
     found = canonical(name)
@@ -269,7 +269,7 @@ def _own_words(name: str) -> tuple[tuple[str, ...], Literal["from", "to", ""]]:
     return tuple(dict.fromkeys(left)) or found, role
 
 
-@lru_cache(maxsize=65_536)
+@cached(mebibytes=8)
 def canonical(name: str) -> tuple[str, ...]:
     """Return the words of a name: singular, in lower case, one spelling each.
 
@@ -279,7 +279,7 @@ def canonical(name: str) -> tuple[str, ...]:
     return tuple(canonical_words(words(name.replace("IDs", "Ids"))[:12]))
 
 
-@lru_cache(maxsize=65_536)
+@cached(mebibytes=8)
 def singular(word: str) -> str:
     """Return the singular of an English noun; anything else stays as it is."""
     if len(word) < 4 or not word.isascii() or not word.endswith("s") or word.endswith(("ss", "us", "is", "news")):
@@ -289,7 +289,7 @@ def singular(word: str) -> str:
     return word[:-2] if word.endswith(("sses", "ches", "shes", "xes", "zes")) else word[:-1]
 
 
-@lru_cache(maxsize=65_536)
+@cached(mebibytes=8)
 def entity_of(tool: str) -> str:
     """Return the noun a tool is about; "" if its name has none.
 
@@ -310,13 +310,13 @@ def entity_of(tool: str) -> str:
     return next((word for word in reversed(found[after + 1 :]) if word not in no_nouns and len(word) > 1), "")
 
 
-@lru_cache(maxsize=65_536)
+@cached(mebibytes=8)
 def verb_of(tool: str) -> str:
     """Return the first verb in a tool's name; "" if there is none."""
     return next((word for word in canonical(tool) if word in VERBS), "")
 
 
-@lru_cache(maxsize=8_192)
+@cached(mebibytes=8)
 def _noun_in(description: str, head: str) -> str:
     """Return of what a description calls something the `head`: "ID of the visitor", "the visitor's ID" → visitor."""
     # "'s" falls into a piece of its own, which is no word.

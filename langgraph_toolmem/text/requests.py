@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from langgraph_toolmem.text import values
-from langgraph_toolmem.text import words as splitter
+from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.text.values import RANKED, values_in
 from langgraph_toolmem.text.words import PAIR_WEIGHT, STOP_STEMS, STOP_WEIGHT, stem, words
 
@@ -91,15 +89,7 @@ def tokens(text: str) -> list[str]:
     return [*found, *words(text[before:], stems=True)]
 
 
-def forget_texts() -> None:
-    """Clear all caches of texts."""
-    for module in (globals(), vars(values), vars(splitter)):
-        for each in module.values():
-            if hasattr(each, "cache_clear"):
-                each.cache_clear()
-
-
-@lru_cache(maxsize=4096)
+@cached(mebibytes=6)
 def terms_of(text: str) -> tuple[str, ...]:
     """Return the different words of a text, and its different pairs of neighbouring words with a space in between.
 
@@ -115,7 +105,7 @@ def is_usual(term: str) -> bool:
     return STOP_STEMS.issuperset(map(stem, term.split(" ")))
 
 
-@lru_cache(maxsize=65_536)
+@cached(mebibytes=6)
 def term_weight(term: str) -> float:
     """Return what a word or a pair of words counts by its looks alone."""
     return (PAIR_WEIGHT if " " in term else 1.0) * (STOP_WEIGHT if is_usual(term) else 1.0)

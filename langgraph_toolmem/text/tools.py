@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from functools import lru_cache
 from typing import Final, NamedTuple
 
+from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.text.meaning import names_in
 from langgraph_toolmem.text.requests import SENTENCE_END
 from langgraph_toolmem.text.schema import Described
@@ -68,8 +68,8 @@ class Wording:
     def __init__(self) -> None:
         self._uses: Counter[str] = Counter()
         self._said: Counter[str] = Counter()  # sentences of descriptions
-        self.pieces = lru_cache(maxsize=None)(self._pieces)
-        self.identifier = lru_cache(maxsize=None)(self._identifier)
+        self.pieces = cached(mebibytes=8)(self._pieces)
+        self.identifier = cached(mebibytes=8)(self._identifier)
 
     def learn(self, spec: Described) -> None:
         self._count(spec, 1)

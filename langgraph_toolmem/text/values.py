@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
+from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.text.words import word_set
 
 _MONTHS: Final = (
@@ -151,7 +152,7 @@ def _scanner(kinds: frozenset[str]) -> tuple[re.Pattern[str], list[str]]:
     return pattern, ["", *(kind for kind, look in looks for _ in range(1 + re.compile(look).groups))]
 
 
-@lru_cache(maxsize=2048)
+@cached(mebibytes=6)
 def values_in(text: str, kinds: frozenset[str] = KINDS) -> tuple[Value, ...]:
     """Return the values of some kinds in a text, in order; they do not overlap.
 
@@ -210,12 +211,17 @@ def delexicalised(text: str, types: Mapping[str, str] | None = None) -> str:
     types = {value.lower(): label for value, label in (types or {}).items()}
     text = text[:MAX_CHARS]
     spans = [(value.start, value.end, types.get(value.text.lower(), value.kind)) for value in values_in(text)]
-    low = text.lower()
+    taken = bytearray(len(text))
+    for start, end, _ in spans:
+        taken[start:end] = b"\1" * (end - start)
+    low = lowered(text)
     hidden = [value for value in types if len(value) > 2 and value in low]
-    for each in sorted(hidden, key=lambda value: (-len(value), value)):
-        for match in re.finditer(rf"(?<!\w){re.escape(each)}(?!\w)", text, re.IGNORECASE):
-            if not any(start < match.end() and match.start() < end for start, end, _ in spans):
-                spans.append((*match.span(), types[each]))
+    for known in sorted(hidden, key=lambda value: (-len(value), value)):
+        for start in _whole(known, low):
+            end = start + len(known)
+            if not any(taken[start:end]):
+                taken[start:end] = b"\1" * len(known)
+                spans.append((start, end, types[known]))
     spans.sort()
     parts: list[str] = []
     end = 0
@@ -225,7 +231,31 @@ def delexicalised(text: str, types: Mapping[str, str] | None = None) -> str:
     return " ".join("".join([*parts, text[end:]]).split())
 
 
-@lru_cache(maxsize=8192)
+def lowered(text: str) -> str:
+    """Return the text in lower case, each character in its place: the few that become two stay as they are."""
+    low = text.lower()
+    if len(low) == len(text):
+        return low
+    return "".join([char.lower() if len(char.lower()) == 1 else char for char in text])
+
+
+def _whole(value: str, text: str) -> Iterator[int]:
+    """Yield the places at which a value stands in a text, not within a word. No expression is made of the value:
+    `re` would keep it."""
+    start = text.find(value)
+    while start >= 0:
+        end = start + len(value)
+        inside = _is_of_word(text, start - 1) or _is_of_word(text, end)
+        if not inside:
+            yield start
+        start = text.find(value, start + 1 if inside else end)
+
+
+def _is_of_word(text: str, place: int) -> bool:
+    return 0 <= place < len(text) and (text[place].isalnum() or text[place] == "_")
+
+
+@cached(mebibytes=2)
 def kind_of(value: str) -> str:
     """Return the kind of a whole value, one of WHOLE; "" for words. A datetime is a DATE.
 
@@ -246,6 +276,8 @@ MAX_SPAN_WORDS: Final = 40
 _WORD = re.compile(r"'s\b|[#@$]?\w(?:(?:(?!'s\b)[\w@.\-/:+&'])*\w)?|[^\w\s]")
 _PIECE = re.compile(r"\w+")
 _DATES: Final = frozenset({DATE})
+BYTES_A_CHARACTER: Final = 50
+"""Bytes of a `Text`, with the tables that are made of it later, for each of its characters (measured)."""
 
 
 @dataclass
@@ -290,7 +322,11 @@ class Text:
         return None
 
 
-@lru_cache(maxsize=4096)
+def _bytes_of_words(raw: str) -> int:
+    return BYTES_A_CHARACTER * min(len(raw), MAX_CHARS)
+
+
+@cached(mebibytes=8, weigh=_bytes_of_words)
 def read_text(raw: str) -> Text:
     """Tokenise a text; the result is shared, so do not change it."""
     raw = raw[:MAX_CHARS]
@@ -307,7 +343,7 @@ def is_word(token: str) -> bool:
     return len(token) > 1 or token.isalnum()
 
 
-@lru_cache(maxsize=8192)
+@cached(mebibytes=2)
 def shape_of(token: str) -> str | None:
     """Return the shape of an identifier-like token: e-mail, date, or its letters and digits classed one by one.
 
@@ -339,7 +375,7 @@ _MONTH = re.compile(r"[a-z]+")
 _DAY = re.compile(r"(?<!\d)\d\d?(?!\d)")
 
 
-@lru_cache(maxsize=2048)
+@cached(mebibytes=1)
 def dates_in(raw: str) -> tuple[str, ...]:
     """Return the dates named by month and day in a text, in order: ``"11-21"`` for *November 21st* or *21 Nov*."""
     found: list[str] = []
@@ -352,7 +388,7 @@ def dates_in(raw: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=4096)
+@cached(mebibytes=4)
 def masked(text: str, said: tuple[str, ...]) -> str:
     """Return a text with "%" for each word that stands in one of those said; "" if no word is left."""
     own = [_pieces_of(raw) for raw in said]
@@ -360,6 +396,6 @@ def masked(text: str, said: tuple[str, ...]) -> str:
     return left if _PIECE.search(left) else ""
 
 
-@lru_cache(maxsize=2048)
+@cached(mebibytes=4)
 def _pieces_of(raw: str) -> frozenset[str]:
     return frozenset(piece.lower() for piece in _PIECE.findall(raw))

@@ -16,9 +16,10 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from itertools import pairwise
 from typing import Final
+
+from langgraph_toolmem.base.caches import cached
 
 _MARKS = re.compile("[\u0300-\u036f]")
 
@@ -84,7 +85,7 @@ def _analysed(token: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-_of_token = lru_cache(maxsize=32_768)(_analysed)
+_of_token = cached(mebibytes=6)(_analysed)
 
 
 def telling_stems(text: str) -> list[str]:
@@ -92,7 +93,7 @@ def telling_stems(text: str) -> list[str]:
     return [stem(word) for word in words(text) if word not in STOP_WORDS]
 
 
-@lru_cache(maxsize=32_768)
+@cached(mebibytes=4)
 def stem(word: str) -> str:
     """Return a light stem of an English word: plural, -ing, -ed, -ion and a last e go; anything else stays as it is.
 
@@ -142,7 +143,7 @@ def features(text: str) -> dict[str, float]:
     return found or {"": 1.0}  # a zero vector has no cosine
 
 
-@lru_cache(maxsize=16_384)
+@cached(mebibytes=4)
 def grams(term: str) -> tuple[str, ...]:
     """Return the runs of 4 characters in a word, none of a pair of words."""
     framed = f"<{term}>"

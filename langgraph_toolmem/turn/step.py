@@ -19,6 +19,7 @@ from langchain_core.tools import BaseTool
 from langgraph.graph import StateGraph
 
 from langgraph_toolmem.base import threads
+from langgraph_toolmem.base.caches import KeptTexts
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import Method
@@ -157,21 +158,21 @@ class StepRunner:
 
     def __init__(self, step: Step[Any]) -> None:
         self.step = step
-        self._memo = Memo(step.scope)
+        self._memo = Memo(step.scope, step.core.texts)
 
     def output(self, call: Call) -> StepGenerator[StepOutput]:
         """Return the step's output at a model call; NOTHING where it fails, or must be silent."""
         step = self.step
         if (call.held_out or not is_active()) and not step.learns:
             return NOTHING
-        forgettings = step.core.purge_count
+        purges = step.core.texts.purges
         with step.errors:
-            kept = self._memo.get(call, forgettings)
+            kept = self._memo.get(call)
             if kept is None:
                 found = step.compute(call)
                 if isinstance(found, Generator):
                     found = yield from found
-                kept = self._memo.put(call, forgettings, found)
+                kept = self._memo.put(call, found, purges)
             if kept.broken:
                 return NOTHING
             output = step.render(call, kept.found)
@@ -180,7 +181,7 @@ class StepRunner:
                 report(step.role, output, call.runtime)
             return output
         with step.errors:
-            self._memo.put(call, forgettings, None, broken=True)
+            self._memo.put(call, None, purges, broken=True)
         return NOTHING
 
     def at_end(self, call: Call) -> StepGenerator[Any]:
@@ -226,18 +227,25 @@ class Memo:
 
     Args:
         scope: of the step; "call": nothing is kept.
+        texts: the memory's texts in RAM, of which the results are a part.
     """
 
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
+    def __init__(self, scope: Scope, texts: KeptTexts) -> None:
+        self._scope, self._texts = scope, texts
         self._lock = threads.lock()
         self._kept: OrderedDict[tuple[Any, ...], Kept] = OrderedDict()
+        texts.register(self.forget)
 
-    def get(self, call: Call, forgettings: int) -> Kept | None:
+    def forget(self) -> None:
+        """Drop all results."""
+        with self._lock:
+            self._kept.clear()
+
+    def get(self, call: Call) -> Kept | None:
         """Return the result for this call; None if there is none."""
         if self._scope == "call" or _begins(call):
             return None
-        whose, turn = (call.thread_id, call.user_id, forgettings), turn_of(call.messages)
+        whose, turn = (call.thread_id, call.user_id), turn_of(call.messages)
         if not turn and call.thread_id is None:
             return None
         with self._lock:
@@ -248,13 +256,19 @@ class Memo:
             self._kept.move_to_end(key)
             return kept
 
-    def put(self, call: Call, forgettings: int, found: Any, *, broken: bool = False) -> Kept:
-        """Keep a result, and return the one that holds: if another thread was faster, its result."""
+    def put(self, call: Call, found: Any, purges: int, *, broken: bool = False) -> Kept:
+        """Keep a result, and return the one that holds: if another thread was faster, its result.
+
+        Args:
+            purges: of the texts when the result was begun. If somebody was forgotten since, nothing is kept.
+        """
         kept = Kept(found, self._point(call), broken=broken)
         if self._scope == "call":
             return kept
-        key = (call.thread_id, call.user_id, forgettings, turn_of(call.messages))
+        key = (call.thread_id, call.user_id, turn_of(call.messages))
         with self._lock:
+            if purges != self._texts.purges:
+                return kept
             if self._scope == "point" or _begins(call) or broken:
                 self._kept[key] = kept
             kept = self._kept.setdefault(key, kept)

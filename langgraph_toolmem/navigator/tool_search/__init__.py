@@ -120,8 +120,7 @@ class CurrentSearch:
             log_failure(logger, level, "past runs could not be read for a search of tools", error=error)
             return None
 
-    def forget(self, scope: tuple[str, ...]) -> None:
-        """Drop what is in RAM of the past runs of a scope."""
+    def forget(self) -> None:
+        """Drop what is in RAM of past runs."""
         with self._lock:
-            if self._precedents is not None:
-                self._precedents.forget(scope)
+            self._precedents = None

@@ -196,7 +196,3 @@ class PrecedentCache:
         if len(self._kept) > MAX_SCOPES:
             del self._kept[next(iter(self._kept))]
         return precedents
-
-    def forget(self, scope: tuple[str, ...]) -> None:
-        """Drop what is in RAM of a scope."""
-        self._kept.pop(scope, None)

@@ -1,0 +1,147 @@
+"""The one home of texts that are kept in RAM to save time: bounded in bytes, and emptied when somebody is forgotten.
+
+A cache of a pure function (`cached`) cannot know whose words it holds, so `forget_texts` empties it. Objects that keep
+texts of their own, as a memory's parsed threads and its results per turn, are registered with the memory's `KeptTexts`.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache, wraps
+from typing import Any, Final, ParamSpec, Protocol, TypeVar, cast
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+MEBIBYTE: Final = 2**20
+OVERHEAD: Final = 150
+"""Bytes of an entry besides its texts: its key, and its place in the table."""
+
+
+class Cached(Protocol[P, R]):
+    """A function with a cache of its results."""
+
+    __name__: str
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    def cache_clear(self) -> None:
+        """Empty the cache."""
+
+    def cache_info(self) -> Any:
+        """Return hits, misses and size, as `functools.lru_cache` does."""
+
+
+@dataclass(eq=False)
+class Budget:
+    """The bytes of one cache.
+
+    Attributes:
+        name: module and name of the function.
+        most: bytes that its arguments and results may take.
+        used: bytes that they take; they are counted when they come in.
+        empty: empties the cache.
+    """
+
+    name: str
+    most: int
+    used: int
+    empty: Callable[[], None]
+
+
+budgets: Final[weakref.WeakSet[Budget]] = weakref.WeakSet()
+"""All caches of texts in this process."""
+
+
+def cached(
+    mebibytes: float = 1, *, weigh: Callable[..., int] | None = None
+) -> Callable[[Callable[P, R]], Cached[P, R]]:
+    """Keep the results of a function of hashable arguments, up to some bytes.
+
+    What is kept is looked up in C, as `functools.lru_cache` does it; a full cache is emptied, since the time of its
+    entries is not noted. Several threads may count an entry twice or not at all, but each of them only once.
+
+    Args:
+        mebibytes: size of the cache.
+        weigh: returns the bytes of an entry, given the arguments. Defaults to a count of arguments and result.
+    """
+
+    def decorate(function: Callable[P, R]) -> Cached[P, R]:
+        @wraps(function)
+        def compute(*args: P.args, **kwargs: P.kwargs) -> R:
+            result = function(*args, **kwargs)
+            size = bytes_of((args, result)) if weigh is None else weigh(*args, **kwargs)
+            budget.used += size + OVERHEAD
+            if budget.used > budget.most:
+                budget.empty()
+                budget.used = size + OVERHEAD
+            return result
+
+        kept = cast("Cached[P, R]", lru_cache(maxsize=None)(compute))
+        budget = Budget(
+            f"{function.__module__}.{function.__qualname__}", int(mebibytes * MEBIBYTE), 0, kept.cache_clear
+        )
+        budgets.add(budget)
+        return kept
+
+    return decorate
+
+
+def bytes_of(value: Any) -> int:
+    """Return about how many bytes a value takes, with what is in it: containers, and objects with fields."""
+    total = 0
+    waiting: list[Any] = [value]
+    while waiting:
+        part = waiting.pop()
+        total += sys.getsizeof(part)
+        if isinstance(part, dict):
+            waiting += part.keys()
+            waiting += part.values()
+        elif isinstance(part, (list, tuple, set, frozenset)):
+            waiting += part
+        else:
+            waiting += _fields(part)
+    return total
+
+
+def _fields(part: Any) -> Iterable[Any]:
+    if isinstance(part, (str, int, float, bytes, type(None))):
+        return ()
+    slots = [getattr(part, name) for name in getattr(type(part), "__slots__", ()) if hasattr(part, name)]
+    return [*slots, *vars(part).values()] if hasattr(part, "__dict__") else slots
+
+
+def forget_texts() -> None:
+    """Empty all caches of functions in this process, whosever the texts are."""
+    for budget in list(budgets):
+        budget.empty()
+        budget.used = 0
+
+
+class KeptTexts:
+    """The texts that one memory keeps in RAM for a while, wherever they are: a list of functions that drop them.
+
+    Attributes:
+        purges: number of times that they were dropped. What was read before must not be kept after it.
+    """
+
+    def __init__(self) -> None:
+        self.purges = 0
+        self._holders: list[weakref.WeakMethod[Callable[[], object]]] = []
+
+    def register(self, forget: Callable[[], object]) -> None:
+        """Have a bound method called when somebody is forgotten, as long as its object exists."""
+        self._holders = [holder for holder in self._holders if holder() is not None]
+        self._holders.append(weakref.WeakMethod(forget))
+
+    def forget(self) -> None:
+        """Drop the texts of this memory, and those in the caches of functions."""
+        self.purges += 1
+        for holder in self._holders:
+            drop = holder()
+            if drop is not None:
+                drop()
+        forget_texts()

@@ -1,0 +1,129 @@
+"""Texts in RAM have one home: bounded in bytes, emptied at once, and nothing is kept outside of it."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import langgraph_toolmem
+from langgraph_toolmem.base import caches
+from langgraph_toolmem.base.caches import MEBIBYTE, KeptTexts, cached, forget_texts
+from langgraph_toolmem.graph.cases import replacements
+from langgraph_toolmem.runs.messages import output_of_text
+from langgraph_toolmem.text.requests import terms_of
+from langgraph_toolmem.text.values import kind_of, masked, read_text, values_in
+from langgraph_toolmem.text.words import stem
+
+NO_TEXTS = {
+    "atoms/retrieve.py": "for one search",
+    "base/intervals.py": "numbers",
+    "inertia/prefetch.py": "classes of tools",
+    "stores/vectors.py": "names of parts of a collection",
+    "text/values.py": "sets of kinds",
+}
+"""Modules with caches outside the home, and what those keep."""
+ROOT = Path(langgraph_toolmem.__file__).parent
+
+
+def imports_a_cache(tree: ast.AST) -> bool:
+    """Return True if a module imports a cache of the standard library."""
+    taken = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "functools"]
+    return any(name.name in ("cache", "lru_cache") for node in taken for name in node.names)
+
+
+def test_caches_of_texts_are_in_the_home() -> None:
+    paths = [path for path in ROOT.rglob("*.py") if path != Path(caches.__file__)]
+    trees = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in paths}
+    assert {name for name, tree in trees.items() if imports_a_cache(tree)} == set(NO_TEXTS)
+    assert len(caches.budgets) > 30
+
+
+def test_a_full_cache_is_emptied_and_counts_what_it_holds() -> None:
+    made: list[str] = []
+
+    @cached(mebibytes=0.01)
+    def doubled(text: str) -> str:
+        made.append(text)
+        return text + text
+
+    texts = [f"{number}".zfill(1000) for number in range(30)]
+    for text in texts:
+        assert doubled(text) == text * 2
+    budget = next(budget for budget in caches.budgets if budget.name.endswith("doubled"))
+    assert 0 < budget.used <= budget.most == MEBIBYTE // 100
+    assert 0 < doubled.cache_info().currsize < 4
+    assert doubled(texts[-1]) == texts[-1] * 2
+    assert len(made) == 30
+    forget_texts()
+    assert (doubled.cache_info().currsize, budget.used) == (0, 0)
+    name = budget.name
+    del doubled, budget
+    gc.collect()
+    assert name not in {budget.name for budget in caches.budgets}, "an object's cache goes with the object"
+
+
+def line(number: int) -> str:
+    """Return a request of some length, unlike the others."""
+    return " ".join(f"Order {number} of Anne{number * part} for {part}.50 dollars" for part in range(1, 40))
+
+
+def rows(number: int) -> str:
+    return str([{"id": f"O-{number}", "n": part} for part in range(40)]).replace("'", '"')
+
+
+@pytest.mark.parametrize(
+    ("function", "argument"),
+    [
+        (values_in, line),
+        (read_text, line),
+        (terms_of, line),
+        (output_of_text, rows),
+        (kind_of, lambda number: f"{number}-" * 20),
+        (stem, lambda number: f"word{number}ing" * 10),
+        (lambda text: masked(text, (text[:500],)), line),
+        (lambda text: replacements(text, text[9:400]), line),
+    ],
+)
+def test_a_cache_takes_no_more_bytes_than_it_may(
+    function: Callable[[str], Any], argument: Callable[[int], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for budget in caches.budgets:
+        monkeypatch.setattr(budget, "most", budget.most // 16)  # the full ones take a while to fill
+    forget_texts()
+    most = max(budget.most for budget in caches.budgets)
+    tracemalloc.start()
+    try:
+        begun, _ = tracemalloc.get_traced_memory()
+        for number in range(600):
+            function(argument(number))
+        grown = tracemalloc.get_traced_memory()[0] - begun
+        held = sum(budget.used for budget in caches.budgets)
+    finally:
+        tracemalloc.stop()
+    forget_texts()
+    assert held > 0.2 * most or grown < most
+    assert grown <= 1.5 * held + 100_000
+
+
+class Holder:
+    def __init__(self, home: KeptTexts) -> None:
+        self.dropped = 0
+        home.register(self.drop)
+
+    def drop(self) -> None:
+        self.dropped += 1
+
+
+def test_holders_are_asked_as_long_as_they_live() -> None:
+    home = KeptTexts()
+    holder, gone = Holder(home), Holder(home)
+    stem("wanting")
+    del gone
+    home.forget()
+    assert (holder.dropped, home.purges, stem.cache_info().currsize) == (1, 1, 0)
