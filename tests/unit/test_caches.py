@@ -22,7 +22,6 @@ from langgraph_toolmem.text.words import stem
 
 NO_TEXTS = {
     "atoms/retrieve.py": "for one search",
-    "base/intervals.py": "numbers",
     "inertia/prefetch.py": "classes of tools",
     "stores/vectors.py": "names of parts of a collection",
     "text/values.py": "sets of kinds",
