@@ -30,6 +30,7 @@ from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError, log_failure
+from langgraph_toolmem.navigator.tool_search.effects import Wanted, effect_of, wanted_by
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.vectors import TextVectors
 from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
@@ -53,6 +54,10 @@ WEIGHTS_WITH_MEANING: Final[Floats] = np.array(
 With an embedder (fitted with all-MiniLM-L6-v2): of meaning, meaning of the best sentence and of the toolkit."""
 ODDS: Final = (1.11, -10.9)
 ODDS_WITH_MEANING: Final = (1.05, -11.17)
+EFFECT: Final = 1.25
+"""Weight of a tool's effect: likely on four public documents (``python -m benchmarks.effects``), shown on others."""
+REMOVAL: Final = 1.0
+"""Weight of a DELETE for an order to remove something, and against one for another order."""
 COVERAGE: Final = 1.0
 """Score for a clause that no tool chosen so far answers."""
 CANDIDATES: Final = 60
@@ -146,11 +151,13 @@ class Request(NamedTuple):
         words: the stems of each piece: the whole, its sentences, its clauses.
         texts: the clauses.
         parts: numbers of the clauses in the whole and in each sentence.
+        wanted: the effect that each clause wants.
     """
 
     words: tuple[Sequence[str], ...]
     texts: tuple[str, ...]
     parts: tuple[tuple[int, ...], ...]
+    wanted: tuple[Wanted, ...]
 
     @property
     def sentences(self) -> slice:
@@ -188,7 +195,8 @@ def read(query: str) -> Request | None:
     # A sentence beyond the last clause that is read stands for the whole.
     inside = [tuple(numbers[text] for text in split_clauses(each).clauses if text in numbers) for each in sentences]
     words = (telling_stems(query), *sentences.values(), *clauses.values())
-    return Request(words, tuple(clauses), (whole, *(part or whole for part in inside)))
+    wanted = tuple(wanted_by(query, clauses))
+    return Request(words, tuple(clauses), (whole, *(part or whole for part in inside)), wanted)
 
 
 def _telling(texts: Iterable[str]) -> dict[str, Sequence[str]]:
@@ -254,6 +262,7 @@ class ToolSearcher:
         self._numbers: dict[str, int] = {}
         self._kits: dict[str, int] = {}
         self._kit_of: list[int] = []
+        self._effects, self._removes = array("f"), array("f")  # by number: see `effect_of`; 1.0 for a DELETE
         self._text, self._described, self._pairs = WordIndex(), WordIndex(), WordIndex()
         self._parts = WordIndex(), WordIndex(), WordIndex()  # name, description, toolkit
         self._arrays: _Arrays | None = None
@@ -285,6 +294,8 @@ class ToolSearcher:
         fields = self._wording.fields(spec)
         self._numbers[spec.name] = len(self._names)
         self._names.append(spec.name)
+        self._effects.append(effect_of(spec))
+        self._removes.append(float(spec.route.startswith("DELETE ")))
         # A tool without a toolkit is one of its own, which no name of a kit equals.
         self._kit_of.append(self._kits.setdefault(kit_of(spec) or f"\n\n{spec.name}", len(self._kits)))
         self._text.add([*fields.name, *fields.description, *fields.parameters, *fields.toolkit, *fields.category])
@@ -399,10 +410,23 @@ class ToolSearcher:
             rows += [2 * like[0], 2 * like[request.sentences].max(axis=0), 2 * arrays.best(like[:1])[0][of]]
         signals = np.stack(rows).astype(np.float32)
         weights, odds = (WEIGHTS, ODDS) if cosines is None else (WEIGHTS_WITH_MEANING, ODDS_WITH_MEANING)
+        scores = dot(weights, signals) + self._agreement(request, clauses)
         fits = arrays.alive > 0
         if cosines is None:
             fits &= texts[0] + described + kits[of] > 0
-        return Ranking(dot(weights, signals), clauses, fits, odds)
+        return Ranking(scores, clauses, fits, odds)
+
+    def _agreement(self, request: Request, near: Floats) -> Floats:
+        """Return (N,): what the effect of each tool adds to its score, by the clause nearest to it.
+
+        Args:
+            request: the request.
+            near: (C, N) closeness to each clause.
+        """
+        wanted = np.array(request.wanted, dtype=np.float32)[near.argmax(axis=0)]
+        effects, removes = np.array(self._effects, dtype=np.float32), np.array(self._removes, dtype=np.float32)
+        found: Floats = EFFECT * wanted[:, 0] * effects + REMOVAL * wanted[:, 1] * removes
+        return found
 
     # --- meaning ---
 

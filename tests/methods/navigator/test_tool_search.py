@@ -16,6 +16,7 @@ from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.navigator.tool_search import targets_of
+from langgraph_toolmem.navigator.tool_search.effects import ASKS, ORDERS, UNCLEAR, effect_of, wanted_by, wanted_effect
 from langgraph_toolmem.navigator.tool_search.precedents import Precedents, called_before
 from langgraph_toolmem.navigator.tool_search.search import K1, B, ToolHit, ToolSearcher, WordIndex, completing, read
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
@@ -404,3 +405,63 @@ def test_any_text_is_split_into_parts_of_itself(text):
     found = split_clauses(text)
     assert all(piece in text for piece in (*found.sentences, *found.clauses))
     assert bool(found.sentences) == bool(found.clauses)
+
+
+# --- effects ---
+
+
+@pytest.mark.parametrize(
+    ("text", "effect"),
+    [
+        ("How much credit is left on our account?", ASKS),
+        ("Could you please show me the invoices", ASKS),
+        ("Is Tom online", ASKS),
+        ("the tickets of yesterday?", ASKS),
+        ("Zeige mir alle Rechnungen", ASKS),
+        ("¿Cuántos pedidos hay?", ASKS),
+        ("Montrez les factures", ASKS),
+        ("注文はありますか？", ASKS),
+        ("Please cancel the order", ORDERS),
+        ("Can you send it to Ann?", ORDERS),
+        ("Mute the call", ORDERS),
+        ("Get rid of the old file", ORDERS),
+        ("Storniere die Bestellung", ORDERS),
+        ("in the evening", UNCLEAR),
+        ("", UNCLEAR),
+    ],
+)
+def test_what_a_request_wants(text: str, effect: float) -> None:
+    assert wanted_effect(text) == effect
+
+
+def test_a_clause_that_says_nothing_wants_what_the_one_before_does() -> None:
+    wanted = wanted_by("Find the order, the invoice and delete them", ["Find the order", "the invoice", "delete them"])
+
+    assert [each.effect for each in wanted] == [ASKS, ASKS, ORDERS]
+    assert [each.removal for each in wanted] == [0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "read_only", "route", "effect"),
+    [
+        ("balance", True, "GET /balance", 1.0),
+        ("accountsBalanceGet", False, "POST /accounts/balance/get", 1.0),
+        ("transactionsSync", False, "POST /transactions/sync", 0.0),
+        ("transferCancel", False, "POST /transfer/cancel", -1.0),
+        ("putSettings", False, "PUT /settings", -1.0),
+        ("balance", None, "", 0.0),
+        ("watchPods", True, "GET /api/v1/watch/pods", 0.0),
+    ],
+)
+def test_the_effect_of_a_tool(name: str, read_only: bool | None, route: str, effect: float) -> None:
+    assert effect_of(ToolSpec(name, "", {}, read_only=read_only, route=route)) == effect
+
+
+def test_the_effect_decides_between_tools_of_the_same_words() -> None:
+    searcher = ToolSearcher(
+        ToolSpec(f"order{method}", "The order of a customer.", {}, read_only=method == "GET", route=f"{method} /orders")
+        for method in ("GET", "POST", "DELETE")
+    )
+    requests = ("Which order has the customer?", "Make an order for the customer", "Cancel the customer's order")
+
+    assert [searcher.search(text, 1)[0].name for text in requests] == ["orderGET", "orderPOST", "orderDELETE"]
