@@ -11,8 +11,9 @@ parameters: `auth` fills them. The specs are given to a memory like other tools:
 ``documents``   loading, further files, references
 ``schemas``     schemas that stand alone, fields of a body
 ``serialize``   values as texts of a request
-``operations``  a tool for each operation, and the places of its parameters
-``calls``       requests and answers
+``inputs``      parameters and bodies: schemas and places; ``names`` what they are called
+``operations``  a tool for each operation
+``calls``       requests; ``answers`` what the model reads of the answer
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Calls of operations: a tool's arguments become one HTTP request, the answer a value that the model reads.
+"""Calls of operations: the arguments of a tool become one HTTP request.
 
 Whatever a model writes, a call ends in an answer or in an error that the model reads (`ToolException`).
 """
 
 from __future__ import annotations
 
-import codecs
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.navigator.openapi.answers import Answer, Intake
 from langgraph_toolmem.navigator.openapi.documents import Source
-from langgraph_toolmem.navigator.openapi.operations import SLOT, Operation, read_operations
-from langgraph_toolmem.navigator.openapi.schemas import is_json, is_text
+from langgraph_toolmem.navigator.openapi.inputs import SLOT
+from langgraph_toolmem.navigator.openapi.operations import Operation, read_operations
+from langgraph_toolmem.navigator.openapi.schemas import is_json
 from langgraph_toolmem.navigator.openapi.serialize import (
     Place,
     ValueRefusedError,
@@ -34,17 +34,9 @@ if TYPE_CHECKING:
     import httpx
     from langchain_core.tools import BaseTool
 
-MAX_SAID: Final = 500
-"""Characters of a failed answer that the model reads."""
-MAX_BYTES: Final = 64 * 2**20
-"""Bytes of an answer that are read."""
-_NOTED: Final = ("retry-after", "link", "location", "content-location", "operation-location")
-"""Headers of an answer that say how to go on."""
-_LIMITS: Final = ("ratelimit", "x-ratelimit", "x-rate-limit")
 _UNSAFE_HEADERS: Final = frozenset({"content-length", "host", "transfer-encoding", "connection"})
 """Headers that belong to the connection: a value of a model in one would break it."""
 
-_Answer: TypeAlias = tuple[Any, dict[str, Any]]
 _Request: TypeAlias = dict[str, Any]
 """Arguments of `httpx.Client.stream`."""
 
@@ -97,10 +89,10 @@ def _tool(operation: Operation, http: _Http) -> BaseTool:
 
     spec = operation.spec
 
-    def call(**arguments: Any) -> _Answer:
+    def call(**arguments: Any) -> Answer:
         return http.call(operation, arguments)
 
-    async def acall(**arguments: Any) -> _Answer:
+    async def acall(**arguments: Any) -> Answer:
         return await http.acall(operation, arguments)
 
     fields = ("read_only", "destructive", "idempotent", "toolkit", "route")
@@ -138,13 +130,13 @@ class _Http:
                     f"auth: the value of {label} cannot be sent: it has line breaks, or characters no header has."
                 ) from None
 
-    def call(self, operation: Operation, arguments: Mapping[str, Any]) -> _Answer:
+    def call(self, operation: Operation, arguments: Mapping[str, Any]) -> Answer:
         import httpx
 
         if self.client is None:
             self.client = httpx.Client(timeout=self.timeout)
         request = self._request(operation, arguments, self.client)
-        answer = _Intake(operation, time.monotonic() + self.timeout)
+        answer = Intake(operation, time.monotonic() + self.timeout)
         try:
             with self.client.stream(**request, follow_redirects=False) as response:
                 for chunk in response.iter_bytes():
@@ -154,7 +146,7 @@ class _Http:
             raise _failed(operation, error) from error
         return answer.read(response)
 
-    async def acall(self, operation: Operation, arguments: Mapping[str, Any]) -> _Answer:
+    async def acall(self, operation: Operation, arguments: Mapping[str, Any]) -> Answer:
         import httpx
 
         if self.async_client is not None:
@@ -162,11 +154,11 @@ class _Http:
         async with httpx.AsyncClient(timeout=self.timeout) as client:  # a client belongs to one event loop
             return await self._asent(client, operation, arguments)
 
-    async def _asent(self, client: httpx.AsyncClient, operation: Operation, arguments: Mapping[str, Any]) -> _Answer:
+    async def _asent(self, client: httpx.AsyncClient, operation: Operation, arguments: Mapping[str, Any]) -> Answer:
         import httpx
 
         request = self._request(operation, arguments, client)
-        answer = _Intake(operation, time.monotonic() + self.timeout)
+        answer = Intake(operation, time.monotonic() + self.timeout)
         try:
             async with client.stream(**request, follow_redirects=False) as response:
                 async for chunk in response.aiter_bytes():
@@ -236,10 +228,11 @@ class _Draft:
     def authorized(self, auth: Any) -> _Request:
         """Return the request with its credentials, headers and cookies."""
         request: _Request = {"method": self.operation.method, "headers": self.headers}
-        places = {label: place for place, label in self.operation.credentials}
+        parameters = {label: place for place, label in self.operation.credentials}
+        places = {label: place for place, label in self.operation.keys} | parameters
         if isinstance(auth, str):
             self._put(Place("Authorization", "header"), f"Bearer {auth}")
-            values = dict.fromkeys(places, auth)
+            values = dict.fromkeys(parameters, auth)
         elif isinstance(auth, Mapping):
             values = dict(auth)
         else:
@@ -309,112 +302,6 @@ class _Draft:
         is_patch = isinstance(value, list) and "application/json-patch+json" in medias
         media = "application/json-patch+json" if is_patch else media
         return "application/json" if "*" in media else media, write_json(value)
-
-
-@dataclass(slots=True)
-class _Intake:
-    """The answer to a call as it arrives."""
-
-    operation: Operation
-    until: float
-    content: bytearray = field(default_factory=bytearray)
-    is_cut: bool = False
-
-    def takes(self, chunk: bytes) -> bool:
-        """Take a chunk; return False from the time on after which nothing is read any more."""
-        self.content += chunk
-        self.is_cut = time.monotonic() > self.until or len(self.content) > MAX_BYTES
-        return not self.is_cut
-
-    def read(self, response: httpx.Response) -> _Answer:
-        """Return what the model reads, and the artifact.
-
-        Raises:
-            ToolException: the answer is a failure, or bytes that are no text did not arrive whole.
-        """
-        from langchain_core.tools import ToolException
-
-        operation, status = self.operation, response.status_code
-        kind = response.headers.get("content-type", "")
-        noted = _noted(response.headers, failed=status >= 300)
-        head = "".join(f"\n{label}: {value}" for label, value in noted.items())
-        if status >= 300:
-            said = " ".join(self._text(response).split())[:MAX_SAID] if is_text(kind) or not kind else ""
-            also = f" ({'; '.join(f'{label}: {value}' for label, value in noted.items())})" if noted else ""
-            raise ToolException(
-                f"{operation.method} {operation.path} answered {status} {response.reason_phrase}{also}: {said}"
-            )
-        artifact: dict[str, Any] = {"status": status, "headers": _kept(response.headers), "type": kind}
-        artifact["size"] = len(self.content)
-        if not self.content:
-            kept = _kept(response.headers) if operation.method == "HEAD" else noted
-            return ({"status": status, "headers": kept} if kept else {"status": status}), artifact
-        if not is_text(kind) and kind and not self._is_plain(response):
-            if self.is_cut:
-                raise ToolException(f"{operation.method} {operation.path} gave more than arrives in time.")
-            name = _file_name(response.headers.get("content-disposition", ""))
-            artifact |= {"name": name, "data": bytes(self.content)}
-            named = f" ({name})" if name else ""
-            content: Any = f"{len(self.content):,} bytes of {kind}{named}"
-        else:
-            content = self._value(response, kind)
-        cut = "\nThe answer goes on: this is what came in time." if self.is_cut else ""
-        if status == 200 and not head and not cut:
-            return _kept_as_data(content), artifact
-        text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-        note = f"HTTP {status} {response.reason_phrase}{head}{cut}"
-        return [{"type": "text", "text": text}, {"type": "text", "text": note}], artifact
-
-    def _text(self, response: httpx.Response) -> str:
-        try:
-            encoding = codecs.lookup(response.charset_encoding or "utf-8").name
-            return self.content.decode(encoding, "replace")
-        except (LookupError, ValueError):
-            return self.content.decode("utf-8", "replace")
-
-    def _value(self, response: httpx.Response, kind: str) -> Any:
-        if is_json(kind) and not self.is_cut:
-            try:
-                return json.loads(self.content)
-            except (ValueError, RecursionError):
-                pass
-        return self._text(response)
-
-    def _is_plain(self, response: httpx.Response) -> bool:
-        """Return True if an answer of an unknown kind says that it is text."""
-        return response.charset_encoding is not None
-
-
-def _noted(headers: httpx.Headers, *, failed: bool) -> dict[str, str]:
-    """Return the headers that the model reads: how to go on, and limits where they are reached."""
-    noted = {label.title(): headers[label] for label in _NOTED if label in headers}
-    for label, value in headers.items():
-        if label.startswith(_LIMITS):
-            spent = label.endswith("remaining") and value.strip() == "0"
-            if failed or spent:
-                noted[label.title()] = value
-    return noted
-
-
-def _kept(headers: httpx.Headers) -> dict[str, str]:
-    """Return the headers that an artifact has: all but cookies, which are credentials."""
-    return {label: value for label, value in headers.items() if label != "set-cookie"}
-
-
-def _kept_as_data(value: Any) -> Any:
-    """Return a value that LangChain does not take for content blocks: an answer may be a list of texts, or empty."""
-    is_like_blocks = isinstance(value, list) and all(
-        isinstance(part, str) or (isinstance(part, Mapping) and "type" in part) for part in value
-    )
-    return json.dumps(value, ensure_ascii=False) if is_like_blocks else value
-
-
-def _file_name(disposition: str) -> str:
-    from email.message import Message
-
-    message = Message()
-    message["Content-Disposition"] = disposition.replace("\n", " ").replace("\r", " ")
-    return message.get_filename() or ""
 
 
 def _failed(operation: Operation, error: Exception) -> Exception:

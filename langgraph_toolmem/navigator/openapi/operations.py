@@ -6,25 +6,19 @@ style that does not exist, a body that no client here writes) is left out, and o
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.openapi.documents import (
-    Document,
-    RefusalError,
-    Source,
-    list_of,
-    load,
-    mapping_of,
-)
-from langgraph_toolmem.navigator.openapi.schemas import Schemas, is_json, is_text
-from langgraph_toolmem.navigator.openapi.serialize import FILE_TEXT, STYLES, Place
+from langgraph_toolmem.navigator.openapi.documents import Document, RefusalError, Source, list_of, load, mapping_of
+from langgraph_toolmem.navigator.openapi.inputs import SLOT, Body, Inputs, rank_of
+from langgraph_toolmem.navigator.openapi.names import free_name, legal_name, names_of
+from langgraph_toolmem.navigator.openapi.schemas import Schemas, is_json
+from langgraph_toolmem.navigator.openapi.serialize import Place
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.meaning import IDENTIFIERS, canonical
 from langgraph_toolmem.text.schema import compact
@@ -32,47 +26,13 @@ from langgraph_toolmem.text.schema import compact
 logger = logging.getLogger(__name__)
 
 METHODS: Final = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
-MAX_NAME: Final = 64
-"""Characters of a name that every provider takes."""
 MAX_SHOWN: Final = 20
 """Operations that the warning about those left out names."""
 _READS: Final = frozenset({"get", "head", "options", "trace"})
-_SEPARATE: Final = frozenset({"authorization", "accept", "content-type"})
-"""Headers that OpenAPI says are no parameters."""
-_SWAGGER_KEYS: Final = ("type", "format", "items", "enum", "default", "minimum", "maximum", "pattern")
-_COLLECTION_FORMATS: Final[Mapping[str, str]] = {
-    "ssv": "spaceDelimited",
-    "tsv": "tabDelimited",
-    "pipes": "pipeDelimited",
-}
-_SIMPLE_PLACES: Final = frozenset({"path", "header"})
-_PLACES: Final = frozenset({"path", "query", "header", "cookie", "formData"})
-_RESERVED: Final = frozenset({"config", "run_manager", "self", "runtime"})
-"""Names that LangChain keeps for itself among the arguments of a tool."""
-_CREDENTIALS: Final = frozenset({"token", "accesstoken", "apikey", "authorization", "secret", "password"})
-_AUTHENTICATES: Final = re.compile(r"(?i)\bauth(?:enticat|oriz|oris|\b)|\b(?:api|access) ?(?:key|token)s?\b")
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
-_SIGNS: Final[Mapping[str, str]] = {"<": "lt", ">": "gt", "=": "eq", "!": "not", "[]": "list", "*": "any", "@": "at"}
-SLOT: Final = re.compile(r"\{([^{}]+)\}")
 _NAMED: Final = re.compile(r"/?\w[\w-]*(?:[./_][\w{}-]+)+")
 """A path or an operationId of several words in a text."""
 
 _Operations: TypeAlias = dict[tuple[str, str], Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """The body of a request.
-
-    Attributes:
-        media: content types that it may have, the first one by default; more than one only among JSON's.
-        upload: content type that it has if one of its fields is a file.
-        required: it is sent even if it is empty.
-    """
-
-    media: tuple[str, ...]
-    upload: str = ""
-    required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +47,8 @@ class Operation:
         server: address in front of the path, "" if the document names none.
         body: the body, None if there is none.
         accept: value of the header of that name, "" for the client's own.
-        credentials: (place, name) of values that authentication fills.
+        credentials: (place, name) of the parameters that authentication fills.
+        keys: (place, name) of the keys that its security schemes name.
     """
 
     spec: ToolSpec
@@ -98,24 +59,7 @@ class Operation:
     body: Body | None = None
     accept: str = ""
     credentials: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(slots=True)
-class _Input:
-    """A parameter before it has its name."""
-
-    place: Place
-    schema: dict[str, Any]
-    needed: bool
-
-
-@dataclass(slots=True)
-class _Request:
-    """The inputs of an operation as they are collected."""
-
-    inputs: list[_Input] = field(default_factory=list)
-    credentials: list[tuple[str, str]] = field(default_factory=list)
-    body: Body | None = None
+    keys: tuple[tuple[str, str], ...] = ()
 
 
 def read_openapi(*documents: Source) -> list[ToolSpec]:
@@ -160,13 +104,7 @@ class _Reader:
         self.document = document
         self.root = document.root
         self.schemas = Schemas(document)
-        components = mapping_of(self.root.get("components"))
-        schemes = mapping_of(components.get("securitySchemes")) or mapping_of(self.root.get("securityDefinitions"))
-        self.keys: dict[str, tuple[str, str]] = {}  # security scheme -> (place, name) of its key
-        for scheme_name, given in schemes.items():
-            scheme = document.followed_or_empty(given)
-            if scheme.get("name"):
-                self.keys[scheme_name] = (str(scheme.get("in")), str(scheme.get("name")))
+        self.inputs = Inputs(document, self.schemas)
         self.named: dict[tuple[str, str], str] = {}  # (method, path) -> tool
         self.by_id: dict[str, str] = {}  # operationId -> tool
         self.by_words: dict[tuple[str, ...], str] = {}  # words of an operationId or a path -> tool
@@ -213,7 +151,7 @@ class _Reader:
                     continue
                 said = operation.get("operationId")
                 is_named = isinstance(said, str) and said.strip()
-                name = _free(legal_name(str(said) if is_named else f"{method}{path}"), taken)
+                name = free_name(legal_name(str(said) if is_named else f"{method}{path}"), taken)
                 self.named[method, path] = self.by_id[str(said)] = name
                 self.by_words[canonical(str(said))] = name
                 self.by_words.setdefault(canonical(path), name)
@@ -238,18 +176,15 @@ class _Reader:
         return title.strip() if isinstance(title, str) else ""
 
     def _operation(self, method: str, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]) -> Operation:
-        request = _Request()
-        for requirement in list_of(operation.get("security", self.root.get("security"))):
-            for scheme in mapping_of(requirement):
-                request.credentials += [self.keys[scheme]] if scheme in self.keys else []
-        for parameter in self._parameters(path, item, operation):
-            self._put_parameter(request, parameter, operation)
-        if operation.get("requestBody") is not None:
-            self._put_content(request, self.document.followed(operation["requestBody"]))
-        names = _names_of(request.inputs)
-        properties = {name: _input.schema for name, _input in zip(names, request.inputs, strict=True)}
-        required = [name for name, _input in zip(names, request.inputs, strict=True) if _input.needed]
-        places = {name: _input.place for name, _input in zip(names, request.inputs, strict=True)}
+        request = self.inputs.read(path, item, operation)
+        properties: dict[str, Any] = {}
+        places: dict[str, Place] = {}
+        required: list[str] = []
+        names = names_of([(given.place.side, given.place.label) for given in request.inputs])
+        for name, given in zip(names, request.inputs, strict=True):
+            properties[name], places[name] = given.schema, given.place
+            if given.needed:
+                required.append(name)
         in_path = {place.label: name for name, place in places.items() if place.kind == "path"}
         texts: list[str] = []
         for key in ("summary", "description"):
@@ -268,181 +203,17 @@ class _Reader:
             toolkit=self._title(),
             route=f"{method.upper()} " + SLOT.sub(lambda slot: f"{{{in_path.get(slot[1], slot[1])}}}", path),
         )
-        server = _server(self.root, operation, item)
-        accept = self._accept(operation)
         return Operation(
-            spec, method.upper(), path, places, server, request.body, accept, tuple(dict.fromkeys(request.credentials))
+            spec=spec,
+            method=method.upper(),
+            path=path,
+            places=places,
+            server=_server(self.root, operation, item),
+            body=request.body,
+            accept=self._accept(operation),
+            credentials=tuple(request.credentials),
+            keys=tuple(request.keys),
         )
-
-    # --- parameters ---
-
-    def _parameters(self, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """Return the parameters of an operation; its own take the place of those of its path.
-
-        A slot of the path that nobody declared is a text; a declared one that the path does not have goes nowhere.
-        """
-        merged: dict[tuple[Any, Any], Mapping[str, Any]] = {}
-        for given in (*list_of(item.get("parameters")), *list_of(operation.get("parameters"))):
-            parameter = self.document.followed(given)
-            merged[parameter.get("name"), parameter.get("in")] = parameter
-        slots = dict.fromkeys(SLOT.findall(path))
-        for slot in slots:
-            merged.setdefault((slot, "path"), {"name": slot, "in": "path", "schema": {"type": "string"}})
-        return [each for (name, place), each in merged.items() if place != "path" or name in slots]
-
-    def _put_parameter(self, request: _Request, parameter: Mapping[str, Any], operation: Mapping[str, Any]) -> None:
-        label, place = parameter.get("name"), parameter.get("in")
-        if place == "body":  # Swagger 2.0
-            schema = {"schema": mapping_of(parameter.get("schema"))}
-            content = dict.fromkeys(self._consumed(operation), schema)
-            self._put_content(request, {**parameter, "content": content})
-            return
-        if not isinstance(label, str) or place not in _PLACES:
-            raise RefusalError(f"a parameter has the name {label!r} and the place {place!r}")
-        if place == "header" and label.lower() in _SEPARATE:
-            return
-        if (str(place), label) in self.keys.values() or _is_credential(parameter):
-            request.credentials.append((str(place), label))
-            return
-        schema = self._parameter_schema(parameter)
-        is_file = place == "formData" and self.schemas.is_file(schema)
-        if place == "formData":
-            request.body = self._swagger_form(operation, request.body, is_file=is_file)
-        put_place = replace(self._place(parameter, label, str(place)), file=is_file)
-        needed = place == "path" or parameter.get("required") is True
-        request.inputs.append(_Input(put_place, _file_schema(schema) if is_file else schema, needed))
-
-    def _place(self, parameter: Mapping[str, Any], label: str, where: str) -> Place:
-        kind = "form" if where == "formData" else where
-        content = {str(media): value for media, value in mapping_of(parameter.get("content")).items()}
-        if content:
-            media = next(iter(content))
-            if not is_json(media) and not media.startswith("text/"):
-                raise RefusalError(f"the parameter {label} is written as {media}; JSON and plain text are possible")
-            return Place(label, kind, media="application/json" if is_json(media) else "")
-        if "swagger" in self.root:
-            collection = parameter.get("collectionFormat")
-            usual = "simple" if kind in _SIMPLE_PLACES else "form"
-            return Place(label, kind, _COLLECTION_FORMATS.get(str(collection), usual), explode=collection == "multi")
-        style = parameter.get("style") or ("simple" if kind in _SIMPLE_PLACES else "form")
-        if style not in STYLES[kind] or style == "tabDelimited":
-            raise RefusalError(f"the parameter {label} has the style {style!r}, which a {kind} parameter cannot have")
-        explode = parameter.get("explode")
-        exploded = explode if isinstance(explode, bool) else style == "form"
-        return Place(label, kind, style, exploded, reserved=parameter.get("allowReserved") is True)
-
-    def _parameter_schema(self, parameter: Mapping[str, Any]) -> dict[str, Any]:
-        schema = dict(mapping_of(parameter.get("schema")))
-        for value in mapping_of(parameter.get("content")).values():
-            schema = schema or dict(mapping_of(mapping_of(value).get("schema")))
-        if not schema:  # Swagger 2.0 writes the schema's keys next to the name
-            schema = {key: parameter[key] for key in _SWAGGER_KEYS if key in parameter}
-        description = parameter.get("description")
-        if isinstance(description, str) and "description" not in schema:
-            schema["description"] = description
-        return schema
-
-    # --- bodies ---
-
-    def _consumed(self, operation: Mapping[str, Any]) -> list[str]:
-        said = list_of(operation.get("consumes")) or list_of(self.root.get("consumes")) or ["application/json"]
-        return [media for media in said if isinstance(media, str)]
-
-    def _swagger_form(self, operation: Mapping[str, Any], body: Body | None, *, is_file: bool) -> Body:
-        if is_file or (body is not None and body.upload):
-            return Body(("multipart/form-data",), "multipart/form-data")
-        forms = [media for media in self._consumed(operation) if "form" in media]
-        return Body((forms[0] if forms else "application/x-www-form-urlencoded",))
-
-    def _put_content(self, request: _Request, body: Mapping[str, Any]) -> None:
-        """Add the parameters of a body: its fields where it is JSON or a form, else all of it as one."""
-        contents = {str(media): mapping_of(value) for media, value in mapping_of(body.get("content")).items()}
-        if not contents:
-            return
-        needed = body.get("required") is not False
-        ranked = sorted(contents, key=_rank)
-        media, multipart = ranked[0], next((each for each in ranked if each.startswith("multipart/form-data")), "")
-        if (
-            media.startswith("application/x-www-form-urlencoded")
-            and multipart
-            and self._files(contents[multipart], set())
-        ):
-            media = multipart
-        schema = mapping_of(contents[media].get("schema"))
-        if _rank(media) == _UNKNOWN:
-            raise RefusalError(f"the body is {media}; JSON, forms, text and files are possible")
-        inputs: list[_Input]
-        if is_json(media):
-            same = [each for each in ranked if is_json(each) and contents[each].get("schema") == schema]
-            request.body = Body(tuple(dict.fromkeys((media, *same))), required=body.get("required") is True)
-            inputs = self._json_inputs(schema, body, needed=needed)
-            if multipart and inputs and inputs[0].place.kind == "body":
-                uploads = self._files(contents[multipart], {_input.place.label for _input in inputs})
-                request.body = replace(request.body, upload=multipart if uploads else "")
-                inputs += uploads
-        elif "form" in media:
-            request.body = Body((media,), media if media.startswith("multipart") else "")
-            inputs = self._form_inputs(contents[media], needed=needed)
-        else:
-            request.body = Body((media,))
-            inputs = [self._text_input(media, schema, body, needed=needed)]
-        request.inputs += inputs
-
-    def _json_inputs(self, schema: Mapping[str, Any], body: Mapping[str, Any], *, needed: bool) -> list[_Input]:
-        fields = self.schemas.fields(schema)
-        if fields.whole:
-            described = {**schema, "description": schema.get("description") or body.get("description") or "The body."}
-            place = Place("body", "whole", nullable=bool(schema) and self.schemas.takes_null(schema))
-            return [_Input(place, described, needed)]
-        inputs: list[_Input] = []
-        for label, given in fields.properties.items():
-            if self.document.followed_or_empty(given).get("readOnly") is not True:
-                place = Place(label, "body", nullable=self.schemas.takes_null(given))
-                inputs.append(_Input(place, dict(mapping_of(given)), needed and label in fields.required))
-        return inputs
-
-    def _form_inputs(self, content: Mapping[str, Any], *, needed: bool) -> list[_Input]:
-        fields = self.schemas.fields(mapping_of(content.get("schema")))
-        if not fields.properties and self.schemas.is_open(mapping_of(content.get("schema"))):
-            raise RefusalError("the body is a form whose fields the document does not name")
-        inputs: list[_Input] = []
-        for label, given in fields.properties.items():
-            schema = self.document.followed_or_empty(given)
-            if schema.get("readOnly") is True:
-                continue
-            encoding = mapping_of(mapping_of(content.get("encoding")).get(label))
-            place = self._form_place(label, schema, encoding)
-            shown = _file_schema(schema) if place.file else dict(mapping_of(given))
-            inputs.append(_Input(place, shown, needed and label in fields.required))
-        return inputs
-
-    def _form_place(self, label: str, schema: Mapping[str, Any], encoding: Mapping[str, Any]) -> Place:
-        items = mapping_of(schema.get("items"))
-        media = str(encoding.get("contentType") or "").partition(",")[0].strip()
-        # A content type that JSON cannot carry is a file, even where the schema says nothing.
-        is_file = self.schemas.is_file(schema) or self.schemas.is_file(items) or bool(media and not is_text(media))
-        if not {"style", "explode", "allowReserved"} & encoding.keys():
-            return Place(label, "form", media="" if "*" in media else media, file=is_file)
-        style = str(encoding.get("style") or "form")
-        if style not in STYLES["form"] or style == "tabDelimited":
-            raise RefusalError(f"the field {label} has the style {style!r}, which a form cannot have")
-        explode = encoding.get("explode")
-        exploded = explode if isinstance(explode, bool) else style == "form"
-        return Place(label, "form", style, exploded, encoding.get("allowReserved") is True, file=is_file)
-
-    def _files(self, content: Mapping[str, Any], known: set[str]) -> list[_Input]:
-        """Return the files that a body has as a form, and not as JSON."""
-        inputs = self._form_inputs(content, needed=False)
-        return [each for each in inputs if each.place.file and each.place.label not in known]
-
-    def _text_input(self, media: str, schema: Mapping[str, Any], body: Mapping[str, Any], *, needed: bool) -> _Input:
-        said = str(body.get("description") or schema.get("description") or "The body.")
-        if is_text(media) and not self.schemas.is_file(schema):
-            return _Input(Place("body", "whole"), {"type": "string", "description": f"{said} ({media})"}, needed)
-        place = Place("body", "whole", media="" if "*" in media else media, file=True)
-        return _Input(place, _file_schema({"description": said}), needed)
-
-    # --- answers ---
 
     def _accept(self, operation: Mapping[str, Any]) -> str:
         """Return the header that asks for the answers a document names, JSON first."""
@@ -466,7 +237,7 @@ class _Reader:
             contents = {str(media): value for media, value in mapping_of(response.get("content")).items()}
             schema = mapping_of(response.get("schema"))
             if contents and not schema:
-                schema = mapping_of(mapping_of(contents[min(contents, key=_rank)]).get("schema"))
+                schema = mapping_of(mapping_of(contents[min(contents, key=rank_of)]).get("schema"))
             links = list(self._links(response))
             if schema or links:
                 return compact({**schema, "x-links": links} if links else schema, self.root)
@@ -494,100 +265,6 @@ class _Reader:
             giver = self.by_words.get(canonical(said))
             if giver not in (None, tool):
                 self.mentioned.setdefault(str(giver), []).append([tool, name, ""])
-
-
-# --- names ---
-
-
-def legal_name(text: str) -> str:
-    """Return a name that every provider takes; a long one ends in a digest of the whole."""
-    return _short(_UNSAFE.sub("_", text.strip()).strip("_") or "_")
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 9]}_{_digest(name)}"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-
-
-def _free(name: str, taken: set[str]) -> str:
-    unique, number = name, 2
-    while unique in taken:
-        unique, number = f"{name[: MAX_NAME - 5]}_{number}", number + 1
-    taken.add(unique)
-    return unique
-
-
-def _names_of(inputs: Sequence[_Input]) -> list[str]:
-    """Return the name of each input. A name depends on the labels that clash, never on their order.
-
-    Labels of one place that differ in signs alone (``StartTime``, ``StartTime<``) get the signs' names
-    (``StartTime_lt``). Of inputs in several places the one in the path keeps its name, the others get their place in
-    front (``query.id``, ``body.id``).
-    """
-    plain = [legal_name(_input.place.label) for _input in inputs]
-    same_place = Counter((_kind(_input), name) for _input, name in zip(inputs, plain, strict=True))
-    spelled: list[str] = []
-    for _input, name in zip(inputs, plain, strict=True):
-        alone = same_place[_kind(_input), name] == 1
-        spelled.append(name if alone or name == _input.place.label else _short(f"{name}_{_signs(_input.place.label)}"))
-    everywhere = Counter(spelled)
-    names: list[str] = []
-    for _input, name in zip(inputs, spelled, strict=True):
-        if everywhere[name] > 1 and _kind(_input) != "path":
-            name = _short(f"{_kind(_input)}.{name}")
-        if name in names:  # labels that differ in letters no name can have
-            name = f"{name[: MAX_NAME - 9]}_{_digest(f'{_kind(_input)} {_input.place.label}')}"
-        names.append(f"{name}_" if name in _RESERVED else name)
-    return names
-
-
-def _kind(given: _Input) -> str:
-    kind = given.place.kind
-    return "body" if kind in ("form", "whole") else kind
-
-
-def _signs(label: str) -> str:
-    words = [word for sign, word in _SIGNS.items() if sign in label]
-    return "_".join(words) or _digest(label)
-
-
-# --- parts of a document ---
-
-_UNKNOWN: Final = 9
-
-
-def _rank(media: str) -> int:
-    """Return the order in which content types are taken: what a model can write best comes first."""
-    kind = media.partition(";")[0].strip().lower()
-    if kind == "application/json":
-        return 0
-    if kind == "application/json-patch+json":
-        return 2  # a list of steps; where the value is an object, a dialect that merges is meant
-    if is_json(kind):
-        return 1
-    for rank, begin in ((3, "application/x-www-form-urlencoded"), (4, "multipart/form-data"), (_UNKNOWN, "multipart/")):
-        if kind.startswith(begin):
-            return rank
-    return 5 if is_text(kind) else 6
-
-
-def _is_credential(parameter: Mapping[str, Any]) -> bool:
-    """Return True if a parameter is called like a credential, and stands in a header or is described as one."""
-    if parameter.get("in") not in ("header", "query", "formData", "cookie"):
-        return False
-    words, said = set(canonical(str(parameter.get("name")))), parameter.get("description")
-    described = isinstance(said, str) and _AUTHENTICATES.search(said) is not None
-    return words <= _CREDENTIALS and (parameter.get("in") == "header" or described)
-
-
-def _file_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of a file, or of a list of files, as a model fills it."""
-    said = str(schema.get("description") or "").strip()
-    one = {"type": ["string", "object"], "format": "binary", "description": f"{said} {FILE_TEXT}".strip()}
-    return {"type": "array", "items": one} if schema.get("type") == "array" else one
 
 
 def _server(root: Mapping[str, Any], operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:

@@ -11,28 +11,22 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
-DELIMITERS: Final[Mapping[str, str]] = {
-    "form": ",",
-    "simple": ",",
-    "spaceDelimited": "%20",
-    "tabDelimited": "%09",
-    "pipeDelimited": "%7C",
-}
-"""Style -> text between the members of a list in one value."""
+_SEPARATORS: Final = {"spaceDelimited": " ", "tabDelimited": "\t", "pipeDelimited": "|"}
+"""Style -> text between the members of a list in one value; a comma with the others."""
 STYLES: Final[Mapping[str, frozenset[str]]] = {
-    "path": frozenset({"simple", "label", "matrix", "spaceDelimited", "tabDelimited", "pipeDelimited"}),
-    "query": frozenset({"form", "spaceDelimited", "tabDelimited", "pipeDelimited", "deepObject"}),
-    "header": frozenset({"simple", "spaceDelimited", "tabDelimited", "pipeDelimited"}),
-    "cookie": frozenset({"form", "spaceDelimited", "tabDelimited", "pipeDelimited"}),
-    "form": frozenset({"form", "spaceDelimited", "tabDelimited", "pipeDelimited", "deepObject"}),
+    "path": frozenset({"simple", "label", "matrix"}),
+    "query": frozenset({"form", "deepObject", "spaceDelimited", "pipeDelimited"}),
+    "header": frozenset({"simple"}),
+    "cookie": frozenset({"form"}),
+    "form": frozenset({"form", "deepObject", "spaceDelimited", "pipeDelimited"}),
 }
-"""Place -> the styles that it has. Delimiters in paths and headers are 2.0's."""
+"""Place -> the styles of OpenAPI 3 that it has."""
 FILE_TEXT: Final = (
     "A file: its text, or an object with one of `text`, `base64` and `path` (of a file that this program may send), "
     "and with `name` and `type` (its media type)."
@@ -58,7 +52,7 @@ class Place:
     Attributes:
         label: its name in the document.
         kind: "path", "query", "header", "cookie", "form", "body" (a property of it) or "whole" (all of it).
-        style: one of `STYLES`; "" if the value is written as `media`.
+        style: one of `STYLES`, or a ``collectionFormat`` of 2.0; "" if the value is written as `media`.
         explode: each member of a list or an object is a value of its own.
         reserved: characters with a meaning in URLs are sent as they are.
         media: content type of the value where the document names one.
@@ -74,6 +68,11 @@ class Place:
     media: str = ""
     nullable: bool = False
     file: bool = False
+
+    @property
+    def side(self) -> str:
+        """Its place as a name has it: "body" for all that the body holds."""
+        return "body" if self.kind in ("form", "whole") else self.kind
 
 
 def write_text(value: Any) -> str:
@@ -100,20 +99,15 @@ def write_path(place: Place, value: Any) -> str:
     """
     if place.media:
         return _quoted(_dumped(value))
-    pairs, items = _members(value)
-    label = quote(place.label, safe="")
-    prefix, between = {"label": (".", "."), "matrix": (";", ";")}.get(place.style, ("", ","))
-    separator = between if place.explode else DELIMITERS.get(place.style, ",")
-    if pairs is not None:
-        joint = "=" if place.explode else separator
-        texts = [f"{_quoted(key)}{joint}{_quoted(write_text(inner))}" for key, inner in pairs]
-    else:
-        texts = [_quoted(write_text(item)) for item in items]
+    texts = _members(place, value, _quoted)
+    if place.style == "label":
+        return "." + ("." if place.explode else ",").join(texts)
     if place.style != "matrix":
-        return prefix + separator.join(texts)
+        return _joined(place, texts)
+    label = _quoted(place.label)
     if not place.explode:
         return f";{label}={','.join(texts)}"
-    return "".join(f";{text}" if pairs is not None else f";{label}={text}" for text in texts)
+    return "".join(f";{text}" if isinstance(value, Mapping) else f";{label}={text}" for text in texts)
 
 
 def write_header(place: Place, value: Any) -> bytes:
@@ -122,24 +116,15 @@ def write_header(place: Place, value: Any) -> bytes:
     Raises:
         ValueRefusedError: it has other characters, or one that would end the header.
     """
-    if place.media:
-        text = _dumped(value)
-    else:
-        pairs, items = _members(value)
-        separator = {"spaceDelimited": " ", "tabDelimited": "\t", "pipeDelimited": "|"}.get(place.style, ",")
-        joint = "=" if place.explode else separator
-        if pairs is not None:
-            text = separator.join(f"{key}{joint}{write_text(inner)}" for key, inner in pairs)
-        else:
-            text = separator.join(map(write_text, items))
+    separator = _SEPARATORS.get(place.style, ",")
+    text = _dumped(value) if place.media else separator.join(_members(place, value, str))
     if _BROKEN.search(text):
         raise ValueRefusedError(f"{place.label} is a header and cannot have line breaks or control characters.")
     try:
         return text.strip().encode("latin-1")
     except UnicodeEncodeError as error:
-        character = text[error.start]
         raise ValueRefusedError(
-            f"{place.label} is a header, and headers have no character {_shown(character)}. Write it in Latin letters."
+            f"{place.label} is a header, which cannot have {text[error.start]!a}. Write it in Latin letters."
         ) from None
 
 
@@ -151,22 +136,23 @@ def write_pairs(place: Place, value: Any) -> list[tuple[str, str]]:
     >>> write_pairs(Place("items", "form", "deepObject"), [{"price": 1}])
     [('items%5B0%5D%5Bprice%5D', '1')]
     """
-    safe = _RESERVED if place.reserved else ""
     label = _quoted(place.label)
+
+    def write(text: str) -> str:
+        return _quoted(text, _RESERVED if place.reserved else "")
+
     if place.media:
         values = value if place.kind == "form" and isinstance(value, (list, tuple)) else [value]
-        return [(label, _quoted(_dumped(part), safe)) for part in values]
+        return [(label, write(_dumped(part))) for part in values]
     if place.style == "deepObject":
-        return [(_quoted(key), _quoted(text, safe)) for key, text in _deep(place.label, value)]
-    pairs, items = _members(value)
-    if pairs is not None:
-        if place.explode:
-            return [(_quoted(key), _quoted(write_text(inner), safe)) for key, inner in pairs]
-        items = [text for pair in pairs for text in pair]
-    texts = [_quoted(write_text(item), safe) for item in items]
-    if isinstance(value, (Mapping, list, tuple)) and (not place.explode or pairs is not None):
-        return [(label, DELIMITERS.get(place.style, ",").join(texts))] if texts else []
-    return [(label, text) for text in texts]
+        return [(_quoted(key), write(text)) for key, text in _deep(place.label, value)]
+    texts = _members(place, value, write)
+    if place.explode and isinstance(value, Mapping):
+        pairs = [text.partition("=") for text in texts]
+        return [(key, text) for key, _, text in pairs]
+    if place.explode or not isinstance(value, (Mapping, list, tuple)):
+        return [(label, text) for text in texts]
+    return [(label, _joined(place, texts))] if texts else []
 
 
 def write_form(fields: Iterable[tuple[Place, Any]]) -> bytes:
@@ -220,7 +206,7 @@ def read_file(place: Place, value: Any, folder: Path | None) -> FilePart:
     name = str(value.get("name") or "")
     kind = str(value.get("type") or place.media or "")
     if kind and not _MEDIA.fullmatch(kind):
-        raise ValueRefusedError(f"{place.label}: {_shown(kind)} is no media type.")
+        raise ValueRefusedError(f"{place.label}: {kind[:80]!a} is no media type.")
     _encoded(name)
     if isinstance(value.get("path"), str):
         return _from_disk(place, _allowed(place, value["path"], folder), name, kind)
@@ -248,7 +234,7 @@ def _allowed(place: Place, said: str, folder: Path | None) -> Path:
     except (OSError, ValueError, RuntimeError):
         path = root
     if not path.is_relative_to(root) or not path.is_file():
-        raise ValueRefusedError(f"{place.label}: {_shown(said)} is no file that this program may send.")
+        raise ValueRefusedError(f"{place.label}: {said[:80]!a} is no file that this program may send.")
     return path
 
 
@@ -267,11 +253,19 @@ def _written(place: Place, value: Any) -> Place:
     return Place(place.label, "form", style, explode=True, media=media)
 
 
-def _members(value: Any) -> tuple[list[tuple[str, Any]] | None, list[Any]]:
-    """Return the pairs of an object, else None and the members of a list, else None and the value."""
-    if isinstance(value, Mapping):
-        return [(str(key), inner) for key, inner in value.items()], []
-    return None, list(value) if isinstance(value, (list, tuple)) else [value]
+def _members(place: Place, value: Any, write: Callable[[str], str]) -> list[str]:
+    """Return the texts of a value: of an object, ``key=value`` if it is exploded, else keys and values in turn."""
+    if not isinstance(value, Mapping):
+        return [write(write_text(item)) for item in (value if isinstance(value, (list, tuple)) else [value])]
+    texts: list[str] = []
+    for key, inner in value.items():
+        pair = (write(str(key)), write(write_text(inner)))
+        texts += ["=".join(pair)] if place.explode else pair
+    return texts
+
+
+def _joined(place: Place, texts: list[str]) -> str:
+    return quote(_SEPARATORS.get(place.style, ","), safe=",").join(texts)
 
 
 def _deep(label: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -295,9 +289,7 @@ def _encoded(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise ValueRefusedError(
-            f"A value has half of a character, {_shown(text[error.start])}. Write it anew."
-        ) from None
+        raise ValueRefusedError(f"A value has half of a character, {text[error.start]!a}. Write it anew.") from None
 
 
 def _dumped(value: Any) -> str:
@@ -305,7 +297,3 @@ def _dumped(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueRefusedError(f"A value is no JSON: {error}.") from None
-
-
-def _shown(text: str) -> str:
-    return ascii(text[:80])

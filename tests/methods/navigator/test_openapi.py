@@ -22,7 +22,7 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import Flow, History
 from langgraph_toolmem.navigator.openapi import openapi_tools, read_openapi, read_operations
-from langgraph_toolmem.navigator.openapi.operations import MAX_NAME
+from langgraph_toolmem.navigator.openapi.names import MAX_NAME
 from langgraph_toolmem.navigator.openapi.schemas import MAX_DEFINITIONS
 from langgraph_toolmem.navigator.plan.planner import Chain, plan
 from langgraph_toolmem.runs.messages import output_of
@@ -818,6 +818,9 @@ def test_keys_go_where_their_scheme_says(asked: Any):
     called(tool, "sync")
     assert asked[-1].url.params["key"] == "k&1"
     assert asked[-1].headers["Cookie"] == "c=2"
+    (tool,) = tools_at(asked, document, auth="t").values()
+    called(tool, "sync")
+    assert not asked[-1].url.query, "a token is no key"
     with pytest.raises(ConfigurationError, match="auth"):
         tools_at(asked, document, auth="t\n")
 

@@ -1,0 +1,286 @@
+"""Inputs of an operation: its parameters and the fields of its body, each with its schema and its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from langgraph_toolmem.navigator.openapi.documents import Document, RefusalError, list_of, mapping_of
+from langgraph_toolmem.navigator.openapi.schemas import Schemas, is_json, is_text
+from langgraph_toolmem.navigator.openapi.serialize import FILE_TEXT, STYLES, Place
+from langgraph_toolmem.text.meaning import canonical
+
+SLOT: Final = re.compile(r"\{([^{}]+)\}")
+_SEPARATE: Final = frozenset({"authorization", "accept", "content-type"})
+"""Headers that OpenAPI says are no parameters."""
+_SWAGGER_KEYS: Final = ("type", "format", "items", "enum", "default", "minimum", "maximum", "pattern")
+_COLLECTION_FORMATS: Final = {"ssv": "spaceDelimited", "tsv": "tabDelimited", "pipes": "pipeDelimited"}
+_SIMPLE_PLACES: Final = frozenset({"path", "header"})
+_PLACES: Final = frozenset({"path", "query", "header", "cookie", "formData"})
+_CREDENTIALS: Final = frozenset({"token", "accesstoken", "apikey", "authorization", "secret", "password"})
+_AUTHENTICATES: Final = re.compile(r"(?i)\bauth(?:enticat|oriz|oris|\b)|\b(?:api|access) ?(?:key|token)s?\b")
+_UNKNOWN: Final = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The body of a request.
+
+    Attributes:
+        media: content types that it may have, the first one by default; more than one only among JSON's.
+        upload: content type that it has if one of its fields is a file.
+        required: it is sent even if it is empty.
+    """
+
+    media: tuple[str, ...]
+    upload: str = ""
+    required: bool = False
+
+
+@dataclass(slots=True)
+class Input:
+    """A parameter before it has its name."""
+
+    place: Place
+    schema: dict[str, Any]
+    needed: bool
+
+
+@dataclass(slots=True)
+class Request:
+    """The inputs of an operation as they are collected."""
+
+    inputs: list[Input] = field(default_factory=list)
+    credentials: list[tuple[str, str]] = field(default_factory=list)
+    keys: list[tuple[str, str]] = field(default_factory=list)
+    body: Body | None = None
+
+
+class Inputs:
+    """Reads the inputs of the operations of one document."""
+
+    def __init__(self, document: Document, schemas: Schemas) -> None:
+        self.document = document
+        self.root = document.root
+        self.schemas = schemas
+        components = mapping_of(self.root.get("components"))
+        schemes = mapping_of(components.get("securitySchemes")) or mapping_of(self.root.get("securityDefinitions"))
+        self.keys: dict[str, tuple[str, str]] = {}  # security scheme -> (place, name) of its key
+        for name, given in schemes.items():
+            scheme = document.followed_or_empty(given)
+            if scheme.get("name"):
+                self.keys[name] = (str(scheme.get("in")), str(scheme.get("name")))
+
+    def read(self, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]) -> Request:
+        """Return the inputs of an operation.
+
+        Raises:
+            RefusalError: one of them cannot be expressed.
+        """
+        request = Request()
+        for requirement in list_of(operation.get("security", self.root.get("security"))):
+            for scheme in mapping_of(requirement):
+                if scheme in self.keys:
+                    request.keys.append(self.keys[scheme])
+        for parameter in self._parameters(path, item, operation):
+            self._put_parameter(request, parameter, operation)
+        if operation.get("requestBody") is not None:
+            self._put_content(request, self.document.followed(operation["requestBody"]))
+        return request
+
+    def _parameters(self, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """Return the parameters of an operation; its own take the place of those of its path.
+
+        A slot of the path that nobody declared is a text; a declared one that the path does not have goes nowhere.
+        """
+        merged: dict[tuple[Any, Any], Mapping[str, Any]] = {}
+        for given in (*list_of(item.get("parameters")), *list_of(operation.get("parameters"))):
+            parameter = self.document.followed(given)
+            merged[parameter.get("name"), parameter.get("in")] = parameter
+        slots = dict.fromkeys(SLOT.findall(path))
+        for slot in slots:
+            merged.setdefault((slot, "path"), {"name": slot, "in": "path", "schema": {"type": "string"}})
+        return [each for (name, place), each in merged.items() if place != "path" or name in slots]
+
+    def _put_parameter(self, request: Request, parameter: Mapping[str, Any], operation: Mapping[str, Any]) -> None:
+        label, place = parameter.get("name"), parameter.get("in")
+        if place == "body":  # Swagger 2.0
+            schema = {"schema": mapping_of(parameter.get("schema"))}
+            content = dict.fromkeys(self._consumed(operation), schema)
+            self._put_content(request, {**parameter, "content": content})
+            return
+        if not isinstance(label, str) or place not in _PLACES:
+            raise RefusalError(f"a parameter has the name {label!r} and the place {place!r}")
+        if place == "header" and label.lower() in _SEPARATE:
+            return
+        if (str(place), label) in self.keys.values() or _is_credential(parameter):
+            request.credentials.append((str(place), label))
+            return
+        schema = self._parameter_schema(parameter)
+        is_file = place == "formData" and self.schemas.is_file(schema)
+        if place == "formData":
+            request.body = self._swagger_form(operation, request.body, is_file=is_file)
+        put_place = replace(self._place(parameter, label, str(place)), file=is_file)
+        needed = place == "path" or parameter.get("required") is True
+        request.inputs.append(Input(put_place, _file_schema(schema) if is_file else schema, needed))
+
+    def _place(self, parameter: Mapping[str, Any], label: str, where: str) -> Place:
+        kind = "form" if where == "formData" else where
+        content = {str(media): value for media, value in mapping_of(parameter.get("content")).items()}
+        if content:
+            media = next(iter(content))
+            if not is_json(media) and not media.startswith("text/"):
+                raise RefusalError(f"the parameter {label} is written as {media}; JSON and plain text are possible")
+            return Place(label, kind, media="application/json" if is_json(media) else "")
+        if "swagger" in self.root:
+            collection = parameter.get("collectionFormat")
+            usual = "simple" if kind in _SIMPLE_PLACES else "form"
+            return Place(label, kind, _COLLECTION_FORMATS.get(str(collection), usual), explode=collection == "multi")
+        style = parameter.get("style") or ("simple" if kind in _SIMPLE_PLACES else "form")
+        if style not in STYLES[kind]:
+            raise RefusalError(f"the parameter {label} has the style {style!r}, which a {kind} parameter cannot have")
+        explode = parameter.get("explode")
+        exploded = explode if isinstance(explode, bool) else style == "form"
+        return Place(label, kind, style, exploded, reserved=parameter.get("allowReserved") is True)
+
+    def _parameter_schema(self, parameter: Mapping[str, Any]) -> dict[str, Any]:
+        schema = dict(mapping_of(parameter.get("schema")))
+        for value in mapping_of(parameter.get("content")).values():
+            schema = schema or dict(mapping_of(mapping_of(value).get("schema")))
+        if not schema:  # Swagger 2.0 writes the schema's keys next to the name
+            schema = {key: parameter[key] for key in _SWAGGER_KEYS if key in parameter}
+        description = parameter.get("description")
+        if isinstance(description, str) and "description" not in schema:
+            schema["description"] = description
+        return schema
+
+    def _consumed(self, operation: Mapping[str, Any]) -> list[str]:
+        said = list_of(operation.get("consumes")) or list_of(self.root.get("consumes")) or ["application/json"]
+        return [media for media in said if isinstance(media, str)]
+
+    def _swagger_form(self, operation: Mapping[str, Any], body: Body | None, *, is_file: bool) -> Body:
+        if is_file or (body is not None and body.upload):
+            return Body(("multipart/form-data",), "multipart/form-data")
+        forms = [media for media in self._consumed(operation) if "form" in media]
+        return Body((forms[0] if forms else "application/x-www-form-urlencoded",))
+
+    def _put_content(self, request: Request, body: Mapping[str, Any]) -> None:
+        """Add the parameters of a body: its fields where it is JSON or a form, else all of it as one."""
+        contents = {str(media): mapping_of(value) for media, value in mapping_of(body.get("content")).items()}
+        if not contents:
+            return
+        needed = body.get("required") is not False
+        ranked = sorted(contents, key=rank_of)
+        media, multipart = ranked[0], next((each for each in ranked if each.startswith("multipart/form-data")), "")
+        if (
+            media.startswith("application/x-www-form-urlencoded")
+            and multipart
+            and self._files(contents[multipart], set())
+        ):
+            media = multipart
+        schema = mapping_of(contents[media].get("schema"))
+        if rank_of(media) == _UNKNOWN:
+            raise RefusalError(f"the body is {media}; JSON, forms, text and files are possible")
+        inputs: list[Input]
+        if is_json(media):
+            same = [each for each in ranked if is_json(each) and contents[each].get("schema") == schema]
+            request.body = Body(tuple(dict.fromkeys((media, *same))), required=body.get("required") is True)
+            inputs = self._json_inputs(schema, body, needed=needed)
+            if multipart and inputs and inputs[0].place.kind == "body":
+                uploads = self._files(contents[multipart], {one.place.label for one in inputs})
+                request.body = replace(request.body, upload=multipart if uploads else "")
+                inputs += uploads
+        elif "form" in media:
+            request.body = Body((media,), media if media.startswith("multipart") else "")
+            inputs = self._form_inputs(contents[media], needed=needed)
+        else:
+            request.body = Body((media,))
+            inputs = [self._text_input(media, schema, body, needed=needed)]
+        request.inputs += inputs
+
+    def _json_inputs(self, schema: Mapping[str, Any], body: Mapping[str, Any], *, needed: bool) -> list[Input]:
+        fields = self.schemas.fields(schema)
+        if fields.whole:
+            described = {**schema, "description": schema.get("description") or body.get("description") or "The body."}
+            place = Place("body", "whole", nullable=bool(schema) and self.schemas.takes_null(schema))
+            return [Input(place, described, needed)]
+        inputs: list[Input] = []
+        for label, given in fields.properties.items():
+            if self.document.followed_or_empty(given).get("readOnly") is not True:
+                place = Place(label, "body", nullable=self.schemas.takes_null(given))
+                inputs.append(Input(place, dict(mapping_of(given)), needed and label in fields.required))
+        return inputs
+
+    def _form_inputs(self, content: Mapping[str, Any], *, needed: bool) -> list[Input]:
+        fields = self.schemas.fields(mapping_of(content.get("schema")))
+        if not fields.properties and self.schemas.is_open(mapping_of(content.get("schema"))):
+            raise RefusalError("the body is a form whose fields the document does not name")
+        inputs: list[Input] = []
+        for label, given in fields.properties.items():
+            schema = self.document.followed_or_empty(given)
+            if schema.get("readOnly") is True:
+                continue
+            encoding = mapping_of(mapping_of(content.get("encoding")).get(label))
+            place = self._form_place(label, schema, encoding)
+            shown = _file_schema(schema) if place.file else dict(mapping_of(given))
+            inputs.append(Input(place, shown, needed and label in fields.required))
+        return inputs
+
+    def _form_place(self, label: str, schema: Mapping[str, Any], encoding: Mapping[str, Any]) -> Place:
+        items = mapping_of(schema.get("items"))
+        media = str(encoding.get("contentType") or "").partition(",")[0].strip()
+        # A content type that JSON cannot carry is a file, even where the schema says nothing.
+        is_file = self.schemas.is_file(schema) or self.schemas.is_file(items) or bool(media and not is_text(media))
+        if not {"style", "explode", "allowReserved"} & encoding.keys():
+            return Place(label, "form", media="" if "*" in media else media, file=is_file)
+        style = str(encoding.get("style") or "form")
+        if style not in STYLES["form"]:
+            raise RefusalError(f"the field {label} has the style {style!r}, which a form cannot have")
+        explode = encoding.get("explode")
+        exploded = explode if isinstance(explode, bool) else style == "form"
+        return Place(label, "form", style, exploded, encoding.get("allowReserved") is True, file=is_file)
+
+    def _files(self, content: Mapping[str, Any], known: set[str]) -> list[Input]:
+        """Return the files that a body has as a form, and not as JSON."""
+        inputs = self._form_inputs(content, needed=False)
+        return [one for one in inputs if one.place.file and one.place.label not in known]
+
+    def _text_input(self, media: str, schema: Mapping[str, Any], body: Mapping[str, Any], *, needed: bool) -> Input:
+        said = str(body.get("description") or schema.get("description") or "The body.")
+        if is_text(media) and not self.schemas.is_file(schema):
+            return Input(Place("body", "whole"), {"type": "string", "description": f"{said} ({media})"}, needed)
+        place = Place("body", "whole", media="" if "*" in media else media, file=True)
+        return Input(place, _file_schema({"description": said}), needed)
+
+
+def rank_of(media: str) -> int:
+    """Return the order in which content types are taken: what a model can write best comes first."""
+    kind = media.partition(";")[0].strip().lower()
+    if kind == "application/json":
+        return 0
+    if kind == "application/json-patch+json":
+        return 2  # a list of steps; where the value is an object, a dialect that merges is meant
+    if is_json(kind):
+        return 1
+    for rank, begin in ((3, "application/x-www-form-urlencoded"), (4, "multipart/form-data"), (_UNKNOWN, "multipart/")):
+        if kind.startswith(begin):
+            return rank
+    return 5 if is_text(kind) else 6
+
+
+def _is_credential(parameter: Mapping[str, Any]) -> bool:
+    """Return True if a parameter is called like a credential, and stands in a header or is described as one."""
+    if parameter.get("in") not in ("header", "query", "formData", "cookie"):
+        return False
+    words, said = set(canonical(str(parameter.get("name")))), parameter.get("description")
+    described = isinstance(said, str) and _AUTHENTICATES.search(said) is not None
+    return words <= _CREDENTIALS and (parameter.get("in") == "header" or described)
+
+
+def _file_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a file, or of a list of files, as a model fills it."""
+    said = str(schema.get("description") or "").strip()
+    one = {"type": ["string", "object"], "format": "binary", "description": f"{said} {FILE_TEXT}".strip()}
+    return {"type": "array", "items": one} if schema.get("type") == "array" else one
