@@ -304,9 +304,9 @@ def _yaml_loader() -> Any:
     return Loader
 
 
-def mapping_of(value: Any) -> Mapping[str, Any]:
-    """Return a mapping; {} for anything else."""
-    return value if isinstance(value, Mapping) else {}
+def mapping_of(value: Any) -> dict[str, Any]:
+    """Return a mapping of a loaded document; {} for anything else."""
+    return value if isinstance(value, dict) else {}
 
 
 def list_of(value: Any) -> list[Any]:

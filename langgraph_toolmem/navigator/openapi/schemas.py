@@ -142,7 +142,7 @@ class Schemas:
     def is_file(self, schema: Any) -> bool:
         """Return True if a value is the bytes of a file: 2.0's ``file``, 3.0's ``binary``, 3.1's media type."""
         inner = self.document.followed_or_empty(schema)
-        if inner.get("type") == "file" or inner.get("format") == "binary":
+        if inner.get("type") == "file" or "binary" in (inner.get("format"), inner.get("contentEncoding")):
             return True
         media = inner.get("contentMediaType")
         return isinstance(media, str) and "contentEncoding" not in inner and not is_text(media)

@@ -707,6 +707,19 @@ def test_a_model_sends_files_of_the_folder_that_is_offered(asked: Any, tmp_path:
     assert b"\0\1" in asked[-1].content
 
 
+def test_a_body_of_json_becomes_a_form_where_a_file_is_given(asked: Any):
+    fields = {"properties": {"note": {"type": "string"}, "size": {"type": "integer"}}}
+    files = {"properties": {"files[0]": {"type": "string", "contentEncoding": "binary"}}}
+    content = {"application/json": {"schema": fields}, "multipart/form-data": {"schema": {"allOf": [fields, files]}}}
+    (tool,) = tools_at(asked, {"paths": {"/a": {"post": {"requestBody": {"content": content}}}}}).values()
+    called(tool, "sync", note="n", size=1)
+    assert json.loads(asked[-1].content) == {"note": "n", "size": 1}
+    called(tool, "sync", note="n", files_0="text")
+    assert asked[-1].headers["Content-Type"].startswith("multipart/form-data")
+    assert b'name="note"\r\n\r\nn\r\n' in asked[-1].content
+    assert b'name="files[0]"; filename="files[0]"' in asked[-1].content
+
+
 def test_null_is_sent_where_it_is_a_value(asked: Any):
     nulls: dict[str, Any] = {
         "by_type": {"type": ["string", "null"]},
