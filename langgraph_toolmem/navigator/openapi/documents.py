@@ -15,7 +15,7 @@ import importlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -27,8 +27,8 @@ from langgraph_toolmem.text.schema import lookup
 
 Source = Mapping[str, Any] | str | Path
 
-MAX_LEVELS: Final = 200
-"""Nesting of a document. Kubernetes, Stripe and GitHub nest at most 40 levels."""
+MAX_LEVELS: Final = 100
+"""Nesting of a document, and of ``allOf`` in it. The deepest of eighteen public documents has 31 levels."""
 MAX_EXPANSION: Final = 10
 """The most that aliases may multiply a document by. Fourteen YAML lines of nine aliases each would fill any memory."""
 MAX_STEPS: Final = 32
@@ -124,6 +124,7 @@ class _Bundle:
         self.main = main
         self.files: dict[str, Any] = {}
         self.places: dict[Path, str] = {}
+        self.waiting: list[tuple[Path, str, Any]] = []
         self.reasons: dict[str, str] = {}
         if main is not None:
             self.places[main] = ""
@@ -132,6 +133,9 @@ class _Bundle:
         if not isinstance(value, Mapping) or not isinstance(value.get("paths"), Mapping):
             raise ConfigurationError(f"{name} is no OpenAPI document: it has no `paths`.")
         root = _Copy(self, self.main, "", name).whole(value)
+        for path, stem, content in self.waiting:  # grows: files refer to files
+            copy = _Copy(self, path, self.places[path], f"The file {path}")
+            self.files[stem] = copy.whole(content)
         if self.files:
             root[_FILES] = self.files
         return Document(root, self.reasons)
@@ -167,16 +171,14 @@ class _Bundle:
         hidden = any(part.startswith(".") and part != ".." for part in way)
         if Path(address).is_absolute() or hidden or path.suffix.lower() not in _SUFFIXES:
             raise RefusalError("only relative paths of .json, .yaml and .yml files outside hidden folders are read")
-        value = _parsed(path)
-        name = path.stem
-        while name in self.files:
-            name = f"{path.stem}_{len(self.files)}"
-        place = f"/{_FILES}/{name.replace('~', '~0').replace('/', '~1')}"
-        # Both are noted before the file is copied: its references may lead back to it.
-        self.places[path] = place
-        self.files[name] = {}
-        self.files[name] = _Copy(self, path, place, f"The file {path}").whole(value)
-        return place
+        content = _parsed(path)
+        stem = path.stem
+        while stem in self.files:
+            stem = f"{path.stem}_{len(self.files)}"
+        self.files[stem] = {}
+        self.places[path] = f"/{_FILES}/{stem.replace('~', '~0')}"
+        self.waiting.append((path, stem, content))
+        return self.places[path]
 
 
 @dataclass(slots=True)
@@ -216,16 +218,20 @@ class _Copy:
             raise ConfigurationError(f"{self.name} contains itself by a YAML alias. Write that part as $ref.")
         if key not in self.done:
             self.open.add(key)
-            if isinstance(value, Mapping):
-                self.done[key] = self._mapping(value, names=names, data=data, level=level + 1)
-            else:
-                self.done[key] = self._sequence(value, data=data, level=level + 1)
+            self.done[key] = self._container(value, names=names, data=data, level=level + 1)
             self.open.remove(key)
         return self.done[key]
 
-    def _mapping(self, value: Mapping[Any, Any], *, names: bool, data: bool, level: int) -> tuple[Any, int]:
-        copied: dict[str, Any] = {}
+    def _container(self, value: Any, *, names: bool, data: bool, level: int) -> tuple[Any, int]:
         nodes = 1
+        if not isinstance(value, Mapping):
+            members: list[Any] = []
+            for part in value:
+                member, inside = self._copied(part, names=False, data=data, level=level)
+                members.append(member)
+                nodes += inside
+            return members, nodes
+        copied: dict[str, Any] = {}
         for name, part in value.items():
             key = _key(name)
             if key == "$ref" and isinstance(part, str) and not (names or data):
@@ -233,15 +239,6 @@ class _Copy:
                 continue
             is_data = data or (not names and (key in _DATA or key.startswith("x-")))
             copied[key], inside = self._copied(part, names=not names and key in _NAMES, data=is_data, level=level)
-            nodes += inside
-        return copied, nodes
-
-    def _sequence(self, value: Sequence[Any], *, data: bool, level: int) -> tuple[Any, int]:
-        copied: list[Any] = []
-        nodes = 1
-        for part in value:
-            inner, inside = self._copied(part, names=False, data=data, level=level)
-            copied.append(inner)
             nodes += inside
         return copied, nodes
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from langgraph_toolmem.navigator.openapi.documents import Document, list_of, mapping_of
+from langgraph_toolmem.navigator.openapi.documents import MAX_LEVELS, Document, RefusalError, list_of, mapping_of
 
 MAX_DEFINITIONS: Final = 64
 """Definitions that one schema carries along; in large documents everything leads to everything."""
@@ -98,14 +98,16 @@ class Schemas:
         inner = self.document.followed(schema)
         return bool(mapping_of(inner.get("additionalProperties")) or inner.get("patternProperties"))
 
-    def _parts(self, schema: Mapping[str, Any], seen: set[int]) -> Iterator[Mapping[str, Any]]:
+    def _parts(self, schema: Mapping[str, Any], seen: set[int], steps: int = MAX_LEVELS) -> Iterator[Mapping[str, Any]]:
         """Yield a schema after what its ``allOf`` joins, each once: references fan out without end otherwise."""
+        if steps == 0:
+            raise RefusalError(f"allOf is nested deeper than {MAX_LEVELS} levels")
         inner = self.document.followed(schema)
         if id(inner) in seen:
             return
         seen.add(id(inner))
         for part in list_of(inner.get("allOf")):
-            yield from self._parts(mapping_of(part), seen)
+            yield from self._parts(mapping_of(part), seen, steps - 1)
         yield inner
 
     def _brings_more(self, schema: Mapping[str, Any], known: Mapping[str, Any]) -> bool:

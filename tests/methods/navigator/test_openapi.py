@@ -287,6 +287,15 @@ def test_files_that_are_not_read_are_named(tmp_path: Path, reference: str, reaso
         read_openapi(written(tmp_path / "api", {"main.json": main, **files}))
 
 
+def test_files_may_refer_to_files_without_end(tmp_path: Path):
+    parameter = {"name": "q", "in": "query", "schema": {"type": "string"}}
+    files: dict[str, Any] = {"main.json": {"paths": {"/x": {"$ref": "f0.json"}}}}
+    files |= {f"f{n}.json": {"get": {}, "x-next": 1, "delete": {"$ref": f"f{n + 1}.json#/get"}} for n in range(1500)}
+    files["f1500.json"] = {"get": {"parameters": [parameter]}}
+    (_, second) = read_openapi(written(tmp_path, files))
+    assert second.properties == {}
+
+
 def test_yaml_is_read_as_openapi_means_it(tmp_path: Path):
     text = """
 paths:
@@ -333,6 +342,11 @@ def test_schemas_that_fan_out_are_merged_once_each():
     (spec,) = read_openapi({"paths": {"/a": {"post": post}}, "components": {"schemas": schemas}})
     assert spec.properties == {"x": {"type": "string"}}
     assert spec.returns == {"type": "object", "properties": {"x": {"type": "string"}}}
+    chain = {f"C{n}": {"allOf": [{"$ref": f"#/components/schemas/C{n + 1}"}]} for n in range(2_000)}
+    deep = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/C0"}}}}
+    document = {"paths": {"/a": {"post": {"requestBody": deep}}}, "components": {"schemas": chain}}
+    with pytest.raises(ConfigurationError, match="allOf is nested deeper"):
+        read_openapi(document)
 
 
 def test_what_is_no_document_is_named(tmp_path: Path):
