@@ -21,7 +21,10 @@ _SIMPLE_PLACES: Final = frozenset({"path", "header"})
 _PLACES: Final = frozenset({"path", "query", "header", "cookie", "formData"})
 _CREDENTIALS: Final = frozenset({"token", "accesstoken", "apikey", "authorization", "secret", "password"})
 _AUTHENTICATES: Final = re.compile(r"(?i)\bauth(?:enticat|oriz|oris|\b)|\b(?:api|access) ?(?:key|token)s?\b")
+_FORM: Final = 3
+_MULTIPART: Final = 4
 _UNKNOWN: Final = 9
+"""Ranks of content types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,32 +176,29 @@ class Inputs:
             return
         needed = body.get("required") is not False
         ranked = sorted(contents, key=rank_of)
-        media, multipart = ranked[0], next((each for each in ranked if each.startswith("multipart/form-data")), "")
-        if (
-            media.startswith("application/x-www-form-urlencoded")
-            and multipart
-            and self._files(contents[multipart], set())
-        ):
+        media = ranked[0]
+        multipart = next((name for name in ranked if rank_of(name) == _MULTIPART), "")
+        if rank_of(media) == _FORM and multipart and self._files(contents[multipart], set()):
             media = multipart
         schema = mapping_of(contents[media].get("schema"))
         if rank_of(media) == _UNKNOWN:
             raise RefusalError(f"the body is {media}; JSON, forms, text and files are possible")
-        inputs: list[Input]
-        if is_json(media):
-            same = [each for each in ranked if is_json(each) and contents[each].get("schema") == schema]
-            request.body = Body(tuple(dict.fromkeys((media, *same))), required=body.get("required") is True)
+        if rank_of(media) in (_FORM, _MULTIPART):
+            request.body = Body((media,), media if media == multipart else "")
+            request.inputs += self._form_inputs(contents[media], needed=needed)
+        elif not is_json(media):
+            request.body = Body((media,))
+            request.inputs.append(self._text_input(media, schema, body, needed=needed))
+        else:
+            dialects = tuple(name for name in ranked if is_json(name) and contents[name].get("schema") == schema)
+            request.body = Body(dialects or (media,), required=body.get("required") is True)
             inputs = self._json_inputs(schema, body, needed=needed)
-            if multipart and inputs and inputs[0].place.kind == "body":
+            is_whole = any(one.place.kind == "whole" for one in inputs)
+            if multipart and not is_whole:
                 uploads = self._files(contents[multipart], {one.place.label for one in inputs})
                 request.body = replace(request.body, upload=multipart if uploads else "")
                 inputs += uploads
-        elif "form" in media:
-            request.body = Body((media,), media if media.startswith("multipart") else "")
-            inputs = self._form_inputs(contents[media], needed=needed)
-        else:
-            request.body = Body((media,))
-            inputs = [self._text_input(media, schema, body, needed=needed)]
-        request.inputs += inputs
+            request.inputs += inputs
 
     def _json_inputs(self, schema: Mapping[str, Any], body: Mapping[str, Any], *, needed: bool) -> list[Input]:
         fields = self.schemas.fields(schema)
@@ -264,9 +264,10 @@ def rank_of(media: str) -> int:
         return 2  # a list of steps; where the value is an object, a dialect that merges is meant
     if is_json(kind):
         return 1
-    for rank, begin in ((3, "application/x-www-form-urlencoded"), (4, "multipart/form-data"), (_UNKNOWN, "multipart/")):
-        if kind.startswith(begin):
-            return rank
+    if kind == "application/x-www-form-urlencoded":
+        return _FORM
+    if kind.startswith("multipart/"):
+        return _MULTIPART if kind == "multipart/form-data" else _UNKNOWN
     return 5 if is_text(kind) else 6
 
 
