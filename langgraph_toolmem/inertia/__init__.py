@@ -20,6 +20,7 @@ within a budget of misses, and for a request like those seen before.
 ``policy``          when to act; ``settings``: what a host's context changes
 ``decision``        the answer, its reason, and what traces show of it
 ``report``          the section of the memory's report
+``agents``          the agents of a memory, and their results in shadow mode
 ``step``            the shortcut at a model call
 ``prefetch``        look-ups that run while the model is asked
 ==================  ==========================================================
@@ -40,6 +41,7 @@ from langgraph_toolmem.graph.events import Count, ToolCount
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.inertia import calibrated, guards, paper
+from langgraph_toolmem.inertia.agents import AgentPolicy, Agents, shadowed, would_save
 from langgraph_toolmem.inertia.budget import SHADOWED, Budget, Checked
 from langgraph_toolmem.inertia.candidates import NEIGHBOURS, CallContexts, followed
 from langgraph_toolmem.inertia.cases import SURE, Cases, learn_case
@@ -121,6 +123,7 @@ class Inertia(Method):
         self.evidence, self.budget = core.register(InertiaEvidence), core.register(Budget)
         self.cases, self.changes = core.register(Cases), core.register(Changes)
         self.corrections = core.register(Corrections)
+        self.agents = core.register(Agents)
         self._tables = calibrated.Tables(
             self.evidence,
             core.register(CallContexts),
@@ -171,6 +174,7 @@ class Inertia(Method):
         recorded: bool = False,
         forbidden: str = "",
         model_input: ModelInput = UNSEEN,
+        agent: AgentPolicy | None = None,
     ) -> Decision:
         """Learn what is new, decide about the model turn that comes now, and note that it begins.
 
@@ -187,6 +191,7 @@ class Inertia(Method):
                 executed.
             forbidden: why no call may be made here whatever the record says; "" if one may.
             model_input: what the model sees besides the messages.
+            agent: the agent that asks, for the report. Defaults to an unnamed one with this policy.
 
         Raises:
             MessageError: `messages` cannot be read.
@@ -208,13 +213,20 @@ class Inertia(Method):
             if recorded:
                 core.executions.begins(run.next_key)
             whose: dict[str, Any] = {"user": user.digest, "run": run.digest}
+            asking = agent or AgentPolicy("", chosen)
             if decision.acts:
                 begun = begin_shortcut(decision, core.graph.turns)
                 begun += call_made(decision, state.user_key, run.digest, user.digest)
+                begun += self.agents.begun(asking, core.hour(), acted=True)
                 core.apply(digest("shortcut", run.next_key), begun, **whose)
             elif not self.evidence.knows(run.next_key):
                 audit = decision.would_act and not forbidden and not chosen.shadow
                 begun = open_turn(state, run.next_key, decision, user.digest, audit=audit)
+                begun += self.agents.begun(asking, core.hour(), acted=False)
+                if decision.proposal is not None and would_save(decision, asking, forbidden):
+                    begun += shadowed(
+                        decision.proposal, run.next_key, asking, hour=core.hour(), thread=run.thread_id or "", **whose
+                    )
                 core.apply(None, begun, **whose)
         core.jobs.poll()
         return decision
@@ -346,6 +358,7 @@ class Inertia(Method):
             if (on_turn := options.get("on_turn")) is not None:
                 on_turn(turn, decision)
         if turn.chosen_by == "model":
+            record += self.agents.compared(turn)
             record += credit_repeated_failure(state, turn, graph=self.core.graph, number=number)
             record += self._corrected(learned, judged, number, checked=bool(would_act))
         best, sure = (stopped, 1.0) if stopped else (judged[0][0], judged[0][3]) if judged else (None, 0.0)
@@ -391,7 +404,7 @@ class Inertia(Method):
         """Return how often proposals were right, kind by kind, and whether the budget of misses has room."""
         with self.core.lock:
             specs = self.core.catalogue.marked()
-            return section_of(self.core.graph, self.budget, self.policy, specs, self.changes)
+            return section_of(self.core.graph, self.budget, self.policy, specs, self.changes, self.agents)
 
 
 def _not_our_turn(run: Run) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from langgraph_toolmem.core.catalogue import suggested, undeclared_line
 from langgraph_toolmem.core.method import Section, TextTable
 from langgraph_toolmem.graph.state import PARALLEL, WORDS
 from langgraph_toolmem.graph.tool_graph import ToolGraph
+from langgraph_toolmem.inertia.agents import Agents
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.guards import changing, may_write, undeclared, why_never
 from langgraph_toolmem.inertia.policy import InertiaPolicy
@@ -19,34 +20,61 @@ from langgraph_toolmem.runs.tools import ToolSpec
 OFTEN: Final = 5
 """Calls from which a tool counts as called often."""
 MOST: Final = 10
+MOST_THREADS: Final = 5
+"""Threads that a sentence names."""
 _FEW: Final = 10
 """Predictions from which a record says something."""
 _LOGS: Final = "import logs: toolmem import runs.jsonl --memory FOLDER"
 
 
 def section_of(
-    graph: ToolGraph, budget: Budget, policy: InertiaPolicy, specs: Mapping[str, ToolSpec], changes: Changes
+    graph: ToolGraph,
+    budget: Budget,
+    policy: InertiaPolicy,
+    specs: Mapping[str, ToolSpec],
+    changes: Changes,
+    agents: Agents,
 ) -> Section:
-    """Return the checks of predictions, the state of the budget, and tools that are not skipped."""
-    figures, (ahead, ahead_table) = budget.figures(policy), _prefetched(graph)
-    refused = {name: why for name in sorted(specs) if (why := why_never(specs[name], policy))}
-    missing = undeclared(specs, policy)
+    """Return the checks of predictions, the state of the budget, and tools that are not skipped.
+
+    `policy` is the memory's own; it counts where no agent asked yet. A tool is held back if each agent holds it back.
+    """
+    policies = sorted(agents.policies() or [policy], key=lambda each: each.shadow)
+    figures, (ahead, ahead_table) = budget.figures(policies[0]), _prefetched(graph)
+    refused = {name: why for name in sorted(specs) if (why := _refused(specs[name], policies))}
+    missing = [name for name in undeclared(specs, policies[0]) if all(name in undeclared(specs, p) for p in policies)]
     reading = suggested(specs[name] for name in missing)
     figures |= {"undeclared": missing, "suggested": reading, "never_skipped": refused}
-    idle = _unskipped(graph, budget, policy, specs, figures)
+    idle = _unskipped(graph, budget, policies, specs, figures)
     shown = {each["tool"] for each in idle}
     never = tuple((tool, why.removeprefix(f"{tool} ")) for tool, why in refused.items() if tool not in shown)
     held = tuple((o["tool"], f"{o['calls']:,}", f"{o['skipped']:,}", o["why"], o["todo"] or "–") for o in idle)
+    wrong = agents.wrong_in_shadow()
+    missed = tuple((row["thread"], row["tool"], row["args"], row["instead"]) for row in wrong[:MOST])
     tables = (
         TextTable("Called often, seldom without the model", ("tool", "calls", "skipped", "why", "what to do"), held),
         TextTable("Never called without the model", ("tool", "why"), never),
+        TextTable("Wrong in shadow mode", ("thread", "tool", "arguments", "the model's act"), missed),
         *ahead_table,
     )
     figures |= {"mode": "shadow, nothing is called" if policy.shadow else "acting", "kind": policy.kind}
-    figures["declared"] = [sum(spec.read_only is True for spec in specs.values()), len(policy.may_write & specs.keys())]
+    figures |= {"agents": agents.figures(), "shadow_wrong": wrong}
+    named = frozenset[str]().union(*(each.may_write for each in policies))
+    figures["declared"] = [sum(spec.read_only is True for spec in specs.values()), len(named & specs.keys())]
     figures["refused"] = sorted(tool for tool in specs if graph.by_tool.get(tool, {}).get(REVIEWED))
     figures |= {"unskipped": idle, "changing": changing(specs), "changes": changes.figures()}
     return Section("Shortcut and prefetch", figures | ahead, (*_sentences(figures | ahead),), tables)
+
+
+def _refused(spec: ToolSpec, policies: Sequence[InertiaPolicy]) -> str:
+    """Return why no policy lets a tool be called without the model; "" if one does."""
+    reasons = [why_never(spec, policy) for policy in policies]
+    return reasons[0] if all(reasons) else ""
+
+
+def _most_open(spec: ToolSpec, policies: Sequence[InertiaPolicy]) -> InertiaPolicy:
+    """Return the policy that holds a tool back least; policies that act come first."""
+    return next((policy for policy in policies if not why_never(spec, policy)), policies[0])
 
 
 def _sentences(figures: Mapping[str, Any]) -> list[str]:
@@ -57,6 +85,7 @@ def _sentences(figures: Mapping[str, Any]) -> list[str]:
             f"While acting, {audits['right']:,} of {audits['checks']:,} checked by chance were right: at least "
             f"{math.floor(100 * audits['at_least'])} %. Without acting, {shadow['right']:,} of {shadow['checks']:,}."
         )
+    lines += [_in_shadow(agent, figures["shadow_wrong"]) for agent in figures["agents"] if agent["shadow"]["checks"]]
     if not figures["budget_open"]:
         lines.append("The budget of misses has no room: the model is asked until it has.")
     if declare := undeclared_line(figures["undeclared"], figures["suggested"]):
@@ -67,6 +96,24 @@ def _sentences(figures: Mapping[str, Any]) -> list[str]:
             f"asked for, {of['wasted']:,} were thrown away; {of['seconds_saved']:,.1f} seconds of waiting saved."
         )
     return lines
+
+
+def _in_shadow(agent: Mapping[str, Any], misses: Sequence[Mapping[str, Any]]) -> str:
+    """Return what an agent in shadow mode would have saved, and what would have been wrong."""
+    checks, right, wrong = (agent["shadow"][name] for name in ("checks", "right", "wrong"))
+    line = (
+        f"In shadow mode {agent_in_words(agent)} would have saved {checks:,} of {agent['turns']:,} model calls: "
+        f"{right:,} calls as the model made them, {wrong:,} wrong."
+    )
+    threads = list(dict.fromkeys(miss["thread"] for miss in misses if miss["agent"] == agent["key"] and miss["thread"]))
+    if threads:
+        line += f" Wrong in thread {', '.join(threads[:MOST_THREADS])}{' and others' * (len(threads) > MOST_THREADS)}."
+    return line
+
+
+def agent_in_words(agent: Mapping[str, Any]) -> str:
+    """Return the name of an agent as a person reads it."""
+    return f"agent {agent['name']!r}" if agent["name"] else "the agent"
 
 
 def tool_in_words(name: str) -> str:
@@ -82,7 +129,7 @@ def tool_in_words(name: str) -> str:
 def _unskipped(
     graph: ToolGraph,
     budget: Budget,
-    policy: InertiaPolicy,
+    policies: Sequence[InertiaPolicy],
     specs: Mapping[str, ToolSpec],
     figures: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
@@ -96,7 +143,10 @@ def _unskipped(
         record = graph.by_tool.get(tool, {})
         skipped = int(sum(record.get(f"acted_{end}", 0) for end in ("ok", "failed", "stopped")))
         if calls >= OFTEN and 2 * skipped < calls:
-            bar = budget.bar(policy, changes=may_write(tool, specs)) if tool in specs else None
+            policy, bar = policies[0], None
+            if tool in specs:
+                policy = _most_open(specs[tool], policies)
+                bar = budget.bar(policy, changes=may_write(tool, specs))
             why, todo = _why(tool, figures, record, policy, bar)
             found.append({"tool": tool, "calls": calls, "skipped": skipped, "why": why, "todo": todo})
     return sorted(found, key=lambda each: (-each["calls"], each["tool"]))[:MOST]

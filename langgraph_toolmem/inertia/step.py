@@ -14,12 +14,14 @@ from langgraph_toolmem.base.checks import policy_given
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.episodes import HELD_OUT
 from langgraph_toolmem.inertia import Inertia
+from langgraph_toolmem.inertia.agents import AgentPolicy
 from langgraph_toolmem.inertia.decision import Decision, Proposal, Reason, note_decision
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch import FREE_CHOICE, Interceptors, Prefetch, Prefetcher
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.runs.messages import no_usage
 from langgraph_toolmem.turn.hints import StepOutput
+from langgraph_toolmem.turn.host import config_of
 from langgraph_toolmem.turn.providers import refusal_of
 from langgraph_toolmem.turn.step import Call, Step
 
@@ -89,6 +91,7 @@ class Shortcut(Step[Inertia]):
         policy = settings_policy(call.context, self.policy or self.method.policy)
         if policy is None:
             return Decided(Decision(None, SWITCHED_OFF), self.method.policy, frozenset(call.tools or ()))
+        agent = AgentPolicy(self._agent_name(), policy, prefetch=self.prefetcher is not None)
         known = self.core.catalogue.specs
         if never := {*call.left_out, *(name for name in known if not call.allows(name))}:
             policy = policy.with_(never=policy.never | never)
@@ -101,8 +104,15 @@ class Shortcut(Step[Inertia]):
             recorded=call.recorded,
             forbidden=self._forbidden(call),
             model_input=call.model_input,
+            agent=agent,
         )
         return Decided(decision, policy, frozenset(call.tools or ()))
+
+    @staticmethod
+    def _agent_name() -> str:
+        """Return the name that ``create_agent(name=...)`` gives the agent; "" if it has none."""
+        metadata = (config_of() or {}).get("metadata") or {}
+        return str(metadata.get("lc_agent_name") or "")
 
     def render(self, call: Call, found: Decided) -> StepOutput:
         """The call in the model's place, or nothing."""

@@ -109,6 +109,10 @@ def _safety(report: Report) -> Iterable[str]:
         if rows
         else '<p class="quiet">None: no tool that may change something was called without the model.</p>'
     )
+    if missed := inertia.get("shadow_wrong"):
+        rows = [(_hour(row["hour"]), row["thread"], row["tool"], row["args"], row["instead"]) for row in missed]
+        yield "<h2>Wrong in shadow mode</h2>"
+        yield _table(("when", "thread", "tool", "arguments", "the model's act"), rows, name="shadow")
     if withdrawn := report.withdrawn():
         yield "<h2>Withdrawn</h2>" + _list(withdrawn)
     if ahead := inertia.get("prefetch"):

@@ -20,6 +20,8 @@ _SKIPPED: Final = ("acted_ok", "acted_failed", "acted_stopped")
 """Counters of turns that the shortcut took."""
 _MAX_PRICE: Final = 1e12
 MAX_LINES: Final = 40
+MAX_AGENTS: Final = 5
+"""Agents that the printed report describes, those seen last."""
 MAX_CHANGES: Final = 5
 """Changes that the printed report shows; the page has more."""
 FEW: Final = 20
@@ -226,8 +228,8 @@ class Report:
         lines += [f"Withdrawn: {each}" for each in self.withdrawn()]
         changes = self["inertia"].get("changes", ())
         lines += [
-            f"Changed by the memory: {each['tool']}({shortened(each['args'], 60)}) in thread {each['thread']}: "
-            f"{each['status']}"
+            f"Changed by the memory: {each['tool']}({shortened(each['args'], 60)}) in "
+            f"{'thread ' + each['thread'] if each['thread'] else 'a run without a thread'}: {each['status']}"
             for each in changes[:MAX_CHANGES]
         ]
         lines += [f"and {len(changes) - MAX_CHANGES:,} changes more"] if len(changes) > MAX_CHANGES else []
@@ -250,10 +252,15 @@ class Report:
         if "mode" not in found:
             return []
         reads, writes = found["declared"]
-        return [
-            f"Mode: {found['mode']}; policy: {found['kind']}. Declared: {reads:,} tools that only read, {writes:,} "
-            "that may write without the model."
-        ]
+        if not found.get("agents"):
+            return [
+                f"Mode: {found['mode']}; policy: {found['kind']}. Declared: {reads:,} tools that only read, {writes:,} "
+                "that may write without the model."
+            ]
+        lines = [_agent_in_words(agent) for agent in found["agents"][:MAX_AGENTS]]
+        if len(found["agents"]) > MAX_AGENTS:
+            lines.append(f"and {len(found['agents']) - MAX_AGENTS:,} agents or policies more")
+        return [*lines, f"Declared: {reads:,} tools that only read."]
 
     def withdrawn(self) -> list[str]:
         """Return what the memory may not do at present, although the policy allows it."""
@@ -293,6 +300,17 @@ class Report:
         if self.jobs.dead:
             lines.append(f"Given up after many failures: {self.jobs.dead:,}; see `toolmem doctor`.")
         return lines
+
+
+def _agent_in_words(agent: Mapping[str, Any]) -> str:
+    """Return mode, policy and result of one agent."""
+    name = f"Agent {agent['name']!r}" if agent["name"] else "Agent without a name"
+    writes = f"may write without the model: {', '.join(agent['may_write'])}" if agent["may_write"] else "may not write"
+    never = f"; never without the model: {', '.join(agent['never'])}" if agent["never"] else ""
+    return (
+        f"{name}: {agent['mode']}; policy: {agent['kind']}; {writes}{never}. It saved {agent['saved']:,} of "
+        f"{agent['turns']:,} model calls."
+    )
 
 
 def _trust(kinds: Mapping[str, Mapping[str, Any]]) -> str:

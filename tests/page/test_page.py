@@ -151,6 +151,13 @@ def test_what_is_to_be_reviewed_declared_and_withdrawn_is_told() -> None:
     assert "reads={&quot;name&quot;, &quot;list_*&quot;}" in render_page(
         replace(RECORD, sections=nothing_seems_to_read), DESK
     )
+    agent = {"name": "desk", "mode": "shadow", "kind": "calibrated", "may_write": ["mail"], "never": [], "turns": 60}
+    agent |= {"key": "k", "saved": 0, "shadow": {"checks": 4, "right": 3, "wrong": 1}}
+    missed = {"agent": "k", "hour": 0, "thread": "t<9>", "tool": "read", "args": "{}", "instead": "write({})"}
+    of_agents = kinds_of_predictions(mode="acting", kind="x", declared=[3, 1], agents=[agent], shadow_wrong=[missed])
+    page_of_agents = render_page(replace(RECORD, sections=of_agents), DESK)
+    assert "may write without the model: mail. It saved 0 of 60 model calls" in page_of_agents
+    assert "<td>t&lt;9&gt;</td><td>read</td><td>{}</td><td>write({})</td>" in page_of_agents
     assert "mail: a person refused" in page
     assert "its name \\u003csays\\u003e so" in page
     assert "Declared: 3 tools that only read, 1 that may write" in page

@@ -1,0 +1,301 @@
+"""Record of the agents that use a memory: the policy of each, the calls it saved, and its results in shadow mode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+from langgraph_toolmem.base.text import as_text, canonical, digest, shortened
+from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Record
+from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
+from langgraph_toolmem.inertia.decision import Decision, Proposal, calls_text
+from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.runs.run import Turn
+
+MAX_AGENTS: Final = 64
+"""Agents that are kept, those seen last."""
+MAX_SHADOWED: Final = 4_096
+"""Calls not made in shadow mode whose model turn has not been seen yet."""
+MAX_MISSES: Final = 100
+"""Wrong calls of shadow mode that are kept, the newest ones."""
+MAX_TEXT: Final = 300
+"""Characters of such a call's arguments, and of the model's act."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPolicy:
+    """An agent, and the policy that it gave to the memory.
+
+    Attributes:
+        name: as in ``create_agent(name=...)``; "" if it has none.
+        policy: the policy, before anything in one run tightens it.
+        prefetch: True if the agent prefetches look-ups.
+    """
+
+    name: str
+    policy: InertiaPolicy
+    prefetch: bool = False
+
+    @property
+    def key(self) -> str:
+        """The identity of name, policy and prefetch."""
+        return _key_of(self)
+
+    @property
+    def mode(self) -> str:
+        """The mode in words."""
+        if not self.policy.shadow:
+            return "acting"
+        return "prefetching look-ups, nothing is called in the model's place" if self.prefetch else "shadow"
+
+
+@lru_cache(maxsize=MAX_AGENTS)
+def _key_of(agent: AgentPolicy) -> str:
+    return digest("agent", agent.name, canonical(agent.policy.to_dict()), agent.prefetch)
+
+
+@dataclass(slots=True)
+class AgentSeen(Event):
+    """An agent asked for a decision; `hour` is since 1970."""
+
+    kind = "agent_seen"
+    agent: str
+    hour: int
+    name: str
+    policy: dict[str, Any]
+    prefetch: int
+
+
+@dataclass(slots=True)
+class AgentTurn(Event):
+    """A model turn of an agent began; `acted` is 1 if a call was made in the model's place."""
+
+    kind = "agent_turn"
+    agent: str
+    acted: int
+
+
+@dataclass(slots=True)
+class ShadowOpened(Event):
+    """A call would be made if the agent were not in shadow mode.
+
+    Attributes:
+        turn: key of the model turn.
+        agent: key of the agent.
+        run, user: digests of the run and of its user.
+        hour: since 1970.
+        thread: name of the thread.
+        tool: of the call.
+        call: digest of tool and arguments.
+        args: the arguments for a person to read.
+    """
+
+    kind = "shadow_opened"
+    turn: str
+    agent: str
+    run: str
+    user: str | None
+    hour: int
+    thread: str
+    tool: str
+    call: str
+    args: str
+
+
+@dataclass(slots=True)
+class ShadowChecked(Event):
+    """The model's act in a turn where a call would have been made; `right` is 1 if it was this call."""
+
+    kind = "shadow_compared"
+    turn: str
+    right: int
+    instead: str
+
+
+@dataclass(slots=True)
+class AgentRow:
+    """Counts of an agent.
+
+    Attributes:
+        hour: when it was last seen, in hours since 1970.
+        name, policy, prefetch: see `AgentPolicy`; the policy in its plain form.
+        turns, acted: model turns, and those that the memory took.
+        checks, right: calls compared in shadow mode, and those that the model made too.
+    """
+
+    hour: int = 0
+    name: str = ""
+    policy: dict[str, Any] = field(default_factory=dict)
+    prefetch: int = 0
+    turns: int = 0
+    acted: int = 0
+    checks: int = 0
+    right: int = 0
+
+    def given(self) -> AgentPolicy:
+        """Return the agent's policy."""
+        return AgentPolicy(self.name, InertiaPolicy.from_dict(self.policy), bool(self.prefetch))
+
+
+class Agents(Table):
+    """The agents of a memory, and their open and wrong calls in shadow mode."""
+
+    name = "agents"
+    parts = ("rows", "shadowed", "misses")
+
+    def __init__(self, graph: ToolGraph) -> None:
+        super().__init__(graph)
+        self.rows: dict[str, AgentRow] = {}
+        self.shadowed: dict[str, ShadowOpened] = {}
+        self.misses: dict[str, list[Any]] = {}
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        """See `Table`."""
+        return {
+            AgentSeen: self._see,
+            AgentTurn: self._count,
+            ShadowOpened: self._open,
+            ShadowChecked: self._check,
+        }
+
+    def _row(self, agent: str) -> AgentRow:
+        row = self.rows.setdefault(agent, AgentRow())
+        if len(self.rows) > MAX_AGENTS:
+            del self.rows[min(self.rows, key=lambda key: self.rows[key].hour)]
+        return row
+
+    def _see(self, agent: str, hour: int, name: str, policy: dict[str, Any], prefetch: int) -> None:
+        row = self._row(agent)
+        row.hour = max(row.hour, hour)
+        row.name, row.policy, row.prefetch = name, policy, prefetch
+
+    def _count(self, agent: str, acted: int) -> None:
+        row = self._row(agent)
+        row.turns += 1
+        row.acted += acted
+
+    def _open(self, turn: str, *fields: Any) -> None:
+        self.shadowed[turn] = ShadowOpened(turn, *fields)
+        if len(self.shadowed) > MAX_SHADOWED:
+            del self.shadowed[next(iter(self.shadowed))]
+
+    def _check(self, turn: str, right: int, instead: str) -> None:
+        opened = self.shadowed.pop(turn, None)
+        if opened is None:
+            return
+        row = self._row(opened.agent)
+        row.checks += 1
+        row.right += right
+        if not right:
+            self.misses[turn] = [*opened.values()[1:], instead]
+            if len(self.misses) > MAX_MISSES:
+                del self.misses[next(iter(self.misses))]
+
+    def forget(self, gone: Forgotten) -> int:
+        """See `Table`."""
+        misses = {turn: fields for turn, fields in self.misses.items() if not _is_gone(gone, *fields[1:4])}
+        shadowed = {
+            turn: opened
+            for turn, opened in self.shadowed.items()
+            if not _is_gone(gone, opened.run, opened.user, opened.hour)
+        }
+        removed = len(self.misses) - len(misses) + len(self.shadowed) - len(shadowed)
+        self.misses, self.shadowed = misses, shadowed
+        return removed
+
+    def to_state(self) -> dict[str, Any]:
+        """See `Table`."""
+        rows = {
+            key: [row.hour, row.name, row.policy, row.prefetch, row.turns, row.acted, row.checks, row.right]
+            for key, row in self.rows.items()
+        }
+        opened = {turn: list(each.values()[1:]) for turn, each in self.shadowed.items()}
+        return super().to_state() | {"rows": rows, "shadowed": opened}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """See `Table`."""
+        super().load(state)
+        self.rows = {key: AgentRow(*fields) for key, fields in state["rows"].items()}
+        self.shadowed = {turn: ShadowOpened(turn, *fields) for turn, fields in state["shadowed"].items()}
+
+    # --- records ---
+
+    def begun(self, agent: AgentPolicy, hour: int, *, acted: bool) -> Record:
+        """Return the record of a model turn that begins; an agent is noted again once a day."""
+        key = agent.key
+        row = self.rows.get(key)
+        record: Record = [AgentTurn(key, int(acted))]
+        if row is None or not row.policy or hour // 24 > row.hour // 24:
+            record.append(AgentSeen(key, hour, agent.name, agent.policy.to_dict(), int(agent.prefetch)))
+        return record
+
+    def compared(self, turn: Turn) -> Record:
+        """Return the record of a model turn in which a call would have been made; empty for any other turn."""
+        opened = self.shadowed.get(turn.key)
+        if opened is None:
+            return []
+        tools = {step.tool for step in turn.steps}
+        same = len(tools) == 1 and _call_digest(tools.pop(), [step.args for step in turn.steps]) == opened.call
+        instead = ", ".join(f"{step.tool}({canonical(step.args)})" for step in turn.steps) or "an answer in words"
+        return [ShadowChecked(turn.key, int(same), shortened(instead, MAX_TEXT))]
+
+    # --- reported ---
+
+    def figures(self) -> list[dict[str, Any]]:
+        """Return the agents for the report, those seen last first."""
+        found = []
+        for key, row in sorted(self.rows.items(), key=lambda item: (-item[1].hour, item[1].name)):
+            if not row.policy:
+                continue
+            given = row.given()
+            found.append(
+                {
+                    "key": key,
+                    "name": given.name,
+                    "mode": given.mode,
+                    "kind": given.policy.kind,
+                    "may_write": sorted(given.policy.may_write),
+                    "never": sorted(given.policy.never),
+                    "turns": row.turns,
+                    "saved": row.acted,
+                    "shadow": {"checks": row.checks, "right": row.right, "wrong": row.checks - row.right},
+                }
+            )
+        return found
+
+    def wrong_in_shadow(self) -> list[dict[str, Any]]:
+        """Return the calls that shadow mode would have made and the model did not, newest first."""
+        found = []
+        for agent, _, _, hour, thread, tool, _, args, instead in reversed(self.misses.values()):
+            row = {"agent": agent, "hour": hour, "thread": thread, "tool": tool, "args": args, "instead": instead}
+            found.append(row)
+        return found
+
+    def policies(self) -> list[InertiaPolicy]:
+        """Return the policies of the agents, those seen last first."""
+        rows = sorted(self.rows.values(), key=lambda row: -row.hour)
+        return [row.given().policy for row in rows if row.policy]
+
+
+def shadowed(
+    proposal: Proposal, turn: str, agent: AgentPolicy, *, run: str, user: str | None, hour: int, thread: str
+) -> Record:
+    """Return the record of a call that is not made because the agent is in shadow mode."""
+    args = shortened(", ".join(as_text(dict(args)) for args in proposal.calls), MAX_TEXT)
+    call = _call_digest(proposal.tool, proposal.calls)
+    return [ShadowOpened(turn, agent.key, run, user, hour, thread, proposal.tool, call, args)]
+
+
+def would_save(decision: Decision, agent: AgentPolicy, forbidden: str) -> bool:
+    """Return True if only shadow mode keeps a call from being made."""
+    return decision.would_act and agent.policy.shadow and not forbidden
+
+
+def _call_digest(tool: str, calls: Sequence[Mapping[str, Any]]) -> str:
+    return digest("call", tool, calls_text(calls))
+
+
+def _is_gone(gone: Forgotten, run: str, user: str | None, hour: int) -> bool:
+    return gone.has(run, user) or (gone.before is not None and hour * HOUR < gone.before)
