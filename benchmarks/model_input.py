@@ -46,6 +46,8 @@ COMPARED: Final = (*IN_PROMPT, MESSAGE)
 """Places that the same desk with the identity in the request is compared with."""
 MOST_CASES: Final = 10
 """Wrong calls of a desk that the JSON file names."""
+MOST_SHOWN: Final = 20
+"""Wrong calls that are printed, one of a desk."""
 
 
 @dataclass(slots=True)
@@ -172,7 +174,7 @@ class AgentRunner:
     def _agent(self, name: str, memory: ToolMemory | None) -> Any:
         middleware: list[Any] = [PromptWriter(self)]
         if memory is not None:
-            middleware += tool_memory_middleware(memory, **self._options(name))
+            middleware = tool_memory_middleware(memory, outer=middleware, **self._options(name))
         tools = [self._tool(tool) for tool in self.desk.tools[name]]
         return create_agent(
             self._model, tools, middleware=middleware, context_schema=RunContext, checkpointer=InMemorySaver()
@@ -400,9 +402,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             compared += done(DeskJob.do, again, given.workers, f"{mode}, in the request")
     rows = rows_of(served, compared)
     show_rows(rows)
-    for desk in served:
-        for number, text, key in desk.cases[:1]:
-            print(f"desk {desk.seed} ({desk.family} in {desk.place}, {desk.mode}), request {number}: {text!r} -> {key}")
+    wrong = [(desk, *desk.cases[0]) for desk in served if desk.cases]
+    for desk, number, text, key in wrong[:MOST_SHOWN]:
+        print(f"desk {desk.seed} ({desk.family} in {desk.place}, {desk.mode}), request {number}: {text!r} -> {key}")
     settings = {name: value for name, value in vars(given).items() if name != "json"}
     figures = {
         "settings": settings,

@@ -8,6 +8,7 @@ from typing import Any
 from langgraph_toolmem import Inertia
 from langgraph_toolmem.graph.state import WORDS, RunState
 from langgraph_toolmem.inertia.decision import Decision, Option, Proposal
+from langgraph_toolmem.inertia.estimator import COLUMNS
 from langgraph_toolmem.runs.values import canon_args
 
 
@@ -29,7 +30,7 @@ def fixed(tool: str, args: dict[str, Any], *, acts: bool = True) -> type[Inertia
     class Fixed(Inertia):
         def decide(self, state: RunState, **how: Any) -> tuple[Decision, Any]:
             decision, neighbours = super().decide(state, **how)
-            options = (Option(tool, (args,), 0.95, columns=(1.0,)),)
+            options = (Option(tool, (args,), 0.95, columns=(0.0,) * len(COLUMNS)),)
             new = (tool, canon_args(args)) not in state.called
             proposal = Proposal(tool, args, 1.0, "fixed") if acts and new else None
             return replace(decision, options=options, proposal=proposal), neighbours

@@ -93,7 +93,6 @@ def test_nothing_is_done_or_prefetched_for_another_identity(mode: str):
     assert {desk.seed: desk.other_identity for desk in share_of_desks(mode) if desk.other_identity} == {}
 
 
-@pytest.mark.xfail(reason="a declaration to read crosses to other tools of the name", strict=False)
 @pytest.mark.parametrize("mode", [WRITES, PREFETCH])
 def test_no_change_is_made_unasked_or_left_out(mode: str):
     changed = {desk.seed: (desk.unasked, desk.missing) for desk in share_of_desks(mode)}
