@@ -18,6 +18,7 @@ from langgraph_toolmem.cli.terminal import progress, say, table
 
 DEFAULT_FOLDER: Final = Path(".toolmem")
 DISTRIBUTION: Final = "langgraph-toolmem"
+MAX_NAMED: Final = 5
 LITTLE: Final = 16_000_000
 """Free bytes below which a disk has no room for another copy of a memory."""
 RESTORE: Final = "Restore it from a backup, or import the logs again"
@@ -115,6 +116,13 @@ def _files(folder: Path, memory: dict[str, Any]) -> Iterator[Found]:
             "problem",
             f"memory.db cannot be used: {file['why']}. If it is damaged, the next opening renames it and keeps the "
             "rows that can be read",
+        )
+    if (file := memory["events"]) is not None and file["damaged"]:
+        numbers = ", ".join(map(str, file["damaged"][:MAX_NAMED]))
+        yield (
+            "problem",
+            f"memory.db has {count(len(file['damaged']), 'damaged event')} (number {numbers}"
+            f"{', ...' if len(file['damaged']) > MAX_NAMED else ''}), which the memory leaves out; the others are used",
         )
     if _empty(folder / "memory.db"):
         yield "problem", f"memory.db is empty: jobs and what was learned after the last snapshot are lost. {RESTORE}"

@@ -6,24 +6,30 @@ forked workers may use the file at once.
 - A transaction that was committed survives the end of the process (``synchronous`` FULL: of the machine too).
 - Deleted rows are overwritten; `Database.scrub` also removes copies of them from pages and from the log.
 - A damaged file is renamed to ``memory.db.corrupt-1``, and a new one begins with the rows that can still be read.
+- Nothing in a file runs: before any query the schema is compared, and a file with more than plain tables (a view, a
+  trigger, an index, a virtual table, a computed column) counts as damaged. What is read has a limit of time.
 - A file of another program, or of another release, is left alone: `StorageError`.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from weakref import WeakSet
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.stores.snapshot import free_name
+from langgraph_toolmem.stores.wal import LostFrames, find_lost_frames
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -31,11 +37,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger("langgraph_toolmem.stores.database")
 
 NAME: Final = "memory.db"
-FORMAT: Final = 2
+FORMAT: Final = 3
 MARK: Final = int.from_bytes(b"tmem", "big")
 POLL_SECONDS: Final = 0.02
 REMOTE: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs"})
 """File systems on which WAL does not work: its shared memory is one machine's."""
+
+READ_SECONDS: Final = 3.0
+"""Seconds of the processor that one access may take: pages that point in circles would be read without an end."""
+INSTRUCTIONS: Final = 100_000
+"""Instructions of SQLite, about 2 ms, between two looks at the clock."""
+END: Final = 1 << 62
+"""No row has this number, or a larger one: SQLite stops at 2^63."""
+_COMPUTED: Final = re.compile(r"\b(check|generated|as|collate|references)\b|default\s*\(", re.IGNORECASE)
+"""Words of a column that SQLite would compute or compare by code of the file's choice."""
 
 Values: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
 
@@ -43,6 +58,8 @@ FORK_SECONDS: Final = 1.0
 
 _inherited: list[sqlite3.Connection] = []  # of a parent process: must not even be closed in this one
 _every: Final[WeakSet[Database]] = WeakSet()
+_opening: Final = threads.lock()
+_known: Final[dict[str, str]] = {}  # the tables of all owners that are imported
 _held: list[Any] = []
 
 
@@ -51,9 +68,15 @@ class Database:
 
     Safe to use from several threads, and in a forked process. Every method blocks for the disk, up to `busy` seconds
     for another process's transaction, and raises `StorageError` if the file cannot be used.
+
+    Attributes:
+        problems: one sentence on each loss that was found when the file was opened.
     """
 
     tables: ClassVar[Mapping[str, str]] = {}  # name -> columns and constraints, as SQL
+
+    def __init_subclass__(cls) -> None:
+        _known.update(cls.tables)
 
     def __init__(
         self,
@@ -71,6 +94,8 @@ class Database:
         self._file: tuple[int, int] | None = None
         self._process = os.getpid()
         self._closed = self._doubted = False
+        self._end = math.inf  # of the present access, by `time.thread_time`
+        self.problems: list[str] = []
         _every.add(self)
 
     def __enter__(self) -> Self:
@@ -107,15 +132,17 @@ class Database:
                 raise
 
     @contextmanager
-    def opened(self) -> Iterator[sqlite3.Connection]:
+    def opened(self, seconds: float = READ_SECONDS) -> Iterator[sqlite3.Connection]:
+        """Yield the connection for one access of at most so many seconds of the processor."""
         where = "The database in memory" if self.path is None else str(self.path)
         with self.lock:
             if self._closed:
                 raise StorageError(f"{where} is closed.")
+            self._end = time.thread_time() + seconds
             try:
                 yield self._connection()
             except (sqlite3.Error, OSError) as error:
-                if _is_damage(error):
+                if _is_damage(error) or _is_late(error):
                     self._disconnect()
                     self._doubted = True
                 raise StorageError(
@@ -126,6 +153,7 @@ class Database:
     def scrub(self) -> None:
         """Remove deleted rows from the file and its log; raise StorageError while another process reads the file."""
         with self.writing() as database:
+            self._end = math.inf
             for name, columns in self.tables.items():
                 # Pages keep copies of rows that were moved. Those of a table that is dropped are overwritten.
                 database.execute(f"CREATE TABLE again ({columns})")
@@ -137,7 +165,7 @@ class Database:
                     )
                 database.execute(f"DROP TABLE {name}")
                 database.execute(f"ALTER TABLE again RENAME TO {name}")
-        with self.opened() as database:
+        with self.opened(math.inf) as database:
             busy = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         if busy:
             raise StorageError(f"{self.path} is read by another process; old pages are still on disk. Do it again.")
@@ -168,20 +196,36 @@ class Database:
         if self.path is None:
             return self._connect(":memory:")
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        seen = _file(self.path)
+        with _opening:
+            # A process loses its locks on a file when it closes it, so files are read only while nothing has them open.
+            seen = _file(self.path)
+            first = all(each._file != seen or each._database is None for each in list(_every))
+            lost = find_lost_frames(self.path) if first else None
+            made = self._open_or_replace(self.path)
+            self._file, self._doubted = _file(self.path), False
+            if lost is not None:
+                self._say(_restore(lost, self.path, made))
+        return made
+
+    def _open_or_replace(self, path: Path) -> sqlite3.Connection:
+        seen = _file(path)
         try:
-            made = self._connect(self.path)
+            return self._connect(path)
         except sqlite3.DatabaseError as error:
             if not _is_damage(error):
                 raise
-            if _file(self.path) == seen:  # else another process has renamed it meanwhile
-                _quarantine(self.path)
-            made = self._connect(self.path)
-        self._file, self._doubted = _file(self.path), False
-        return made
+            if _file(path) == seen:  # else another process has renamed it meanwhile
+                self._say(_quarantine(path))
+            return self._connect(path)
+
+    def _say(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+            logger.error("%s", problem)
 
     def _connect(self, name: str | Path) -> sqlite3.Connection:
         database = sqlite3.connect(name, timeout=self._busy, isolation_level=None, check_same_thread=False)
+        database.set_progress_handler(lambda: time.thread_time() > self._end, INSTRUCTIONS)
         try:
             self._prepare(database, str(name))
         except BaseException:
@@ -190,13 +234,15 @@ class Database:
         return database
 
     def _prepare(self, database: sqlite3.Connection, name: str) -> None:
+        _protect(database)
         database.execute("PRAGMA secure_delete = ON")
         marked = _check(database, name)
-        if self._doubted and (found := database.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-            raise sqlite3.DatabaseError(found)
+        # With the indexes: a row that is missing in one cannot be deleted.
+        if self._doubted and database.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
+            raise sqlite3.DatabaseError("the database disk image is malformed")
         self._begin_log(database)
         database.execute(f"PRAGMA synchronous = {self._synchronous}")
-        if marked and self.tables.keys() <= table_names(database).keys():
+        if marked and self.tables.keys() <= _plain_tables(database).keys():
             return
         database.execute("BEGIN IMMEDIATE")
         for name, columns in self.tables.items():
@@ -243,8 +289,11 @@ def query_readonly(path: Path, sql: str, values: Values = ()) -> list[tuple[Any,
         return None
     # While nobody has it open there is no log next to it, and reading must not begin one.
     quiet = "" if Path(f"{path}-wal").exists() else "&immutable=1"
+    end = time.thread_time() + READ_SECONDS
     try:
         with closing(opened_readonly(path, quiet)) as database:
+            database.set_progress_handler(lambda: time.thread_time() > end, INSTRUCTIONS)
+            _protect(database)
             _check(database, path.name)
             return database.execute(sql, values).fetchall()
     except sqlite3.Error as error:
@@ -257,15 +306,60 @@ def opened_readonly(path: Path, more: str = "") -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{more}", uri=True)
 
 
-def readable_rows(database: sqlite3.Connection, table: str, columns: str = "*") -> list[tuple[Any, ...]]:
-    """Return the rows of a table, read from both ends up to the damage."""
-    found: dict[int, tuple[Any, ...]] = {}
-    for order in ("ASC", "DESC"):
-        with suppress(sqlite3.DatabaseError):
-            sql = f"SELECT rowid, {columns} FROM {table} NOT INDEXED ORDER BY rowid {order}"
-            found.update((number, tuple(row)) for number, *row in database.execute(sql))
-            break
-    return list(found.values())
+def readable_rows(
+    database: sqlite3.Connection, table: str, columns: str = "*", gaps: list[range] | None = None
+) -> list[tuple[Any, ...]]:
+    """Return the rows of a table that can be read, by number; what lies behind a damaged page is found again.
+
+    `gaps`: takes the numbers that may have been lost.
+    """
+    rows: list[tuple[Any, ...]] = []
+    sql = f"SELECT rowid, {columns} FROM {table} NOT INDEXED WHERE rowid >= ? AND rowid < {END} ORDER BY rowid"
+    start: int | None = 1
+    while start is not None:
+        last = start - 1
+        try:
+            for number, *row in database.execute(sql, (start,)):
+                refuse_circles(number, last)
+                last = number
+                rows.append(tuple(row))
+            start = None
+        except sqlite3.DatabaseError:
+            start = _next_readable(database, f"{sql} LIMIT 1", last + 1)
+            if gaps is not None:
+                gaps.append(range(last + 1, start or END))
+    return rows
+
+
+def refuse_circles(number: int, last: int) -> None:
+    """Raise sqlite3.DatabaseError if a row does not come after the last one: pages point in circles."""
+    if not last < number < END:
+        raise sqlite3.DatabaseError("row numbers do not increase")
+
+
+def _next_readable(database: sqlite3.Connection, sql: str, damaged: int) -> int | None:
+    """Return a number behind a damaged one from which rows can be read, near the smallest one; None for none."""
+
+    def can_read(start: int) -> bool:
+        try:
+            database.execute(sql, (start,)).fetchone()
+        except sqlite3.DatabaseError:
+            return False
+        return True
+
+    step = 1
+    while not can_read(damaged + step):
+        step *= 2
+        if damaged + step >= END:
+            return None
+    bad, good = damaged + step // 2, damaged + step
+    while good - bad > 1:
+        middle = (bad + good) // 2
+        if can_read(middle):
+            good = middle
+        else:
+            bad = middle
+    return good
 
 
 def damage(path: Path) -> str | None:
@@ -274,7 +368,7 @@ def damage(path: Path) -> str | None:
         found = query_readonly(path, "PRAGMA quick_check(1)") or [("ok",)]
     except StorageError as error:
         return str(error)
-    return None if found[0][0] == "ok" else str(found[0][0])
+    return None if found[0][0] == "ok" else "its pages do not fit together"
 
 
 def refuse_remote(folder: Path, mounts: Path = Path("/proc/mounts")) -> None:
@@ -292,22 +386,63 @@ def refuse_remote(folder: Path, mounts: Path = Path("/proc/mounts")) -> None:
         )
 
 
+def _protect(database: sqlite3.Connection) -> None:
+    """Have SQLite trust nothing in the file, and decode any text without an error, which would quote it."""
+    database.text_factory = _decoded
+    database.execute("PRAGMA trusted_schema = OFF")
+    configure = getattr(database, "setconfig", None)  # from Python 3.12 on
+    if configure is not None:
+        configure(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)  # type: ignore[attr-defined, unused-ignore]
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
+
+
 def _check(database: sqlite3.Connection, name: str) -> bool:
     """Refuse a file that this package did not write, or cannot read; return True if it bears the package's mark."""
-    names = table_names(database)  # before the mark: another process may make both between the two
+    schema = database.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+    # Then the mark: another process may make both between the two.
     mark, version = (database.execute(f"PRAGMA {each}").fetchone()[0] for each in ("application_id", "user_version"))
-    if mark != MARK and (mark or names):
+    if mark != MARK and (mark or schema):
         raise StorageError(f"{name} is a database of another program; move it away.")
     if mark == MARK and version != FORMAT:
         of, advice = ("a newer", "update it") if version > FORMAT else ("an older", "begin in a new folder")
         raise StorageError(f"{name} was written by {of} version of this package (format {version}); {advice}.")
+    for kind, table, sql in schema:
+        _check_part(kind, table, sql)
+    if any(table == "sqlite_sequence" for _, table, _ in schema):
+        usable = f"typeof(seq) = 'integer' AND seq BETWEEN 0 AND {END}"
+        if database.execute(f"SELECT 1 FROM sqlite_sequence WHERE NOT ({usable}) LIMIT 1").fetchone():
+            raise sqlite3.DatabaseError("the number of the last row is none")
     return bool(mark == MARK)
 
 
-def table_names(database: sqlite3.Connection) -> dict[str, str]:
-    """Return the name and the SQL of each table, without those of SQLite itself."""
-    tables = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
-    return dict(database.execute(tables).fetchall())
+def _check_part(kind: Any, name: Any, sql: Any) -> None:
+    """Raise sqlite3.DatabaseError for a part of the schema that is no plain table, or not as its owner made it."""
+    if kind == "index" and sql is None:  # of UNIQUE
+        return
+    if kind != "table" or not isinstance(sql, str) or not sql.upper().startswith("CREATE TABLE"):
+        raise sqlite3.DatabaseError("the schema has more than tables")
+    if _COMPUTED.search(sql):
+        raise sqlite3.DatabaseError("the schema has a table with computed columns")
+    if name in _known and _normalized(sql) != _normalized(f"CREATE TABLE {name} ({_known[name]})"):
+        raise sqlite3.DatabaseError(f"the table {name} has other columns")
+
+
+def _normalized(sql: str) -> str:
+    return "".join(sql.replace('"', "").split())
+
+
+def _plain_tables(database: sqlite3.Connection) -> dict[str, str]:
+    """Return the name and the SQL of each table that can be read safely, without those of SQLite itself."""
+    tables = dict[str, str]()
+    for kind, name, sql in database.execute("SELECT type, name, sql FROM sqlite_master").fetchall():
+        with suppress(sqlite3.DatabaseError):
+            _check_part(kind, name, sql)
+            if sql is not None and not str(name).startswith("sqlite") and str(name).isidentifier():
+                tables[name] = sql
+    return tables
 
 
 def _is_damage(error: Exception) -> bool:
@@ -315,29 +450,69 @@ def _is_damage(error: Exception) -> bool:
     return type(error) is sqlite3.DatabaseError
 
 
-def _quarantine(path: Path) -> None:
-    """Rename a damaged file, and put the rows that can be read into a new one of its name."""
+def _is_late(error: Exception) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and "interrupted" in str(error)
+
+
+def _quarantine(path: Path) -> str:
+    """Rename a damaged file, put the rows that can be read into a new one of its name, and return a sentence."""
     aside = free_name(path)
     for ending in ("-wal", "-shm", ""):  # a log that is left would be taken for the new file's
         with suppress(FileNotFoundError):
             os.replace(f"{path}{ending}", f"{aside}{ending}")  # noqa: PTH105 - as elsewhere in this package
-    rows = 0
-    with (
-        closing(sqlite3.connect(aside)) as old,
-        closing(sqlite3.connect(path, isolation_level=None)) as new,
-        suppress(sqlite3.DatabaseError),
-    ):
+    rows, lost = 0, ""
+    with closing(sqlite3.connect(path, isolation_level=None)) as new, suppress(sqlite3.DatabaseError):
         new.execute("BEGIN IMMEDIATE")  # a kill leaves an empty file: tables without the mark are another program's
         new.execute(f"PRAGMA application_id = {MARK}")
         new.execute(f"PRAGMA user_version = {FORMAT}")
-        for name, sql in table_names(old).items():
-            if str(sql).startswith("CREATE TABLE"):
-                new.execute(sql)
-                for row in readable_rows(old, name):
-                    new.execute(f"INSERT OR IGNORE INTO {name} VALUES ({', '.join('?' * len(row))})", row)
+        rows, lost = copy_rows(aside, new)
         new.execute("COMMIT")
-        rows = new.total_changes
-    logger.error("%s is damaged: renamed to %s; the new one has %d rows of it", path.name, aside.name, rows)
+    return f"{path.name} was damaged and renamed to {aside.name}; {rows:,} rows of it were kept{lost}"
+
+
+def copy_rows(source: Path, new: sqlite3.Connection) -> tuple[int, str]:
+    """Copy the rows that can be read and are not there yet, in the transaction that is open.
+
+    Returns:
+        their number, and the end of a sentence that names the rows that cannot be read.
+    """
+    before, lost = new.total_changes, ""
+    end = time.thread_time() + READ_SECONDS
+    with closing(sqlite3.connect(source)) as old, suppress(sqlite3.DatabaseError):
+        old.set_progress_handler(lambda: time.thread_time() > end, INSTRUCTIONS)
+        _protect(old)
+        tables = _plain_tables(old)
+        old.text_factory = bytes  # what is no UTF-8 stays as it is; its reader finds it
+        for name, sql in tables.items():
+            new.execute(sql.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
+            gaps: list[range] = []
+            for row in readable_rows(old, name, gaps=gaps):
+                places = ", ".join("CAST(? AS TEXT)" if isinstance(each, bytes) else "?" for each in row)
+                with suppress(sqlite3.IntegrityError, sqlite3.OperationalError):  # not as its table wants it
+                    new.execute(f"INSERT OR IGNORE INTO {name} VALUES ({places})", row)
+            lost += "".join(f"; {name} {_span(gap)} cannot be read" for gap in gaps)
+    return new.total_changes - before, lost
+
+
+def _span(numbers: range) -> str:
+    return f"from {numbers.start} on" if numbers.stop == END else f"{numbers.start} to {numbers.stop - 1}"
+
+
+def _restore(lost: LostFrames, path: Path, database: sqlite3.Connection) -> str:
+    """Copy the rows that stand behind the damage of a log into the database; return a sentence on the loss."""
+    rows = 0
+    with TemporaryDirectory() as folder, suppress(sqlite3.Error):
+        image = Path(folder) / NAME
+        image.write_bytes(lost.image)
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            rows, _ = copy_rows(image, database)
+        finally:
+            database.execute("COMMIT")
+    return (
+        f"{lost.number:,} pages of {path.name}-wal were cut off or damaged: what was written last may be missing, but "
+        f"for {rows:,} rows that were found behind the damage"
+    )
 
 
 def _file(path: Path) -> tuple[int, int] | None:

@@ -6,26 +6,31 @@ applies what the others wrote. Events commute, and a key counts once, so their o
 
 ``graph.pickle`` holds the graph up to a row (``upto``). Opening loads it and applies the rows behind. The snapshot
 before it stays as ``graph.pickle.1`` with all rows behind *that*, so a damaged file loses nothing.
+
+Each row has a checksum and is read as bytes, one by one. A damaged row is left out and named by its number and key,
+never by its text; what comes later is stored and kept.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sqlite3
 import time
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import GraphFileError, StorageError, describe_error
+from langgraph_toolmem.base.jsontext import dumps, loads
 from langgraph_toolmem.graph.events import Forgotten, Record, RunsForgotten, UserForgotten
 from langgraph_toolmem.graph.tool_graph import Table, ToolGraph
 from langgraph_toolmem.stores import snapshot
-from langgraph_toolmem.stores.database import NAME, Database, damage, query_readonly, refuse_remote
+from langgraph_toolmem.stores.database import NAME, Database, damage, query_readonly, refuse_circles, refuse_remote
 
 Fsync: TypeAlias = Literal["snapshot", "always"]
 T = TypeVar("T", bound=Table)
@@ -47,20 +52,78 @@ LOADS: Final = 5
 """Times that a folder is read to which other processes write at the same moment."""
 DRAFT_SECONDS: Final = 3600.0
 CLOSED: Final = "the memory is closed: what comes now is not learned"
-_BEHIND: Final = "SELECT seq, key, body FROM events WHERE seq > ? ORDER BY seq"
+MAX_NAMED: Final = 5
+"""Damaged rows that a problem names one by one."""
+_COLUMNS: Final = """SELECT seq, number, CAST(key AS BLOB), CAST(user AS BLOB), CAST(run AS BLOB), CAST(body AS BLOB),
+    checksum FROM events"""
+_BEHIND: Final = f"{_COLUMNS} WHERE seq > ? ORDER BY seq"
 _LAST: Final = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)"
-INSERT: Final = """INSERT INTO events (key, user, run, body, origin, number) SELECT ?1, ?2, ?3, ?4, ?5, ?6
-    WHERE NOT EXISTS (SELECT 1 FROM events WHERE key = ?1 OR (origin = ?5 AND number = ?6))"""
+INSERT: Final = """INSERT INTO events (key, user, run, body, checksum, origin, number)
+    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7
+    WHERE NOT EXISTS (SELECT 1 FROM events WHERE key = ?1 OR (origin = ?6 AND number = ?7))"""
 """A conflict would use up a row number, and missing numbers mean that rows were deleted."""
 
 logger = logging.getLogger("langgraph_toolmem.events")
 
 
-class Row(NamedTuple):
+@dataclass(slots=True, frozen=True)
+class Row:
+    """What a row of the table says; `body` is JSON, a list of events."""
+
     key: str | None
     user: str
     run: str
     body: str
+
+    def values(self) -> tuple[str | None, str, str, str, int]:
+        """Return the columns that `INSERT` takes first, with the checksum."""
+        key = None if self.key is None else self.key.encode()
+        checksum = _checksum((key, self.user.encode(), self.run.encode(), self.body.encode()))
+        return self.key, self.user, self.run, self.body, checksum
+
+
+EMPTY: Final = Row(None, "", "", "[]")
+"""A row of which only the number counts."""
+
+
+@dataclass(slots=True)
+class StoredRow:
+    """A row as it was read; `row` is None if it is damaged. `number` is that in a shared store, if it has one."""
+
+    seq: int
+    number: int | None
+    key: str
+    row: Row | None
+
+
+def read_rows(found: Iterable[Sequence[Any]]) -> list[StoredRow]:
+    """Read rows of the columns of `_COLUMNS`; raise sqlite3.DatabaseError if their numbers do not increase."""
+    rows = list[StoredRow]()
+    last = 0
+    for seq, number, *cells, checksum in found:
+        refuse_circles(seq, last)
+        last = seq
+        key, user, run, body = cells
+        row = None
+        if None not in (user, run, body) and _checksum((key, user, run, body)) == checksum:
+            with suppress(UnicodeDecodeError):
+                row = Row(None if key is None else key.decode(), user.decode(), run.decode(), body.decode())
+        rows.append(StoredRow(seq, number, _printable(key), row))
+    return rows
+
+
+def _checksum(cells: Sequence[bytes | None]) -> int:
+    checksum = 0
+    for cell in cells:
+        length = -1 if cell is None else len(cell)
+        checksum = zlib.crc32(cell or b"", zlib.crc32(length.to_bytes(8, "little", signed=True), checksum))
+    return checksum
+
+
+def _printable(key: bytes | None) -> str:
+    """Return the key of a row, unless it may hold anything else than a digest."""
+    text = b"none" if key is None else key
+    return text.decode() if len(text) <= 16 and text.isalnum() and text.isascii() else "unreadable"
 
 
 class EventLog(Database):
@@ -69,10 +132,21 @@ class EventLog(Database):
     tables: ClassVar = {
         "events": """
             seq INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT UNIQUE, origin TEXT NOT NULL DEFAULT '', number INTEGER,
-            user TEXT NOT NULL, run TEXT NOT NULL, body TEXT NOT NULL, UNIQUE (origin, number)
+            user TEXT NOT NULL, run TEXT NOT NULL, body TEXT NOT NULL, checksum INTEGER NOT NULL,
+            UNIQUE (origin, number)
         """,
         "meta": "name TEXT PRIMARY KEY, value",
     }
+
+    def read(self, where: str, values: Sequence[Any] = ()) -> list[StoredRow]:
+        """Return the rows of a condition, by `seq`; raise StorageError if the file cannot be read."""
+        sql = f"{_COLUMNS} WHERE {where} ORDER BY seq"
+        if self.read_only and self.path is not None:
+            return read_rows(query_readonly(self.path, sql, values) or [])
+        if self.empty:
+            return []
+        with self.opened() as database:
+            return read_rows(database.execute(sql, values))
 
 
 class EventStore:
@@ -126,6 +200,7 @@ class EventStore:
                 self._make(folder)
             how = "FULL" if fsync == "always" else "NORMAL"
             self.database = EventLog(folder, read_only=read_only, synchronous=how, busy=BUSY_SECONDS)
+            self.database.problems = self.problems
             try:
                 self.database.ask(_LAST)
             except StorageError as error:
@@ -150,18 +225,21 @@ class EventStore:
     def _load(self) -> None:
         """Fill an empty graph from the newest snapshot that can be used and the rows behind it."""
         assert self.database is not None
-        rows: list[Any] = []
+        rows: list[StoredRow] = []
+        before: tuple[int, int] | None = None
         for left in range(LOADS, 0, -1):
             with snapshot.no_collections():
                 self._load_snapshot()
             try:
-                rows = self.database.ask(_BEHIND, (self.upto,))
-            except StorageError as error:
+                rows = self.database.read("seq > ?", (self.upto,))
+            except (StorageError, sqlite3.Error) as error:
+                if left > 1:  # a damaged file is replaced at the next access
+                    continue
                 self._degrade(error)
-                with suppress(StorageError):
-                    rows = query_readonly(self.database.path, _BEHIND, (self.upto,)) or [] if self.database.path else []
-            if left == 1 or not rows or rows[-1][0] == self.upto + len(rows):
+            state = self.upto, rows[-1].seq if rows else 0
+            if left == 1 or not rows or rows[-1].seq == self.upto + len(rows) or state == before:
                 break  # else another process wrote snapshots in between, and deleted rows that this one lacks
+            before = state
             self._reset_graph()
         self._apply_rows(rows)
 
@@ -196,16 +274,29 @@ class EventStore:
             except OSError as failed:
                 self.say(f"{path.name} could not be renamed: {failed.strerror or failed}")
 
-    def _apply_rows(self, rows: Sequence[Any]) -> None:
-        for seq, key, body in rows:
-            self._apply_row(key, body)
-            self.upto = seq
+    def _apply_rows(self, rows: Iterable[StoredRow]) -> None:
+        """Apply what was read, and name what is left out."""
+        left_out = list[str]()
+        for stored in rows:
+            why = "damaged"
+            if stored.row is not None:
+                why = self._apply_row(stored.row)
+            if why:
+                left_out.append(f"{stored.seq} (key {stored.key}, {why})")
+            self.upto = stored.seq
+        if left_out:
+            named = ", ".join(left_out[:MAX_NAMED])
+            more = f" and {len(left_out) - MAX_NAMED:,} more" if len(left_out) > MAX_NAMED else ""
+            self.say(f"{len(left_out):,} events of {NAME} cannot be read and are left out: number {named}{more}")
 
-    def _apply_row(self, key: str | None, body: str) -> None:
+    def _apply_row(self, row: Row) -> str:
+        """Apply a row; return why it is left out, "" if it is not."""
         try:
-            self.graph.apply(key, [self.graph.event_of(each) for each in json.loads(body)])
-        except Exception as error:  # noqa: BLE001 - whatever is in the log, the host runs on
-            self.say(f"an event could not be applied and is left out: {describe_error(error)}", error)
+            self.graph.apply(row.key, [self.graph.event_of(each) for each in loads(row.body)])
+        except Exception as error:
+            logger.debug("an event could not be applied", exc_info=error)
+            return describe_error(error)
+        return ""
 
     def refresh(self) -> None:
         """Apply what other processes wrote. Costs some microseconds where they wrote nothing."""
@@ -215,8 +306,8 @@ class EventStore:
             return
         try:
             if self._is_news():
-                rows = self.database.ask(_BEHIND, (self.upto,))
-                if rows and rows[-1][0] != self.upto + len(rows):
+                rows = self.database.read("seq > ?", (self.upto,))
+                if rows and rows[-1].seq != self.upto + len(rows):
                     self._reload()
                 else:
                     self._apply_rows(rows)
@@ -251,7 +342,7 @@ class EventStore:
         self._reset_graph()
         self._load()
         for row in self._unsaved:
-            self._apply_row(row.key, row.body)
+            self._apply_row(row)
         for each in self.at_reload:
             each()
 
@@ -281,7 +372,7 @@ class EventStore:
         self._broken = True
         known = False
         if self.database is not None and not self.read_only:
-            body = json.dumps([each.plain() for each in record], separators=(",", ":"))
+            body = dumps([each.plain() for each in record])
             known = not self._store(Row(key, user, run, body))
         if not known and self._broken:
             self.graph.apply(key, record)
@@ -299,14 +390,14 @@ class EventStore:
             return True
         try:
             with self.database.writing() as database:
-                others = database.execute(_BEHIND, (self.upto,)).fetchall()
+                others = read_rows(database.execute(_BEHIND, (self.upto,)))
                 [(given,)] = database.execute(_LAST)
                 if given < self.upto:  # the file was lost: numbers are never given twice
                     database.execute("DELETE FROM sqlite_sequence WHERE name = 'events'")
                     database.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)", (self.upto,))
-                numbers, new = [seq for seq, *_ in others], False
+                numbers, new = [stored.seq for stored in others], False
                 for each in rows:
-                    done = database.execute(INSERT, (*each, "", None))
+                    done = database.execute(INSERT, (*each.values(), "", None))
                     new = done.rowcount == 1
                     numbers += [done.lastrowid or 0] if new else []
         except Exception as error:  # noqa: BLE001 - whatever it is, the host goes on
@@ -367,10 +458,12 @@ class EventStore:
                     if self._unsaved:
                         raise StorageError(f"{len(self._unsaved)} events wait to be stored first.")
                     data = snapshot.dumps({"upto": upto, "state": self.graph.to_state()})
+                snapshot.check(data)  # rows are deleted below, so it must be one that can be read
                 draft = snapshot.write_draft(folder / SNAPSHOT, data)
                 with database.writing() as rows:
                     found = rows.execute("SELECT value FROM meta WHERE name = 'upto'").fetchone()
-                    before = found[0] if found else 0
+                    [(given,)] = rows.execute(_LAST)
+                    before = found[0] if found and isinstance(found[0], int) and found[0] <= given else 0
                     if before > upto:
                         return  # another process wrote one, or forgot something
                     rotated = _rotate(folder, draft, alone=alone)
@@ -396,17 +489,19 @@ class EventStore:
                 self._reset_graph()
                 if state is not None:
                     self.graph.load(state)
-                mine = "SELECT key, body FROM events WHERE origin = '' AND (number IS NULL OR number >= ?) ORDER BY seq"
-                found = rows.execute(mine, (own,)).fetchall()
-                for key, body in (*found, *((row.key, row.body) for row in self._unsaved)):
-                    self._apply_row(key, body)
+                mine = f"{_COLUMNS} WHERE origin = '' AND (number IS NULL OR number >= ?) ORDER BY seq"
+                self._apply_rows(read_rows(rows.execute(mine, (own,))))
+                for row in self._unsaved:
+                    self._apply_row(row)
                 [(last,)] = rows.execute(_LAST)
                 upto = max(last, self.upto) + 2  # a number is missing, so other processes read the new snapshot
                 rows.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", {**meta, "upto": upto}.items())
                 rows.execute(f"DELETE FROM events WHERE NOT ({self.keep})")
-                rows.execute("INSERT INTO events (seq, origin, user, run, body) VALUES (?, '-', '', '', '[]')", (upto,))
+                marker = "INSERT INTO events (seq, origin, user, run, body, checksum) VALUES (?, '-', '', '', '[]', ?)"
+                rows.execute(marker, (upto, EMPTY.values()[-1]))
                 if self.folder is not None:
                     data = snapshot.dumps({"upto": upto, "state": self.graph.to_state()})
+                    snapshot.check(data)
                     draft = snapshot.write_draft(self.folder / SNAPSHOT, data)
                     _rotate(self.folder, draft, alone=True)
                     self._snapshot_bytes = len(data)
@@ -494,9 +589,11 @@ def inspect_folder(folder: Path) -> dict[str, Any]:
         except Exception as error:  # noqa: BLE001 - whatever is in it
             found["snapshot"]["why"] = str(error)
     if log.exists():
-        found["events"] = {"bytes": log.stat().st_size, "why": damage(log) or "", "rows": None}
+        found["events"] = {"bytes": log.stat().st_size, "why": damage(log) or "", "rows": None, "damaged": []}
         if not found["events"]["why"]:
-            found["events"]["rows"] = (query_readonly(log, "SELECT count(*) FROM events") or [(0,)])[0][0]
+            rows = read_rows(query_readonly(log, f"{_COLUMNS} ORDER BY seq") or [])
+            found["events"]["rows"] = len(rows)
+            found["events"]["damaged"] = [stored.seq for stored in rows if stored.row is None]
     aside = sorted(folder.glob("*.corrupt-*"))
     found["quarantined"] = [{"file": each.name, "bytes": _size(each)} for each in aside]
     return found

@@ -43,7 +43,7 @@ from langgraph_toolmem.base.errors import GraphFileError, StorageError, describe
 from langgraph_toolmem.base.threads import this_step
 from langgraph_toolmem.graph.events import Forgotten
 from langgraph_toolmem.stores import snapshot
-from langgraph_toolmem.stores.events import INSERT, RETRY_SECONDS, EventStore
+from langgraph_toolmem.stores.events import EMPTY, INSERT, RETRY_SECONDS, EventStore, Row
 from langgraph_toolmem.stores.remote import DEADLINE, PATIENCE
 from langgraph_toolmem.stores.vectors import batches
 
@@ -74,7 +74,6 @@ _HELD: Final = "ifnull((SELECT value FROM meta WHERE name = 'held'), 0)"
 KEEP: Final = f"origin = '' AND (number IS NULL OR number >= {_HELD})"
 """Own events that are not in both snapshots of the store."""
 _META: Final = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
-_EMPTY: Final = (None, "", "", "[]")
 
 logger = logging.getLogger("langgraph_toolmem.shared")
 
@@ -420,15 +419,15 @@ class SharedLog:
         start = max(head, self._meta("held", 0))
         if head >= end:
             return
-        sql = "SELECT number, key, user, run, body FROM events WHERE origin = '' AND number >= ? AND number < ?"
+        own = "origin = '' AND number >= ? AND number < ?"
         for at in range(start, end, PAGE) or [end]:
             last = min(at + PAGE, end)
-            rows = {number: row for number, *row in self._database.ask(sql, (at, last))}
-            found = [(number, *rows.get(number, _EMPTY)) for number in range(at, last)]
-            ops = [
-                self._put("log", _key(number), {"k": key, "u": user, "r": run, "b": body}, me)
-                for number, key, user, run, body in found
-            ]
+            rows = {stored.number: stored.row for stored in self._database.read(own, (at, last))}
+            ops: list[Op] = []
+            for number in range(at, last):
+                row = rows.get(number) or EMPTY  # of a damaged row the others learn its number alone
+                value = {"k": row.key, "u": row.user, "r": row.run, "b": row.body}
+                ops.append(self._put("log", _key(number), value, me))
             self._batch([*ops, self._put("workers", me, {"n": last, "t": self._now()})])
             with self._database.writing() as database:
                 database.execute(f"INSERT OR REPLACE INTO meta VALUES ('sent', max(?, {_SENT}))", (last,))
@@ -449,7 +448,8 @@ class SharedLog:
                 elif worker not in missing:
                     key, user, run, body = (item.value.get(name) for name in "kurb")
                     readable = isinstance(body, str) and isinstance(key, (str, type(None)))  # else nobody here wrote it
-                    rows.append((*((key, str(user), str(run), body) if readable else _EMPTY), worker, number))
+                    row = Row(key, str(user), str(run), body) if readable else EMPTY
+                    rows.append((*row.values(), worker, number))
         held, new = view.begins.get(view.me, 0), {**cursors, **ends, **missing}
         if new != cursors or held > self._meta("held", 0):
             with self._database.writing() as database:
@@ -564,6 +564,7 @@ class SharedLog:
                 self._events.refresh()
                 known, base = json.loads(self._meta("cursors")), self._meta("era", "")
             data = snapshot.dumps(self._events.graph.to_state())
+        snapshot.check(data)
         text = base64.b64encode(zlib.compress(data, 1)).decode()
         parts = [text[at : at + PART] for at in range(0, len(text), PART)]
         number = 1 + max(int(each.partition("-")[0] or 0) for each in (base, *(each.id for each in view.snapshots)))
@@ -643,8 +644,8 @@ class SharedLog:
         own = "SELECT seq, user, run, number FROM events WHERE origin = '' AND (number IS NULL OR number >= ?)"
         with self._database.writing() as rows:
             found = [each for each in rows.execute(own, (start,)).fetchall() if gone.has(each[2], each[1])]
-            blank = "UPDATE events SET key = NULL, user = '', run = '', body = '[]' WHERE seq = ?"
-            rows.executemany(blank, [each[:1] for each in found])
+            blank = "UPDATE events SET key = NULL, user = '', run = '', body = '[]', checksum = ? WHERE seq = ?"
+            rows.executemany(blank, [(EMPTY.values()[-1], seq) for seq, *_ in found])
         return [number for *_, number in found]
 
     def _notes(self) -> list[tuple[str, Values]]:

@@ -1,0 +1,64 @@
+"""JSON texts that SQLite and other programs read: events, jobs, rows of Chroma, exports.
+
+JSON has no NaN and no infinities, and Python writes them as bare words that `json_valid` and most readers refuse. The
+rule of this package: they are stored as the strings "NaN", "Infinity" and "-Infinity". Reading refuses the bare words.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+
+def dumps(
+    value: Any,
+    *,
+    default: Callable[[Any], Any] | None = None,
+    ensure_ascii: bool = True,
+    indent: int | None = None,
+) -> str:
+    """Return a JSON text; NaN and infinities become strings.
+
+    Raises:
+        TypeError: a value is no JSON, and there is no `default` for it.
+        ValueError, RecursionError: the value contains itself.
+    """
+
+    def text(plain: Any) -> str:
+        separators = (",", ":") if indent is None else None
+        return json.dumps(
+            plain, default=default, ensure_ascii=ensure_ascii, indent=indent, separators=separators, allow_nan=False
+        )
+
+    try:
+        return text(value)
+    except ValueError:
+        return text(_finite(value))
+
+
+def loads(text: str) -> Any:
+    """Return the value of a JSON text; raise ValueError if it is none, or has a number that is not finite."""
+    return json.loads(text, parse_constant=_refuse, parse_float=_number)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        if math.isnan(value):
+            return "NaN"
+        return "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {_finite(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text)
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON")
