@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.errors import InputError
+from langgraph_toolmem.base.jsontext import dumps
 from langgraph_toolmem.base.text import canonical, digest
 from langgraph_toolmem.text.embedders import clean
 
@@ -152,7 +153,7 @@ def storable(atom: Atom) -> Atom:
     try:
         if any(path.count(".") + path.count("[]") >= MAX_DEPTH for path, _ in leaves_of(atom.arguments)):
             raise InputError(f"The arguments of an atom may have at most {MAX_DEPTH} levels.")
-        return from_plain(json.loads(clean(json.dumps(to_plain(atom), ensure_ascii=False))))
+        return from_plain(json.loads(clean(dumps(to_plain(atom), ensure_ascii=False))))
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InputError(f"This is no atom: {error}.") from error
 

@@ -33,6 +33,7 @@ from langgraph_toolmem.atoms.retrieve import (
 )
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import InputError
+from langgraph_toolmem.base.jsontext import dumps
 from langgraph_toolmem.core.jobs import Job, NotYetError
 from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.core.rows import RowKind, Rows
@@ -369,7 +370,7 @@ class AtomKeeping:
     def word(self, job: Job) -> str:
         """Return what the model says of the steps of a run, as JSON."""
         said = [self._writer.words(each) for each in _steps_of(job)] if self._writer is not None else []
-        return json.dumps([None if each is None else to_plain(each) for each in said])
+        return dumps([None if each is None else to_plain(each) for each in said])
 
     def take_words(self, job: Job) -> None:
         """Put the worded atoms into the place of the others."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from langgraph_toolmem.base.errors import InputError
+from langgraph_toolmem.base.jsontext import dumps
 from langgraph_toolmem.base.text import printable
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def note(message: str) -> None:
 
 def answer_json(value: Any) -> None:
     """Print an answer for a program: JSON in ASCII, so that no terminal's encoding can spoil it."""
-    typer.echo(json.dumps(value, indent=2, allow_nan=False))
+    typer.echo(dumps(value, indent=2))
 
 
 def write_text(file: Path, text: str) -> None:

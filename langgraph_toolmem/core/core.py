@@ -243,6 +243,7 @@ class Core(Evidence):
         )
         self.texts = KeptTexts()
         self.texts.register(self.vectors.forget_rows)
+        self.jobs.queue.problems = self.store.problems  # they share a file
         self.episodes = self.register(Episodes)
         self.ages = self.register(Ages) if ages else None
         self.holdout = Holdout(self, holdout)

@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import InputError, StorageError, describe_error, log_failure
+from langgraph_toolmem.base.jsontext import dumps
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import this_step
 from langgraph_toolmem.graph.events import Forgotten
@@ -64,6 +65,8 @@ _DUE: Final = "(due <= :now OR due > :now + 3600)"
 _LEASED: Final = "(lease > :now AND lease <= :now + 3600)"
 _FREE: Final = f"{_WANTED} AND {_FIRST} AND {_DUE} AND NOT {_LEASED}"
 _CHOSEN: Final = "seq IN (SELECT value FROM json_each(:chosen))"
+_DAMAGED: Final = """(NOT json_valid(payload) OR NOT json_valid(namespace) OR typeof(takes) <> 'integer'
+    OR typeof(attempts) <> 'integer' OR typeof(answer) NOT IN ('null', 'text'))"""
 _HELD: Final = "id = ? AND takes = ? AND lease > 0"
 _ABOUT: Final = "(user = :user AND :user > '' OR run IN (SELECT value FROM json_each(:runs)))"
 _EVER: Final = 2**62
@@ -130,7 +133,7 @@ class JobQueue(Database):
                 ON CONFLICT (id) DO NOTHING""",
                 [
                     each._asdict()
-                    | {"payload": json.dumps(each.payload), "namespace": json.dumps(each.namespace), "due": self._now()}
+                    | {"payload": dumps(each.payload), "namespace": json.dumps(each.namespace), "due": self._now()}
                     for each in jobs
                 ],
             ).rowcount
@@ -154,7 +157,7 @@ class JobQueue(Database):
             how = {"chosen": json.dumps([seq for seq, *_ in found]), "lost": MAX_LOST, "lease": self._now() + lease}
             lost = database.execute(
                 f"""UPDATE jobs SET dead = 1, error = 'damaged, or taken too often without an end'
-                WHERE {_CHOSEN} AND (takes - attempts >= :lost OR NOT json_valid(payload))""",
+                WHERE {_CHOSEN} AND (takes - attempts >= :lost OR {_DAMAGED})""",
                 how,
             ).rowcount
             rows = database.execute(
@@ -213,7 +216,7 @@ class JobQueue(Database):
         """Return the seconds until a job can be taken, 0 for now; None if none waits."""
         when = f"CASE WHEN {_LEASED} THEN lease WHEN {_DUE} THEN :now ELSE due END"
         asked = self._asked(kinds)
-        found = self.ask(f"SELECT min({when}) FROM jobs WHERE {_WANTED} AND {_FIRST}", asked)
+        found = self.ask(f"SELECT min(CAST({when} AS REAL)) FROM jobs WHERE {_WANTED} AND {_FIRST}", asked)
         return max(0.0, found[0][0] - asked["now"]) if found and found[0][0] is not None else None
 
     def report(self) -> dict[str, int]:
@@ -465,7 +468,10 @@ class Jobs:
         while True:
             with self._changed:
                 while not self._over.is_set() and (left := self._due - time.monotonic()) > 0:
-                    self._changed.wait(left)
+                    if left == math.inf:  # another thread took the work: an interrupt may leave two
+                        self._end_thread()
+                        return
+                    self._changed.wait(min(left, IDLE_SECONDS))
                 if self._over.is_set():
                     return
                 self._due = math.inf
@@ -480,8 +486,12 @@ class Jobs:
                 if after is not None:
                     self._due = min(self._due, time.monotonic() + min(IDLE_SECONDS, max(after, GATHER_SECONDS)))
                 elif self._due == math.inf:
-                    self._thread = None
+                    self._end_thread()
                     return
+
+    def _end_thread(self) -> None:
+        if self._thread is threading.current_thread():
+            self._thread = None
 
     def work(self) -> float | None:
         """Do the jobs that are due; return the seconds until another one is, None if none waits."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import InputError, StorageError
+from langgraph_toolmem.base.jsontext import dumps
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import this_step
 from langgraph_toolmem.core.ledger import ALL, NO_TRACK, ItemStats
@@ -401,7 +402,7 @@ class Rows(Generic[T]):
         if owners is None:
             mine = () if user.digest is None else (user.digest,)
             owners = tuple(sorted({*(before.metadata.get(OWNERS) or () if before is not None else ()), *mine}))
-        plain = clean(json.dumps(dict(row.metadata), ensure_ascii=False, separators=(",", ":")))
+        plain = clean(dumps(dict(row.metadata), ensure_ascii=False))
         return VectorItem(row.id, clean(row.text), {ROW: plain, OWNERS: list(owners) or None}, row.part)
 
     def _remove(self, space: _Namespace, ids: Sequence[str], user: User) -> None:

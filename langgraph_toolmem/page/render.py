@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -15,6 +14,7 @@ from importlib import resources
 from typing import Any, Final
 
 from langgraph_toolmem._version import __version__
+from langgraph_toolmem.base.jsontext import dumps
 from langgraph_toolmem.base.text import printable
 from langgraph_toolmem.core.method import TextTable
 from langgraph_toolmem.graph.events import HOUR
@@ -300,7 +300,7 @@ def _time(seconds: float) -> str:
 
 def _inside_script(value: Any) -> str:
     """Return JSON for a script element: nothing in it can end the element or open a comment."""
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = dumps(value)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

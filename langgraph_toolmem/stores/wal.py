@@ -16,6 +16,7 @@ from typing import Final
 
 MAX_BYTES: Final = 64 << 20
 """A longer log is not looked at: each page takes 50 microseconds, and SQLite keeps a log at 4 MB if it can."""
+_PAGE_SIZES: Final = frozenset(1 << power for power in range(9, 17))
 _LITTLE_ENDIAN, _BIG_ENDIAN = 0x377F0682, 0x377F0683
 _LOG_HEAD: Final = struct.Struct(">8I")  # mark, format, size of a page, checkpoint, salts, checksum
 _FRAME_HEAD: Final = struct.Struct(">6I")  # number of the page, pages after a commit (else 0), salts, checksum
@@ -58,10 +59,12 @@ def find_lost_frames(path: Path) -> LostFrames | None:
     mark, _, size, _, *rest = _LOG_HEAD.unpack_from(log)
     in_head, checksum = (rest[0], rest[1]), (rest[2], rest[3])
     order = ">" if mark == _BIG_ENDIAN else "<"
-    whole_head = mark in (_LITTLE_ENDIAN, _BIG_ENDIAN) and _summed(order, (0, 0), log[:24]) == checksum
+    whole_head = mark in (_LITTLE_ENDIAN, _BIG_ENDIAN) and summed(order, (0, 0), log[:24]) == checksum
     if not whole_head and salts is not None:
         in_head, size = salts, _page_size(path)
     elif not whole_head:
+        return None
+    if size not in _PAGE_SIZES:
         return None
     frames = list(_frames(log, size, in_head, checksum, order))
     known = committed if in_head == salts else 0
@@ -74,7 +77,8 @@ def find_lost_frames(path: Path) -> LostFrames | None:
 
 def _page_size(path: Path) -> int:
     with path.open("rb") as file:
-        return max(512, int.from_bytes(file.read(18)[16:], "big"))
+        size = int.from_bytes(file.read(18)[16:], "big")
+    return 1 << 16 if size == 1 else size
 
 
 def _read_index(path: Path) -> tuple[int, Pair | None]:
@@ -100,12 +104,12 @@ def _frames(log: memoryview, size: int, salts: Pair, before: Pair, order: str) -
         page, after, *rest = _FRAME_HEAD.unpack_from(log, at)
         content = log[at + _FRAME_HEAD.size : at + step]
         stored = rest[2], rest[3]
-        summed = _summed(order, _summed(order, before, log[at : at + 8]), content)
-        yield _Frame(page, after > 0, content, summed == stored and (rest[0], rest[1]) == salts)
+        checksum = summed(order, summed(order, before, log[at : at + 8]), content)
+        yield _Frame(page, after > 0, content, checksum == stored and (rest[0], rest[1]) == salts)
         before = stored
 
 
-def _summed(order: str, start: Pair, data: memoryview) -> Pair:
+def summed(order: str, start: Pair, data: memoryview) -> Pair:
     """Return SQLite's checksum of a text of 32-bit words."""
     first, second = start
     words = iter(struct.unpack(f"{order}{len(data) // 4}I", data))

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
+from langgraph_toolmem.base.jsontext import dumps
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.users import user_digest
@@ -55,6 +56,7 @@ class DecisionLog(Database):
     def __init__(self, core: Core) -> None:
         super().__init__(core.folder, read_only=core.read_only, busy=1.0)  # the agent waits
         self._core = core
+        self.problems = core.store.problems  # they share a file
 
     def add(
         self,
@@ -82,10 +84,10 @@ class DecisionLog(Database):
         user = user_digest(user_id) or self._core.graph.owner(run) or ""
         if self.read_only or (self._core.users.apart and not user):
             return
-        text = json.dumps(decision, ensure_ascii=False, separators=(",", ":"))
+        text = dumps(decision, ensure_ascii=False)
         line = {"messages": [*messages, {"role": "assistant", "content": text, "weight": 1}]}
         # ASCII: some readers of JSONL take U+2028 for the end of a line, and half a surrogate pair is no UTF-8.
-        ascii_line = json.dumps(json.loads(clean(json.dumps(line, ensure_ascii=False))))
+        ascii_line = dumps(json.loads(clean(json.dumps(line, ensure_ascii=False))))
         row = (run, step, digest("prompt", json.dumps(messages)), user, self._core.now(), good, ascii_line)
         with self.writing() as database:
             database.execute(
