@@ -68,7 +68,7 @@ logger = logging.getLogger("langgraph_toolmem.events")
 
 @dataclass(slots=True, frozen=True)
 class Row:
-    """What a row of the table says; `body` is JSON, a list of events."""
+    """A row of the table; `body` is JSON, a list of events."""
 
     key: str | None
     user: str
