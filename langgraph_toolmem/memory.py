@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.core import DEFAULT_NAMESPACE, Core
@@ -51,7 +52,7 @@ def default_methods(*own: Method) -> list[Method]:
     return [*installed(given.pop(each.name, each) for each in five), *given.values()]
 
 
-class ToolMemory:
+class ToolMemory(SharedByCopies):
     """Learns from an agent's tool calls: predicts the next one, suggests, recalls, plans.
 
     Safe to use from several threads. Several processes and forked workers may share a folder; several machines share a
@@ -207,7 +208,7 @@ class ToolMemory:
         messages: Any,
         *,
         thread_id: str | None = None,
-        success: bool | None = None,
+        success: bool | float | None = None,
         comment: str | None = None,
         user_id: str | None = None,
         wait: bool = False,
@@ -220,12 +221,13 @@ class ToolMemory:
         Args:
             messages: the thread up to now.
             thread_id: the thread; `feedback` finds the run by this.
-            success: the score, if known.
+            success: the score, if known: True, False, or a number from 0 (bad) to 1 (good).
             comment: a word on it.
             user_id: the user of the run.
             wait: return when all is written, or after a minute.
 
         Raises:
+            ConfigurationError: `success` is no score; nothing was learned.
             MessageError: `messages` cannot be read; nothing was learned.
             NamespaceError: the namespace needs a user id.
         """

@@ -22,6 +22,12 @@ def expect(policy: object, name: str, what: str, fits: Callable[[Any], bool]) ->
         raise ConfigurationError(f"{type(policy).__name__}.{name} is {what}, not {value!r}.")
 
 
+def check_score(score: object, name: str) -> None:
+    """Raise ConfigurationError if a score of a run is neither True or False nor a number from 0 to 1."""
+    if not is_share(score) and not isinstance(score, bool):
+        raise ConfigurationError(f"`{name}` must be from 0 (bad) to 1 (good), got {score!r}.")
+
+
 def policy_given(policy: P | None, kind: type[P], name: str = "policy") -> P | None:
     """Return a policy as it was given, if at all. Raises ConfigurationError if it is something else."""
     if policy is not None and not isinstance(policy, kind):

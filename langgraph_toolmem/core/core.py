@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.caches import KeptTexts
+from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, log_failure
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.catalogue import Catalogue, Declarations, without_own
@@ -49,7 +50,7 @@ logger = logging.getLogger("langgraph_toolmem.memory")
 DEFAULT_NAMESPACE: Final = ("toolmem",)
 
 
-class Evidence:
+class Evidence(SharedByCopies):
     """The evidence graph with its lock, its persistence and its users. Safe to use from several threads.
 
     Attributes:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from langgraph_toolmem.base.checks import is_share
+from langgraph_toolmem.base.checks import check_score
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.episodes import contributor
@@ -60,6 +60,8 @@ class Lifecycle:
         comment: str | None = None,
         user_id: str | None = None,
     ) -> int:
+        if success is not None:
+            check_score(success, "success")
         core = self._core
         run, user = self._begun(messages, thread_id, user_id)
         with core.lock:
@@ -309,8 +311,7 @@ class Lifecycle:
         episode: str | int | None,
         user_id: str | None,
     ) -> None:
-        if not is_share(score) and not isinstance(score, bool):
-            raise ConfigurationError(f"score is from 0 (bad) to 1 (good), not {score!r}.")
+        check_score(score, "score")
         core = self._core
         core.refuse_if_closed()
         if core.read_only and self._core.jobs.queue.folder is None:

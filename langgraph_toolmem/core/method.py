@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
+from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, has_package, install_extra
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.learning import LearnedTurn as LearnedTurn
@@ -129,7 +130,7 @@ class PastRuns(Protocol):
 # --- methods ---
 
 
-class Method:
+class Method(SharedByCopies):
     """One idea on a memory. Override what you need; every default does nothing.
 
     `ended`, `judged`, `close` and `report` run without the lock, and an error in one of them stops nobody.

@@ -39,6 +39,7 @@ from typing_extensions import get_type_hints
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share, names_given
+from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.core.catalogue import named
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.graph.events import Count, Record, ToolCount
@@ -572,7 +573,7 @@ class _StreamedCall:
     stopped: bool = False
 
 
-class Registry:
+class Registry(SharedByCopies):
     """The prefetched calls of a memory, in batches by the answer of the model that asks for them. Safe for threads.
 
     Each call has a thread or an asyncio task of its own; nothing queues.

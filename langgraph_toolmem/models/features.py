@@ -88,11 +88,14 @@ def steps_for(
         _node("tool_search", tool_search, ToolRetriever, memory, search=ToolSearch, always=offered),
     ]
     asked: list[Step[Any]] = [node.step for node in nodes if node is not None]
-    for step in steps:
+    given = list(steps)
+    for step in given:
         if not isinstance(step, Step):
             raise ConfigurationError(f"steps holds {step!r}, which is no Step.")
-        asked.append(step)
-    return asked
+    kinds = {type(step) for step in given}
+    for method in memory.core.listeners:
+        asked += [kind(method) for kind in method.steps if kind not in kinds]
+    return asked + given
 
 
 def _node(feature: str, given: Any, kind: Callable[..., N], memory: ToolMemory, **arguments: Any) -> N | None:

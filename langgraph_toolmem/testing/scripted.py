@@ -20,6 +20,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, PrivateAttr, SkipValidation, field_validator
 
+from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError
 
 ScriptFunction = Callable[[list[BaseMessage], list[dict[str, Any]]], AIMessage]
@@ -75,7 +76,7 @@ class ScriptedChatModel(BaseChatModel):
     bound: list[list[dict[str, Any]]] = Field(default_factory=list, repr=False)
     """The tools of each `bind_tools`, in order."""
 
-    _lock: threading.Lock = PrivateAttr(default_factory=threading.Lock)
+    _lock: threading.Lock = PrivateAttr(default_factory=threads.lock)  # free in a forked process too
     _position: int = PrivateAttr(default=0)
 
     @field_validator("script", mode="before")

@@ -20,6 +20,7 @@ from langgraph.graph import StateGraph
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.caches import KeptTexts
+from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import Method
@@ -99,7 +100,7 @@ class Call:
         return tool not in self.left_out
 
 
-class Step(ABC, Generic[M]):
+class Step(SharedByCopies, ABC, Generic[M]):
     """A method's step at a model call. Override `compute`, and the others as needed.
 
     Attributes:
@@ -217,7 +218,7 @@ class Kept:
     broken: bool = False
 
 
-class Memo:
+class Memo(SharedByCopies):
     """Keeps a step's results for the `MAX_TURNS` user turns used last. Safe to use from several threads.
 
     A result is found by the thread, the user and the user's message. Where that message was summarised away, nobody has
