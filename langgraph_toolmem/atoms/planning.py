@@ -17,6 +17,7 @@ from langgraph_toolmem.atoms.slots import SLOT, Known, filled
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.text import digest, quoted
+from langgraph_toolmem.core.precedents import ending
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
@@ -50,13 +51,6 @@ MAX_GOAL: Final = 100
 MAX_VALUE: Final = 210
 """Characters of a value as JSON. Known values are shown whole, since a part of an address is none."""
 HEAD: Final = "Steps that worked in similar situations (<…>: not known yet):"
-PAST_REQUESTS: Final = 8
-LEAST_PAST: Final = 3
-"""Past requests that must be similar, for the work to be taken as done."""
-LEAST_ENDED: Final = 0.8
-"""Share of them, by similarity, that ended after the same calls."""
-DOUBT: Final = 0.15
-"""Similarity added to the others: few and faint examples say little."""
 
 
 @dataclass
@@ -89,6 +83,7 @@ class Planned(NamedTuple):
         shown: the atoms in the hints.
         lines: for the prompt: one for each atom, or that the work is done.
         sure: how sure the surest one is, 0 to 1.
+        run: the run that they are for; None where there are no hints.
     """
 
     record: Planning
@@ -96,6 +91,7 @@ class Planned(NamedTuple):
     shown: tuple[AtomHit, ...] = ()
     lines: tuple[Line, ...] = ()
     sure: float = 0.0
+    run: Run | None = None
 
 
 class _Tools(NamedTuple):
@@ -234,7 +230,6 @@ class HintPlanner:
         next_of_list = any(hit is not before for hit, before in zip(hits, found, strict=True))
         over = None if settings.plain or "thought" in told or next_of_list else self._done(look.state)
         reasons = {hit.atom.id: self._why_not(hit, hits, look, made) for hit in hits}
-        hits = [self._harmless(hit, look) for hit in hits]
         room, shown, lines = settings.budget * CHARS_PER_TOKEN, list[AtomHit](), list[Line]()
         for hit in hits if over is None else ():
             if reasons[hit.atom.id]:
@@ -248,20 +243,21 @@ class HintPlanner:
             else:
                 shown.append(hit)
                 lines.append(line)
-        if shown:
-            self._method.note_shown(look.run, shown, user_id)
         why = "" if shown else "no atom of an available tool was found" if not hits else "no atom is worth showing"
         sure = max((hit.similarity for hit in shown), default=0.0)
         if over is not None:
             why, sure = "the work is done, as past requests went", over[1]
             lines = [Line(over[0])]
-        return Planned(look.record, _event(question, hits, why, told, reasons), tuple(shown), tuple(lines), sure)
+        event = _event(question, hits, why, told, reasons)
+        return Planned(look.record, event, tuple(shown), tuple(lines), sure, look.run)
 
     def _why_not(self, hit: AtomHit, hits: Sequence[AtomHit], look: _Look, made: set[str]) -> str:
         """Return why a hint must not be shown; "" if it may."""
         if any(step.tool == hit.tool and step.review == "rejected" for step in look.state.since_user):
             return "a person rejected it"
         if not self._settings.plain:
+            if not self._reads(hit.tool, look):
+                return "nobody declared that it only reads"
             # An embedder of one's own may find what has no word in common.
             by_words = not look.state.since_user and self._method.core.vectors.embedder.builtin
             enough = max(LEAST_SCORE, SHARE_OF_BEST * max(each.score for each in hits))
@@ -271,23 +267,15 @@ class HintPlanner:
 
     def _done(self, state: RunState) -> tuple[str, float] | None:
         """Return a line for the model if most past requests like this one ended after the same calls, and how sure."""
-        if not state.since_user or state.since_user[-1].status != "ok":
+        found = ending(self._method.core, state)
+        if found is None:
             return None
-        core = self._method.core
-        with core.lock:
-            near = [each for each in core.graph.cases.near(state, k=PAST_REQUESTS) if each.similarity > 0]
-        ended = [each.similarity for each in near if each.tool is None]
-        share = sum(ended) / (sum(each.similarity for each in near) + DOUBT)
-        if len(near) < LEAST_PAST or share < LEAST_ENDED:
-            return None
-        many = f"In {len(ended)} of {len(near)} past requests like this one"
-        return f"{many} nothing more was called after these calls: the answer came.", share
+        many = f"In {found.ended} of {found.past} past requests like this one"
+        return f"{many} nothing more was called after these calls: the answer came.", found.share
 
-    def _harmless(self, hit: AtomHit, look: _Look) -> AtomHit:
-        """Return a hint whose call, if it may destroy something, is not ready to be made."""
-        spec = self._method.core.catalogue.marked(look.specs).get(hit.tool)
-        destroys = spec is not None and side_effects(spec) == "destroys"
-        return replace(hit, filled=hit.atom.arguments) if destroys else hit
+    def _reads(self, tool: str, look: _Look) -> bool:
+        spec = self._method.core.catalogue.marked(look.specs).get(tool)
+        return spec is not None and side_effects(spec) == "reads"
 
     def _tools(self, run: Run, specs: Mapping[str, ToolSpec] | None) -> _Tools:
         """Return the available tools and those called for the request; others would only blur what is said of them."""

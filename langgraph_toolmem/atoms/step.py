@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,7 +11,7 @@ from langgraph_toolmem.base.checks import expect, is_count, is_share
 from langgraph_toolmem.core.catalogue import without_own
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
 from langgraph_toolmem.turn.ask import StepGenerator
-from langgraph_toolmem.turn.hints import Scope, StepOutput
+from langgraph_toolmem.turn.hints import Line, Scope, StepOutput
 from langgraph_toolmem.turn.step import Call, Step
 
 if TYPE_CHECKING:
@@ -92,12 +92,20 @@ class PlanHints(Step[Atoms]):
         from langgraph_toolmem.atoms.planning import HEAD
 
         calls = int(found.event.get("model_calls", 0))
+
+        def seen(lines: Sequence[Line]) -> None:
+            hits = [hit for hit, line in zip(found.shown, found.lines, strict=False) if line in lines]
+            if found.run is not None and hits:
+                run = found.run
+                self.record(lambda: self.method.note_shown(run, hits, call.user_id))
+
         return StepOutput(
             lines=found.lines,
             head=HEAD if found.shown else "",
             sure=found.sure,
             event=found.event,
             notes={"toolmem.hints": len(found.shown), "toolmem.planner_calls": calls},
+            seen=seen,
         )
 
     def _available(self, call: Call) -> Mapping[str, ToolSpec] | None:

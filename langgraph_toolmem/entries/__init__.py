@@ -20,7 +20,7 @@ similar requests is a *preference* against a tool, which may be taken out of wha
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.entries.critique import Critic
     from langgraph_toolmem.entries.recall import EntrySearch, RecalledEntry
     from langgraph_toolmem.graph.events import Forgotten
+    from langgraph_toolmem.runs.tools import ToolSpec
 
 logger = logging.getLogger("langgraph_toolmem.entries")
 
@@ -90,6 +91,9 @@ class Entries(Method):
     Args:
         policy: how many past runs are worth recalling.
         critic: criticises runs that went wrong, in the background: a chat model, ``"provider:model"`` or a `Critic`.
+        share_comments: If True, everybody who shares the namespace may read what users say in their feedback. If False,
+            only the user who said it: nobody else is shown the comment, nor a critique that was made of it. Where users
+            are not named, nobody is.
     """
 
     name: ClassVar[str] = "entries"
@@ -100,7 +104,11 @@ class Entries(Method):
         policy: RecallPolicy | None = None,
         *,
         critic: BaseChatModel | Critic | str | None = None,
+        share_comments: bool = False,
     ) -> None:
+        if not isinstance(share_comments, bool):
+            raise ConfigurationError(f"`share_comments` must be True or False, got {share_comments!r}.")
+        self.share_comments = share_comments
         self.policy = policy_given(policy, RecallPolicy) or RecallPolicy()
         self._critic: Critic | None = None
         if critic is not None:
@@ -186,26 +194,23 @@ class Entries(Method):
         policy: RecallPolicy | None = None,
         thread_id: str | None = None,
         user_id: str | None = None,
-        shown: bool = False,
     ) -> list[RecalledEntry]:
         """Return the past runs to show to the model now, one for each group that says the same.
+
+        They have no comment but the user's own, unless comments are shared.
 
         Args:
             messages: the history so far; what its latest episode asks for is the request.
             policy, user_id: as for `ranked`.
             thread_id: the thread; its own episodes are not recalled.
-            shown: If True, the model gets to see them now: the ledger keeps those for which there is room in a prompt.
 
         Raises:
             MessageError, NamespaceError, StorageError: as for `preferences`.
         """
         from langgraph_toolmem.entries.recall import grouped
-        from langgraph_toolmem.entries.render import to_lines
 
         run, user = self.core.read(messages, thread_id), self.core.users.of(user_id)
         self.core.jobs.poll()
-        if shown:
-            self.core.know(run)
         query = request_of(run)
         if not query or self.core.vectors.empty:
             return []
@@ -214,14 +219,32 @@ class Entries(Method):
             own |= self.core.episodes.runs(thread_id)
         # nobody reads what another user said
         found = grouped(self.search(query, user, policy or self.policy, exclude=own, own=True))
-        if shown and (seen := found[: len(to_lines(found, self.reads()))]):
-            items = {self.rows.key(entry.id, user): None for each in seen for entry in (each.entry, *each.others)}
-            self.core.ledger.shown(self.name, items, run=run.digest, user_id=user_id)
-        return found
+        return [replace(each, entry=self._without_comment(each.entry)) for each in found]
 
-    def reads(self) -> frozenset[str]:
-        """Return the tools that are declared to only read."""
-        return frozenset(name for name, spec in self.core.catalogue.marked().items() if side_effects(spec) == "reads")
+    def note_shown(
+        self, messages: Any, found: Iterable[RecalledEntry], *, thread_id: str | None, user_id: str | None
+    ) -> None:
+        """Record that the model sees these runs in the present one."""
+        run, user = self.core.read(messages, thread_id), self.core.users.of(user_id)
+        self.core.know(run)
+        items = {self.rows.key(entry.id, user): None for each in found for entry in (each.entry, *each.others)}
+        if items:
+            self.core.ledger.shown(self.name, items, run=run.digest, user_id=user_id)
+
+    def reads(self, tools: Mapping[str, ToolSpec] | None = None) -> frozenset[str]:
+        """Return the tools that are declared to only read, given those of the present request."""
+        marked = self.core.catalogue.marked()
+        reading = {name for name, spec in marked.items() if side_effects(spec) == "reads"}
+        offered = self.core.catalogue.marked(tools) if tools is not None else {}
+        for name, spec in offered.items():
+            (reading.add if side_effects(spec) == "reads" else reading.discard)(name)
+        return frozenset(reading)
+
+    def _without_comment(self, entry: Entry) -> Entry:
+        """Return an entry without its comment, unless those who see the entry may read it."""
+        mine = bool(entry.user) or self.core.users.apart  # entries of other named users are never shown
+        by_program = entry.score is None  # "the run ended with TimeoutError"
+        return entry if mine or by_program or self.share_comments else replace(entry, comment="")
 
     arecall, apreferences = async_variant(recall), async_variant(preferences)
 
@@ -306,7 +329,8 @@ class Entries(Method):
             return ""
         near = self.rows.near(entry.query, user, k=SIMILAR + 1, part=JUDGED)
         similar = [each.item for each in near if each.id != entry.id]
-        return self._critic(entry, similar[:SIMILAR]).model_dump_json()
+        visible = [self._without_comment(each) for each in (entry, *similar[:SIMILAR])]
+        return self._critic(visible[0], visible[1:]).model_dump_json()
 
     def _take_critique(self, job: Job) -> None:
         """Store a critique in its entry, unless the entry is gone or has other feedback now."""

@@ -2,8 +2,8 @@
 
 What is shown was said and done by others in other runs. So each run is one line, and what comes from a run stands in
 quotes: nothing of it can pass for an instruction or for the end of the material. Values of a call that may change
-something are not shown: they belong to the other request. Where the request may be of another kind, such calls are
-only counted.
+something are not shown: they belong to the other request. Such calls are only counted where the request may be of
+another kind, where the present run has called the tool already, and where its work is done.
 """
 
 from __future__ import annotations
@@ -44,18 +44,26 @@ _FULL: Final = _Detail(query=200, said=320, calls=8, args=80)
 _SHORT: Final = _Detail(query=80, said=120, calls=4, args=0)
 
 
-def to_lines(found: Sequence[RecalledEntry], reads: Collection[str] = (), *, budget: int = BUDGET) -> list[str]:
+def to_lines(
+    found: Sequence[RecalledEntry],
+    reads: Collection[str] = (),
+    *,
+    hidden: Collection[str] | None = (),
+    budget: int = BUDGET,
+) -> list[str]:
     """Return a line for each of the first runs: as many as there is room for under HEAD, the last ones shorter.
 
     Args:
         found: what was recalled.
         reads: tools that are declared to only read.
+        hidden: tools whose changes are only counted; None: all.
         budget: tokens at most, as `turn.hints.tokens_in` counts them.
     """
     room = budget * BYTES_PER_TOKEN - _size(HEAD)
     lines: list[str] = []
     for each in found:
-        shown = each.entry, 1 + len(each.others), each.score >= SAME_KIND
+        named = {call.tool for call in each.entry.calls} if each.score >= SAME_KIND and hidden is not None else set()
+        shown = each.entry, 1 + len(each.others), {*reads, *named.difference(hidden or ())}
         made = next((line for how in (_FULL, _SHORT) if _size(line := _line(*shown, reads, how)) <= room), None)
         if made is None:
             break
@@ -66,7 +74,7 @@ def to_lines(found: Sequence[RecalledEntry], reads: Collection[str] = (), *, bud
 
 def to_line(entry: Entry, reads: Collection[str] = ()) -> str:
     """Return one run in full, with the values of the calls of tools that only read."""
-    return _line(entry, 1, True, reads, _FULL)
+    return _line(entry, 1, {call.tool for call in entry.calls}, reads, _FULL)
 
 
 def to_text(entry: Entry) -> str:
@@ -93,8 +101,8 @@ def _size(line: str) -> int:
     return len(line.encode("utf-8", "replace")) + 1
 
 
-def _line(entry: Entry, runs: int, same: bool, reads: Collection[str], detail: _Detail) -> str:
-    """Return a run as one line, for so many that say the same. Of another kind of request only look-ups are shown."""
+def _line(entry: Entry, runs: int, named: Collection[str], reads: Collection[str], detail: _Detail) -> str:
+    """Return a run as one line, for so many that say the same. Calls of tools that are not named are counted."""
     words = ["went well" if entry.good else "went wrong" if entry.failed else "not judged"]
     if runs > 1:
         words.append(f"{runs} runs alike")
@@ -104,13 +112,13 @@ def _line(entry: Entry, runs: int, same: bool, reads: Collection[str], detail: _
     elif entry.comment:
         label = "note" if entry.score is None else "the user said"
         words.append(f"{label}: {quoted(entry.comment, detail.said)}")
-    calls = _calls(entry, same, reads, detail)
+    calls = _calls(entry, named, reads, detail)
     return f"- {quoted(entry.query, detail.query)} ({'; '.join(words)}). Calls: {calls}"
 
 
-def _calls(entry: Entry, same: bool, reads: Collection[str], detail: _Detail) -> str:
+def _calls(entry: Entry, named: Collection[str], reads: Collection[str], detail: _Detail) -> str:
     """Return the calls in one line; of too many, those in the middle go."""
-    shown = [call for call in entry.calls if same or call.tool in reads]
+    shown = [call for call in entry.calls if call.tool in named]
     if hidden := len(entry.calls) - len(shown):
         changes = f"{hidden} that may change something"
         return "; ".join([*(_call(call, reads, detail.args) for call in shown[: detail.calls]), changes])

@@ -10,6 +10,7 @@ from langchain_core.messages import ToolMessage
 from langgraph_toolmem.base.checks import names_given, policy_given, score_of
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.core.method import EndedRun
+from langgraph_toolmem.core.precedents import ending
 from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.preferences import left_out
 from langgraph_toolmem.entries.preferences import to_event as preference_event
@@ -38,15 +39,28 @@ class Recall(Step[Entries]):
         self._policy = policy_given(policy, RecallPolicy)
 
     def compute(self, call: Call) -> list[RecalledEntry]:
+        """Return the past runs that are worth showing."""
         how: dict[str, Any] = {"thread_id": call.thread_id, "user_id": call.user_id}
-        return self.method.recollect(call.messages, policy=self._policy, shown=True, **how)
+        return self.method.recollect(call.messages, policy=self._policy, **how)
 
     def render(self, call: Call, found: Sequence[RecalledEntry]) -> StepOutput:
-        reads = self.method.reads() if found else frozenset[str]()
-        lines = to_lines(found, reads)
+        """Return a line for each run. Changes that were made, or that nobody makes any more, are only counted in it."""
+        if not found:
+            return StepOutput(event=to_event(found), notes={"toolmem.recalled": 0})
+        state = self.core.state_of(self.core.read(call.messages, call.thread_id))
+        over = ending(self.core, state) is not None
+        made = frozenset(step.tool for step in state.since_episode)
+        lines = [Line(text) for text in to_lines(found, self.method.reads(call.tools), hidden=None if over else made)]
+
+        def seen(kept: Sequence[Line]) -> None:
+            shown = [each for each, line in zip(found, lines, strict=False) if line in kept]
+            who: dict[str, Any] = {"thread_id": call.thread_id, "user_id": call.user_id}
+            self.record(lambda: self.method.note_shown(call.messages, shown, **who))
+
         return StepOutput(
             head=HEAD if lines else "",
-            lines=list(map(Line, lines)),
+            lines=lines,
+            seen=seen,
             sure=max((each.score for each in found), default=0.0),
             event=to_event(found),
             notes={"toolmem.recalled": len(found)},

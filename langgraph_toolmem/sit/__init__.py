@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.checks import is_count, policy_given
@@ -43,12 +44,22 @@ if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
     from langgraph_toolmem.graph.events import Record
     from langgraph_toolmem.graph.tool_graph import Table
+    from langgraph_toolmem.runs.run import Run
     from langgraph_toolmem.runs.tools import ToolSpec
 
 SEARCHED: Final = 50
 """Tools that a search by description gives as candidates."""
 WORTH: Final = 0.1
 """Score from which a suggestion is shown to a model: less likely ones are right in one of ten cases."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Suggestions for the model's next turn in a run."""
+
+    suggestions: tuple[Suggestion, ...]
+    run: Run
+    user_id: str | None
 
 
 class SIT(Method):
@@ -79,8 +90,6 @@ class SIT(Method):
         policy: SITPolicy | None = None,
         thread_id: str | None = None,
         user_id: str | None = None,
-        shown: bool = False,
-        tools: Mapping[str, ToolSpec] | None = None,
     ) -> list[Suggestion]:
         """Return the tools that may come next, best first: at most k, none if nothing speaks for any.
 
@@ -94,10 +103,7 @@ class SIT(Method):
             k: how many; the policy's (2) if None.
             available: names of the tools that may be suggested; all known ones if None.
             policy: how the evidence is used; the method's own if None.
-            thread_id, user_id: of the run, for the record of what was shown.
-            shown: If True, the model gets to see the suggestions now: unlikely ones are left out, and the ledger keeps
-                the others.
-            tools: the tools of this step, as `read_tools` reads them.
+            thread_id, user_id: of the run.
 
         Raises:
             MessageError: `messages` cannot be read.
@@ -106,19 +112,52 @@ class SIT(Method):
         """
         _check(summary, k, available, policy)
         core = self.core
+        run, _ = core.read(messages, thread_id), core.users.of(user_id)
+        core.refresh()
+        return self.suggest_for(core.state_of(run), summary=summary, k=k, available=available, policy=policy)
+
+    asuggest = async_variant(suggest)
+
+    def advise(
+        self,
+        messages: Any,
+        *,
+        summary: str | None = None,
+        available: Collection[str] | None = None,
+        policy: SITPolicy | None = None,
+        thread_id: str | None = None,
+        user_id: str | None = None,
+        tools: Mapping[str, ToolSpec] | None = None,
+    ) -> Advice:
+        """Return the suggestions that a model may read: likely tools that are declared to only read.
+
+        The paper's policy names any tool. Arguments and errors are those of `suggest`.
+
+        Args:
+            tools: the tools of this step, as `read_tools` reads them; those of the memory if None.
+        """
+        _check(summary, None, available, policy)
+        core, policy = self.core, policy or self.policy
         run, user = core.read(messages, thread_id), core.users.of(user_id)
         if tools is not None:
             core.catalogue.adopt(tools)
         core.refresh()
+        k = policy.k if policy.kind == "paper" else SEARCHED
         found = self.suggest_for(core.state_of(run), summary=summary, k=k, available=available, policy=policy)
-        found = [each for each in found if each.score >= WORTH] if shown else found
-        if shown and run.next_key is not None and not core.read_only:
-            core.know(run)
-            items: dict[str, str | None] = {each.tool: each.tool for each in found}
-            core.ledger.shown(self.name, items, run=run.digest, turn=run.next_key, user_id=user.id)
-        return found
+        if policy.kind != "paper":
+            marked = core.catalogue.marked(tools)
+            found = [each for each in found if each.tool in marked and side_effects(marked[each.tool]) == "reads"]
+        likely = [each for each in found if each.score >= WORTH]
+        return Advice(tuple(likely[: policy.k]), run, user.id)
 
-    asuggest = async_variant(suggest)
+    def note_shown(self, advice: Advice, tools: Collection[str]) -> None:
+        """Record that the model sees the advice on these tools before its next turn."""
+        run = advice.run
+        if run.next_key is None or self.core.read_only or not tools:
+            return
+        self.core.know(run)
+        items: dict[str, str | None] = {tool: tool for tool in tools}
+        self.core.ledger.shown(self.name, items, run=run.digest, turn=run.next_key, user_id=advice.user_id)
 
     def suggest_for(
         self,

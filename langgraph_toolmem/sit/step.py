@@ -19,7 +19,7 @@ from langgraph_toolmem.base.checks import policy_given
 from langgraph_toolmem.base.text import printable
 from langgraph_toolmem.runs.run import OWN_TOOLS, SUMMARY_TOOL
 from langgraph_toolmem.runs.tools import name_of
-from langgraph_toolmem.sit import SIT
+from langgraph_toolmem.sit import SIT, Advice
 from langgraph_toolmem.sit.suggest import SITPolicy, Suggestion
 from langgraph_toolmem.turn.hints import Line, StepOutput
 from langgraph_toolmem.turn.host import ErrorLog, read_key, thread_id_of, user_id_of
@@ -45,8 +45,8 @@ def to_event(suggestions: Sequence[Suggestion]) -> dict[str, Any]:
 
 DESCRIPTION: Final = (
     "Use when you are not sure which tool comes next. Write a short summary of what the user wants, what was done, "
-    "what came back and what is still open; name the symptom if something is unclear. Returns the tools that past "
-    "successful runs called in similar situations. Changes nothing."
+    "what came back and what is still open; name the symptom if something is unclear. Returns the look-ups that past "
+    "successful runs made in similar situations. Changes nothing."
 )
 NOTHING: Final = "Nothing like this was seen before. Go on as you think best."
 
@@ -72,7 +72,9 @@ def make_summary_tool(method: SIT, policy: SITPolicy | None, messages_key: str) 
             messages, who = _where(runtime, messages_key)
             if messages and method.core.held_out(messages, who["thread_id"]):
                 return NOTHING
-            found = method.suggest(messages, summary=summary, policy=policy, shown=True, **who)
+            advice = method.advise(messages, summary=summary, policy=policy, **who)
+            found = advice.suggestions
+            method.note_shown(advice, [each.tool for each in found])
         except Exception as error:  # noqa: BLE001 - the run goes on
             errors.failed(error)
             return f"No suggestion: the memory could not be asked ({type(error).__name__}). Go on as you think best."
@@ -115,25 +117,33 @@ class Suggest(Step[SIT]):
         self.tool = make_summary_tool(method, self.policy, messages_key)
         self.tools = [self.tool] if summary_tool else []
 
-    def compute(self, call: Call) -> list[Suggestion]:
+    def compute(self, call: Call) -> Advice | None:
+        """Return the suggestions, unless the agent has just asked for some."""
         last = call.messages[-1] if call.messages else None
         if isinstance(last, ToolMessage) and last.name == SUMMARY_TOOL:
-            return []
-        return self.method.suggest(
+            return None
+        return self.method.advise(
             call.messages,
             policy=self.policy,
             available=None if call.tools is None else set(filter(None, map(name_of, call.offered))) - OWN_TOOLS,
             tools=call.tools,
             thread_id=call.thread_id,
             user_id=call.user_id,
-            shown=True,
         )
 
-    def render(self, call: Call, found: Sequence[Suggestion]) -> StepOutput:
+    def render(self, call: Call, found: Advice | None) -> StepOutput:
+        """Return a line for each suggestion."""
+        suggestions = () if found is None else found.suggestions
+
+        def seen(lines: Sequence[Line]) -> None:
+            if found is not None:
+                self.record(lambda: self.method.note_shown(found, [line.about for line in lines]))
+
         return StepOutput(
-            lines=to_lines(found),
+            lines=to_lines(suggestions),
             head=HEAD,
-            sure=max((each.score for each in found), default=0.0),
-            event=to_event(found),
-            notes={"toolmem.suggestions": len(found)},
+            sure=max((each.score for each in suggestions), default=0.0),
+            event=to_event(suggestions),
+            notes={"toolmem.suggestions": len(suggestions)},
+            seen=seen,
         )

@@ -6,6 +6,10 @@ runs is data: it stands in quotes on one printable line (`base.text.quoted`), un
 A node writes its hint under its role into the private state. A hint holds for one model call or until the user speaks
 again. An older hint is skipped, so nothing has to be cleared.
 
+A hint is recorded as shown once it stands in a request, line by line (`StepOutput.seen`): what had no room was not
+shown. A node's hint is put into a request later, in the host's own node; a `Witness` that the node keeps records it
+then.
+
 A hint joins the request when the model is called and is never stored. A provider's cache holds the beginning of a
 prompt that was sent before; a hint behind the last message changes nothing that is cached (`providers.PLACEMENTS`).
 """
@@ -13,8 +17,10 @@ prompt that was sent before; a hint behind the last message changes nothing that
 from __future__ import annotations
 
 import math
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, NamedTuple
+from weakref import WeakValueDictionary
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.graph import MessagesState
@@ -51,6 +57,10 @@ class Line(NamedTuple):
     about: str = ""
 
 
+Seen = Callable[[Sequence[Line]], None]
+"""Records which lines of a hint stand in a request."""
+
+
 class StepOutput(NamedTuple):
     """The output of a step at a model call.
 
@@ -63,6 +73,7 @@ class StepOutput(NamedTuple):
         lines: a hint for the model, the most important lines first.
         head: the line above them.
         sure: confidence, 0 to 1; where the budget is short, hints with more of it come first.
+        seen: is called with the lines that stand in the request; None if nobody keeps a record of them.
     """
 
     text: str = ""
@@ -73,6 +84,7 @@ class StepOutput(NamedTuple):
     lines: Sequence[Line] = ()
     head: str = ""
     sure: float = 0.5
+    seen: Seen | None = None
 
     @property
     def hint(self) -> Sequence[Line]:
@@ -130,7 +142,7 @@ def composed(
     *,
     read: Callable[[], Run] | None = None,
 ) -> str:
-    """Return the text of all hints; "" if there is none.
+    """Return the text of all hints, and record what stands in it; "" if there is none.
 
     Args:
         outputs: of the steps.
@@ -158,6 +170,8 @@ def composed(
             left -= size
             named |= {line.about for line in kept}
             taken += [*([hint.head] if hint.head else []), *(line.text for line in kept)]
+            if hint.seen is not None:
+                hint.seen(kept)
     return "\n".join([FRAME, *taken]) if taken else ""
 
 
@@ -182,8 +196,23 @@ def _size(line: str) -> int:
 # --- the private state of a graph ---
 
 
+class Witness:
+    """The record of a node's hint, found by a token in the graph's state as long as the node keeps it."""
+
+    def __init__(self, record: Seen) -> None:
+        self.record = record
+        self.token = uuid.uuid4().hex
+        _WITNESSES[self.token] = self
+
+
+_WITNESSES: Final[WeakValueDictionary[str, Witness]] = WeakValueDictionary()
+
+
 class Hint(TypedDict):
-    """One hint: the point of the run or the user turn that it is for, its scope, and its parts (`StepOutput`)."""
+    """One hint: the point of the run or the user turn that it is for, its scope, and its parts (`StepOutput`).
+
+    `seen` is the token of its `Witness`; "" if there is none.
+    """
 
     at: str
     scope: Scope
@@ -191,6 +220,7 @@ class Hint(TypedDict):
     head: str
     sure: float
     left_out: dict[str, str]
+    seen: str
 
 
 def merge_hints(old: dict[str, Hint] | None, new: dict[str, Hint] | None) -> dict[str, Hint]:
@@ -208,7 +238,9 @@ class MemoryState(MessagesState, HintState):
     """`MessagesState` with room for the memory's values: ``StateGraph(MemoryState)``."""
 
 
-def new_hint(role: str, output: StepOutput, messages: Sequence[Any], scope: Scope = "call") -> dict[str, Any]:
+def new_hint(
+    role: str, output: StepOutput, messages: Sequence[Any], scope: Scope = "call", *, seen: str = ""
+) -> dict[str, Any]:
     """Return the update of the state for a step's hint, which may be empty.
 
     Args:
@@ -216,6 +248,7 @@ def new_hint(role: str, output: StepOutput, messages: Sequence[Any], scope: Scop
         output: of the step.
         messages: the history so far.
         scope: how long the hint holds.
+        seen: token of its `Witness`.
     """
     hint = Hint(
         at=turn_of(messages) if scope == "turn" else point_of(messages),
@@ -224,6 +257,7 @@ def new_hint(role: str, output: StepOutput, messages: Sequence[Any], scope: Scop
         head=output.head,
         sure=output.sure,
         left_out=dict(output.left_out),
+        seen=seen,
     )
     return {HINTS: {role: hint}}
 
@@ -241,7 +275,13 @@ def _held(state: Any, messages_key: str) -> list[Hint]:
 
 
 def _output_of(hint: Hint) -> StepOutput:
-    return StepOutput(lines=[Line(*line) for line in hint["lines"]], head=hint["head"], sure=hint["sure"])
+    witness = _WITNESSES.get(hint["seen"])
+    return StepOutput(
+        lines=[Line(*line) for line in hint["lines"]],
+        head=hint["head"],
+        sure=hint["sure"],
+        seen=None if witness is None else witness.record,
+    )
 
 
 def _holds(hint: Hint, messages: Sequence[Any]) -> bool:
@@ -267,7 +307,9 @@ def messages_with_hints(state: Any, model: Any = None, *, messages_key: str = "m
         messages_key: key of the messages.
     """
     messages = list(read_key(state, messages_key) or ())
-    text = composed(map(_output_of, _held(state, messages_key)), messages) if is_active() else ""
+    if not is_active() or placement_of(model) == "instructions":  # messages cannot carry them
+        return messages
+    text = composed(map(_output_of, _held(state, messages_key)), messages)
     system, messages, _ = placed(text, system=None, messages=messages, model=model)
     return [*([system] if system else []), *messages]
 
@@ -301,6 +343,9 @@ def placed(
     if not how or not messages:
         in_front = _with_text(system, text) if system and system.content else SystemMessage(text)
         return in_front, list(messages), settings
+    if how == "instructions":
+        told = settings.get("instructions") or (getattr(model, "model_kwargs", None) or {}).get("instructions")
+        return system, list(messages), {**settings, "instructions": f"{told}\n\n{text}" if told else text}
     kept = list(messages)
     last = _message(kept[-1])
     if how == "in_tool" and isinstance(last, ToolMessage):

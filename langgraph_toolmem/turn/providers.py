@@ -32,10 +32,11 @@ A path is looked up in the per-call settings, in the model's fields and in the m
 (``extra_body``, ``model_kwargs``, ``additional_model_request_fields``). Without values, any value counts but None,
 False, 0, "", "none", "off" and "disabled".
 """
-Place = Literal["tail", "tail_list", "tail_marked", "in_tool", ""]
+Place = Literal["tail", "tail_list", "tail_marked", "in_tool", "instructions", ""]
 """The place of a hint. "tail": a message of the user's role behind the last one. "tail_list": with a list as content.
 "tail_marked": where the request asks for a cache (``cache_control`` in its settings), the mark goes to the last stable
-block. "in_tool": inside the last message where that is a tool's answer, otherwise at the tail. "": unknown.
+block. "in_tool": inside the last message where that is a tool's answer, otherwise at the tail. "instructions": in the
+setting of that name, which the provider does not keep with the conversation; in a graph nowhere. "": unknown.
 """
 
 _UNSET: Final = (None, False, 0, "", "none", "off", "disabled")
@@ -134,6 +135,15 @@ PLACEMENTS: Final[tuple[tuple[Place, Models], ...]] = (
     ("in_tool", Models(clients=("ChatMistralAI", "mistralai"))),
     # langchain-ollama 1.1.0: the model's template decides if a system message behind others is seen.
     ("tail", Models(clients=("ChatOllama", "ollama"))),
+    # The conversation stays on the server, with all that was ever in the input; the instructions do not.
+    # https://platform.openai.com/docs/guides/conversation-state
+    (
+        "instructions",
+        Models(
+            clients=("BaseChatOpenAI", "openai", "azure_openai"),
+            on={"use_previous_response_id": (), "previous_response_id": (), "conversation": ()},
+        ),
+    ),
     # langchain-openai 1.7.3: sent as they are. https://platform.openai.com/docs/guides/prompt-caching
     ("tail", Models(clients=("BaseChatOpenAI", "openai", "azure_openai"))),
 )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 from abc import ABC
-from collections import OrderedDict
-from collections.abc import Generator, Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
@@ -28,7 +28,16 @@ from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import History
 from langgraph_toolmem.turn.ask import StepGenerator, adrive, drive
-from langgraph_toolmem.turn.hints import NOTHING, Scope, StepOutput, left_out_now, new_hint, point_of, turn_of
+from langgraph_toolmem.turn.hints import (
+    NOTHING,
+    Scope,
+    StepOutput,
+    Witness,
+    left_out_now,
+    new_hint,
+    point_of,
+    turn_of,
+)
 from langgraph_toolmem.turn.host import (
     ErrorLog,
     annotate,
@@ -140,6 +149,11 @@ class Step(SharedByCopies, ABC, Generic[M]):
     def render(self, call: Call, found: Any) -> StepOutput:
         """Return the output at this model call, made of the result of `compute`. Keep it cheap."""
         return found if isinstance(found, StepOutput) else NOTHING
+
+    def record(self, write: Callable[[], object]) -> None:
+        """Write a record of what the model sees; an error is logged, and the model is asked all the same."""
+        with self.errors:
+            write()
 
     def on_end(self, call: Call) -> StepOutput | StepGenerator[StepOutput]:
         """Act at the end of the run."""
@@ -363,6 +377,7 @@ class StepNode(MemoryNode):
         self.step = step
         step.errors = self.errors
         self.runner = StepRunner(step)
+        self._witnesses = deque[Witness](maxlen=MAX_TURNS)
 
     def body(self, state: Any, config: RunnableConfig | None) -> StepGenerator[Any]:
         call = self.call_of(state, config)
@@ -380,4 +395,9 @@ class StepNode(MemoryNode):
 
     def update(self, call: Call, output: StepOutput) -> Any:
         """Return the update of the state for a step's output."""
-        return new_hint(self.role, output, call.messages, self.step.scope)
+        seen = ""
+        if output.seen is not None:
+            witness = Witness(output.seen)
+            self._witnesses.append(witness)
+            seen = witness.token
+        return new_hint(self.role, output, call.messages, self.step.scope, seen=seen)

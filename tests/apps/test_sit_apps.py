@@ -41,7 +41,7 @@ ZOE = SYMPTOM.format("Zoe")
 
 @pytest.fixture
 def memory() -> Iterator[ToolMemory]:
-    with ToolMemory.ephemeral(tools=SCHEMAS, methods=[SIT(SITPolicy(unlabelled=0.0))]) as made:
+    with ToolMemory.ephemeral(tools=SCHEMAS, methods=[SIT(SITPolicy(unlabelled=0.0))], reads={"*"}) as made:
         yield made
 
 
@@ -158,7 +158,7 @@ def test_the_tool_answers_where_it_can_say_nothing(
         [*_, empty] = answered(unknowing, [asked("Zoe"), calling("x")])
     assert (getattr(empty, "status", ""), advised([empty])) == ("success", [])
     teach(memory)
-    monkeypatch.setattr(memory.sit, "suggest", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(memory.sit, "advise", lambda *_, **__: 1 / 0)
     [*_, failed] = answered(memory, [*before_cure("password"), calling("x")])
     assert (getattr(failed, "status", ""), "ZeroDivisionError" in failed.text) == ("success", True)
     assert len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 1

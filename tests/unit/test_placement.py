@@ -17,7 +17,7 @@ from planned import HEAD, taught
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn import host
-from langgraph_toolmem.turn.hints import placed
+from langgraph_toolmem.turn.hints import StepOutput, messages_with_hints, new_hint, placed
 from langgraph_toolmem.turn.providers import placement_of
 
 HINT = "Likely next tools: search."
@@ -79,6 +79,23 @@ def test_openai(messages: list[BaseMessage]) -> None:
     hinted = payload(model, request(model, messages)[0])["messages"]
     assert hinted[: len(plain)] == plain
     assert hinted[len(plain) :] == [{"role": "user", "content": HINT}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "before"), [({}, ""), ({"model_kwargs": {"instructions": "Be brief."}}, "Be brief.\n\n")]
+)
+def test_a_conversation_that_the_provider_keeps_holds_no_hint(fields: dict[str, Any], before: str) -> None:
+    openai = pytest.importorskip("langchain_openai")
+    model = openai.ChatOpenAI(model="gpt-5.1", api_key="none", use_previous_response_id=True, **fields)
+    messages, settings = request(model, TOOL)
+    hinted, plain = payload(model, messages, **settings), payload(model, [SYSTEM, *TOOL])
+    assert hinted["input"] == plain["input"]
+    assert hinted["instructions"] == before + HINT
+    told = payload(model, messages, **request(model, TOOL, instructions="Be kind.")[1])
+    assert told["instructions"] == f"Be kind.\n\n{HINT}"
+    state = {"messages": TOOL, **new_hint("sit", StepOutput(HINT), TOOL)}
+    assert messages_with_hints(state, model) == TOOL, "a list of messages has no other place"
+    assert messages_with_hints(state, "openai:gpt-4.1")[-1].text.endswith(HINT)
 
 
 def _reads(requests: list[list[Any]]) -> list[int]:

@@ -139,8 +139,8 @@ async def test_nothing_is_known_of_a_thread_after_a_forgetting() -> None:
 
 async def test_a_call_that_was_made_is_no_hint_and_the_next_of_a_list_is() -> None:
     tools = [
-        h.schema("list_orders", "customer_id") | {"description": "List the orders of a customer."},
-        h.schema("mark_order", "order_id") | {"description": "Mark an order."},
+        h.reading("list_orders", "customer_id") | {"description": "List the orders of a customer."},
+        h.reading("mark_order", "order_id") | {"description": "Mark an order."},
     ]
 
     def history(customer: str, listed: list[str], done: list[str]) -> list[Any]:

@@ -157,7 +157,8 @@ def test_what_became_of_runs_that_were_shown_an_entry_is_booked(tmp_path: Path) 
         memory.finish(mail("Ann"), thread_id="1", success=True)
         memory.flush()
         for _ in range(2):  # at each user turn
-            memory.entries.recollect(asking("Bob"), thread_id="2", shown=True)
+            recalled = memory.entries.recollect(asking("Bob"), thread_id="2")
+            memory.entries.note_shown(asking("Bob"), recalled, thread_id="2", user_id=None)
         memory.entries.recollect(asking("Cid"), thread_id="3")
         assert record(memory, "Ann") == (1, 0, 0)
         memory.finish(mail("Bob", "call_bob"), thread_id="2", success=True)
@@ -246,12 +247,13 @@ def test_observed_live_or_imported_the_entries_are_the_same(
 
 
 def test_a_memory_that_nobody_judges_shows_its_runs_as_unjudged_until_somebody_does() -> None:
-    with ToolMemory.ephemeral(methods=[Entries()]) as memory:
+    with ToolMemory.ephemeral(methods=[Entries(share_comments=True)]) as memory:
         for name in ("Ann", "Bob", "Cid"):
             memory.finish(turn(f"send a mail to {name}", ["mail"]), thread_id=name)
         memory.flush()
         asked = [h.user("send a mail to Dora")]
-        [only] = memory.entries.recollect(asked, thread_id="d", shown=True)
+        [only] = memory.entries.recollect(asked, thread_id="d")
+        memory.entries.note_shown(asked, [only], thread_id="d", user_id=None)
         assert (only.entry.score, len(only.others)) == (None, 2)
         assert [each.recalled for each in memory.entries.recall("send a mail to Dora")] == [1] * 3
         memory.feedback("Bob", score=0.0, comment="too late")

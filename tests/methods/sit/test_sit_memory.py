@@ -205,8 +205,10 @@ def test_observed_and_imported_runs_give_the_same_memory_judged_before_or_after(
 # --- the record ---
 
 
-def shown(memory: ToolMemory, messages: Any, **how: Any) -> list[Any]:
-    return memory.sit.suggest(messages, shown=True, **{"thread_id": "now", **how})
+def shown(memory: ToolMemory, messages: Any, **how: Any) -> tuple[Any, ...]:
+    advice = memory.sit.advise(messages, policy=SITPolicy.paper(k=1), **{"thread_id": "now", **how})
+    memory.sit.note_shown(advice, [each.tool for each in advice.suggestions])
+    return advice.suggestions
 
 
 def record(memory: ToolMemory) -> tuple[float, ...]:
@@ -229,9 +231,9 @@ def test_advice_of_the_tool_adds_to_that_of_the_hint(memory: ToolMemory) -> None
     """One turn of the model, two looks: it counts once, and what either named counts as named."""
     teach(memory, summaries=True)
     here = before_cure("password")
-    shown(memory, here, summary=f"Logs: {FINDINGS['router']}", k=1)
+    shown(memory, here, summary=f"Logs: {FINDINGS['router']}")
     asking = h.history(here, summarised(f"Logs: {FINDINGS['password']}"))
-    shown(memory, asking, summary=f"Logs: {FINDINGS['password']}", k=1)
+    shown(memory, asking, summary=f"Logs: {FINDINGS['password']}")
     [turn] = ledger(memory).turns.values()
     assert [*turn["sit"][2].values()] == ["restart_router", "reset_password"]
     memory.observe(h.history(asking, h.call("reset_password", {"name": "Zoe"}), h.words()), thread_id="now")
