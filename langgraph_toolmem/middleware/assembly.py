@@ -7,7 +7,14 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from langchain.agents.middleware import AgentMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    ExtendedModelResponse,
+    ModelRequest,
+    ModelResponse,
+    TracePolicy,
+    omit_payload,
+)
 from langchain_core.messages import AIMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
@@ -49,6 +56,9 @@ _NO_TOOL: Final = (None, "auto", "any", "required", "none")
 """Values of ``tool_choice`` that name no tool."""
 _EXECUTORS: Final = ("_execute_model_sync", "_execute_model_async")
 """Functions of ``create_agent`` that ask the model: the handler of the innermost middleware."""
+WITHOUT_INPUTS: Final = TracePolicy(process_inputs=omit_payload)
+"""The spans of the memory's hooks leave out the request: the model's own span has it. With it a run of 200 messages
+took 6.6 times the bytes in LangSmith."""
 NOT_AT_THE_MODEL: Final = (
     "%s is not the last middleware: one behind it may change the request, so values of the system prompt and of the "
     "run's context are not used. Put the list of tool_memory_middleware last."
@@ -153,6 +163,7 @@ class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     """
 
     name = ""
+    trace_policy = WITHOUT_INPUTS
 
     def __init__(self, memory: ToolMemory, steps: Sequence[Step[Any]], *, name: str) -> None:
         super().__init__()
@@ -304,6 +315,7 @@ class LoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
     """A `LoopGuard` in an agent, right after the model."""
 
     name = ""
+    trace_policy = WITHOUT_INPUTS
 
     def __init__(self, memory: ToolMemory, name: str) -> None:
         super().__init__()

@@ -15,14 +15,18 @@ from desk import (
     NAMES,
     Desk,
     expected,
+    history,
+    request,
     script,
     shortcuts,
     warm,
 )
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, TodoListMiddleware
-from langchain_core.messages import AIMessage, convert_to_messages
+from langchain_core.messages import AIMessage, HumanMessage, convert_to_messages
+from langsmith import Client
+from langsmith.run_helpers import tracing_context
 from openai_server import OpenAIStubServer, make_chat_model
-from shells import both, build_agent
+from shells import agent_of, both, build_agent
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.middleware import assembly as middleware
@@ -211,3 +215,34 @@ async def test_nothing_of_the_mark_is_sent_to_the_provider(
     ]
     assert "toolmem" not in json.dumps(sent)
     assert all("name" not in m for m in sent)
+
+
+# --- traces ---
+
+
+class Traced(Client):
+    """A LangSmith client that sends nothing, and counts the characters of what it would send."""
+
+    def __init__(self) -> None:
+        super().__init__(api_url="http://127.0.0.1:9", api_key="none", auto_batch_tracing=False)
+        self.size = 0
+
+    def create_run(self, name: str, inputs: Any, *args: Any, **kwargs: Any) -> None:
+        self.size += len(repr(inputs)) + len(repr(kwargs.get("outputs")))
+
+    def update_run(self, run_id: Any, **kwargs: Any) -> None:
+        self.size += len(repr(kwargs.get("outputs")))
+
+
+def test_traces_grow_by_less_than_a_quarter() -> None:
+    sizes = []
+    for memory in (None, ToolMemory.ephemeral(tools=Desk().tools)):
+        client = Traced()
+        features = {} if memory is None else {"suggest": True, "reflect": True, "loop_guard": True}
+        agent = agent_of(memory, Desk(), script, made={"checkpointer": None}, **features)
+        past = [message for number in range(1, 41) for message in history(number)]
+        with tracing_context(enabled=True, client=client):
+            agent.graph.invoke({"messages": [*past, HumanMessage(request("Ann"))]})
+        sizes.append(client.size)
+    assert sizes[0] > 10_000
+    assert sizes[1] <= 1.25 * sizes[0]
