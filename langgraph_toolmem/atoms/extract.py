@@ -66,8 +66,8 @@ FEW, OFTEN = 6, 4
 
 _JOINED: Final = re.compile(rf"^(?:{NEXT})\b[, ]*", re.IGNORECASE)
 _BREAK: Final = re.compile(
-    rf"{SENTENCE_END}|,?\s+(?:{NEXT})\b[, ]*"
-    r"|[,;]?\s+and\s+(?=(?:" + "|".join(sorted(ACTS)) + r")\b)",
+    rf"{SENTENCE_END}|(?:,|(?<!\s))\s+(?:{NEXT})\b[, ]*"
+    r"|(?:[,;]|(?<!\s))\s+and\s+(?=(?:" + "|".join(sorted(ACTS)) + r")\b)",
     re.IGNORECASE,
 )
 _WORD: Final = re.compile(r"\w")

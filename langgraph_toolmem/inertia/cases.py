@@ -67,7 +67,7 @@ _WORD: Final = re.compile(r"\d[\w.-]*|[^\W\d]+(?:-\d+)?")
 _NUMBERED: Final = re.compile(r"\d{3}|\d-\d")
 """A key with such digits is a value: an id, a date."""
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
-_NO_CATEGORY: Final = re.compile(r"\S+@\S+$|\w+://|.*\d{4}", re.DOTALL)
+_NO_CATEGORY: Final = re.compile(r"\S[^\s@]*@\S+$|\w+://|.*\d{4}", re.DOTALL)
 """An address, an id or a date names one thing, not a kind of things."""
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 

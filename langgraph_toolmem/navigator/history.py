@@ -26,7 +26,7 @@ WORKS: Final = 4.0
 """Calls that went well, before the first one: a single failure says little."""
 _MODE: Final = re.compile(r" (?:next|last|only|all)(?:@.*)?$", re.DOTALL)  # which element of a list was taken
 _TABLE: Final = re.compile(r"\.\*~?")
-_INDEX: Final = re.compile(r"\[[^\]]*\]")
+_INDEX: Final = re.compile(r"\[[^\[\]]*\]")
 
 
 @dataclass(frozen=True)

@@ -293,7 +293,7 @@ where one request holds several wishes or a condition.
 length, in tone. Some are short, some polite, some in a hurry, some give a reason or a condition.
 {MATERIAL}"""
 
-_PLACEHOLDER: Final = re.compile(r"\[[^\]\d]{2,}\]|<[A-Za-z][\w .-]*>|\{\w+\}|\bX{3,}\b", re.IGNORECASE)
+_PLACEHOLDER: Final = re.compile(r"\[[^\[\]\d]{2,}\]|<[A-Za-z][\w .-]*>|\{\w+\}|\bX{3,}\b", re.IGNORECASE)
 
 
 class InventedQuery(BaseModel):

@@ -64,7 +64,7 @@ _SUMMARY_SYSTEM = "Summary of the conversation so far:"  # langmem
 # Words in the model's place, put there when the model was not asked or did not answer.
 _NOT_THE_MODEL = re.compile(
     r"Model call limits exceeded: "  # ModelCallLimitMiddleware
-    r"|(?:Tool|'.*' tool) call limit reached: .* limit exceeded"  # ToolCallLimitMiddleware
+    r"|(?:Tool|'[^'\n]*' tool) call limit reached: .* limit exceeded"  # ToolCallLimitMiddleware
     r"|Model call failed after \d+ attempt"  # ModelRetryMiddleware
 )
 

@@ -28,14 +28,14 @@ SENTENCE_END: Final = (
     # not after e.g., i.e., Mr., vs., No., or a single initial
     r"(?-i:(?<=[.?!;…])(?<!\b[eE]\.g\.)(?<!\bi\.e\.)(?<!\b[MD]r\.)(?<!\bMrs\.)(?<!\bvs\.)(?<!\bNo\.)(?<!\b[A-Z]\.)\s+"
     r"|(?<=[。！？；])\s*"
-    r"|\s*[\r\n]+\s*(?:[-*•]\s+|\(?\d{1,2}[.)]\s+)?)"
+    r"|(?<!\s)\s*[\r\n]+\s*(?:[-*•]\s+|\(?\d{1,2}[.)]\s+)?)"
 )
 """A regular expression for what stands between sentences, the signs of a list included."""
 NEXT: Final = "and then|then|after that|afterwards|also|additionally|otherwise|if so|if not|finally|lastly"
 """A regular expression for words that begin what is to be done next."""
 _SENTENCE = re.compile(SENTENCE_END)
 _CLAUSE = re.compile(
-    r",?\s+(?:" + "|".join(_JOINING) + r")\s+|,\s+|;\s*|:\s+|[，、；]\s*",
+    r"(?:,|(?<!\s))\s+(?:" + "|".join(_JOINING) + r")\s+|,\s+|;\s*|:\s+|[，、；]\s*",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"\w")

@@ -57,9 +57,17 @@ MAX_CHARS: Final = 6000
 MAX_VALUES: Final = 400
 _LONGEST: Final = 200
 """Characters of a whole value; longer ones are words."""
-_SOME: Final = r"(.{1,2000}?)"
-_PAIRS: Final = "|".join(f"{a}{_SOME}{b}" for a, b in ("''", '""', "``", "“”", "‘’", "„“"))
-_QUOTED: Final = rf"(?<!\w)(?:{_PAIRS})(?!\w)|«\s?{_SOME}\s?»|「{_SOME}」|『{_SOME}』"
+_SAME: Final = "|".join(rf"{sign}((?:[^{sign}]|(?<=\w){sign}(?=\w)){{1,2000}}?){sign}" for sign in ("'", '"', "`"))
+"""Between two equal signs: a third one stands only within a word ("don't"), so no text is read for two quotes."""
+
+
+def _between(opening: str, closing: str, space: str = "") -> str:
+    return rf"{opening}{space}([^{opening}]{{1,2000}}?){space}{closing}"
+
+
+_PAIRS: Final = "|".join((_SAME, _between("“", "”"), _between("‘", "’"), _between("„", "“")))
+_BRACKETS: Final = "|".join((_between("«", "»", r"\s?"), _between("「", "」"), _between("『", "』")))
+_QUOTED: Final = rf"(?<!\w)(?:{_PAIRS})(?!\w)|{_BRACKETS}"
 _ISO: Final = r"\d{4}-\d\d?-\d\d?"
 _CLOCK: Final = r"\d\d?:\d\d(?::\d\d(?:\.\d+)?)?"
 _DAY_OF_MONTH: Final = r"\d\d?(?:st|nd|rd|th)?"
@@ -91,15 +99,15 @@ _LOOKS: Final = (
     (
         AMOUNT,
         rf"(?<!\w)(?=[a-z]{{0,3}}\W?\s?\d)(?:{_CURRENCY})\s?\d[\d.,]*k?(?<![.,])(?!\w)"
-        r"|(?<![\w#])\d(?:[\d.,]*\d)?k?\s?"
+        r"|(?<![\w#])(?<!\d[.,])(?<![.,][.,])\d(?:[\d.,]*\d)?k?\s?"
         rf"(?:[$€£¥₹]|(?:dollars?|euros?|pounds?|cents?|bucks|rupees?|{_any_of(_CODES)})\b)",
     ),
     (
         FILE,
-        r"(?<![\w@/.])(?:[\w~-]*/)*[\w-]+\.(?=[a-z])[a-z0-9]{2,5}\b(?!@)|(?<![\w:/])~?(?:/[\w.-]+)+",
+        r"(?<![\w@/.~-])(?:[\w~-]*/)*[\w~-]+\.(?=[a-z])[a-z0-9]{2,5}\b(?!@)|(?<![\w:/])~?(?:/[\w.-]+)+",
     ),
     (NUMBER, r"(?<!\w)(?=[\w-]{3})\d+[-_]?[a-z]{1,9}(?![\w-])"),  # 30-minute
-    (ID, r"(?<!\w)#?(?=[a-z_-]*\d)(?=[\d_-]*[a-z])[\w-]{3,64}"),
+    (ID, r"(?<!\w)#?(?=[a-z_-]{0,63}\d)(?=[\d_-]{0,63}[a-z])[\w-]{3,64}"),
     (ID, r"(?-i:(?<![\w#.-])#?(?:[A-Z]{1,3}\d{1,4}[A-Z]?|\d{1,3}[A-Z])(?![\w-]))"),
     (NUMBER, r"(?<!\w)#?\d[\d,]*(?:\.\d+)?\b"),
     (NAME, r"(?<![\w@.])@(\w[\w.-]{1,38}\w)"),
@@ -109,11 +117,11 @@ _SCRIPTS: Final = "".join(map(chr, range(0xC0, 0x590)))
 _UPPER: Final = "A-Z" + "".join(filter(str.isupper, _SCRIPTS))
 _LOWER: Final = "a-z" + "".join(filter(str.islower, _SCRIPTS))
 _NAME = re.compile(
-    rf"\b[{_UPPER}][\w'-]*[{_LOWER}][\w'-]*"
+    rf"\b[{_UPPER}][\w'-]{{0,60}}?[{_LOWER}][\w'-]*"
     rf"(?:\s+(?:(?:of|de|van|von|la|di|da|al|bin|ibn)\s+(?:(?:der|den|la)\s+)?)?[{_UPPER}][\w'-]*)*"
 )
 _INNER = re.compile(rf"(?:Mac|Mc|O['’]|[DL]['’])[{_UPPER}][{_LOWER}]+")
-_OWNER = re.compile(r"\b([a-z][\w-]{2,})['’]s\b")
+_OWNER = re.compile(r"\b([a-z][\w-]{2,60})['’]s\b")
 _NOT_OWNERS: Final = word_set(
     "it that what there here let who how where when she everyone everybody someone somebody one today tomorrow "
     "yesterday week month year day company team user customer system world"
@@ -124,7 +132,7 @@ _NO_NAMES: Final = word_set(
     "it it's its he she they this that these those there here what who how which where why can could would should the "
     "an and or but for to from in on at with by as my me let let's do does did is are was were be been"
 )
-_BEGINS = re.compile(r"(?:^|[.!?:;\n•*-])\s*[\"'“‘(]*$")
+_BEGINS = re.compile(r"(?:^|[.!?:;\n•*-])\s{0,6}[\"'“‘(]{0,6}$")
 
 
 class Value(NamedTuple):
@@ -144,7 +152,7 @@ def _shown(kind: str, kinds: frozenset[str]) -> str:
 
 
 @lru_cache
-def _scanner(kinds: frozenset[str]) -> tuple[re.Pattern[str], list[str]]:
+def scanner(kinds: frozenset[str]) -> tuple[re.Pattern[str], list[str]]:
     """Return the pattern of some kinds, and the kind that each of its groups has."""
     looks = [(shown, look) for kind, look in _LOOKS if (shown := _shown(kind, kinds))]
     either = "|".join(f"({look})" for _, look in looks)
@@ -174,7 +182,7 @@ def values_in(text: str, kinds: frozenset[str] = KINDS) -> tuple[Value, ...]:
 
 
 def _by_looks(text: str, kinds: frozenset[str]) -> Iterator[Value]:
-    pattern, by_group = _scanner(kinds)
+    pattern, by_group = scanner(kinds)
     for match in pattern.finditer(text):
         group = match.lastindex or 0
         kind = by_group[group]
@@ -265,7 +273,7 @@ def kind_of(value: str) -> str:
     stripped = value.strip()
     if not stripped or len(stripped) > _LONGEST:
         return ""
-    pattern, by_group = _scanner(WHOLE)
+    pattern, by_group = scanner(WHOLE)
     if match := pattern.fullmatch(stripped):
         return by_group[match.lastindex or 0]
     return ID if " " not in stripped and any(char.isdigit() for char in stripped) else ""

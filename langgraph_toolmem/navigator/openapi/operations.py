@@ -29,7 +29,7 @@ METHODS: Final = ("get", "put", "post", "delete", "patch", "head", "options", "t
 MAX_SHOWN: Final = 20
 """Operations that the warning about those left out names."""
 _READS: Final = frozenset({"get", "head", "options", "trace"})
-_NAMED: Final = re.compile(r"/?\w[\w-]*(?:[./_][\w{}-]+)+")
+_NAMED: Final = re.compile(r"(?<!\w)/?\w[\w-]{0,80}(?:[./_][\w{}-]+)+")
 """A path or an operationId of several words in a text."""
 
 _Operations: TypeAlias = dict[tuple[str, str], Mapping[str, Any]]

@@ -12,7 +12,9 @@ from langgraph_toolmem.runs.logs.dialects import transcribe
 from langgraph_toolmem.runs.logs.shapes import LogFormat, Value, dicts, objects_of
 from langgraph_toolmem.runs.logs.transcript import Fields, Snapshot, Transcript, arguments_of, latest_snapshots
 
-_ACTION: Final = re.compile(r"\s*(?:Thought:(?P<thought>.*?)\s*)?Action:(?P<tool>[^\n]*)\n\s*Action Input:", re.DOTALL)
+_ACTION: Final = re.compile(
+    r"\s*(?:Thought:(?P<thought>.*?))?Action:(?P<tool>[^\n]{0,200})\n\s*Action Input:", re.DOTALL
+)
 _RESULTS: Final = ("function", "observation", "tool", "function_response")
 
 

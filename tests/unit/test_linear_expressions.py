@@ -1,0 +1,157 @@
+"""Every regular expression of the package takes time in proportion to its text, whatever the text is."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import itertools
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import langgraph_toolmem
+from langgraph_toolmem.text import values
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # it is private from Python 3.11 on
+    import sre_parse
+
+ROOT: Final = Path(langgraph_toolmem.__file__).parent
+METHODS: Final = ("match", "fullmatch", "search", "finditer", "findall", "sub", "split")
+MADE_AT_RUN_TIME: Final = {"navigator/openapi/documents.py", "turn/providers.py", "turn/structured.py"}
+"""Modules with expressions of which a part is not known before: scalars of YAML, names of models, names of fields."""
+SHORT, LONG = 500, 4000
+MOST: Final = 24
+"""A text 8 times as long may take so many times as long; a quadratic expression takes 64 times as long."""
+WORTH_A_LOOK: Final = 0.003
+"""Seconds for LONG characters. A quadratic expression takes more than 0.03 even where a step is done in 4 ns."""
+MAX_UNITS: Final = 14
+
+
+def expressions() -> dict[str, tuple[re.Pattern[str], set[str]]]:
+    """Return the expressions of the package by module and name, with the methods that are called."""
+    found: dict[str, tuple[re.Pattern[str], set[str]]] = {}
+    sources = {path: path.read_text() for path in sorted(ROOT.rglob("*.py"))}
+    for path, source in sources.items():
+        place = path.relative_to(ROOT).as_posix()
+        if "re.compile" in source and not place.startswith("hgt/"):
+            name = ".".join(("langgraph_toolmem", *path.relative_to(ROOT).with_suffix("").parts))
+            for constant, pattern in vars(importlib.import_module(name.removesuffix(".__init__"))).items():
+                if isinstance(pattern, re.Pattern) and re.search(rf"(?m)^{constant}\b.*= re\.compile", source):
+                    users = [source] if constant.startswith("_") else list(sources.values())
+                    used = {m for text in users for m in METHODS if re.search(rf"\b{constant}\.{m}\b", text)}
+                    found[f"{place}:{constant}"] = (pattern, used or {"search"})
+        for number, (method, text, flags) in enumerate(inline(ast.parse(source))):
+            found[f"{place}:{number}:{method}"] = (re.compile(text, flags), {method})
+    for kinds in (values.KINDS, values.RANKED, values.WHOLE):
+        found[f"text/values.py:{len(kinds)} kinds"] = (values.scanner(kinds)[0], {"finditer"})
+    return found
+
+
+def inline(tree: ast.AST) -> Iterator[tuple[str, str, int]]:
+    """Yield method and text of the expressions that are given where they are used."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
+            of, text = node.func.value, node.args[0] if node.args else None
+            if isinstance(of, ast.Name) and of.id == "re" and isinstance(text, ast.Constant):
+                yield node.func.attr, str(text.value), 0
+
+
+def units(pattern: re.Pattern[str]) -> list[str]:
+    """Return characters and words that the expression looks for, each of which may be repeated."""
+    found: dict[str, None] = {}
+    read(sre_parse.parse(pattern.pattern, pattern.flags), found)
+    for common in "a1- .'\n":
+        found.setdefault(common)
+    singles, longer = [u for u in found if len(u) == 1], [u for u in found if len(u) > 1]
+    return (singles[: MAX_UNITS - 4] + sorted(longer, key=len, reverse=True))[:MAX_UNITS]
+
+
+def read(parts: Any, found: dict[str, None]) -> None:
+    run = ""
+    for kind, argument in parts:
+        name = str(kind)
+        if name == "LITERAL":
+            found.setdefault(chr(argument))
+            run += chr(argument)
+            continue
+        if len(run) > 1:
+            found.setdefault(run)
+        run = ""
+        if name == "IN":
+            for inner, value in argument:
+                representative(str(inner), value, found)
+        else:
+            for inner in nested(argument):
+                read(inner, found)
+    if len(run) > 1:
+        found.setdefault(run)
+
+
+def nested(argument: Any) -> Iterator[Any]:
+    if isinstance(argument, sre_parse.SubPattern):
+        yield argument
+    elif isinstance(argument, (tuple, list)):
+        for inner in argument:
+            yield from nested(inner)
+
+
+def representative(kind: str, value: Any, found: dict[str, None]) -> None:
+    known = {"CATEGORY_DIGIT": "1", "CATEGORY_SPACE": " ", "CATEGORY_WORD": "a"}
+    if kind == "LITERAL":
+        found.setdefault(chr(value))
+    elif kind == "RANGE":
+        found.setdefault(chr(value[0]))
+    elif kind == "CATEGORY":
+        found.setdefault(known.get(str(value), "!"))
+
+
+def seconds(do: Callable[[str], Any], text: str, repeats: int) -> float:
+    took = []
+    for _ in range(repeats):
+        begun = time.thread_time()
+        do(text)
+        took.append(time.thread_time() - begun)
+    return min(took)
+
+
+def worst(pattern: re.Pattern[str], method: str) -> tuple[float, str]:
+    """Return the highest growth from SHORT to LONG characters, and the repeated part of the text."""
+    function = getattr(pattern, method)
+    call = (lambda text: function("", text)) if method == "sub" else function
+    do = (lambda text: sum(1 for _ in call(text))) if method == "finditer" else call
+    parts = units(pattern)
+    heads = ["", *parts] if method in ("match", "fullmatch") else [""]
+    growth, by = 0.0, ""
+    pairs = list(map("".join, itertools.permutations(parts, 2)))
+    texts = [*itertools.product(heads, parts), *itertools.product(heads[:4], pairs)]
+    for head, pump in texts:
+        short, long = (head + (pump * size)[:size] + "\0" for size in (SHORT, LONG))
+        if seconds(do, long, 1) < WORTH_A_LOOK or (after := seconds(do, long, 3)) < WORTH_A_LOOK:
+            continue
+        if (ratio := after / max(seconds(do, short, 5), 1e-5)) > growth:
+            growth, by = ratio, f"{head!r} {pump!r}"
+    return growth, by
+
+
+FOUND: Final = expressions()
+
+
+def test_all_expressions_are_looked_at() -> None:
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in ROOT.rglob("*.py")}
+    made = {name for name, text in texts.items() if re.search(r"(?m)^ .*re\.(compile|search)\((?!r?\")", text)}
+    assert made - {"text/values.py"} <= MADE_AT_RUN_TIME
+    assert len(FOUND) > 80
+
+
+@pytest.mark.parametrize("name", list(FOUND))
+def test_an_expression_is_linear(name: str) -> None:
+    pattern, methods = FOUND[name]
+    for method in methods:
+        growth, by = worst(pattern, method)
+        assert growth <= MOST, f"{name}.{method}: {growth:.0f} times for a text 8 times as long: {by}"
