@@ -97,7 +97,12 @@ class Result:
 
 
 def policy_rows(
-    runs: Iterable[LoggedRun], policy: InertiaPolicy, *, tools: Sequence[Any] | None = None, reads: Iterable[str] = ()
+    runs: Iterable[LoggedRun],
+    policy: InertiaPolicy,
+    *,
+    tools: Sequence[Any] | None = None,
+    reads: Iterable[str] = (),
+    system: str | None = None,
 ) -> list[list[Row]]:
     """One row per model turn, run by run, as the policy decides in a memory that starts empty."""
     by_run: list[list[Row]] = []
@@ -110,7 +115,7 @@ def policy_rows(
         by_run.append(list(rows))
         rows.clear()
 
-    replay(runs, tools=tools, reads=reads, policy=policy, on_turn=note, on_run=next_run)
+    replay(runs, tools=tools, reads=reads, policy=policy, system=system, on_turn=note, on_run=next_run)
     return by_run
 
 

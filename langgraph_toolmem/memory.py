@@ -66,6 +66,9 @@ class ToolMemory(SharedByCopies):
             ``metadata={"read_only": True}`` and MCP's ``readOnlyHint`` declare a tool too. Only declared tools are ever
             called or prefetched without the model, unless the policy names others. A tool that is marked destructive,
             or that ends or steers the run, never counts as reading.
+        constants: arguments whose usual value may be used although nothing in the run shows it
+            (``{"search.limit"}``). All other values need a source in the run: request, results, prompt, context, or the
+            tool's schema.
         methods: ``[Inertia(policy=…), Entries(critic=…), …]``, in order. A method that is not listed costs nothing.
             Defaults to `default_methods()`; the extra ``memory`` brings three of them.
         embeddings: LangChain ``Embeddings``, ``"provider:model"``, ``"sentence-transformers:<name or folder>"``.
@@ -94,6 +97,7 @@ class ToolMemory(SharedByCopies):
         methods: Iterable[Method] | None = None,
         *,
         reads: Iterable[str] = (),
+        constants: Iterable[str] = (),
         embeddings: Embeddings | str | None = None,
         chroma: Any | None = None,
         store: BaseStore | None = None,
@@ -112,6 +116,7 @@ class ToolMemory(SharedByCopies):
             self._methods,
             tools=tools,
             reads=reads,
+            constants=constants,
             embeddings=embeddings,
             chroma=chroma,
             store=store,
@@ -231,8 +236,9 @@ class ToolMemory(SharedByCopies):
             MessageError: `messages` cannot be read; nothing was learned.
             NamespaceError: the namespace needs a user id.
         """
-        who = {"thread_id": thread_id, "user_id": user_id}
-        new = self._core.lifecycle.finish(messages, success=success, comment=comment, **who)
+        new = self._core.lifecycle.finish(
+            messages, thread_id=thread_id, success=success, comment=comment, user_id=user_id
+        )
         if wait:
             self.flush()
         return new

@@ -39,7 +39,7 @@ from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import User, by_namespace
 from langgraph_toolmem.graph.events import GOOD as GOOD_SCORE
-from langgraph_toolmem.graph.learning import decode_value
+from langgraph_toolmem.graph.provenance import decode_value
 from langgraph_toolmem.graph.state import slot_key
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.values import ABSENT, canon

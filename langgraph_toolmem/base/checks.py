@@ -75,3 +75,15 @@ def names_given(what: str, given: Any) -> tuple[str, ...]:
     if not all(isinstance(name, str) for name in names) or (not names and given not in ((), [], set(), frozenset())):
         raise ConfigurationError(f"{what} is a list of names of tools, not {given!r}.")
     return tuple(dict.fromkeys(names))
+
+
+def constants_given(given: Any) -> frozenset[str]:
+    """Return parameters written "tool.parameter". Raises ConfigurationError if they are not."""
+    names = names_given("ToolMemory(constants=...)", given)
+    for name in names:
+        tool, _, parameter = name.rpartition(".")
+        if not tool or not parameter:
+            raise ConfigurationError(
+                f'ToolMemory(constants=...) names {name!r}. Write the tool and the parameter: "search.limit".'
+            )
+    return frozenset(names)

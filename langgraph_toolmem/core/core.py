@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.caches import KeptTexts
+from langgraph_toolmem.base.checks import constants_given
 from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, log_failure
 from langgraph_toolmem.base.text import digest
@@ -178,6 +179,7 @@ class Core(Evidence):
         texts: what is kept of texts in RAM.
         past_runs: returns the finished runs of a user; a method that keeps them sets it.
         listeners: the methods, in their order.
+        constants: parameters ("tool.parameter") whose values need no provenance.
     """
 
     def __init__(
@@ -187,6 +189,7 @@ class Core(Evidence):
         *,
         tools: Iterable[ToolLike] | None,
         reads: Iterable[str],
+        constants: Iterable[str],
         embeddings: Embeddings | str | None,
         chroma: Any | None,
         store: BaseStore | None,
@@ -202,6 +205,7 @@ class Core(Evidence):
         self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
         specs = None if tools is None else without_own(read_tools(tools))
         declarations = Declarations(reads)
+        self.constants = constants_given(constants)
         embedder = resolve_embedder(embeddings)
         try:
             self.folder = None if path is None else Path(path).expanduser()

@@ -151,8 +151,7 @@ class Forgetting:
             if ages.began is None:
                 core.apply(None, [LastSeen([], core.hour())])
             graph, began = core.graph, ages.began or 0
-            tables = (graph.value_contributors, graph.pattern_contributors)
-            threads = (cell[0] for each in tables for row in each.rows.values() for cell in row.values())
+            threads = (cell[0] for row in graph.value_contributors.rows.values() for cell in row.values())
             names = {*graph.cases.cases, *graph.runs, *core.episodes.names(), *ages.hours}.union(*threads)
             return {name for name in names if ages.hours.get(name, began) < first}
 

@@ -14,9 +14,11 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.episodes import contributor
 from langgraph_toolmem.core.jobs import Job
 from langgraph_toolmem.core.method import EndedRun, JudgedRun
+from langgraph_toolmem.core.open_inputs import OpenInputs
 from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.graph.events import Outcome, Record, Verdict
 from langgraph_toolmem.graph.learning import LearnedTurn, attempt_digest, learn_turn, turn_digest
+from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, read_input
 from langgraph_toolmem.graph.state import Folds, RunState, latest_turn
 from langgraph_toolmem.runs.messages import entries_of
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
@@ -40,14 +42,23 @@ class Lifecycle:
 
     def __init__(self, core: Core, folds: Folds) -> None:
         self._core, self._folds = core, folds
+        self.inputs = OpenInputs()
+        core.episodes.at_forgetting.append(self.inputs.forget)
         if not core.read_only:
             core.jobs.handle(VERDICT, self._take_verdicts)
 
     # --- what happens ---
 
-    def observe(self, messages: Any, *, thread_id: str | None = None, user_id: str | None = None) -> int:
+    def observe(
+        self,
+        messages: Any,
+        *,
+        thread_id: str | None = None,
+        user_id: str | None = None,
+        model_input: ModelInput = UNSEEN,
+    ) -> int:
         run, user = self._begun(messages, thread_id, user_id)
-        _, new = self.learn(run, user)
+        _, new = self.learn(run, user, model_input=model_input)
         self._learned(run, user)
         return new
 
@@ -59,6 +70,7 @@ class Lifecycle:
         success: bool | float | None = None,
         comment: str | None = None,
         user_id: str | None = None,
+        model_input: ModelInput = UNSEEN,
     ) -> int:
         if success is not None:
             check_score(success, "success")
@@ -66,7 +78,7 @@ class Lifecycle:
         run, user = self._begun(messages, thread_id, user_id)
         with core.lock:
             whole = success is not None and self._is_whole(run)
-            _, new = self.learn(run, user, last_turn_too=True)
+            _, new = self.learn(run, user, last_turn_too=True, model_input=model_input)
             whole = whole and new in (0, sum(isinstance(event, Turn) for event in run.events))
             core.apply(None, self._core.episodes.over(run), user=user.digest, run=run.digest)
         if success is not None:
@@ -140,6 +152,8 @@ class Lifecycle:
         """
         run, user = self._begun(messages, thread_id, user_id)
         with self._core.lock:
+            if run.next_key is not None:
+                self.inputs.note(run.next_key, model_input)
             _, new = self.learn(run, user)
             if recorded and run.next_key is not None:
                 self._core.executions.begins(run.next_key)
@@ -208,11 +222,13 @@ class Lifecycle:
         *,
         last_turn_too: bool = False,
         specs: Mapping[str, ToolSpec] | None = None,
+        model_input: ModelInput = UNSEEN,
         **options: Any,
     ) -> tuple[RunState, int]:
         """Learn the new turns of a run, one record each; return the state after the run, and their number.
 
-        With `last_turn_too` the last turn is learned although some of its calls have no answer.
+        With `last_turn_too` the last turn is learned although some of its calls have no answer. `model_input` is what
+        the model saw at turns that nobody noted (`OpenInputs`).
         """
         core = self._core
         with core.lock:
@@ -223,6 +239,7 @@ class Lifecycle:
             last = latest_turn(run)
             specs = core.catalogue.marked(specs)
             new, scratch = 0, dict[str, Any]()
+            otherwise = NOTHING_SEEN if model_input is UNSEEN else read_input(model_input)
             thread, hour = contributor(run.thread_id or run.scope, user.digest), core.hour()
             for index in range(start, len(run.events)):
                 event = run.events[index]
@@ -236,10 +253,12 @@ class Lifecycle:
                     learned = LearnedTurn(state, event, name, thread, who, specs, hour, options, scratch)
                     learned.thread_id = run.thread_id or ""
                     if not core.graph.has_seen(key):
+                        state.seen = self.inputs.take(event.key) or otherwise
                         new += core.apply(key, self._record(learned), user=user.digest, run=learned.run)
                     elif again := self._again(learned):
                         core.apply(None, again, user=user.digest, run=learned.run)
                 state.push(event)
+            state.seen = NOTHING_SEEN
             return state, new
 
     def _record(self, learned: LearnedTurn) -> Record:

@@ -158,7 +158,8 @@ class ToolDescribed(Event):
 class Sources(Event):
     """Argument sources (`graph.sources`) that were right (1) or wrong (0) for a slot, and their user.
 
-    Those with a ``|`` contain words of a text or a path, which may be a person's.
+    Those with a ``|`` contain words of a text or a path, which may be a person's. `agreed` has, of the right ones in
+    prompt and context, the digests of their values.
     """
 
     kind = "sources"
@@ -166,17 +167,17 @@ class Sources(Event):
     previous: str
     judged: dict[str, int]
     user: str | None = None
+    agreed: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Value(Event):
-    """A value of a slot, and its pattern without the user's own words; `run` is the thread, one contributor."""
+    """A value of a slot; `run` is the thread, one contributor."""
 
     kind = "value"
     slot: str
     previous: str
-    value: str | None
-    pattern: str
+    value: str
     run: str
     user: str | None
 

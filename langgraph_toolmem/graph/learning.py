@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,25 +10,18 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph import events as op
 from langgraph_toolmem.graph.cases import MAX_CALLS, Neighbour
 from langgraph_toolmem.graph.events import Record
+from langgraph_toolmem.graph.provenance import encode_value, in_outputs, usual_values
+from langgraph_toolmem.graph.seen_input import from_input, value_digest
 from langgraph_toolmem.graph.sources import discover, evaluate
 from langgraph_toolmem.graph.state import WORDS, RunState, paper_window, parallel, slot_key, windows
 from langgraph_toolmem.graph.tool_graph import COLUMNS, MAX_SOURCES, ToolGraph
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit
-from langgraph_toolmem.text.values import dates_in, masked
 
 MAX_CASE_TEXT: Final = 2000
 MAX_CASE_SOURCES: Final = 12
 MAX_OUTPUTS: Final = 8
-
-
-def encode_value(value: Any) -> str:
-    return "" if value is ABSENT else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
-
-
-def decode_value(text: str) -> Any:
-    return json.loads(text) if text else ABSENT
 
 
 def json_type(value: Any) -> str:
@@ -37,18 +29,6 @@ def json_type(value: Any) -> str:
         return "null"
     names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", tuple: "array"}
     return next((name for kind, name in names.items() if isinstance(value, kind)), "object")
-
-
-def pattern_of(value: Any, state: RunState) -> str:
-    """Mask the words of this run's user in a value; "" if it is made of them."""
-    if value is ABSENT:
-        return ""
-    text = canon(value)
-    texts = (state.user.raw, *(source.raw for source in state.past_users))
-    for raw in texts:
-        for date in dates_in(raw):
-            text = text.replace(date, "%")
-    return masked(text, texts)
 
 
 def attempt_digest(step: ExecutedCall, attempt: int | str) -> str:
@@ -178,13 +158,16 @@ def _learn_arguments(
         truth = canon(value)
         judged: dict[str, int] = {}
         for descriptor in graph.sources.row(slot):
-            if "|" in descriptor:
+            if from_input(descriptor):
+                if (same := state.seen.agrees(descriptor, truth)) is not None:
+                    judged[descriptor] = int(same)
+            elif "|" in descriptor:
                 fitted = fit(evaluate(descriptor, state, (step.tool, parameter)), schema)
                 if fitted is not ABSENT:
                     judged[descriptor] = int(canon(fitted) == truth)
-        # sources whose content changes as the memory grows: constants, and the nearest past request
-        for name, constant in constants(graph, slot, previous).items():
-            judged[name] = int(canon(constant) == truth)
+        # sources whose content changes as the memory grows: usual values, and the nearest past request
+        for name, usual in usual_values(graph, slot, previous).items():
+            judged[name] = int(canon(usual) == truth)
         if same_tool:
             judged["n"] = int(canon(same_tool[0].carried.get(parameter, ABSENT)) == truth)
         if value is not ABSENT:
@@ -197,14 +180,15 @@ def _learn_arguments(
         if (
             value is not ABSENT
             and not any(each.startswith(("o|", "l|")) for each in right)
-            and not may_be_from_output(value, truth, state)
+            and not _may_be_from_output(value, truth, state)
         ):
             given.append(parameter)
         if judged:
-            record.append(op.Sources(slot, previous, judged, user))
+            agreed = {name: value_digest(name, truth) for name, hit in judged.items() if hit and from_input(name)}
+            record.append(op.Sources(slot, previous, judged, user, agreed))
         encoded = encode_value(value)
         if len(encoded) <= MAX_VALUE_CHARS:
-            record.append(op.Value(slot, previous, encoded, pattern_of(value, state), learned.thread, user))
+            record.append(op.Value(slot, previous, encoded, learned.thread, user))
     return record, sources, given
 
 
@@ -241,25 +225,10 @@ def _learn_group(graph: ToolGraph, state: RunState, steps: Sequence[ExecutedCall
     return [op.Sources(slot, state.symbols[-1], judged, user)] if judged else []
 
 
-def may_be_from_output(value: Any, text: str, state: RunState) -> bool:
+def _may_be_from_output(value: Any, text: str, state: RunState) -> bool:
     """Return True if a value without a source in the outputs may stem from prose in one."""
-    latest = list(state.outputs.values())[-MAX_OUTPUTS:]
     if isinstance(value, (list, dict)):
-        return bool(latest)
+        return bool(state.outputs)
     if isinstance(value, bool) or value is None:
         return False
-    for seen in map(state.observation, latest):
-        parts = (seen.prose, *seen.scalars.values(), *(part for row in seen.lists.values() for part in row))
-        if any(isinstance(part, str) and text in part for part in parts):
-            return True
-    return False
-
-
-def constants(graph: ToolGraph, slot: str, previous: str) -> dict[str, Any]:
-    """Return the most frequent value of a slot: overall (``c``) and after the previous symbol (``cp``)."""
-    found: dict[str, Any] = {}
-    for name, key in (("c", slot), ("cp", f"{slot}\x1e{previous}")):
-        row = graph.values.row(key)
-        if row:
-            found[name] = decode_value(max(row, key=lambda item: row[item][0]))
-    return found
+    return in_outputs(text, state)

@@ -4,8 +4,9 @@
     o|TOOL|PATH             the scalar at JSON path PATH in TOOL's latest output
     l|TOOL|PATH*|next       the first element of a list that the slot has not used yet (loops)
     l|TOOL|PATH*|rest       all that the slot has not used yet, for parallel calls; two at least
-    ua|WORDS|N              the N words that follow WORDS in the user's text
+    ua|WORDS|EXTENT         what follows WORDS in the user's text, as far as `text.extents` says
     us|SHAPE, ud|FORMAT     the next token of that shape, a date in it
+    p…, x…                  a place in prompt or context (`graph.seen_input`)
 
 A slot is a (tool, parameter) pair. `discover` finds the descriptors of a value, `evaluate` is its inverse, and
 `describe` puts a descriptor into words.
@@ -18,17 +19,20 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from langgraph_toolmem.base.caches import cached
+from langgraph_toolmem.graph.seen_input import END, from_input
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.values import ABSENT, MAX_VALUE_CHARS, canon
+from langgraph_toolmem.text.extents import UNTIL, extents, name_start, right_of, until
 from langgraph_toolmem.text.values import Text, dates_in, is_word, read_text, shape_of
 
 _MAX_OUTPUTS: Final = 8
-_MAX_COUNTED: Final = 4
 _ISO: Final = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
     """Return the value of a source in this run, or ABSENT. The value is not cast to the parameter's type."""
+    if from_input(descriptor):
+        return state.seen.value_at(descriptor)
     kind, first, rest = _parsed(descriptor)
     if kind == "i":
         return state.inputs.get((first, rest), ABSENT)
@@ -55,8 +59,11 @@ def _parsed(descriptor: str) -> tuple[str, str, str]:
     return kind, tool, rest
 
 
-def is_template(descriptor: str) -> bool:
-    return descriptor.startswith("ud|")
+def words_before(descriptor: str) -> str:
+    """Return the words that a value follows in the user's text; "" for other sources."""
+    if not descriptor.startswith("ua|"):
+        return ""
+    return descriptor[3:].rpartition("|")[0]
 
 
 def _list_value(rest: str, lists: Mapping[str, list[Any]], used: Collection[str]) -> Any:
@@ -81,13 +88,19 @@ def _placed(kind: str, rest: str, raw: str) -> Any:
     text = read_text(raw)
     if kind == "d":
         return _date_in(rest, text)
-    words, _, number = rest.rpartition("|")
-    left, count = words.split(" "), int(number)
+    words, _, extent = rest.rpartition("|")
+    left = words.split(" ")
     for place in text.places.get(left[-1], ()):
-        if len(left) == 1 or (place > 0 and text.words[place - 1] == left[0]):
-            found = text.words[place + 1 : place + 1 + count]
-            if len(found) == count and all(map(is_word, found)):
-                return text.span(place + 1, place + count)
+        if len(left) > 1 and (place == 0 or text.words[place - 1] != left[0]):
+            continue
+        if place + 1 >= len(text.words):
+            continue
+        if extent.startswith(UNTIL):
+            span = until(text, place + 1, extent[len(UNTIL) :])
+        else:
+            span = extents(raw, place + 1).get(extent)  # type: ignore[call-overload]
+        if span is not None:
+            return text.span(*span)
     return ABSENT
 
 
@@ -104,7 +117,11 @@ def discover(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
     """Return the descriptors of an argument's value in this run; each evaluates to it."""
     text = canon(value)
     # An earlier text may have another value at the same place, and a list the value as another type.
-    return [found for found in _found(value, state, slot) if canon(evaluate(found, state, slot)) == text]
+    return [
+        source
+        for source in _found(value, state, slot)
+        if from_input(source) or canon(evaluate(source, state, slot)) == text
+    ]
 
 
 def _found(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
@@ -121,7 +138,7 @@ def _found(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
         if spots:
             found += [f"u{spot}" for spot in spots]
             break
-    return found
+    return found + state.seen.places(text, derived=not found)
 
 
 def _plain(*names: str) -> bool:
@@ -159,16 +176,27 @@ def _in_text(value: str, text: Text, used: frozenset[str] | None) -> list[str]:
 
 
 def _places(text: Text, first: int, last: int, used: frozenset[str] | None) -> list[str]:
-    found, words, count = [], text.words, last - first + 1
-    if count <= _MAX_COUNTED and all(map(is_word, words[first : last + 1])):
-        lefts = [f"{words[first - 2]} {words[first - 1]}"] if first > 1 else []
-        if first == 1 or (first > 1 and is_word(words[first - 1])):
-            lefts.append(words[first - 1])
-        found = [f"a|{left}|{count}" for left in lefts if _plain(left)]
+    found: list[str] = []
+    if all(map(is_word, text.words[first : last + 1])):
+        reach = [extent for extent, span in extents(text.raw, first).items() if span == (first, last)]
+        ends: list[str] = [*reach] or [f"{UNTIL}{right_of(text, last)}"]
+        found = [f"a|{left}|{end}" for left in _lefts(text, first) for end in ends]
+        start = name_start(text, first)
+        if start < first and extents(text.raw, start).get("last") == (first, last):
+            found += [f"a|{left}|last" for left in _lefts(text, start)]
     value = text.span(first, last)
-    if count == 1 and (shape := shape_of(value)) and _first_unused(text.shapes[shape], used):
+    if first == last and (shape := shape_of(value)) and _first_unused(text.shapes[shape], used):
         found.append(f"s|{shape}")
     return [spot for spot in found if _from_text(spot[0], spot[2:], text, used) == value]
+
+
+def _lefts(text: Text, first: int) -> list[str]:
+    """Return the word before a span, and the two words before it."""
+    words = text.words
+    lefts = [f"{words[first - 2]} {words[first - 1]}"] if first > 1 else []
+    if first == 1 or (first > 1 and is_word(words[first - 1])):
+        lefts.append(words[first - 1])
+    return [left for left in lefts if _plain(left)]
 
 
 # --- words for them ---
@@ -197,9 +225,41 @@ def describe(descriptor: str) -> str:
         tool, path, how = rest.split("|")
         which = "the next unused element" if how == "next" else "for each call one unused element"
         return f"{which} of {path} in the output of {tool}"
-    left, _, count = rest.rpartition("|")
+    if from_input(descriptor):
+        return _describe_input(kind, rest)
+    left, _, extent = rest.rpartition("|")
     return {
-        "ua": f"{count} word(s) after “{left}” in the user's words",
+        "ua": f"{_describe_extent(extent)} after “{left}” in the user's words",
         "ud": "the date in the user's words",
         "us": f"the next token of the form {rest} in the user's words",
     }[kind]
+
+
+_EXTENTS: Final = {
+    "first": "the first word of the name",
+    "last": "the last word of the name",
+    "name": "the name",
+    "joined": "the whole name",
+    "numbered": "the name and the numbers",
+    "token": "the number",
+}
+
+
+def _describe_extent(extent: str) -> str:
+    if extent in _EXTENTS:
+        return _EXTENTS[extent]
+    right = extent[len(UNTIL) :]
+    ends = {".": "a mark or the end", "#": "a number"}.get(right, f"“{right}”")
+    return f"the words before {ends}"
+
+
+def _describe_input(kind: str, rest: str) -> str:
+    first, _, last = rest.rpartition("|")
+    if kind == "pa":
+        end = "the end of the line" if last == END else f"“{last}”"
+        return f"what stands between “{first}” and {end} in the prompt"
+    if kind == "xf":
+        return f"the context's {rest}"
+    field, days, _ = rest.split("|")
+    of = "the prompt's date" if kind == "pd" else f"the date in the context's {field}"
+    return of if days == "0" else f"{of} and {int(days):+d} days"

@@ -12,6 +12,7 @@ from operator import is_
 from typing import Any, Final
 
 from langgraph_toolmem.base import threads
+from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, SeenInput
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.values import Observation, canon, canon_args, flatten
 from langgraph_toolmem.text.values import Text, read_text
@@ -44,6 +45,7 @@ class RunState:
         thought: the model's latest words since that message.
         since_user: calls since the latest user message.
         latest: calls of the latest turn; () if the user spoke since, or the model answered in words.
+        seen: prompt, context and pictures of the model call that comes next.
         stopped: a call of the latest turn was never executed (a person or a limit stopped it, the schema refused it).
     """
 
@@ -62,9 +64,11 @@ class RunState:
         self.episode = ""
         self.since_episode: list[ExecutedCall] = []
         self.stopped = False
+        self.seen: SeenInput | SeenDigests = NOTHING_SEEN
         self.inputs: dict[tuple[str, str], Any] = {}
         self.outputs: dict[str, int] = {}
         self._observations: dict[int, tuple[ExecutedCall, Observation]] = {}
+        self._output_texts: dict[int, tuple[ExecutedCall, str]] = {}
         self.used: dict[tuple[str, str], frozenset[str]] = {}
         self.called: set[tuple[str, str]] = set()
 
@@ -73,7 +77,7 @@ class RunState:
         other = RunState.__new__(RunState)
         for name, value in vars(self).items():
             setattr(other, name, value.copy() if isinstance(value, (list, dict, set)) else value)
-        other._observations = self._observations
+        other._observations, other._output_texts = self._observations, self._output_texts
         return other
 
     @classmethod
@@ -140,6 +144,19 @@ class RunState:
             found = flatten(step.output)
             self._observations[index] = step, found
         return found
+
+    def output_text(self, index: int) -> str:
+        """Return all values in the output of call `index` as lines in lower case, read at the first use."""
+        step = self.steps[index]
+        read, text = self._output_texts.get(index, (None, ""))
+        if read is not step:
+            seen = self.observation(index)
+            parts = [seen.prose, *map(canon, seen.scalars.values())]
+            for values in seen.lists.values():
+                parts += map(canon, values)
+            text = "\n".join(parts).lower()
+            self._output_texts[index] = step, text
+        return text
 
     def latest_output(self, tool: str) -> Observation | None:
         index = self.outputs.get(tool)

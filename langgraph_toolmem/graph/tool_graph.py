@@ -48,7 +48,7 @@ T = TypeVar("T", bound="Table")
 MAX_SUCCESSORS: Final = 12
 """Successors kept per context; a new one replaces the rarest."""
 ENOUGH: Final = 3
-"""Runs, and users, that showed a value from which it may be used in anybody's run."""
+"""Contributors of an item that are kept."""
 
 
 class CountTable:
@@ -116,14 +116,6 @@ class ContributorTable:
             seen.append(who)
             seen.sort()
             del seen[ENOUGH:]
-
-    def is_public(self, key: str, item: str, user: str | None) -> bool:
-        """Return True if an item may be used in anybody's run: it has enough runs, of enough users if known."""
-        cell = self.rows.get(key, {}).get(item)
-        if cell is None or len(cell[0]) < ENOUGH:
-            return False
-        users = cell[1]
-        return not users or len(users) >= ENOUGH or users == [user]
 
     def forget(self, gone: Forgotten) -> int:
         """Delete a user, or runs, as contributors; return the number of items that lost one."""
@@ -226,7 +218,7 @@ class ToolGraph(_Parts):
 
     parts = (
         *("tools", "counters", "by_tool", "runs", "successors", "sources", "values"),
-        *("value_contributors", "pattern_contributors", "descriptor_contributors"),
+        *("value_contributors", "descriptor_contributors", "places"),
     )
 
     def __init__(self, tables: Iterable[type[Table]] = ()) -> None:
@@ -235,8 +227,9 @@ class ToolGraph(_Parts):
         self.sources = CountTable(MAX_SLOTS, width=2, max_items=MAX_SOURCES)
         self.values = CountTable(MAX_SLOTS, max_items=12)
         self.value_contributors = ContributorTable(MAX_SLOTS)
-        self.pattern_contributors = ContributorTable(MAX_SLOTS)
         self.descriptor_contributors = ContributorTable(MAX_SLOTS)
+        #: slot -> source in prompt or context -> digests of the values that it had when it was right, and users
+        self.places = ContributorTable(MAX_SLOTS)
         self.cases = CaseIndex()
         self.counters: dict[str, float] = {}
         self.by_tool: dict[str, dict[str, float]] = {}
@@ -365,7 +358,9 @@ class ToolGraph(_Parts):
             kinds = known.setdefault(parameter, {})
             kinds[kind] = kinds.get(kind, 0) + 1
 
-    def _add_sources(self, slot: str, previous: str, judged: dict[str, int], user: str | None) -> None:
+    def _add_sources(
+        self, slot: str, previous: str, judged: dict[str, int], user: str | None, agreed: dict[str, str]
+    ) -> None:
         narrow = f"{slot}\x1e{previous}"
         for descriptor, hit in judged.items():
             column = HIT if hit else MISS
@@ -373,14 +368,13 @@ class ToolGraph(_Parts):
             self.sources.add(narrow, descriptor, column)
             if user is not None and "|" in descriptor:
                 self.descriptor_contributors.add(slot, descriptor, "", user)
+        for descriptor, value in agreed.items():
+            self.places.add(slot, descriptor, value, user)
 
-    def _add_value(self, slot: str, previous: str, value: str | None, pattern: str, run: str, user: str | None) -> None:
-        if value is not None:
-            self.values.add(slot, value)
-            self.values.add(f"{slot}\x1e{previous}", value)
-            self.value_contributors.add(slot, value, run, user)
-        if pattern:
-            self.pattern_contributors.add(slot, pattern, run, user)
+    def _add_value(self, slot: str, previous: str, value: str, run: str, user: str | None) -> None:
+        self.values.add(slot, value)
+        self.values.add(f"{slot}\x1e{previous}", value)
+        self.value_contributors.add(slot, value, run, user)
 
     def count(self, counter: str, amount: float = 1) -> None:
         self.counters[counter] = self.counters.get(counter, 0) + amount
@@ -440,7 +434,7 @@ class ToolGraph(_Parts):
         removed += self.value_contributors.forget_items(gone, self.values)
         # Sources without a place (constants, the nearest request) have no contributors.
         removed += self.descriptor_contributors.forget_items(gone, self.sources, counted=lambda source: "|" in source)
-        removed += self.pattern_contributors.forget(gone)
+        removed += self._forget_places(gone.user)
         if gone.user:
             removed += self._forget_parameters(gone.user)
         mine = [run for run, entry in self.runs.items() if gone.has(run, entry[OWNER])]
@@ -456,6 +450,15 @@ class ToolGraph(_Parts):
         self._waiting.clear()
         self._waiting.extend(waiting)
         return removed + len(mine) + sum(table.forget(gone) for table in self._tables.values())
+
+    def _forget_places(self, user: str) -> int:
+        """Delete what is known of places that had a value of a user: which of the digests is theirs is not kept."""
+        removed = 0
+        for row in self.places.rows.values():
+            for descriptor in [name for name, (_, users) in row.items() if user and user in users]:
+                del row[descriptor]
+                removed += 1
+        return removed
 
     def _forget_parameters(self, user: str) -> int:
         # Names of arguments that only this user's calls had and no schema has: they may be keyed by people's names.

@@ -38,6 +38,7 @@ from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.catalogue import suggested, undeclared_line
 from langgraph_toolmem.core.method import LearnedTurn, Method, Section
 from langgraph_toolmem.graph.events import Count, ToolCount
+from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests, read_input
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import Table
 from langgraph_toolmem.inertia import calibrated, guards, paper
@@ -207,6 +208,8 @@ class Inertia(Method):
             if not run.awaiting_model or run.next_key is None:
                 return Decision(None, _not_our_turn(run))
             self._log_declarations(chosen, tools)
+            core.lifecycle.inputs.note(run.next_key, model_input)
+            state.seen = read_input(model_input)
             decision, _ = self.decide(state, policy=chosen, user=user.digest, specs=tools)
             if forbidden:
                 decision = decision.held(forbidden)
@@ -221,7 +224,7 @@ class Inertia(Method):
                 core.apply(digest("shortcut", run.next_key), begun, **whose)
             elif not self.evidence.knows(run.next_key):
                 audit = decision.would_act and not forbidden and not chosen.shadow
-                begun = open_turn(state, run.next_key, decision, user.digest, audit=audit)
+                begun = open_turn(core.graph, state, run.next_key, decision, user.digest, audit=audit)
                 begun += self.agents.begun(asking, core.hour(), acted=False)
                 if decision.proposal is not None and would_save(decision, asking, forbidden):
                     begun += shadowed(
@@ -273,7 +276,7 @@ class Inertia(Method):
             tables=self._tables,
             specs=specs,
             policy=policy,
-            user=user,
+            constants=self.core.constants,
             today=self.core.hour() // 24,
             draw=self._draw(state),
         )
@@ -317,6 +320,8 @@ class Inertia(Method):
         credited: dict[str, Any] = {"audit_rate": policy.audit_rate, "number": number}
         chosen_by = self._chosen_by(learned)
         opened = self.evidence.open_turns.get(turn.key)
+        if opened is not None and state.seen is NOTHING_SEEN:
+            state.seen = SeenDigests.of(opened.seen)
         record, acts, judged, would_act = self._closed(turn), False, list[list[Any]](), 0
 
         def decide() -> Decision:

@@ -7,7 +7,7 @@ values in the outputs (`cases`), or the `budget` of misses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -52,12 +52,12 @@ def decide(
     tables: Tables,
     specs: Mapping[str, ToolSpec],
     policy: InertiaPolicy,
-    user: str | None,
+    constants: Collection[str],
     today: int,
     draw: float,
 ) -> Decision:
     """Weigh the likeliest calls by their record. A `draw` (0 to 1) below `audit_rate` means an audit."""
-    found = candidates(graph, tables.contexts, state, neighbours, specs=specs, user=user)
+    found = candidates(graph, tables.contexts, state, neighbours, specs=specs, constants=constants)
     if all(candidate.tool == WORDS and not candidate.p_tool for candidate in found):
         return Decision(None, Reason("nothing_seen", "nothing like this has been seen yet"))
     keys = [record_keys(c, state) for c in found]

@@ -2,16 +2,17 @@
 
 Tools come from what followed windows like this one and from the nearest past requests. Arguments come from the sources
 with the best record (`graph.sources`). Whole calls come from the concrete calls before them: loops, devices and menus
-repeat them. So a back-off n-gram over these stands next to the counts of tools (`graph.state.windows`). A call of one
-user is offered to others only once enough of them made it (`ContributorTable`).
+repeat them. So a back-off n-gram over these stands next to the counts of tools (`graph.state.windows`). Every value
+passes `graph.provenance`. A call is whole or not made: an argument that the model mostly gave is never left out because
+nothing fills it.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -19,8 +20,8 @@ from typing import Any, Final, NamedTuple
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.events import Event, Forgotten
-from langgraph_toolmem.graph.learning import constants, may_be_from_output, pattern_of
-from langgraph_toolmem.graph.sources import evaluate, is_template
+from langgraph_toolmem.graph.provenance import Provenance, usual_values
+from langgraph_toolmem.graph.seen_input import from_input
 from langgraph_toolmem.graph.state import PARALLEL, START, WORDS, RunState, parallel, slot_key, windows
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, ContributorTable, CountTable, Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.decision import calls_text
@@ -35,8 +36,8 @@ NEIGHBOURS: Final = 8
 """Nearest past requests that vote for a call."""
 NEAREST: Final = 4
 """Of these, the number that says what comes next and with which values."""
-ID_DIGITS: Final = 6
-"""Digits from which a number is an id."""
+MOSTLY: Final = 0.5
+"""Share of a tool's calls that gave an argument, from which no call is made without it."""
 MAX_AT_ONCE: Final = 8
 """Calls of one turn that are made without the model, at most."""
 MAX_CONTEXTS: Final = 60_000
@@ -130,12 +131,13 @@ def candidates(
     neighbours: Sequence[Neighbour],
     *,
     specs: Mapping[str, ToolSpec],
-    user: str | None,
+    constants: Collection[str] = (),
 ) -> list[Candidate]:
     """Return what may come next, likeliest tools first: calls, several calls of one tool at once, an answer in words.
 
-    Tools that are not among `specs` are left out. The digest of the user decides which constants may be used.
+    Tools that are not among `specs` are left out. `constants` are parameters as in `Provenance`.
     """
+    provenance = Provenance(graph, state, constants)
     shares = next_tools(graph, state, neighbours[:NEAREST])
     following, of_calls = contexts.after(state)
     here = Situation(neighbours[:NEAREST], of_calls)
@@ -149,11 +151,11 @@ def candidates(
     least = LEAST_SHARE * max(shares.values(), default=0.0)
     for item in [i for i in ranked if shares[i] >= least and i.removeprefix(PARALLEL) in specs][:MAX_TOOLS]:
         tool = item.removeprefix(PARALLEL)
-        filled = fill(graph, state, specs[tool], here.neighbours, user)
+        filled = Filler(graph, state, specs[tool], here.neighbours, provenance).fill()
         if filled is None:
             continue
         if item != tool:
-            if each := fill_each(graph, state, item, specs[tool].properties):
+            if each := fill_each(graph, state, item, specs[tool].properties, provenance):
                 add(tool, {**filled, each[0]: each[1]}, shares[item], each=each[0])
             continue
         add(tool, filled, shares[item])
@@ -162,11 +164,19 @@ def candidates(
         if tool not in specs or call_key(tool, canon_args(args)) in there:
             continue
         properties = specs[tool].properties
-        if all(_may_offer(graph, state, tool, name, value, properties.get(name), user) for name, value in args.items()):
+        if all(provenance.may_use(tool, name, value, properties.get(name)) for name, value in args.items()):
             filled = {name: Filled(value, 1.0, "w") for name, value in args.items()}
             found.append(Candidate(here, tool, filled, max(shares.get(tool, 0.0), share), share, whole=True))
+    found = [candidate for candidate in found if not _is_distracted(candidate, provenance)]
     add(WORDS, {}, shares.get(WORDS, 0.0))
     return found
+
+
+def _is_distracted(candidate: Candidate, provenance: Provenance) -> bool:
+    """Return True if a value comes from prompt or context, and the request names what no value takes up."""
+    if not any(from_input(filled.source) for filled in candidate.filled.values()):
+        return False
+    return provenance.distracts(candidate.tool, candidate.calls, candidate.here.neighbours)
 
 
 def next_tools(graph: ToolGraph, state: RunState, neighbours: Sequence[Neighbour]) -> dict[str, float]:
@@ -190,79 +200,110 @@ def next_tools(graph: ToolGraph, state: RunState, neighbours: Sequence[Neighbour
 # --- arguments ---
 
 
-def fill(
-    graph: ToolGraph, state: RunState, spec: ToolSpec, neighbours: Iterable[Neighbour], user: str | None
-) -> Filling | None:
-    """Return the likeliest values of a tool's parameters; None if nothing is known for a required one."""
-    same_tool = [n for n in neighbours if n.tool == spec.name]
-    found: dict[str, Filled] = {}
-    for parameter, schema in spec.properties.items():
-        is_required = parameter in spec.required
-        likeliest = _likeliest(graph, state, spec.name, parameter, schema, is_required, same_tool, user)
-        if likeliest is not None:
-            found[parameter] = likeliest
-        elif is_required:
-            return None
-    return found
+@dataclass(slots=True)
+class _Offer:
+    """A value that an argument may have, and the sources that give it, each with its record."""
+
+    value: Any
+    backing: list[tuple[float, str]] = field(default_factory=list)
+
+    @property
+    def rank(self) -> tuple[float, int, str]:
+        """The best record counts, then the number of sources."""
+        probability, source = max(self.backing)
+        return probability, len(self.backing), source
 
 
-def _likeliest(
-    graph: ToolGraph,
-    state: RunState,
-    tool: str,
-    parameter: str,
-    schema: Any,
-    is_required: bool,
-    same_tool: list[Neighbour],
-    user: str | None,
-) -> Filled | None:
-    slot = slot_key(tool, parameter)
-    previous = state.symbols[-1]
-    overall = graph.sources.row(slot)
-    here = graph.sources.row(f"{slot}\x1e{previous}")
-    carried = [n.carried.get(parameter, ABSENT) for n in same_tool]
-    texts = list(map(canon, carried))
-    by_text, by_source = _Support(), _Support()
-    for near, text in zip(same_tool, texts, strict=True):
-        by_text.add(near.similarity, [text])
-        if parameter in near.sources:
-            by_source.add(near.similarity, near.sources[parameter])
-    sourced: dict[tuple[type, str], tuple[Any, list[str]]] = {}
+class Filler:
+    """Fills the parameters of one tool with the likeliest values.
 
-    def offer(descriptor: str, value: Any) -> None:
-        sourced.setdefault((type(value), canon(value)), (value, []))[1].append(descriptor)
+    Args:
+        graph: the evidence.
+        state: the run.
+        spec: the tool.
+        neighbours: the nearest past requests.
+        provenance: says which values may be used.
+    """
 
-    for descriptor in dict.fromkeys([*overall, *by_source]):
-        if "|" in descriptor:
-            value = evaluate(descriptor, state, (tool, parameter))
-            if value is ABSENT:
+    def __init__(
+        self,
+        graph: ToolGraph,
+        state: RunState,
+        spec: ToolSpec,
+        neighbours: Iterable[Neighbour],
+        provenance: Provenance,
+    ) -> None:
+        self._graph, self._state, self._spec, self._provenance = graph, state, spec, provenance
+        self._same_tool = [near for near in neighbours if near.tool == spec.name]
+
+    def fill(self) -> Filling | None:
+        """Return the likeliest values; None if nothing fills a parameter without which no call is whole."""
+        filling: dict[str, Filled] = {}
+        for parameter, schema in self._spec.properties.items():
+            is_required = parameter in self._spec.required
+            likeliest = self._likeliest(parameter, schema, is_required)
+            if likeliest is not None:
+                filling[parameter] = likeliest
+            elif is_required or self._is_mostly_given(parameter):
+                return None
+        return filling
+
+    def _is_mostly_given(self, parameter: str) -> bool:
+        """Return True if most calls of the tool gave an argument, or most of the nearest requests' calls."""
+        known = self._graph.tools.get(self._spec.name, {})
+        given = sum(known.get("parameters_seen", {}).get(parameter, {}).values())
+        near = sum(parameter in each.args for each in self._same_tool)
+        return given > MOSTLY * known.get("calls_read", 0) or near > MOSTLY * len(self._same_tool)
+
+    def _likeliest(self, parameter: str, schema: Any, is_required: bool) -> Filled | None:
+        """Return the value with the best record; None if there is none, or if its extent in the request is open."""
+        graph, tool = self._graph, self._spec.name
+        slot = slot_key(tool, parameter)
+        overall = graph.sources.row(slot)
+        here = graph.sources.row(f"{slot}\x1e{self._state.symbols[-1]}")
+        by_text, by_source = _Support(), _Support()
+        for near in self._same_tool:
+            by_text.add(near.similarity, [canon(near.carried.get(parameter, ABSENT))])
+            if parameter in near.sources:
+                by_source.add(near.similarity, near.sources[parameter])
+        offers: dict[str, _Offer] = {}
+        for descriptor, given in self._offered(parameter, schema, [*overall, *by_source]):
+            value = fit(given, schema)
+            if value is ABSENT and (is_required or given is not ABSENT):
                 continue
-            # the year and the time of day in a date's format are another run's
-            if not is_template(descriptor) or _may_use(graph, state, slot, value, schema, user):
-                offer(descriptor, value)
-    for descriptor, value in [*constants(graph, slot, previous).items(), *(("n", each) for each in carried)]:
-        if _may_use(graph, state, slot, value, schema, user):
-            offer(descriptor, value)
-    offers: dict[str, tuple[Any, list[tuple[float, str]]]] = {}
-    for given, descriptors in sourced.values():
-        value = fit(given, schema)
-        if value is ABSENT and (is_required or given is not ABSENT):
-            continue
-        text = canon(value)
-        backing = offers.setdefault(text, (value, []))[1]
-        for descriptor in descriptors:
+            text = canon(value)
             weight = _precision(overall.get(descriptor), here.get(descriptor))
             moved = by_source.moved(weight, descriptor) if "|" in descriptor else by_text.moved(weight, text)
-            backing.append((moved, descriptor))
-    if not offers:
+            offers.setdefault(text, _Offer(value)).backing.append((moved, descriptor))
+        if not offers:
+            return None
+        best = max(offers.values(), key=lambda offer: offer.rank)
+        others = {
+            descriptor: text for text, offer in offers.items() if offer is not best for _, descriptor in offer.backing
+        }
+        backing = [descriptor for _, descriptor in best.backing]
+        if best.value is ABSENT or not self._provenance.is_contested(tool, parameter, best.value, backing, others):
+            probability, _, source = best.rank
+            return Filled(best.value, probability, source)
         return None
-    value, backing = max(offers.values(), key=lambda o: (max(o[1])[0], len(o[1]), max(o[1])[1]))
-    probability, source = max(backing)
-    return Filled(value, probability, source)
+
+    def _offered(self, parameter: str, schema: Any, descriptors: Iterable[str]) -> Iterator[tuple[str, Any]]:
+        """Yield the values that may be used, each with its source."""
+        tool, provenance = self._spec.name, self._provenance
+        for descriptor in dict.fromkeys(descriptors):
+            if "|" in descriptor:
+                value = provenance.value_of(descriptor, tool, parameter)
+                if value is not ABSENT:
+                    yield descriptor, value
+        usual = usual_values(self._graph, slot_key(tool, parameter), self._state.symbols[-1])
+        carried = [("n", near.carried.get(parameter, ABSENT)) for near in self._same_tool]
+        for descriptor, value in [*usual.items(), *carried]:
+            if provenance.may_use(tool, parameter, value, schema):
+                yield descriptor, value
 
 
 def fill_each(
-    graph: ToolGraph, state: RunState, group: str, properties: Mapping[str, Any]
+    graph: ToolGraph, state: RunState, group: str, properties: Mapping[str, Any], provenance: Provenance
 ) -> tuple[str, Filled] | None:
     """Return the parameter in which several calls of one tool differ, and its values, one for each call.
 
@@ -274,7 +315,7 @@ def fill_each(
         slot = slot_key(group, parameter)
         here = graph.sources.row(f"{slot}\x1e{state.symbols[-1]}")
         for descriptor, cell in graph.sources.row(slot).items():
-            offered = evaluate(descriptor, state, (tool, parameter))
+            offered = provenance.value_of(descriptor, tool, parameter)
             if not isinstance(offered, list) or len(offered) > MAX_AT_ONCE:
                 continue
             values = [fit(value, schema) for value in offered]
@@ -307,28 +348,6 @@ def _precision(overall: list[float] | None, here: list[float] | None) -> float:
     if here is not None:
         p = (here[HIT] + 2 * p) / (here[HIT] + here[MISS] + 2)
     return p
-
-
-def _may_offer(
-    graph: ToolGraph, state: RunState, tool: str, parameter: str, value: Any, schema: Any, user: str | None
-) -> bool:
-    """Return True if a value of another run may stand in a call of this one: this run shows it, or it is public."""
-    text = canon(value)
-    if not isinstance(value, (list, dict)) and may_be_from_output(value, text, state):
-        return True
-    return _may_use(graph, state, slot_key(tool, parameter), value, schema, user)
-
-
-def _may_use(graph: ToolGraph, state: RunState, slot: str, value: Any, schema: Any, user: str | None) -> bool:
-    """Return True if a value that is not this run's own is a constant of the tool or of enough other runs."""
-    if value is ABSENT or isinstance(value, bool):
-        return True
-    if isinstance(schema, Mapping) and (value in schema.get("enum", ()) or value == schema.get("default", ABSENT)):
-        return True
-    pattern = pattern_of(value, state)
-    if pattern.isdigit() and len(pattern) >= ID_DIGITS:
-        return False  # an id that nothing in this run shows, whoever had it before
-    return not pattern or graph.pattern_contributors.is_public(slot, pattern, user)
 
 
 # --- whole calls, by the calls before them ---

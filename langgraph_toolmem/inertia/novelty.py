@@ -35,6 +35,7 @@ from langgraph_toolmem.inertia.candidates import Candidate
 from langgraph_toolmem.inertia.decision import Reason
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.denial import DENYING
+from langgraph_toolmem.text.requests import left_over, names_within
 from langgraph_toolmem.text.values import read_text
 from langgraph_toolmem.text.words import words
 
@@ -51,7 +52,6 @@ per 100 turns, with it to 9.9."""
 ALIKE: Final = 16
 """Most similar past requests that led to a tool: what a request is compared with."""
 
-_FOLLOWING: Final = re.compile(r"(?<=[\w,;:] )[^\W\d_]\w+")
 _QUESTION: Final = re.compile("[?؟？]")
 
 
@@ -211,14 +211,9 @@ def wording(text: str, values: Iterable[str]) -> frozenset[str]:
     for value in values:
         if len(value) > 1:
             rest = rest.replace(value, " ")
-    left = _words(rest).difference(*map(_words, values), _names(text)) | set(_QUESTION.findall(text)[:1])
+    left = _words(rest).difference(*map(_words, values), names_within(text)) | set(_QUESTION.findall(text)[:1])
     taken = [value.lower() for value in values]
     return left or frozenset(part for part in text.lower().split() if not any(value in part for value in taken))
-
-
-def left_over(text: str, values: Iterable[str]) -> frozenset[str]:
-    """Return the names of a text, and whatever has a digit, that no call has taken up."""
-    return (_names(text) | _numbers(text)).difference(*map(_parts, values))
 
 
 @cached(mebibytes=8)
@@ -229,22 +224,5 @@ def _read(text: str, calls: tuple[str, ...]) -> tuple[frozenset[str], frozenset[
 
 
 @cached(mebibytes=4)
-def _parts(text: str) -> frozenset[str]:
-    return frozenset(part.strip(".,;:!?()'\"") for part in text.lower().split())
-
-
-@cached(mebibytes=4)
 def _words(text: str) -> frozenset[str]:
     return frozenset(word for word in words(text) if not any(map(str.isdigit, word)))
-
-
-@cached(mebibytes=2)
-def _names(text: str) -> frozenset[str]:
-    """Return the words with a capital within a sentence, in lower case. A word all in capitals is no name."""
-    found = _FOLLOWING.findall(text)
-    return frozenset(word.lower() for word in found if word[0].isupper() and not word.isupper())
-
-
-@cached(mebibytes=2)
-def _numbers(text: str) -> frozenset[str]:
-    return frozenset(part for part in _parts(text) if any(map(str.isdigit, part)))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from langgraph_toolmem.base.text import as_text, canonical, digest, shortened
 from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.graph.events import HOUR, Count, Event, Forgotten, Record, ToolCount
-from langgraph_toolmem.graph.state import SEPARATOR, START, WORDS, RunState, windows
+from langgraph_toolmem.graph.seen_input import NOTHING_SEEN, SeenDigests
+from langgraph_toolmem.graph.state import SEPARATOR, START, WORDS, RunState, slot_key, windows
 from langgraph_toolmem.graph.tool_graph import HIT, MISS, OPEN, TURNS_OPEN, CountTable, Handler, Table, ToolGraph
 from langgraph_toolmem.inertia.budget import AUDITED, SHADOWED, Acted, Checked
 from langgraph_toolmem.inertia.corrections import CallMade, values_of
@@ -64,6 +65,7 @@ class TurnOpened(Event):
         judged: the predicted calls, as `plain_judged` writes them.
         would_act: AUDITED or SHADOWED (`inertia.budget`) if the best of them would be made, else 0.
         user: digest of the user, if known.
+        seen: prompt, context and pictures, as `SeenDigests.plain` writes them.
     """
 
     kind = "turn_opened"
@@ -72,6 +74,7 @@ class TurnOpened(Event):
     judged: list[list[Any]]
     would_act: int
     user: str | None
+    seen: list[Any] = field(default_factory=NOTHING_SEEN.plain)
 
 
 @dataclass(slots=True)
@@ -160,13 +163,27 @@ class InertiaEvidence(Table):
         self.open_turns = {turn: TurnOpened(turn, *begun) for turn, begun in state["open_turns"].items()}
 
 
-def open_turn(state: RunState, turn: str, decision: Decision, user: str | None, *, audit: bool = False) -> Record:
+def open_turn(
+    graph: ToolGraph, state: RunState, turn: str, decision: Decision, user: str | None, *, audit: bool = False
+) -> Record:
     """Return the record of a model turn that begins now; one whose end is never reported counts too.
 
     With `audit` the call would have been made, and the model is asked by chance.
     """
     checked = 0 if not decision.would_act else AUDITED if audit else SHADOWED
-    return [TurnOpened(turn, windows(state), plain_judged(decision), checked, user)]
+    seen = _known_places(graph, state, decision).plain()
+    return [TurnOpened(turn, windows(state), plain_judged(decision), checked, user, seen)]
+
+
+def _known_places(graph: ToolGraph, state: RunState, decision: Decision) -> SeenDigests:
+    """Return the digests of what stands at the places in prompt and context that are known for the weighed tools."""
+    if isinstance(state.seen, SeenDigests):
+        return state.seen
+    known: list[str] = []
+    for tool in {option.tool for option in decision.options}:
+        for parameter in graph.tools.get(tool, {}).get("parameters_seen", ()):
+            known += graph.places.rows.get(slot_key(tool, parameter), ())
+    return state.seen.digests(known)
 
 
 def begin_shortcut(decision: Decision, turn: int) -> Record:

@@ -88,8 +88,8 @@ class Recorder(MemoryNode):
 
     def body(self, state: Any, config: RunnableConfig | None) -> Any:
         call = self.call_of(state, config)
-        who = {"thread_id": call.thread_id, "user_id": call.user_id}
-        self.learned(self._core.lifecycle.observe(call.messages, **who), call)
+        new = self._core.lifecycle.observe(call.messages, thread_id=call.thread_id, user_id=call.user_id)
+        self.learned(new, call)
 
     def learned(self, turns: int, call: Call) -> None:
         """Report the number of learned turns."""

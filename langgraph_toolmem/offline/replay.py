@@ -20,6 +20,7 @@ from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import Lookup, Prefetch, choose, least_probability
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.runs.logs import LoggedRun
+from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.tools import ToolLike
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -320,6 +321,7 @@ def replay(
     reads: Iterable[str] = (),
     policy: InertiaPolicy | None = None,
     seed: int = 0,
+    system: str | None = None,
     memory: ToolMemory | None = None,
     on_run: Callable[[LoggedRun], None] | None = None,
     on_turn: Callable[[Turn, Decision], None] | None = None,
@@ -337,6 +339,8 @@ def replay(
         reads: names and patterns of the tools that only read, as for `ToolMemory`.
         policy: the policy to judge; calibrated if None.
         seed: of the memory.
+        system: the system prompt of the recorded runs; "" if they had none. None: nobody knows it, so that no value
+            comes from it.
         memory: a memory that has learned already (`tools`, `reads` and `seed` are then unused).
         on_run: called after each run.
         on_turn: called with each turn and the decision before it.
@@ -348,6 +352,7 @@ def replay(
     chosen = (policy or InertiaPolicy()).with_(audit_rate=0.0)
     report, meter, chains = ReplayReport(prefetch=prefetch), InertiaMeter(), Counter[tuple[str, ...]]()
     seconds: dict[str, float] = {}
+    model_input = UNSEEN if system is None else ModelInput(system, complete=True)
     made = Counter[str]()
 
     def credit(turn: Turn, decision: Decision) -> None:
@@ -368,7 +373,7 @@ def replay(
                 seconds = model_seconds(parsed, run.messages, run.times)
             core = memory.core
             user = core.users.of(run.user_id, warn=False)  # in a replay nobody shares by accident
-            core.lifecycle.learn(parsed, user, last_turn_too=True, inertia=how)
+            core.lifecycle.learn(parsed, user, last_turn_too=True, model_input=model_input, inertia=how)
             names = [step.tool for event in parsed.events if isinstance(event, Turn) for step in event.steps]
             meter.add(names)
             for length in _CHAIN_LENGTHS:

@@ -1,4 +1,4 @@
-"""A request: its sentences and clauses, its terms for comparing it with others, and small talk.
+"""A request: its sentences and clauses, its terms for comparing it with others, what calls left of it, small talk.
 
 "Plot visits since October 6" and "Plot visits since 2023-11-12" are the same request with another date in it, and
 "… since Sunday" is not quite. So what `text.values` recognises stands for its kind among the terms.
@@ -141,3 +141,30 @@ def is_small_talk(text: str, usual: frozenset[str]) -> bool:
         return False
     left = words(_JOINED.sub("", text.replace("’", "'")))
     return all(word in _SMALL_TALK or word in usual for word in left)
+
+
+# --- what calls left of a request ---
+
+_FOLLOWING: Final = re.compile(r"(?<=[\w,;:] )[^\W\d_]\w+")
+
+
+def left_over(text: str, taken: Iterable[str]) -> frozenset[str]:
+    """Return the names of a text, and whatever has a digit, that no value of a call has taken up."""
+    return (names_within(text) | _numbers(text)).difference(*map(_parts, taken))
+
+
+@lru_cache(maxsize=4096)
+def names_within(text: str) -> frozenset[str]:
+    """Return the words with a capital within a sentence, in lower case. A word all in capitals is no name."""
+    following = _FOLLOWING.findall(text)
+    return frozenset(word.lower() for word in following if word[0].isupper() and not word.isupper())
+
+
+@lru_cache(maxsize=4096)
+def _numbers(text: str) -> frozenset[str]:
+    return frozenset(part for part in _parts(text) if any(map(str.isdigit, part)))
+
+
+@lru_cache(maxsize=8192)
+def _parts(text: str) -> frozenset[str]:
+    return frozenset(part.strip(".,;:!?()'\"") for part in text.lower().split())

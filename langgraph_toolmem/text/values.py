@@ -397,13 +397,6 @@ def dates_in(raw: str) -> tuple[str, ...]:
 
 
 @cached(mebibytes=4)
-def masked(text: str, said: tuple[str, ...]) -> str:
-    """Return a text with "%" for each word that stands in one of those said; "" if no word is left."""
-    own = [_pieces_of(raw) for raw in said]
-    left = _PIECE.sub(lambda piece: "%" if any(piece[0].lower() in each for each in own) else piece[0], text)
-    return left if _PIECE.search(left) else ""
-
-
-@cached(mebibytes=4)
-def _pieces_of(raw: str) -> frozenset[str]:
-    return frozenset(piece.lower() for piece in _PIECE.findall(raw))
+def pieces_of(text: str) -> frozenset[str]:
+    """Return the runs of letters and digits of a text, in lower case."""
+    return frozenset(piece.lower() for piece in _PIECE.findall(text))

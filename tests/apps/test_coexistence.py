@@ -59,7 +59,7 @@ from shells import App, agent_of, asked, both, build_agent, same_calls
 
 from langgraph_toolmem import Entries, Inertia, ToolMemory
 from langgraph_toolmem.core import catalogue
-from langgraph_toolmem.graph.learning import decode_value
+from langgraph_toolmem.graph.provenance import decode_value
 from langgraph_toolmem.graph.state import slot_key
 from langgraph_toolmem.testing import ScriptedChatModel
 

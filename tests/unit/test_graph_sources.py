@@ -10,8 +10,9 @@ from histories import call, history, state_of, user, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.graph.learning import decode_value, encode_value, json_type
-from langgraph_toolmem.graph.sources import describe, discover, evaluate, is_template
+from langgraph_toolmem.graph.learning import json_type
+from langgraph_toolmem.graph.provenance import decode_value, encode_value
+from langgraph_toolmem.graph.sources import describe, discover, evaluate
 from langgraph_toolmem.runs.values import ABSENT, MAX_DEPTH, MAX_LEAVES, canon, fit, flatten
 
 # --- values ---
@@ -162,9 +163,17 @@ LISTED = call("search", {"query": "invoices"}, {"hits": [{"id": "m1", "from": "A
         ("l|search|$.hits[*].id|next", [LISTED], "m1"),
         ("l|search|$.hits[*].id|next", [LISTED, call("read", {"id": "m1"})], "m2"),
         ("l|search|$.hits[*].id|next", [LISTED, call("read", {"id": "m1"}), call("read", {"id": "m2"})], ABSENT),
-        ("ua|mail from|2", [user("Open the mail from Ann Lee now")], "Ann Lee"),
-        ("ua|from|1", [user("Open the mail from Ann Lee now")], "Ann"),
-        ("ua|from|9", [user("Open the mail from Ann Lee now")], ABSENT),
+        ("ua|mail from|name", [user("Open the mail from Ann Lee now")], "Ann Lee"),
+        ("ua|from|first", [user("Open the mail from Ann Lee now")], "Ann"),
+        ("ua|from|last", [user("Open the mail from Ann Lee now")], "Lee"),
+        ("ua|from|token", [user("Open the mail from Ann Lee now")], ABSENT),
+        ("ua|from|name", [user("Open the mail from ann lee now")], ABSENT),
+        ("ua|from|joined", [user("Open the mail from Ann de la Lee now")], "Ann de la Lee"),
+        ("ua|pay|numbered", [user("Please pay Ann Lee 12.50 for it")], "Ann Lee 12.50"),
+        ("ua|call|name", [user("Please call 王伟 back")], "王伟"),
+        ("ua|for|>now", [user("Look for red shoes now")], "red shoes"),
+        ("ua|for|>.", [user("Look for red shoes, please")], "red shoes"),
+        ("ua|for|>now", [user("Look for red shoes, and now")], ABSENT),
         ("us|#A999", [user("Cancel order #W123 and #W456")], "#W123"),
         ("us|#A999", [user("Cancel order #W123 and #W456"), call("read", {"id": "#W123"})], "#W456"),
         ("ud|2024-%s", [user("What is on November 3rd?")], "2024-11-03"),
@@ -192,7 +201,7 @@ def test_the_output_of_a_failed_call_is_no_source():
     [
         ("m1", {"l|search|$.hits[*].id|next"}),
         ("invoices", {"i|search|query"}),
-        ("Ann Lee", {"ua|of|2", "l|search|$.hits[*].from|next"}),
+        ("Ann Lee", {"ua|of|name", "l|search|$.hits[*].from|next"}),
         ("nowhere", set()),
         (True, set()),
         (None, set()),
@@ -244,17 +253,3 @@ def test_whatever_is_found_gives_the_value_again(texts, made, value):
     for descriptor in discover(value, state, SLOT):
         assert canon(evaluate(descriptor, state, SLOT)) == canon(value), descriptor
         assert describe(descriptor)
-
-
-@pytest.mark.parametrize(
-    ("descriptor", "template"),
-    [
-        ("ua|from|1", False),
-        ("ud|2024-%s with Dr. Smith", True),
-        ("us|#A999", False),
-        ("o|whoami|$.id", False),
-        ("l|search|$[*]|next", False),
-    ],
-)
-def test_which_sources_hold_a_part_of_another_runs_value(descriptor: str, template: bool):
-    assert is_template(descriptor) is template

@@ -151,7 +151,7 @@ OPERATIONS: dict[str, Event] = {
         core.Arguments("b", {"x": "string"}, ["x"]),
         core.ToolDescribed("b", {"description": "B.", "parameters": {}}),
         core.Sources("b\x1fx", "a", {"c": 1, f"o|a|$.{SECRET}": 1}, ANN),
-        core.Value("b\x1fx", "a", f'"{SECRET}"', SECRET, RUN, ANN),
+        core.Value("b\x1fx", "a", f'"{SECRET}"', RUN, ANN),
         core.Request("c1", f"Ask {SECRET}", ANN, f"{SECRET}?"),
         core.RequestCall("c1", 0, "b", f'{{"x": "{SECRET}"}}', "ok", {"x": ["c"]}, 0),
         core.RequestEnd("c1", 1),

@@ -1,0 +1,225 @@
+"""Where an argument's value may come from, and whether it may be used in this run.
+
+Every value that the memory acts on or shows as an argument passes here. A source (`graph.sources`, `graph.seen_input`)
+gives a value of this run. A value of another run (the most frequent one, the nearest request's, a whole call's) is used
+only if this run shows it too: in the request, in an output, in the schema. A value that nothing here shows is never
+used, unless the developer declared the parameter (``ToolMemory(constants={"search.limit"})``): no rule about the looks
+of a value tells the tenant "acme" from a setting.
+
+Three more rules:
+
+- A place in prompt or context is a source once two different values there agreed with the model's, or for a value that
+  it had before: of one customer alone nobody knows whether the place or the customer counts.
+- A value of prompt or context is not used where the request leaves more names or numbers untaken than past ones did:
+  "Where is the order of C820?" asks for C820, whoever the prompt names.
+- Of two extents of a value in the request ("New", "New York") the better record decides. If none is better, neither is
+  used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from langgraph_toolmem.graph.cases import Neighbour
+from langgraph_toolmem.graph.seen_input import from_input, value_digest
+from langgraph_toolmem.graph.sources import evaluate, words_before
+from langgraph_toolmem.graph.state import RunState, slot_key
+from langgraph_toolmem.graph.tool_graph import HIT, MISS, ToolGraph
+from langgraph_toolmem.runs.values import ABSENT, canon
+from langgraph_toolmem.text.extents import is_open
+from langgraph_toolmem.text.requests import left_over
+from langgraph_toolmem.text.values import dates_in, pieces_of
+
+MAX_OUTPUTS: Final = 8
+"""Latest outputs that are searched for a value."""
+AGREED: Final = 2
+"""Different values that a place in prompt or context had before it counts."""
+_FORMATS: Final = frozenset(("00", "59", "23", "t", "z"))
+"""Parts of a date that stand for no moment: the first and the last minute of a day."""
+_CARRIED: Final = frozenset(("c", "cp", "n", "w"))
+"""Sources of values of other runs."""
+
+
+class Provenance:
+    """Answers for the values of one decision.
+
+    Args:
+        graph: the evidence.
+        state: the run that the values are for.
+        constants: parameters ("tool.parameter") whose values need not be shown by the run.
+    """
+
+    def __init__(self, graph: ToolGraph, state: RunState, constants: Collection[str] = ()) -> None:
+        self._graph, self._state, self._constants = graph, state, constants
+        self._shown: dict[str, bool] = {}
+        self._texts = (state.user.raw, *(text.raw for text in state.past_users))
+        self._said = [raw.lower() for raw in self._texts]
+
+    def value_of(self, descriptor: str, tool: str, parameter: str) -> Any:
+        """Return the value that a source has in this run and that may be used, or ABSENT."""
+        value = evaluate(descriptor, self._state, (tool, parameter))
+        if value is ABSENT:
+            return ABSENT
+        if from_input(descriptor) and not self._counts(slot_key(tool, parameter), descriptor, value):
+            return ABSENT
+        if descriptor.startswith("ud|") and not self._composed(canon(value)):
+            return ABSENT  # the year and the time of day in a date's format are another run's
+        return value
+
+    def may_use(self, tool: str, parameter: str, value: Any, schema: Any) -> bool:
+        """Return True if a value of another run may stand in a call of this one."""
+        return f"{tool}.{parameter}" in self._constants or self.shows(value, schema)
+
+    def shows(self, value: Any, schema: Any = None) -> bool:
+        """Return True if the run shows a value: all of its parts, for a list or an object."""
+        if value is ABSENT or value is None or isinstance(value, bool) or value in ("", [], {}):
+            return True
+        if _in_schema(value, schema):
+            return True
+        if isinstance(value, list):
+            items = schema.get("items") if isinstance(schema, Mapping) else None
+            return all(self.shows(part, items) for part in value)
+        if isinstance(value, dict):
+            inner = schema.get("properties") if isinstance(schema, Mapping) else None
+            named = inner if isinstance(inner, Mapping) else {}
+            known = all(name in named or self.shows(name) for name in value)
+            return known and all(self.shows(part, named.get(name)) for name, part in value.items())
+        text = canon(value)
+        if text not in self._shown:
+            self._shown[text] = self._is_shown(text)
+        return self._shown[text]
+
+    def is_contested(
+        self, tool: str, parameter: str, value: Any, backing: Collection[str], others: Mapping[str, str]
+    ) -> bool:
+        """Return True if a value may be a part of what the request says, or more, and no record tells.
+
+        Args:
+            tool: the tool.
+            parameter: the parameter.
+            value: the value.
+            backing: its sources.
+            others: the sources that give other values, each with its value.
+        """
+        text = canon(value)
+        placed = [descriptor for descriptor in backing if words_before(descriptor)]
+        if not placed:
+            if not _CARRIED.issuperset(backing):
+                return False
+            span = self._state.user.find(text)
+            return span is not None and is_open(self._state.user, *span)
+        row = self._graph.sources.row(slot_key(tool, parameter))
+        for own in placed:
+            before = words_before(own)
+            rivals = [rival for rival, other in others.items() if other != text and words_before(rival) == before]
+            if all(_record(row, own) > _record(row, rival) for rival in rivals):
+                return False
+        return True
+
+    def distracts(self, tool: str, calls: Sequence[Mapping[str, Any]], neighbours: Sequence[Neighbour]) -> bool:
+        """Return True if the request leaves more names and numbers untaken than past requests with this tool did."""
+        given = [canon(value) for step in self._state.since_user for value in step.args.values()]
+        taken = [*given, *(canon(value) for args in calls for value in args.values())]
+        left = left_over(self._state.user.raw, taken)
+        if not left:
+            return False
+        return all(len(left) > len(_left_before(near.text, near.made)) for near in neighbours if near.tool == tool)
+
+    def _counts(self, slot: str, descriptor: str, value: Any) -> bool:
+        known = self._graph.places.rows.get(slot, {}).get(descriptor)
+        if known is None:
+            return False
+        return len(known[0]) >= AGREED or value_digest(descriptor, canon(value)) in known[0]
+
+    def _is_shown(self, text: str) -> bool:
+        low = text.lower()
+        if any(stands_in(low, said) for said in self._said):
+            return True
+        return self._composed(text) or in_outputs(text, self._state) or self._was_given(text)
+
+    def _was_given(self, text: str) -> bool:
+        return any(canon(value) == text for value in self._state.inputs.values())
+
+    def _composed(self, text: str) -> bool:
+        """Return True if a value is made of the user's own words, and of a date's year that the run shows."""
+        for raw in self._texts:
+            for day in dates_in(raw):
+                year, found, rest = text.partition(f"-{day}")
+                if found and self._shows_year(year):
+                    text = "".join(part for part in pieces_of(rest) if part not in _FORMATS)
+        said = frozenset[str]().union(*map(pieces_of, self._texts))
+        return pieces_of(text) <= said
+
+    def _shows_year(self, year: str) -> bool:
+        if year in self._state.seen.years():
+            return True
+        begins = f"{year}-"
+        if any(year in pieces_of(raw) for raw in self._texts):
+            return True
+        outputs = list(self._state.outputs.values())[-MAX_OUTPUTS:]
+        return any(begins in self._state.output_text(index) for index in outputs)
+
+
+@lru_cache(maxsize=4096)
+def _left_before(text: str, made: tuple[str, ...]) -> frozenset[str]:
+    """Return what a past request left untaken, given the arguments of its calls as JSON."""
+    return left_over(text, [canon(value) for args in map(json.loads, made) for value in args.values()])
+
+
+def encode_value(value: Any) -> str:
+    """Return a value as the evidence graph keeps it; "" for one that is left out."""
+    return "" if value is ABSENT else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def decode_value(text: str) -> Any:
+    """Return the value that `encode_value` wrote."""
+    return json.loads(text) if text else ABSENT
+
+
+def usual_values(graph: ToolGraph, slot: str, previous: str) -> dict[str, Any]:
+    """Return the most frequent value of a slot in past runs: overall (``c``) and after the previous symbol (``cp``)."""
+    usual: dict[str, Any] = {}
+    for name, key in (("c", slot), ("cp", f"{slot}\x1e{previous}")):
+        row = graph.values.row(key)
+        if row:
+            usual[name] = decode_value(max(row, key=lambda item: row[item][0]))
+    return usual
+
+
+def in_outputs(text: str, state: RunState) -> bool:
+    """Return True if a value stands in one of the latest outputs, by itself or in prose."""
+    low = text.lower()
+    return any(stands_in(low, state.output_text(index)) for index in list(state.outputs.values())[-MAX_OUTPUTS:])
+
+
+def stands_in(value: str, text: str) -> bool:
+    """Return True if a value stands in a text and is not a part of a word there."""
+    start = text.find(value)
+    while start >= 0:
+        end = start + len(value)
+        before, after = text[start - 1 : start], text[end : end + 1]
+        cut = (before.isalnum() and value[:1].isalnum()) or (after.isalnum() and value[-1:].isalnum())
+        if not cut:
+            return True
+        start = text.find(value, start + 1)
+    return False
+
+
+def _in_schema(value: Any, schema: Any) -> bool:
+    """Return True if a parameter's schema names a value."""
+    if not isinstance(schema, Mapping):
+        return False
+    if value in schema.get("enum", ()) or value in (schema.get("default", ABSENT), schema.get("const", ABSENT)):
+        return True
+    branches = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    return any(_in_schema(value, branch) for branch in branches)
+
+
+def _record(row: Mapping[str, Sequence[float]], descriptor: str) -> float:
+    hits, misses = 0.0, 0.0
+    if descriptor in row:
+        hits, misses = row[descriptor][HIT], row[descriptor][MISS]
+    return (hits + 0.5) / (hits + misses + 1)

@@ -1,0 +1,144 @@
+"""How far a value reaches in a text that it stands in.
+
+"Pay Anna Petit 12.50" holds "Anna", "Anna Petit" and "Anna Petit 12.50" behind "pay". Which of them a tool takes is
+learned, so each possible extent has a name. Names are told by capitals, or by a script that has none.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias
+
+from langgraph_toolmem.text.values import Text, is_word, read_text
+
+Extent: TypeAlias = Literal["first", "last", "name", "joined", "numbered", "token"]
+Span: TypeAlias = tuple[int, int]
+
+UNTIL: Final = ">"
+"""Begins an extent that ends before a known word: ``">please"``, ``">."`` for a mark or the end."""
+END: Final = "."
+A_NUMBER: Final = "#"
+MAX_WORDS: Final = 6
+"""Words of a value whose end is told by the word after it."""
+_MAX_JOINER: Final = 3
+"""Letters of a word that may stand within a name: "del", "van", "of"."""
+_MAX_JOINERS: Final = 2
+
+
+def is_name(token: str) -> bool:
+    """Return True for a word with a capital, or of a script without capitals.
+
+    >>> is_name("Anna"), is_name("王伟"), is_name("anna"), is_name("12.50")
+    (True, True, False, False)
+    """
+    if any(char.isdigit() for char in token):
+        return False
+    return any(char.isupper() or (char.isalpha() and char.lower() == char.upper()) for char in token)
+
+
+def has_digit(token: str) -> bool:
+    """Return True for a number or an identifier."""
+    return any(char.isdigit() for char in token)
+
+
+@lru_cache(maxsize=4096)
+def extents(raw: str, start: int) -> dict[Extent, Span]:
+    """Return the possible extents of a value that begins at word `start` of a text; {} if words must tell its end.
+
+    >>> text = "Pay Maria del Carmen 12.50"
+    >>> {name: read_text(text).span(*span) for name, span in extents(text, 1).items()}["joined"]
+    'Maria del Carmen'
+    """
+    text = read_text(raw)
+    first = _original(text, start)
+    if has_digit(first):
+        return {"token": (start, start), "numbered": (start, _run(text, start, numbers=True))}
+    if not is_name(first):
+        return {}
+    end = _run(text, start, numbers=False)
+    return {
+        "first": (start, start),
+        "last": (end, end),
+        "name": (start, end),
+        "joined": (start, _joined(text, end)),
+        "numbered": (start, _run(text, start, numbers=True)),
+    }
+
+
+def is_open(text: Text, first: int, last: int) -> bool:
+    """Return True if a name goes on before or after a span, so that the span may be a part of it."""
+    inside = is_name(_original(text, last)) or is_name(_original(text, first))
+    if not inside:
+        return False
+    after = _joined(text, _run(text, last, numbers=False)) > last
+    before = first > 1 and _adjacent(text, first - 1) and is_name(_original(text, first - 1))
+    return after or before
+
+
+def name_start(text: Text, index: int) -> int:
+    """Return the first word of the names that end with, or go on after, a word."""
+    while index > 0 and is_name(_original(text, index)) and is_name(_original(text, index - 1)):
+        if not _adjacent(text, index - 1):
+            break
+        index -= 1
+    return index
+
+
+def right_of(text: Text, last: int) -> str:
+    """Return the word after a span, as `UNTIL` extents write it."""
+    if last + 1 >= len(text.words) or not _adjacent(text, last):
+        return END
+    following = text.words[last + 1]
+    if not is_word(following):
+        return END
+    return A_NUMBER if has_digit(following) else following
+
+
+def until(text: Text, start: int, right: str) -> Span | None:
+    """Return the span from word `start` to the word before `right`; None if `right` does not follow soon."""
+    for last in range(start, min(start + MAX_WORDS, len(text.words))):
+        if not is_word(text.words[last]):
+            return None
+        following = right_of(text, last)
+        if following == right:
+            return start, last
+        if following == END:
+            return None
+    return None
+
+
+def _original(text: Text, index: int) -> str:
+    return text.raw[text.starts[index] : text.ends[index]]
+
+
+def _adjacent(text: Text, index: int) -> bool:
+    """Return True if word `index` and the next one stand in one line."""
+    return "\n" not in text.raw[text.ends[index] : text.starts[index + 1]]
+
+
+def _run(text: Text, start: int, *, numbers: bool) -> int:
+    """Return the last word of the names (and numbers) that follow each other from `start` on."""
+    last = start
+    while last + 1 < len(text.words) and _adjacent(text, last):
+        token = _original(text, last + 1)
+        if not is_name(token) and not (numbers and has_digit(token)):
+            break
+        last += 1
+    return last
+
+
+def _joined(text: Text, end: int) -> int:
+    """Return the last word of a name that goes on behind joiners: "Maria" -> "Maria del Carmen"."""
+    while True:
+        position = end + 1
+        while position < len(text.words) and position - end <= _MAX_JOINERS and _joins(text, position):
+            position += 1
+        goes_on = end + 1 < position < len(text.words) and is_name(_original(text, position))
+        if not goes_on or not all(_adjacent(text, index) for index in range(end, position)):
+            return end
+        end = _run(text, position, numbers=False)
+
+
+def _joins(text: Text, index: int) -> bool:
+    token = text.words[index]
+    return token == "&" or (token.isalpha() and len(token) <= _MAX_JOINER and not is_name(_original(text, index)))
