@@ -69,7 +69,7 @@ def number(name: str) -> int:
 
 def request(name: str) -> str:
     """What a user says."""
-    return f"Please check the order of {name} and mark it"
+    return f"Please check the order of {name} and mark it as checked"
 
 
 def expected(name: str) -> list[tuple[str, dict[str, Any]]]:

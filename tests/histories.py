@@ -12,7 +12,9 @@ from langgraph_toolmem.atoms.extract import Extractor
 from langgraph_toolmem.atoms.slots import Known, Slots
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.events import Record
+from langgraph_toolmem.graph.seen_input import read_input
 from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -101,11 +103,12 @@ class Learner:
         similarity: Any = 0.0,
         seed: int = 0,
         reads: Iterable[str] = (),
+        constants: Iterable[str] = (),
     ) -> None:
         self.policy = policy or InertiaPolicy(audit_rate=0.0)
         score = similarity if callable(similarity) else lambda thought, tool: similarity
         self.inertia = Inertia(self.policy, seed=seed)
-        self.memory = ToolMemory.ephemeral(tools=tools, reads=reads, methods=[self.inertia])
+        self.memory = ToolMemory.ephemeral(tools=tools, reads=reads, constants=constants, methods=[self.inertia])
         self.inertia.similarity = score
         self.core, self.graph = self.memory.core, self.memory.core.graph
         self.records: list[tuple[str, Record]] = []
@@ -127,11 +130,12 @@ class Learner:
         thread_id: str = "r",
         user: str | None = None,
         on_turn: Any = None,
+        seen: ModelInput = UNSEEN,
     ) -> int:
         """Learns a whole run; how many turns were new."""
         run, whose = run_of(*parts, thread_id=thread_id), User(user, user, ("toolmem",))
         options = {"policy": self.policy, "on_turn": on_turn}
-        return self.core.lifecycle.learn(run, whose, last_turn_too=True, inertia=options)[1]
+        return self.core.lifecycle.learn(run, whose, last_turn_too=True, model_input=seen, inertia=options)[1]
 
     def decide(
         self,
@@ -139,12 +143,14 @@ class Learner:
         user: str | None = None,
         thought: str = "",
         specs: Mapping[str, ToolSpec] | None = None,
+        seen: ModelInput = UNSEEN,
     ) -> Any:
         """The decision before the model's next turn."""
         run = run_of(*parts, thread_id="now")
         assert run.awaiting_model
         state = RunState.of(run)
         state.thought = thought or state.thought
+        state.seen = read_input(seen)
         return self.inertia.decide(state, policy=self.policy, user=user, specs=specs)[0]
 
 

@@ -124,13 +124,13 @@ def test_what_was_asked_in_this_episode_or_follows_a_change_may_be_stale():
     tools = [schema("find", "name"), schema("send", "to")]
     with ToolMemory.ephemeral(tools=tools, methods=[Inertia()]) as memory:
         for number in range(6):
-            waits = (user("look"), call("find", {"name": "x"}), call("find", {"name": "x"}), words(), user("and"))
+            waits = (user("look for x"), call("find", {"name": "x"}), call("find", {"name": "x"}), words(), user("and"))
             done = history(*waits, call("send", {"to": "y"}), call("find", {"name": "x"}), words())
             memory.finish(done, thread_id=str(number))
-        begun = history(user("look"))
+        begun = history(user("look for x"))
         once = [*begun, *history(call("find", {"name": "x"}))]
         sent = [*begun, *history(call("send", {"to": "y"}))]
-        later = [*once, *history(words(), user("look"))]
+        later = [*once, *history(words(), user("look for x"))]
 
         def stale(messages: list[Any]) -> set[bool]:
             return {each.stale for each in memory.inertia.explain(messages).predicted if each.tool == "find"}
@@ -143,7 +143,7 @@ def test_what_was_asked_in_this_episode_or_follows_a_change_may_be_stale():
 
 def runs(many: int) -> list[LoggedRun]:
     """Each: a look-up that is always the same, then words; the model takes two seconds for each."""
-    messages = history(user("look"), call("find", {"name": "x"}), words())
+    messages = history(user("look for x"), call("find", {"name": "x"}), words())
     return [LoggedRun(n, f"r{n}", messages, times=(0.0, 2.0, 2.5, 4.5)) for n in range(many)]
 
 
