@@ -14,7 +14,7 @@ MAX_CHARS: Final = 8_000_000
 
 
 class OpenInputs:
-    """What the model saw, by the key of the turn. The oldest leave at a bound; digests outlive them on disk."""
+    """Inputs by the key of their turn. The oldest leave at a bound; digests outlive them on disk."""
 
     def __init__(self) -> None:
         self._kept: dict[str, SeenInput] = {}

@@ -1,4 +1,4 @@
-"""Where an argument's value may come from, and whether it may be used in this run.
+"""Provenance: the origins that an argument's value may have, and the rule by which it may be used in a run.
 
 Every value that the memory acts on or shows as an argument passes here. A source (`graph.sources`, `graph.seen_input`)
 gives a value of this run. A value of another run (the most frequent one, the nearest request's, a whole call's) is used

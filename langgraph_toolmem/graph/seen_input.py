@@ -27,6 +27,10 @@ MAX_VALUE: Final = 80
 """Characters of a value in a prompt."""
 MAX_PLACES: Final = 4
 """Places of a value in a prompt that are looked at."""
+MAX_TRIES: Final = 64
+"""Occurrences of a place's longest word that are looked at."""
+MAX_MARKS: Final = 4
+"""Marks between a value and the word before it, and that word."""
 MAX_DATES: Final = 3
 """Different dates of a prompt that are sources."""
 MAX_DAYS: Final = 14
@@ -49,7 +53,7 @@ _DAY_FIRST: Final = re.compile(rf"\b(\d\d?)(?:st|nd|rd|th|\.)?\s+(?:of\s+)?({_MO
 
 
 class SeenInput:
-    """What the model sees besides the messages, in RAM.
+    """Prompt and context of one model call, in RAM.
 
     Args:
         model_input: of one model call. Where it is not complete, prompt and context give nothing.
@@ -68,14 +72,9 @@ class SeenInput:
         return len(self._text)
 
     @cached_property
-    def _low(self) -> str:
-        low = self._text.lower()
-        return low if len(low) == len(self._text) else self._text
-
-    @cached_property
     def dates(self) -> list[date]:
         """Return the first different dates of the prompt, in order."""
-        return _dates_in(self._low) if self._low else []
+        return _dates_in(self._text)
 
     def years(self) -> set[str]:
         """Return the years of all dates in prompt and context."""
@@ -132,37 +131,46 @@ class SeenInput:
 
     def _slot(self, left: str, right: str) -> Any:
         """Return the value between two words; ABSENT if there are several: the words tell none of them."""
-        if not self._text:
-            return ABSENT
+        needle, pattern = _slot_pattern(left, right)
         found: Any = ABSENT
-        for count, match in enumerate(_slot_pattern(left, right).finditer(self._low)):
-            value = self._text[match.start(1) : match.end(1)].strip()
-            if count >= MAX_PLACES or (found is not ABSENT and value != found):
-                return ABSENT
-            found = value
-        return found
+        position = self._text.find(needle)
+        for _ in range(MAX_TRIES):
+            if position < 0:
+                return found
+            begin = max(0, position - _AROUND)
+            for match in pattern.finditer(self._text, begin, position + len(needle) + _AROUND + MAX_VALUE):
+                if match.start(1) <= position < match.end(1):
+                    if found not in (ABSENT, match[2]):
+                        return ABSENT
+                    found = match[2]
+            position = self._text.find(needle, position + 1)
+        return ABSENT
 
     def _between(self, text: str) -> list[str]:
         """Return the places of a value between two words."""
-        low, found, start = text.lower(), list[str](), -1
+        found, start = list[str](), -1
         for _ in range(MAX_PLACES):
-            start = self._low.find(low, start + 1)
+            start = self._text.find(text, start + 1)
             if start < 0:
                 break
-            end = start + len(low)
-            if _is_whole(self._low, start, end):
+            end = start + len(text)
+            if _is_whole(self._text, start, end):
                 found += self._around(start, end)
         return found
 
     def _around(self, start: int, end: int) -> list[str]:
-        before = read_text(self._low[max(0, start - _AROUND) : start].rsplit("\n", 1)[-1]).words[-2:]
-        line = self._low[end : end + _AROUND].split("\n", 1)[0]
-        after = read_text(line).words[:1]
+        before = _words_of(self._text[max(0, start - _AROUND) : start].rsplit("\n", 1)[-1])
+        after = _words_of(self._text[end : end + _AROUND].split("\n", 1)[0])[:1]
         right = after[0] if after else END
-        lefts = [" ".join(before), before[-1]] if len(before) > 1 else before
-        if before and not is_word(before[-1]):
-            lefts = lefts[:1]  # a mark alone tells no place
-        return [f"pa|{left}|{right}" for left in lefts if "|" not in left and "|" not in right]
+        # Marks alone tell no place: `= "` stands before each attribute of a tag.
+        nearest = max((index for index, word in enumerate(before) if is_word(word)), default=-1)
+        if nearest < 0 or len(before) - nearest > MAX_MARKS:
+            return []
+        lefts = [before[nearest:]]
+        if nearest > 0 and is_word(before[nearest - 1]):
+            lefts.append(before[nearest - 1 :])
+        joined = [" ".join(left) for left in lefts]
+        return [f"pa|{left}|{right}" for left in joined if "|" not in left and "|" not in right]
 
     def _derived(self, text: str) -> list[str]:
         """Return the dates that a date may be derived from."""
@@ -184,7 +192,7 @@ class SeenInput:
 
 @dataclass(frozen=True, slots=True)
 class SeenDigests:
-    """What is left of an input on disk: enough to tell whether known places had the value that the model took.
+    """The rest of an input on disk: enough to tell whether known places had the value that the model took.
 
     Attributes:
         values: descriptor of a source -> `value_digest` of its value.
@@ -256,16 +264,25 @@ def _fields_of(context: Mapping[str, Primitive]) -> dict[str, Primitive]:
     return {name: value for name, value in kept if not isinstance(value, str) or 0 < len(value) <= MAX_FIELD}
 
 
+def _words_of(text: str) -> list[str]:
+    """Return the words and marks of a text as they are written."""
+    read = read_text(text)
+    return [text[start:end] for start, end in zip(read.starts, read.ends, strict=True)]
+
+
 @lru_cache(maxsize=4096)
-def _slot_pattern(left: str, right: str) -> re.Pattern[str]:
-    words = r"[^\S\n]*".join(re.escape(word) for word in left.split(" "))
-    begin = (r"(?<!\w)" if left[0].isalnum() else "") + words + (r"(?!\w)" if left[-1].isalnum() else "")
+def _slot_pattern(left: str, right: str) -> tuple[str, re.Pattern[str]]:
+    """Return the longest word of `left`, and a pattern whose groups are `left` and the value behind it."""
+    words = left.split(" ")
+    before = r"[^\S\n]*".join(map(re.escape, words))
+    begin = (r"(?<!\w)" if left[0].isalnum() else "") + f"({before})" + (r"(?!\w)" if left[-1].isalnum() else "")
     if right == END:
         stop = r"[^\S\n]*(?:\n|\Z)"
     else:
         goes_on = r"(?!\w)" if right[-1].isalnum() or right in _WITHIN else ""
         stop = r"[^\S\n]*" + re.escape(right) + goes_on
-    return re.compile(rf"{begin}[^\S\n]*(\S(?:[^\n]{{0,{MAX_VALUE - 2}}}?\S)??)(?={stop})")
+    value = rf"[^\S\n]*(\S(?:[^\n]{{0,{MAX_VALUE - 2}}}?\S)??)(?={stop})"
+    return max(words, key=len), re.compile(begin + value)
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:
@@ -284,19 +301,19 @@ def _day_of(value: Any) -> date | None:
         return None
 
 
-def _dates_in(low: str) -> list[date]:
-    """Return the first different dates of a text in lower case. Only the surroundings of years are read closely."""
+def _dates_in(text: str) -> list[date]:
+    """Return the first different dates of a text, in order. Only what stands near a year is read closely."""
     found: dict[date, None] = {}
-    position = -1
-    while len(found) < MAX_DATES and (position := low.find("20", position + 1)) >= 0:
-        if not low[position : position + 4].isdigit() or low[position - 1 : position].isalnum():
-            continue
-        window = low[max(0, position - 24) : position + 11]
-        at = min(position, 24)
-        for pattern, order in ((_ISO, (1, 2, 3)), (_NAMED, (3, 1, 2)), (_DAY_FIRST, (3, 2, 1))):
-            for match in pattern.finditer(window):
-                if match.start(order[0]) == at and (day := _date_of(*(match[part] for part in order))) is not None:
+    position = text.find("20")
+    while position >= 0 and len(found) < MAX_DATES:
+        if text[position : position + 4].isdigit() and not text[position - 1 : position].isalnum():
+            window, at = text[max(0, position - 24) : position + 11].lower(), min(position, 24)
+            for pattern, order in ((_ISO, (1, 2, 3)), (_NAMED, (3, 1, 2)), (_DAY_FIRST, (3, 2, 1))):
+                match = next((each for each in pattern.finditer(window) if each.start(order[0]) == at), None)
+                day = None if match is None else _date_of(*(match[part] for part in order))
+                if day is not None:
                     found[day] = None
+        position = text.find("20", position + 2)
     return list(found)
 
 

@@ -1,7 +1,7 @@
-"""How far a value reaches in a text that it stands in.
+"""Extents: the possible ends of a value in a text.
 
 "Pay Anna Petit 12.50" holds "Anna", "Anna Petit" and "Anna Petit 12.50" behind "pay". Which of them a tool takes is
-learned, so each possible extent has a name. Names are told by capitals, or by a script that has none.
+learned, so each possible extent has a name. Capitals tell names; so does a script without capitals.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UNTIL: Final = ">"
 END: Final = "."
 A_NUMBER: Final = "#"
 MAX_WORDS: Final = 6
-"""Words of a value whose end is told by the word after it."""
+"""Words of a value whose end the word after it tells."""
 _MAX_JOINER: Final = 3
 """Letters of a word that may stand within a name: "del", "van", "of"."""
 _MAX_JOINERS: Final = 2

@@ -1,0 +1,183 @@
+"""Values come from the present run or not at all: prompt, context, request; whole values, whole calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from histories import Learner, call, history, reading, user, words
+
+from langgraph_toolmem import InertiaPolicy, ToolMemory
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.graph.state import slot_key
+from langgraph_toolmem.graph.tool_graph import HIT
+from langgraph_toolmem.runs.model_input import ModelInput
+
+FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
+TOOL = [reading("list_invoices", "account")]
+ASKS = ("Which invoices are open?", "Show open invoices", "open invoices please", "Are there open invoices?")
+
+
+def prompt(account: str) -> ModelInput:
+    return ModelInput(f"You work for the account {account}", complete=True)
+
+
+def context(account: str) -> ModelInput:
+    return ModelInput(context={"account": account}, complete=True)
+
+
+def long_prompt(account: str) -> ModelInput:
+    rules = "\n".join(f"Rule {number}: answer with care." for number in range(300))
+    return ModelInput(f"{rules}\nAccount: {account} (gold)\n{rules}", complete=True)
+
+
+def hidden(account: str) -> ModelInput:
+    return ModelInput(f"You work for the account {account}", {"account": account})
+
+
+def accounts_made(learner: Learner, seen: ModelInput, text: str = ASKS[0]) -> list[Any]:
+    """The accounts in all calls that are weighed, whether they may be made or not."""
+    decision = learner.decide(user(text), seen=seen)
+    return [args["account"] for option in decision.options for args in option.calls if "account" in args]
+
+
+def learn(learner: Learner, account: str, seen: ModelInput, number: int, text: str = "") -> None:
+    asked = user(text or ASKS[number % len(ASKS)])
+    made = call("list_invoices", {"account": account}, "none")
+    learner.learn(asked, made, words(), thread_id=str(number), seen=seen, user=f"u{number % 7}")
+
+
+@pytest.mark.parametrize("where", [prompt, context, long_prompt])
+@pytest.mark.parametrize("accounts", [("acc_7781", "acc_9902"), ("acme", "globex corp")])
+def test_another_tenant_gets_the_tenants_own_account_or_none(where: Any, accounts: tuple[str, str]):
+    mine, others = accounts
+    learner = Learner(TOOL, FREE)
+    for number in range(20):
+        learn(learner, mine, where(mine), number)
+
+    assert accounts_made(learner, where(mine)) == [mine]
+    assert accounts_made(learner, where(others)) == [], "one value is no evidence for the place"
+    learn(learner, others, where(others), 20)
+    assert accounts_made(learner, where(others)) == [others]
+    assert accounts_made(learner, where("a third one")) == ["a third one"]
+
+
+def test_where_the_input_is_incomplete_prompt_and_context_give_nothing():
+    learner = Learner(TOOL, FREE)
+    for number in range(20):
+        learn(learner, f"acc_{number % 3}", hidden(f"acc_{number % 3}"), number)
+
+    assert accounts_made(learner, hidden("acc_1")) == []
+
+
+def test_a_date_follows_the_day_of_the_prompt():
+    learner = Learner([reading("list_meetings", "date")], FREE)
+    for number in range(12):
+        day = f"2026-03-{number + 1:02}"
+        made = call("list_meetings", {"date": f"2026-03-{number + 2:02}"}, "none")
+        seen = ModelInput(f"Today is Monday, {day}, 09:00.", complete=True)
+        learner.learn(user("What is on tomorrow?"), made, words(), thread_id=str(number), seen=seen)
+    later = ModelInput("Today is Friday, 2026-07-31, 09:00.", complete=True)
+    decision = learner.decide(user("What is on tomorrow?"), seen=later)
+
+    assert [args for option in decision.options for args in option.calls] == [{"date": "2026-08-01"}]
+
+
+def test_a_request_that_names_somebody_else_is_not_answered_from_the_prompt():
+    learner = Learner(TOOL, FREE)
+    for number in range(20):
+        learn(learner, f"C{number}", prompt(f"C{number}"), number)
+
+    assert accounts_made(learner, prompt("C170")) == ["C170"]
+    assert accounts_made(learner, prompt("C170"), "Show open invoices of C820") == []
+
+
+def test_places_are_learned_after_a_restart_too(tmp_path: Path):
+    policy, asked = FREE.with_(shadow=True), history(user(ASKS[0]))
+    for account in ("acc_1", "acc_2", "acc_3"):
+        with ToolMemory(tmp_path, tools=TOOL) as memory:
+            memory.inertia.begin_turn(asked, thread_id=account, policy=policy, model_input=context(account))
+        with ToolMemory(tmp_path, tools=TOOL) as memory:
+            run = history(asked, call("list_invoices", {"account": account}), words())
+            memory.finish(run, thread_id=account)
+            row = memory.core.graph.sources.row(slot_key("list_invoices", "account"))
+
+    assert row["xf|account"][HIT] == 3
+    files = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"You work for" not in files
+
+
+# --- whole values ---
+
+CITIES = ("Basel", "Paris", "Lisbon", "Rome", "Oslo", "Vienna")
+NAMES = ("Anna Petit", "Igor Petrov", "Madonna", "王伟", "Maria del Carmen", "Lena Brandt")
+FORMS = ("Book a hotel in {} please", "What is there in {}?", "Find rooms in {}")
+PAYS = ("Pay {} 12.50 for lunch", "Call {} back", "Is the account of {} open?")
+
+
+def looked_up(learner: Learner, text: str) -> list[Any]:
+    decision = learner.decide(user(text))
+    return [args["name"] for option in decision.options for args in option.calls if "name" in args]
+
+
+def searching(values: tuple[str, ...], forms: tuple[str, ...]) -> Learner:
+    learner = Learner([reading("find", "name")], FREE)
+    for number, value in enumerate(values):
+        for form in forms:
+            made = call("find", {"name": value}, {"id": f"id-{number}"})
+            learner.learn(user(form.format(value)), made, words(), thread_id=f"{value} {form}")
+    return learner
+
+
+def test_a_longer_value_is_asked_once_and_whole_from_then_on():
+    learner = searching(CITIES, FORMS)
+
+    assert [looked_up(learner, form.format("Madrid")) for form in FORMS] == [["Madrid"]] * 3
+    assert not any(looked_up(learner, form.format("New York")) for form in FORMS), "no record tells how far it reaches"
+    for form in FORMS:
+        asked = user(form.format("New York"))
+        learner.learn(asked, call("find", {"name": "New York"}), words(), thread_id=form)
+    for form in FORMS:
+        assert looked_up(learner, form.format("Hong Kong")) == ["Hong Kong"]
+
+
+def test_names_of_one_two_and_three_words_and_without_capitals_are_whole():
+    learner = searching(NAMES, PAYS)
+    for name in ("Sukarno", "Tomasz Zielak", "Ana de la Cruz", "李娜"):
+        for form in PAYS:
+            assert looked_up(learner, form.format(name)) in ([name], []), form
+        assert looked_up(learner, PAYS[1].format(name)) == [name]
+
+
+# --- whole calls ---
+
+
+def test_an_argument_that_the_model_mostly_gave_is_not_left_out():
+    learner = Learner([reading("get_links", "", "count:integer")], FREE)
+    for number in range(12):
+        learner.learn(user("Give me the links"), call("get_links", {"count": 2}), words(), thread_id=str(number))
+    decision = learner.decide(user("Give me the links"))
+    assert [option.calls for option in decision.options if option.tool == "get_links"] == []
+
+    learner = Learner([reading("get_links", "", "count:integer")], FREE, constants={"get_links.count"})
+    for number in range(12):
+        learner.learn(user("Give me the links"), call("get_links", {"count": 2}), words(), thread_id=str(number))
+    decision = learner.decide(user("Give me the links"))
+    assert [dict(args) for option in decision.options for args in option.calls] == [{"count": 2}]
+
+
+def test_an_argument_that_the_model_mostly_left_out_may_be_left_out():
+    learner = Learner([reading("get_links", "", "count:integer")], FREE)
+    for number in range(12):
+        args = {"count": 7} if number == 5 else {}
+        learner.learn(user("Give me the links"), call("get_links", args), words(), thread_id=str(number))
+    decision = learner.decide(user("Give me the links"))
+
+    assert [dict(args) for option in decision.options for args in option.calls] == [{}]
+
+
+@pytest.mark.parametrize("given", [{"limit"}, {".limit"}, {"search."}, "search.limit", [7]])
+def test_constants_name_tool_and_parameter(given: Any):
+    with pytest.raises(ConfigurationError):
+        ToolMemory.ephemeral(constants=given)
