@@ -21,6 +21,7 @@ from langgraph_toolmem.report.report import Report, TokenPrice, compare, make_re
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike
 from langgraph_toolmem.stores.events import Fsync
+from langgraph_toolmem.turn.seen import given_input
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -191,7 +192,15 @@ class ToolMemory(SharedByCopies):
 
     # --- learning ---
 
-    def observe(self, messages: Any, *, thread_id: str | None = None, user_id: str | None = None) -> int:
+    def observe(
+        self,
+        messages: Any,
+        *,
+        thread_id: str | None = None,
+        user_id: str | None = None,
+        system: str | None = None,
+        context: Any = None,
+    ) -> int:
         """Learn what is new in a run, and return how many turns were new.
 
         Call it as often as you like: each executed call teaches once, in resumed, forked, trimmed and summarised
@@ -201,12 +210,17 @@ class ToolMemory(SharedByCopies):
             messages: what ``convert_to_messages`` takes.
             thread_id: the thread. Needed where call ids repeat from run to run.
             user_id: the user of the run.
+            system: the whole system prompt that the model saw in the new turns. None: nobody knows it, so that no
+                value comes from it; "" says that there was none.
+            context: the run's context: a dataclass, a pydantic model or a dict. Its primitive fields are read.
 
         Raises:
+            ConfigurationError: `system` is no text.
             MessageError: `messages` cannot be read; nothing was learned.
             NamespaceError: the namespace needs a user id.
         """
-        return self._core.lifecycle.observe(messages, thread_id=thread_id, user_id=user_id)
+        model_input = given_input(system, context)
+        return self._core.lifecycle.observe(messages, thread_id=thread_id, user_id=user_id, model_input=model_input)
 
     def finish(
         self,
@@ -216,6 +230,8 @@ class ToolMemory(SharedByCopies):
         success: bool | float | None = None,
         comment: str | None = None,
         user_id: str | None = None,
+        system: str | None = None,
+        context: Any = None,
         wait: bool = False,
     ) -> int:
         """End an episode: learn the rest, unanswered calls too, and note its score. Return how many turns were new.
@@ -229,15 +245,22 @@ class ToolMemory(SharedByCopies):
             success: the score, if known: True, False, or a number from 0 (bad) to 1 (good).
             comment: a word on it.
             user_id: the user of the run.
+            system: as for `observe`.
+            context: as for `observe`.
             wait: return when all is written, or after a minute.
 
         Raises:
-            ConfigurationError: `success` is no score; nothing was learned.
+            ConfigurationError: `success` is no score, or `system` is no text; nothing was learned.
             MessageError: `messages` cannot be read; nothing was learned.
             NamespaceError: the namespace needs a user id.
         """
         new = self._core.lifecycle.finish(
-            messages, thread_id=thread_id, success=success, comment=comment, user_id=user_id
+            messages,
+            thread_id=thread_id,
+            success=success,
+            comment=comment,
+            user_id=user_id,
+            model_input=given_input(system, context),
         )
         if wait:
             self.flush()

@@ -10,8 +10,9 @@ from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.runs.messages import text_of
-from langgraph_toolmem.runs.model_input import ModelInput, Primitive
+from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput, Primitive
 from langgraph_toolmem.turn.hints import is_users
 
 _TEXT_BLOCKS: Final = ("text", "reasoning", "thinking")
@@ -73,6 +74,23 @@ def model_input_of(system: SystemMessage | None, messages: SeenMessages, runtime
         blocks=blocks_of(messages.own),
         complete=complete,
     )
+
+
+def given_input(system: str | None, context: Any) -> ModelInput:
+    """Return the input that a developer reports with a run.
+
+    Args:
+        system: the whole system prompt. None: nobody knows it.
+        context: of the run. None: there is none.
+
+    Raises:
+        ConfigurationError: `system` is no text.
+    """
+    if system is not None and not isinstance(system, str):
+        raise ConfigurationError(f"system must be the text of the prompt, got {type(system).__name__}.")
+    if system is None and context is None:
+        return UNSEEN
+    return ModelInput(system or "", primitives_of(context), complete=True)
 
 
 def primitives_of(context: Any) -> dict[str, Primitive]:

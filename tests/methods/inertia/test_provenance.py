@@ -108,6 +108,21 @@ def test_places_are_learned_after_a_restart_too(tmp_path: Path):
     assert b"You work for" not in files
 
 
+def test_a_host_without_a_node_reports_the_input_itself():
+    asked = user(ASKS[0])
+    with ToolMemory.ephemeral(tools=TOOL) as memory:
+        for number, how in enumerate(({"system": "You serve acc_1 only"}, {"context": {"account": "acc_2"}})):
+            account = f"acc_{number + 1}"
+            run = history(asked, call("list_invoices", {"account": account}), words())
+            memory.observe(run, thread_id=account, **how)
+            memory.finish(run, thread_id=account, **how)
+        row = memory.core.graph.sources.row(slot_key("list_invoices", "account"))
+        with pytest.raises(ConfigurationError):
+            memory.observe(history(asked), system=7)
+
+    assert row["pa|serve|only"][HIT] == row["xf|account"][HIT] == 1
+
+
 # --- whole values ---
 
 CITIES = ("Basel", "Paris", "Lisbon", "Rome", "Oslo", "Vienna")
