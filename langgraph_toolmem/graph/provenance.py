@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
+from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.seen_input import from_input, value_digest
 from langgraph_toolmem.graph.sources import evaluate, words_before
@@ -163,7 +163,7 @@ class Provenance:
         return any(begins in self._state.output_text(index) for index in outputs)
 
 
-@lru_cache(maxsize=4096)
+@cached(mebibytes=4)
 def _left_before(text: str, made: tuple[str, ...]) -> frozenset[str]:
     """Return what a past request left untaken, given the arguments of its calls as JSON."""
     return left_over(text, [canon(value) for args in map(json.loads, made) for value in args.values()])

@@ -15,9 +15,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Final
 
+from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.runs.model_input import ModelInput, Primitive
 from langgraph_toolmem.runs.values import ABSENT, canon
@@ -252,7 +253,7 @@ def read_input(model_input: ModelInput) -> SeenInput:
     return _read_input(model_input.system, context, tuple(model_input.blocks), model_input.complete)
 
 
-@lru_cache(maxsize=32)
+@cached(mebibytes=8, weigh=lambda system, *_: 2 * len(system) + 1000)
 def _read_input(
     system: str, context: tuple[tuple[str, Primitive], ...], blocks: tuple[str, ...], complete: bool
 ) -> SeenInput:
@@ -270,7 +271,7 @@ def _words_of(text: str) -> list[str]:
     return [text[start:end] for start, end in zip(read.starts, read.ends, strict=True)]
 
 
-@lru_cache(maxsize=4096)
+@cached()
 def _slot_pattern(left: str, right: str) -> tuple[str, re.Pattern[str]]:
     """Return the longest word of `left`, and a pattern whose groups are `left` and the value behind it."""
     words = left.split(" ")

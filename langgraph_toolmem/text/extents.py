@@ -6,9 +6,9 @@ learned, so each possible extent has a name. Capitals tell names; so does a scri
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
+from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.text.values import Text, is_word, read_text
 
 Extent: TypeAlias = Literal["first", "last", "name", "joined", "numbered", "token"]
@@ -41,7 +41,7 @@ def has_digit(token: str) -> bool:
     return any(char.isdigit() for char in token)
 
 
-@lru_cache(maxsize=4096)
+@cached(mebibytes=2)
 def extents(raw: str, start: int) -> dict[Extent, Span]:
     """Return the possible extents of a value that begins at word `start` of a text; {} if words must tell its end.
 

@@ -153,18 +153,18 @@ def left_over(text: str, taken: Iterable[str]) -> frozenset[str]:
     return (names_within(text) | _numbers(text)).difference(*map(_parts, taken))
 
 
-@lru_cache(maxsize=4096)
+@cached(mebibytes=2)
 def names_within(text: str) -> frozenset[str]:
     """Return the words with a capital within a sentence, in lower case. A word all in capitals is no name."""
     following = _FOLLOWING.findall(text)
     return frozenset(word.lower() for word in following if word[0].isupper() and not word.isupper())
 
 
-@lru_cache(maxsize=4096)
+@cached(mebibytes=2)
 def _numbers(text: str) -> frozenset[str]:
     return frozenset(part for part in _parts(text) if any(map(str.isdigit, part)))
 
 
-@lru_cache(maxsize=8192)
+@cached(mebibytes=4)
 def _parts(text: str) -> frozenset[str]:
     return frozenset(part.strip(".,;:!?()'\"") for part in text.lower().split())
