@@ -126,9 +126,20 @@ class Route:
         return self.method in ("GET", "HEAD")
 
     @property
+    def streams(self) -> bool:
+        """True if an answer does not end: a watch, or a stream."""
+        parts = self.path.split("/")
+        return "watch" in parts or parts[-1] == "stream"
+
+    @property
     def lists(self) -> bool:
         """True if it reads a collection: its path ends in a name."""
         return self.reads and not self.path.endswith("{}")
+
+    @property
+    def writes_content(self) -> bool:
+        """True if a call sends content: something new, or other content for what there is."""
+        return self.method in ("POST", "PUT", "PATCH")
 
 
 @cached(mebibytes=8)

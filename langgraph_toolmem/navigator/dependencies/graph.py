@@ -27,6 +27,7 @@ from langgraph_toolmem.text.meaning import (
     IDENTIFIERS,
     PREPOSITIONS,
     READING,
+    SECRETS,
     STRICT_VERBS,
     Port,
     Route,
@@ -163,6 +164,8 @@ class ToolDependencyGraph:
         }
         self._lists: dict[str, dict[str, None]] = {}  # path -> tools that read the collection there
         self._lists_of: dict[str, dict[str, None]] = {}  # last word of what is listed -> tools
+        self._in_slots: dict[str, dict[str, None]] = {}  # path -> tools that take an element of the collection there
+        self._names_in_slot: dict[str, set[str]] = {}  # path -> names of that element, as they are asked for
         self._linked: dict[tuple[str, str], dict[tuple[str, str], None]] = {}  # input -> outputs by documents; "": any
         self._by_word: dict[str, dict[str, None]] = {}
         self._keys: dict[str, set[Key]] = {}  # of a tool's ports, as they were when it was added
@@ -238,9 +241,11 @@ class ToolDependencyGraph:
             port: an input of a tool of this graph.
             history: counts of the past; flows between values that do not look alike come from there.
         """
-        links = {(link.producer, link.output): link for link in self._by_route(port)}
+        links = {(link.producer, link.output): link for link in self._by_route(port) if self._may_feed(link, port)}
         most = NEXT_TO_A_ROUTE if any(link.fit == 1.0 for link in links.values()) else MAX_PRODUCERS
         for link in self._structural(port, self.cluster_of(port), most):
+            if not self._may_feed(link, port):
+                continue
             before = links.get((link.producer, link.output))
             if before is None or before.fit < link.fit:
                 links[link.producer, link.output] = link
@@ -249,6 +254,25 @@ class ToolDependencyGraph:
                 found = Link(flow.source, flow.path, port.tool, port.path, 0.0, "flow")
                 links.setdefault((flow.source, flow.path), found)
         return list(links.values())
+
+    def _may_feed(self, link: Link, port: Port) -> bool:
+        """Return False for what a record of a collection says, where a call adds to the collection or changes it.
+
+        A new call's number comes from the request, not from an old call, and who is banned is not among those who are
+        banned already. What runs showed (flows) is not asked here.
+        """
+        consumer, producer = self.apis[port.tool].route, self.apis[link.producer].route
+        if consumer is None or producer is None or not consumer.writes_content:
+            return True
+        slot = consumer.slots.get(port.path)
+        if slot is not None:
+            of_the_collection = producer.path in (slot, f"{slot}/{{}}") and not _is_own_id(link.output)
+            return not (consumer.method == "PUT" and of_the_collection and _adds_member(port, consumer))
+        if resource(producer.path) != resource(consumer.path):
+            return True
+        if port.meaning.words & IDENTIFIERS and not port.meaning.words & SECRETS:
+            return not _is_of_another(port, resource(consumer.path)) or producer.path != consumer.path
+        return bool(port.meaning.words & _OF_A_STATE)
 
     def nouns(self, tool: str) -> tuple[str, ...]:
         """Return the words of what a tool is about."""
@@ -323,16 +347,34 @@ class ToolDependencyGraph:
         return "" if route is None else route.path
 
     def _element(self, tool: str, port: Port, nouns: tuple[str, ...]) -> Port | None:
-        """Return the part of a list that names one of its elements as an input does, if there is one."""
-        wanted = port.meaning.words
-        rest = wanted.difference(nouns)  # the "number" of an issue_number
-        ranked = [
-            (words == wanted, words.difference(nouns) == rest, len(words & wanted), -output.path.count("."), output)
-            for output in self.apis[tool].outputs
-            if ((words := output.meaning.words) == wanted or words & (rest | IDENTIFIERS))
-            and _types_agree(output, port)
-        ]
-        return max(ranked, key=lambda found: found[:4])[4] if ranked else None
+        """Return the part of a list that names one of its elements as an input does, if there is one.
+
+        First the part that is called as the input is, unless that is the name of the thing alone: then the part that
+        other operations address an element by, then an id, and a name last.
+        """
+        names = self._slot_names(port, nouns)
+        ranked = []
+        for output in self.apis[tool].outputs:
+            if _types_agree(output, port):
+                rank = _rank_of_part(output, port, nouns, names)
+                if rank:
+                    same_kind = bool(output.leaf.types & port.leaf.types) + (output.leaf.format == port.leaf.format)
+                    ranked.append((rank, same_kind, -output.path.count("."), output))
+        return max(ranked, key=lambda found: found[:3])[3] if ranked else None
+
+    def _slot_names(self, port: Port, nouns: tuple[str, ...]) -> frozenset[str]:
+        """Return the names that operations have for an element of the collection in front of an input."""
+        route = self.apis[port.tool].route
+        collection = route.slots.get(port.path, "") if route is not None else ""
+        names = self._names_in_slot.get(collection)
+        if names is None:
+            names = set[str]()
+            for tool in self._in_slots.get(collection, ()):
+                other = self.apis[tool].route
+                names.update(name for name, place in (other.slots if other else {}).items() if place == collection)
+            self._names_in_slot[collection] = names
+        wanted = {_last_level(port.path), *names}
+        return frozenset(name for name in wanted if not set(canonical(name)) <= set(nouns))
 
     def _chosen(self, consumer: str, producers: Collection[str], most: int) -> list[str]:
         if len(producers) <= most + 1:
@@ -354,8 +396,11 @@ class ToolDependencyGraph:
         words = {stem(word) for word in canonical(spec.name) if word not in GENERIC | PREPOSITIONS | STRICT_VERBS} | {
             f"#{tag}" for tag in spec.tags
         }
-        seen = None if spec.name in self.left_out else self._observed.get(spec.name, {})
-        return ApiNode(spec, seen, frozenset(words), _producer_prior(spec), route_of(spec.route))
+        route = route_of(spec.route)
+        # A watch never answers, so it gives nothing to others.
+        gives = spec.name not in self.left_out and not (route is not None and route.streams)
+        seen = self._observed.get(spec.name, {}) if gives else None
+        return ApiNode(spec, seen, frozenset(words), _producer_prior(spec), route)
 
     def _add(self, node: ApiNode) -> None:
         name = node.spec.name
@@ -378,6 +423,7 @@ class ToolDependencyGraph:
     def remove(self, tool: str) -> None:
         """Remove a tool, but not what was observed of it; one that is unknown is no error."""
         self._rarities = {}
+        self._names_in_slot = {}
         node = self.apis.pop(tool, None)
         if node is None:
             return
@@ -397,7 +443,9 @@ class ToolDependencyGraph:
         """Yield each index that a tool stands in, and its key there."""
         for word in node.words:
             yield self._by_word, word
-        if node.route is not None and node.route.reads:
+        for collection in set(node.route.slots.values()) if node.route is not None else ():
+            yield self._in_slots, collection
+        if node.route is not None and node.route.reads and not node.route.streams:
             yield self._lists, node.route.path
             if node.route.lists:
                 yield self._lists_of, (resource(node.route.path) or ("",))[-1]
@@ -411,6 +459,57 @@ def _producer_prior(spec: ToolSpec) -> float:
         verb = verb_of(spec.name)
         reads = verb in READING if verb else None
     return _UNCLEAR if reads is None else 1.0 if reads else _WRITES
+
+
+def _last_level(path: str) -> str:
+    return path.replace("[]", "").rsplit(".", 1)[-1]
+
+
+def _rank_of_part(output: Port, port: Port, nouns: tuple[str, ...], names: Collection[str]) -> int:
+    """Return how well a part of an element addresses it as an input wants, 0 for not at all.
+
+    Args:
+        output: the part.
+        port: the input.
+        nouns: words of what the collection is of.
+        names: names that operations have for an element, without those that only say what it is.
+    """
+    words, wanted, level = output.meaning.words, port.meaning.words, _last_level(output.path)
+    rest = wanted.difference(nouns)  # the "number" of an issue_number
+    is_bare = not rest and set(canonical(_last_level(port.path))) <= set(nouns)
+    if level == _last_level(port.path) and not is_bare:
+        return 6
+    if words == wanted and not is_bare:
+        return 5
+    if level in names:
+        return 4
+    if words & IDENTIFIERS and (words - IDENTIFIERS <= set(nouns) or words.difference(nouns) == rest):
+        return 3
+    if words == wanted or (rest and words.difference(nouns) == rest):
+        return 2
+    return 1 if words & (rest | IDENTIFIERS) else 0
+
+
+_OF_A_STATE: Final = frozenset({"version", "etag", "revision"})
+"""Words of content that a change has to repeat from the record that it changes."""
+
+
+def _is_of_another(port: Port, collection: tuple[str, ...]) -> bool:
+    """Return True for the id of a thing that a collection is not of: the user of a membership."""
+    of = port.meaning.words - IDENTIFIERS - {"parent"}
+    return bool(of) and not of & set(collection)
+
+
+def _is_own_id(output: str | None) -> bool:
+    """Return True for the id of an element itself (``entries[].id``), not of what it has (``[].user.id``)."""
+    place, _, level = (output or "").rpartition(".")
+    return place.endswith("[]") and set(canonical(level)) <= IDENTIFIERS
+
+
+def _adds_member(port: Port, consumer: Route) -> bool:
+    """Return True if a PUT puts one thing into a collection of others: a user among the bans."""
+    collection = consumer.slots[port.path]
+    return consumer.path == f"{collection}/{{}}" and _is_of_another(port, resource(collection))
 
 
 def _shared(one: str, other: str) -> int:

@@ -32,7 +32,7 @@ from langgraph_toolmem.text.meaning import (
     meaning_of,
 )
 from langgraph_toolmem.text.schema import Leaf, type_of
-from langgraph_toolmem.text.words import words
+from langgraph_toolmem.text.words import word_set, words
 
 Source = Literal["user", "produced", "either"]
 
@@ -135,6 +135,17 @@ def value_source(port: Port, history: History) -> tuple[Source, str]:
     if port.meaning.words & IDENTIFIERS and OTHERS not in port.meaning.words:
         return "produced", "an identifier that only a system knows"
     return "either", "nothing says so"
+
+
+def _is_of_the_client(port: Port) -> bool:
+    """Return True for keys, tokens and idempotency keys: no operation gives them, the client has or makes them."""
+    said = {*canonical(port.path.replace("[]", "").rsplit(".", 1)[-1])}
+    if said & {"idempotency", "nonce", "apikey"} or {"api", "key"} <= said or {"client", "id"} <= said:
+        return True
+    return bool(said & {"key", "token", "secret"}) and said <= _CREDENTIAL_WORDS
+
+
+_CREDENTIAL_WORDS: Final = word_set("key token secret access api auth bearer client user app")
 
 
 class Producers:
@@ -298,6 +309,8 @@ class PlanSearch:
         likely = [giver for giver in givers if giver.origin not in self.avoid][: settings.max_options]
         if not givers and source == "produced" and (writers := self.producers.writers(port) - {self.target}):
             source, reason = "either", f"only {', '.join(sorted(writers)[:3])} would give it, by a change"
+        elif not givers and source == "produced" and _is_of_the_client(port):
+            source, reason = "user", "a key of the client"
         elif not likely and source != "user":
             reason = f"{reason}, and nothing gives it"
         cost = {"user": settings.ask_user, "either": settings.ask_either, "produced": settings.ask_produced}[source]

@@ -114,7 +114,8 @@ def effect_of(spec: ToolSpec) -> float:
     permission. Tools that declare nothing are left as they are: by the verbs of their names alone, 2 % fewer requests
     of a public catalogue of 2,490 tools found all their tools (``python -m benchmarks.tool_search``).
     """
-    if spec.read_only is None or is_stream(spec):
+    route = route_of(spec.route)
+    if spec.read_only is None or (route is not None and route.streams):
         return 0.0
     if spec.read_only:
         return 1.0
@@ -125,9 +126,3 @@ def effect_of(spec: ToolSpec) -> float:
     # APIs that know POST alone read by it too, so POST without a verb of change says nothing.
     changes = any(word in CHANGING for word in ends) or not spec.route.startswith("POST ")
     return -1.0 if changes else 0.0
-
-
-def is_stream(spec: ToolSpec) -> bool:
-    """Return True for an operation that does not end: a watch."""
-    route = route_of(spec.route)
-    return route is not None and "watch" in route.path.split("/")

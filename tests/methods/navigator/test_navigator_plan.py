@@ -402,3 +402,113 @@ def test_an_equivalent_takes_the_place_of_what_failed_and_nothing_is_done_again(
     alone = ToolDependencyGraph([spec])
     short = plan(alone, "find_flights").chains[0]
     assert recombine(alone, short, ["find_flights"]).chain is None
+
+
+# --- fields, contents, members and streams of HTTP operations ---
+
+
+def rest(name: str, route: str, *inputs: str, gives: Any = None) -> ToolSpec:
+    """An operation with required text inputs and the schema of its answer."""
+    properties = {each: {"type": "string"} for each in inputs}
+    parameters = {"type": "object", "properties": properties, "required": list(inputs)}
+    return ToolSpec(name, "", parameters, returns=gives, read_only=route.startswith("GET"), route=route)
+
+
+def record_of(**fields: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {name: kind or {"type": "string"} for name, kind in fields.items()}}
+
+
+def listed(record: dict[str, Any]) -> dict[str, Any]:
+    return record_of(data={"type": "array", "items": record})
+
+
+def sources(tools: list[ToolSpec], target: str) -> dict[str, str]:
+    """Input of the target -> what feeds it."""
+    chain = plan(ToolDependencyGraph(tools), target, k=1).chain
+    assert chain is not None
+    assert chain.complete
+    return {feed.input: f"{feed.origin} {feed.output}".strip() or "user" for feed in chain.steps[-1].feeds}
+
+
+META = record_of(name=None, namespace=None, uid=None)
+USER = record_of(id=None, username=None)
+CALL = record_of(id=None, to=None, status=None, version=None)
+FIELDS: dict[str, tuple[list[ToolSpec], str, dict[str, str]]] = {
+    "an id before a name": (
+        [
+            rest("GetCustomers", "GET /customers", gives=listed(record_of(name=None, email=None, id=None))),
+            rest("DeleteCustomer", "DELETE /customers/{customer}", "customer"),
+        ],
+        "DeleteCustomer",
+        {"customer": "GetCustomers data[].id"},
+    ),
+    "a name where operations address elements by it; no watch": (
+        [
+            rest("listNamespace", "GET /namespaces", gives=listed(record_of(metadata=META))),
+            rest("readNamespace", "GET /namespaces/{name}", "name", gives=record_of(metadata=META)),
+            rest("listPod", "GET /namespaces/{namespace}/pods", "namespace", gives=listed(record_of(metadata=META))),
+            rest(
+                "watchPod", "GET /watch/namespaces/{namespace}/pods", "namespace", gives=record_of(id=None, name=None)
+            ),
+            rest("deletePod", "DELETE /namespaces/{namespace}/pods/{name}", "namespace", "name"),
+        ],
+        "deletePod",
+        {"namespace": "listNamespace data[].metadata.name", "name": "listPod data[].metadata.name"},
+    ),
+    "a new record's content is the user's": (
+        [
+            rest("listCalls", "GET /calls", gives=listed(CALL)),
+            rest("createCall", "POST /calls", "to", gives=CALL),
+        ],
+        "createCall",
+        {"to": "user"},
+    ),
+    "an update's content too, but not the id and the version": (
+        [
+            rest("listCalls", "GET /calls", gives=listed(CALL)),
+            rest("updateCall", "PATCH /calls/{call_id}", "call_id", "status", "version"),
+        ],
+        "updateCall",
+        {"call_id": "listCalls data[].id", "status": "user", "version": "listCalls data[].version"},
+    ),
+    "ids of other things are looked up": (
+        [
+            rest("listCustomers", "GET /customers", gives=listed(record_of(id=None))),
+            rest("listInvoices", "GET /invoices", gives=listed(record_of(id=None, customer_id=None))),
+            rest("createInvoice", "POST /invoices", "customer_id"),
+        ],
+        "createInvoice",
+        {"customer_id": "listCustomers data[].id"},
+    ),
+    "who is added is no member yet": (
+        [
+            rest("listMembers", "GET /members", gives=listed(record_of(user=USER))),
+            rest("listBans", "GET /bans", gives=listed(record_of(user=USER))),
+            rest("getBan", "GET /bans/{user_id}", "user_id", gives=record_of(user=USER)),
+            rest("banUser", "PUT /bans/{user_id}", "user_id"),
+        ],
+        "banUser",
+        {"user_id": "listMembers data[].user.id"},
+    ),
+    "who is removed is one": (
+        [
+            rest("listMembers", "GET /members", gives=listed(record_of(user=USER))),
+            rest("listBans", "GET /bans", gives=listed(record_of(user=USER))),
+            rest("liftBan", "DELETE /bans/{user_id}", "user_id"),
+        ],
+        "liftBan",
+        {"user_id": "listBans data[].user.id"},
+    ),
+    "keys are the client's": (
+        [rest("pay", "POST /payments", "idempotency_key", "api_key", "access_token")],
+        "pay",
+        {"idempotency_key": "user", "api_key": "user", "access_token": "user"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FIELDS)
+def test_which_field_feeds_an_input(case: str) -> None:
+    tools, target, expected = FIELDS[case]
+    assert sources(tools, target) == expected
+    assert sources(tools[::-1], target) == expected
