@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
-from typing import Any, ClassVar, Final, TypeAlias
+from types import UnionType
+from typing import Any, ClassVar, Final, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 HOUR: Final = 3600
 """Seconds; hours and days are counted from 1970 on, in UTC."""
@@ -52,6 +53,31 @@ def reader(kind: type[Event]) -> Callable[[Any], tuple[Any, ...]]:
         getter = attrgetter(*names)
         read = _READERS[kind] = getter if len(names) > 1 else lambda event: (getter(event),)
     return read
+
+
+_FIELDS: Final[dict[type[Event], tuple[tuple[type, ...], ...]]] = {}
+
+
+def refuse_strange(event: Event) -> None:
+    """Raise TypeError if a field has not the type that its event declares: the event is from a file."""
+    kind = type(event)
+    if kind not in _FIELDS:
+        declared = get_type_hints(kind)
+        _FIELDS[kind] = tuple(_plain_types(declared[each.name]) for each in fields(kind))
+    for value, types in zip(reader(kind)(event), _FIELDS[kind], strict=True):
+        if not isinstance(value, types):
+            raise TypeError(f"a field of {kind.kind} is of another type")
+
+
+def _plain_types(declared: Any) -> tuple[type, ...]:
+    """Return the types of a declaration, without those of items: `dict[str, int] | None` is a dict, or None."""
+    if isinstance(declared, type):
+        return (float, int) if declared is float else (declared,)
+    parts = get_args(declared) if get_origin(declared) in (Union, UnionType) else ()
+    if parts:
+        return tuple(one for part in parts for one in _plain_types(part))
+    whole = get_origin(declared)
+    return (whole,) if isinstance(whole, type) else (object,)
 
 
 @dataclass(frozen=True)

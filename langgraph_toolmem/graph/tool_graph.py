@@ -309,12 +309,16 @@ class ToolGraph(_Parts):
         """Return the event that was written as plain values.
 
         Raises:
-            TypeError, LookupError: it is none, or has not the fields of its kind.
+            TypeError, LookupError: it is none, or has not the fields of its kind with their types.
         """
         if not (isinstance(plain, list) and isinstance(plain[0], str)):
             raise TypeError("an event is a list that begins with its kind")
         kind = self._kinds.get(plain[0])
-        return op.Unknown(plain) if kind is None else kind(*plain[1:])
+        if kind is None:
+            return op.Unknown(plain)
+        event = kind(*plain[1:])
+        op.refuse_strange(event)
+        return event
 
     def has_seen(self, key: str) -> bool:
         """Return True if an observation with this key (16 hex digits) was applied."""

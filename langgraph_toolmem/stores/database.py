@@ -47,6 +47,8 @@ READ_SECONDS: Final = 3.0
 """Seconds of the processor that one access may take: pages that point in circles would be read without an end."""
 INSTRUCTIONS: Final = 100_000
 """Instructions of SQLite, about 2 ms, between two looks at the clock."""
+PROBES: Final = 1_000
+"""Numbers behind a damaged row that are tried one by one, so that no page is jumped over."""
 END: Final = 1 << 62
 """No row has this number, or a larger one: SQLite stops at 2^63."""
 _COMPUTED: Final = re.compile(r"\b(check|generated|as|collate|references)\b|default\s*\(", re.IGNORECASE)
@@ -325,8 +327,15 @@ def readable_rows(
                 rows.append(tuple(row))
             start = None
         except sqlite3.DatabaseError:
+            # Python reads one row ahead, so the row before the damage was lost with it.
+            row = None
+            with suppress(sqlite3.DatabaseError):
+                row = _row_from(database, f"{sql} LIMIT 1", last + 1)
+            if row is not None:
+                last = row[0]
+                rows.append(tuple(row[1:]))
             start = _next_readable(database, f"{sql} LIMIT 1", last + 1)
-            if gaps is not None:
+            if gaps is not None and start != last + 1:
                 gaps.append(range(last + 1, start or END))
     return rows
 
@@ -337,29 +346,24 @@ def refuse_circles(number: int, last: int) -> None:
         raise sqlite3.DatabaseError("row numbers do not increase")
 
 
-def _next_readable(database: sqlite3.Connection, sql: str, damaged: int) -> int | None:
-    """Return a number behind a damaged one from which rows can be read, near the smallest one; None for none."""
+def _next_readable(database: sqlite3.Connection, sql: str, first: int) -> int | None:
+    """Return a number, not below the first, from which rows can be read; None for none."""
+    doubled = [1 << power for power in range(PROBES.bit_length(), 62)]
+    for step in (*range(PROBES), *doubled):
+        start: int = first + step
+        if start >= END:
+            break
+        with suppress(sqlite3.DatabaseError):
+            _row_from(database, sql, start)
+            return start
+    return None
 
-    def can_read(start: int) -> bool:
-        try:
-            database.execute(sql, (start,)).fetchone()
-        except sqlite3.DatabaseError:
-            return False
-        return True
 
-    step = 1
-    while not can_read(damaged + step):
-        step *= 2
-        if damaged + step >= END:
-            return None
-    bad, good = damaged + step // 2, damaged + step
-    while good - bad > 1:
-        middle = (bad + good) // 2
-        if can_read(middle):
-            good = middle
-        else:
-            bad = middle
-    return good
+def _row_from(database: sqlite3.Connection, sql: str, start: int) -> tuple[Any, ...] | None:
+    row: tuple[Any, ...] | None = database.execute(sql, (start,)).fetchone()
+    if row is not None:
+        refuse_circles(row[0], start - 1)
+    return row
 
 
 def damage(path: Path) -> str | None:
@@ -480,6 +484,7 @@ def copy_rows(source: Path, new: sqlite3.Connection) -> tuple[int, str]:
     end = time.thread_time() + READ_SECONDS
     with closing(sqlite3.connect(source)) as old, suppress(sqlite3.DatabaseError):
         old.set_progress_handler(lambda: time.thread_time() > end, INSTRUCTIONS)
+        old.execute("PRAGMA writable_schema = ON")  # else SQLite refuses all of a file that was cut off
         _protect(old)
         tables = _plain_tables(old)
         old.text_factory = bytes  # what is no UTF-8 stays as it is; its reader finds it
