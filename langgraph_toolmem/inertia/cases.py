@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
+from itertools import islice
 from typing import Any, Final
 
 from langgraph_toolmem.base.caches import cached
@@ -42,6 +43,8 @@ MAX_PAIRS: Final = 500
 MAX_CASES: Final = 300
 MAX_PLACES: Final = 20_000
 MAX_LEAVES: Final = 120
+MAX_READ: Final = 2000
+"""Values of an output that are looked at."""
 MAX_NUMBERS: Final = 16
 """Numbers that are compared with each other."""
 MAX_CHARS: Final = 24
@@ -309,7 +312,7 @@ class Cases(Table):
         elif isinstance(step.output, str):
             self._read_text(f"{step.tool} $", step.output, today, found)
         else:
-            for path, value, in_rows in _leaves(step.output):
+            for path, value, in_rows in islice(_leaves(step.output), MAX_READ):
                 place = f"{step.tool} {path}"
                 _read_leaf(place, value, in_rows, today, found)
                 phrase = isinstance(value, str) and " " in value and len(value) <= MAX_PHRASE

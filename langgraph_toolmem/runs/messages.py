@@ -173,8 +173,11 @@ def output_of(content: Any) -> Any:
 
 
 def output_of_text(text: str) -> Any:
-    """Return the value of one text (see the module)."""
-    return _kept(text) if len(text) <= MAX_KEPT else _parse(text)
+    """Return the value of one text (see the module).
+
+    Of a longer one the first MAX_READ characters are read: the values of a JSON text that end there.
+    """
+    return _kept(text) if len(text) <= MAX_READ else _parse_head(text)
 
 
 def status_of(content: Any, *, error: bool) -> Status:
@@ -263,6 +266,24 @@ def _parse(text: str) -> Any:
         return text
 
 
+def _parse_head(text: str) -> Any:
+    """Return the value of the beginning of a long text: of JSON what is complete there, with the rest left out."""
+    if text[:MAX_READ].lstrip()[:1] not in ("{", "["):
+        return text[:MAX_READ]
+    end, open_at_end = 0, ""
+    closing: list[str] = []
+    for sign in _SIGNS.finditer(text, 0, MAX_READ):
+        first = sign[0][0]
+        if first in "{[":
+            closing.append("}" if first == "{" else "]")
+        elif first in "}]":
+            del closing[-1:]
+        elif first == "," and len(closing) <= MAX_OPEN:  # all before it is complete
+            end, open_at_end = sign.start(), "".join(reversed(closing))
+    value = _parse(text[:end] + open_at_end) if end else None
+    return value if isinstance(value, (dict, list)) else text[:MAX_READ]
+
+
 def _finite(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
@@ -275,8 +296,12 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-MAX_KEPT: Final = 200_000
-"""Characters of an output whose value is kept."""
+MAX_READ: Final = 200_000
+"""Characters that are read of an output: what lies behind them gives no value."""
+MAX_OPEN: Final = 64
+"""Objects and lists around a value of a longer output; deeper ones are left out."""
+_SIGNS: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
+"""Texts, so that the signs in them do not count, and the signs of JSON."""
 BYTES_A_CHARACTER: Final = 8
 """Bytes of a text and its JSON value for each character of the text (measured on recorded outputs)."""
 

@@ -45,7 +45,8 @@ class ExecutedCall:
         args: Arguments as executed, JSON values: the model's, or those of a person who edited the call. Shared with
             the message; do not change them.
         output: Parsed JSON if the answer is a JSON object, array, number or boolean, otherwise its text; None if
-            unanswered. Shared by all readers of this text; do not change it.
+            unanswered. Of a longer answer the first `messages.MAX_READ` characters are read. Shared by all readers of
+            this text; do not change it.
         status: ``ok``: executed. ``failed``: raised, or answered with ``status="error"``. ``rejected``: not executed
             as written (a person rejected, replaced or answered it, a limit blocked it, unknown tool, arguments that
             do not fit the schema). ``unanswered``: no answer (yet).
