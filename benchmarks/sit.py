@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command, conclude, load, present, show
+from benchmarks.measures import declared
 from benchmarks.replay import arrange
 from benchmarks.yardsticks import (
     Hits,
@@ -40,7 +41,9 @@ SETS: Final = (
 )  # fmt: skip
 TARGETS: Final = {"bfcl_v3_multi_turn": 79.0, "workbench_gpt4": 91.0, "tau_retail_gold": 81.0}
 SINGLE: Final = ("order 1", "order 2", "description", "nearest request")
-METHODS: Final = (*SINGLE, "combined")
+LOOK_UPS: Final = "combined, look-ups"
+"""What a model reads: suggestions of tools that only read, before calls of such tools."""
+METHODS: Final = (*SINGLE, "combined", LOOK_UPS)
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,15 @@ def work(job: Job) -> dict[str, Hits]:
     history, test = _read(before, good=job.good), _read(arranged[cut:], good=job.good or scarce)
     said = [float(bool(run.success)) if draw.random() < job.judged else None for run in before] if scarce else None
     with ToolMemory.ephemeral(tools=list(specs.values()), methods=[SIT()]) as memory:
-        return measure(methods_of(history, specs, memory, said), test)
+        hits = measure(methods_of(history, specs, memory, said), test)
+        if reads := declared(folder):
+
+            def asked(point: Point) -> list[str]:
+                found = memory.sit.suggest_for(point.state, available=specs, k=len(specs))
+                return [each.tool for each in found if each.tool in reads]
+
+            hits |= measure({LOOK_UPS: asked}, test, of=reads)
+        return hits
 
 
 def _read(runs: Sequence[LoggedRun], *, good: bool) -> list[Run]:

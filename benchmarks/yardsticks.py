@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -200,11 +200,15 @@ def points(run: Run) -> Iterator[Point]:
             yield Point(before, RunState.of(before), event.steps[0].tool)
 
 
-def measure(methods: Mapping[str, Method], runs: Sequence[Run]) -> dict[str, Hits]:
-    """How often each method is right."""
+def measure(
+    methods: Mapping[str, Method], runs: Sequence[Run], *, of: Collection[str] | None = None
+) -> dict[str, Hits]:
+    """How often each method is right before calls of these tools; None: of any."""
     first, two, count = Counter[str](), Counter[str](), 0
     for run in runs:
         for point in points(run):
+            if of is not None and point.tool not in of:
+                continue
             count += 1
             for name, method in methods.items():
                 answer = list(method(point))[:2]

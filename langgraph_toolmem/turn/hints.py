@@ -17,7 +17,6 @@ prompt that was sent before; a hint behind the last message changes nothing that
 from __future__ import annotations
 
 import math
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, NamedTuple
 from weakref import WeakValueDictionary
@@ -197,12 +196,16 @@ def _size(line: str) -> int:
 
 
 class Witness:
-    """The record of a node's hint, found by a token in the graph's state as long as the node keeps it."""
+    """The record of a node's hint, found by a token in the graph's state as long as the node keeps it.
 
-    def __init__(self, record: Seen) -> None:
-        self.record = record
-        self.token = uuid.uuid4().hex
-        _WITNESSES[self.token] = self
+    Args:
+        record: see `StepOutput.seen`.
+        token: names the node's role, the point of the run and the lines.
+    """
+
+    def __init__(self, record: Seen, token: str) -> None:
+        self.record, self.token = record, token
+        _WITNESSES[token] = self
 
 
 _WITNESSES: Final[WeakValueDictionary[str, Witness]] = WeakValueDictionary()

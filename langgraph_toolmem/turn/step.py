@@ -22,6 +22,7 @@ from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.caches import KeptTexts
 from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.runs.model_input import UNSEEN, ModelInput
@@ -397,7 +398,8 @@ class StepNode(MemoryNode):
         """Return the update of the state for a step's output."""
         seen = ""
         if output.seen is not None:
-            witness = Witness(output.seen)
+            lines = [line.text for line in output.hint]
+            witness = Witness(output.seen, digest("witness", self.role, point_of(call.messages), *lines))
             self._witnesses.append(witness)
             seen = witness.token
         return new_hint(self.role, output, call.messages, self.step.scope, seen=seen)
