@@ -62,6 +62,7 @@ class Shortcut(Step[Inertia]):
         self.models = tuple(models)
         self._decided: OrderedDict[str, Decided] = OrderedDict()
         self.core.episodes.at_forgetting.append(self._decided.clear)
+        self.core.store.at_reload.append(self._decided.clear)  # another process forgot a user
 
     def enable_prefetch(self, prefetch: bool | Prefetch, interceptors: Interceptors) -> None:
         """Prefetch likely look-ups while the model is asked, unless `prefetch` is False."""
