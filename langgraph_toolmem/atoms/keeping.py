@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -57,8 +56,7 @@ WAITS: Final = 3
 LONGLIST: Final = 64
 """Atoms that are compared for each goal of a question; four times as many if they are of too few tools."""
 MAX_GOALS: Final = 512
-"""Goals whose atoms are kept, the latest; for at most `FRESH` seconds, since other processes write too."""
-FRESH: Final = 60.0
+"""Goals whose atoms are kept, the latest."""
 GOOD, OTHER = "good", "other"
 """Parts of the collection: atoms that a good run supports, and those that wait for one."""
 MAX_SUPPORTS: Final = 32
@@ -209,7 +207,7 @@ class AtomSearch:
     def __init__(self, rows: AtomRows, misleads: Callable[[User, str], bool]) -> None:
         self._rows, self._misleads = rows, misleads
         self._lock = threads.lock()
-        self._kept: dict[tuple[tuple[str, ...], str, int], tuple[float, int, list[tuple[Atom, float]]]] = {}
+        self._kept: dict[tuple[tuple[str, ...], str, int], tuple[int, list[tuple[Atom, float]]]] = {}
 
     def __call__(
         self,
@@ -238,10 +236,10 @@ class AtomSearch:
         return hits
 
     def _near(self, user: User, goal: str, most: int) -> list[tuple[Atom, float]]:
-        key, now, written = (user.namespace, goal, most), time.monotonic(), self._rows.written(user)
+        key, version = (user.namespace, goal, most), self._rows.version(user)
         with self._lock:
-            since, version, found = self._kept.get(key, (0.0, -1, []))
-        if version == written and now - since < FRESH:
+            kept, found = self._kept.get(key, (-1, []))
+        if kept == version:
             return found
         by_words = self._rows.embedder.builtin
         near = self._rows.near(goal, user, k=most, part=GOOD)
@@ -249,7 +247,7 @@ class AtomSearch:
         found = [(atom, to_goal(goal, atom, cosine)) for atom, cosine in atoms if atom is not None]
         with self._lock:
             self._kept.pop(key, None)
-            self._kept[key] = now, written, found
+            self._kept[key] = version, found
             if len(self._kept) > MAX_GOALS:
                 del self._kept[next(iter(self._kept))]
         return found

@@ -225,13 +225,17 @@ def rebuild(folder: Path, embeddings: str | None, *, damaged: bool, show: bool) 
     Raises:
         ConfigurationError: no embedder has that name.
     """
-    from langgraph_toolmem.stores import chroma_repair
+    from langgraph_toolmem.stores.chroma_repair import embedder_of
+    from langgraph_toolmem.stores.indexed import IndexedVectors
     from langgraph_toolmem.text.embedders import resolve_embedder
 
-    spec = embeddings or chroma_repair.embedder_of(folder)
+    spec = embeddings or embedder_of(folder)
     embedder = resolve_embedder(None if spec in (None, "builtin") else spec)
-    with progress("embedding", 1, show=show) as update:
-        return embedder.name, chroma_repair.rebuild(folder, embedder, update, keep=damaged)
+    with (
+        progress("embedding", 1, show=show) as update,
+        IndexedVectors(folder, embedder=embedder, namespace=()) as store,
+    ):
+        return embedder.name, store.rebuild(update, keep=damaged)
 
 
 def show_health(found: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.core.catalogue import Catalogue, Declarations, without_own
 from langgraph_toolmem.core.episodes import Episodes, Holdout
 from langgraph_toolmem.core.forgetting import Ages
-from langgraph_toolmem.core.jobs import Jobs
+from langgraph_toolmem.core.jobs import Job, Jobs
 from langgraph_toolmem.core.ledger import Ledger
 from langgraph_toolmem.core.lifecycle import Lifecycle
 from langgraph_toolmem.core.method import Method, PastRuns, Section
@@ -35,6 +35,7 @@ from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
 from langgraph_toolmem.runs.trajectory import ExecutionLog
 from langgraph_toolmem.stores.events import EventStore, Fsync
+from langgraph_toolmem.stores.indexed import IndexedVectors
 from langgraph_toolmem.stores.shared import SharedLog
 from langgraph_toolmem.stores.vectors import VectorStore
 from langgraph_toolmem.text.embedders import resolve_embedder
@@ -48,6 +49,10 @@ TableT = TypeVar("TableT", bound=Table)
 
 logger = logging.getLogger("langgraph_toolmem.memory")
 
+INDEX: Final = "index"
+"""Kind of the jobs that leave an index of Chroma to the process that writes it."""
+FORGET_ROWS: Final = "forget rows"
+"""Kind of the jobs that forget rows after another machine forgot their user or runs."""
 DEFAULT_NAMESPACE: Final = ("toolmem",)
 
 
@@ -225,19 +230,16 @@ class Core(Evidence):
         shared = store is not None
         log = EventStore(where, lock=threads.rlock(), tables=tables, fsync=fsync, read_only=read_only, shared=shared)
         super().__init__(log, users, now=now, read_only=read_only)
-        if store is not None:
-            self.shared_log = SharedLog(store, self.graph_namespace, self.store, now=now)
         if self.folder is not None and not read_only and users.namespace != DEFAULT_NAMESPACE:
             self.log_and_continue(
                 "the namespace is not kept in the folder", partial(keep_namespace, self.folder, users.namespace)
             )
-        self.vectors = VectorStore(
-            self.folder,
-            read_only=read_only,
-            embedder=embedder,
-            client=chroma,
-            namespace=self.graph_namespace,
-        )
+        rows: dict[str, Any] = {"embedder": embedder, "namespace": self.graph_namespace, "read_only": read_only}
+        self.vectors: VectorStore
+        if chroma is None:
+            self.vectors = IndexedVectors(self.folder, at_behind=self._leave_index_job, **rows)
+        else:
+            self.vectors = VectorStore(self.folder, client=chroma, **rows)
         self.jobs = Jobs(
             self.folder,
             now=now,
@@ -245,10 +247,18 @@ class Core(Evidence):
             remote=self.vectors.remote,
             may_work=self.vectors.may_write,
             alone=chroma is None,
+            serves=lambda: self.vectors.writes,
         )
         self.texts = KeptTexts()
         self.texts.register(self.vectors.forget_rows)
         self.jobs.queue.problems = self.store.problems  # they share a file
+        if isinstance(self.vectors, IndexedVectors) and not read_only:
+            self.jobs.handle(INDEX, self._catch_up)
+            self.jobs.handle(FORGET_ROWS, self._forget_rows)
+        if store is not None:
+            self.shared_log = SharedLog(
+                store, self.graph_namespace, self.store, now=now, forgotten=self._leave_forgetting
+            )
         self.episodes = self.register(Episodes)
         self.ages = self.register(Ages) if ages else None
         self.holdout = Holdout(self, holdout)
@@ -321,6 +331,38 @@ class Core(Evidence):
     def rows(self, kind: RowKind[T]) -> Rows[T]:
         """Return the rows of a kind, of the method of its name; nothing is read."""
         return Rows(kind, self.vectors, self.ledger, users=self.users, now=self.now)
+
+    def _leave_index_job(self, collection: str) -> None:
+        """Have the process that writes to Chroma bring an index up to its rows."""
+        if not self.read_only:
+            what = "no job for the index of Chroma could be put into the queue"
+            put = partial(
+                self.jobs.put, INDEX, {"collection": collection}, key=f"{INDEX} {collection}", ordering_key=""
+            )
+            self.log_and_continue(what, put)
+
+    def _leave_forgetting(self, gone: Forgotten) -> None:
+        """Have the rows of this folder forgotten that another machine's memory forgot: rows do not travel."""
+        if isinstance(self.vectors, IndexedVectors) and not (self.read_only or self.vectors.empty):
+            runs = sorted(gone.runs)
+            key = f"{FORGET_ROWS} {digest(gone.user, *runs)}"
+            self.jobs.put(FORGET_ROWS, {"user": gone.user, "runs": runs}, key=key, ordering_key="")
+
+    def _forget_rows(self, jobs: Sequence[Job]) -> None:
+        assert isinstance(self.vectors, IndexedVectors)
+        for job in jobs:
+            gone = Forgotten(job.payload["user"], frozenset(job.payload["runs"]))
+            self.jobs.queue.forget(gone.user, runs=gone.runs)
+            owners = [gone.user] if gone.user else sorted(gone.runs)
+            namespaces = {space for owner in owners for space in self.vectors.table.namespaces_of(owner)}
+            for namespace in sorted(namespaces):
+                for listener in self.listeners:
+                    listener.forget(User(None, gone.user or None, namespace), gone)
+
+    def _catch_up(self, jobs: Sequence[Job]) -> None:
+        assert isinstance(self.vectors, IndexedVectors)
+        for job in jobs:
+            self.vectors.catch_up(job.payload["collection"])
 
     def problems(self) -> list[str]:
         """Return the storage problems, one sentence each."""

@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
+from weakref import ref
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import InputError, StorageError, describe_error, log_failure
@@ -46,7 +47,9 @@ POLL_SECONDS: Final = 0.25
 IDLE_SECONDS: Final = 2.0
 """The thread looks for jobs at least so often while any wait; then it ends."""
 SHARED_POLL_SECONDS: Final = 30.0
-"""Interval at which `Jobs.poll` reads the queue for jobs of other processes."""
+"""Interval at which `Jobs.poll` has jobs tried again that were not done."""
+WATCH_SECONDS: Final = 1.0
+"""Interval at which a process that does nothing looks for the jobs that others leave to it."""
 CLOSE_SECONDS, FLUSH_SECONDS, BEFORE_FORGETTING = 5.0, 60.0, 1.0
 """Seconds to wait for what is due; what is left after closing is done at the next opening."""
 LEASE_SECONDS: Final = 30.0
@@ -291,6 +294,7 @@ class Jobs:
         read_only: nothing is worked on; `put` leaves jobs to the processes that write to the folder.
         may_work: returns True if this process may write what the jobs write.
         alone: only one process at a time may; so what another one leased is free.
+        serves: returns True if the others leave their jobs to this process, which then looks for them.
         remote: what the jobs write to, if it may not answer: a model call waits for it no longer than its patience.
     """
 
@@ -302,11 +306,12 @@ class Jobs:
         read_only: bool = False,
         may_work: Callable[[], bool] = lambda: True,
         alone: bool = False,
+        serves: Callable[[], bool] = lambda: False,
         remote: Remote | None = None,
     ) -> None:
         self.queue = JobQueue(folder, now=now, read_only=read_only)
         self.at_poll: Callable[[], object] = lambda: None
-        self._may_work, self._alone, self._remote = may_work, alone, remote
+        self._may_work, self._alone, self._serves, self._remote = may_work, alone, serves, remote
         self._handlers: dict[str, tuple[Do, Callable[[Job], str] | None, Callable[[Job], object]]] = {}
         self._gathered = threading.local()  # jobs of `together`
         self._changing = threads.rlock()  # from taking a job until it is done: nothing is forgotten meanwhile
@@ -320,6 +325,8 @@ class Jobs:
         self._stopped = False  # by the end of the interpreter
         self._failing: set[str] = set()  # kinds of jobs of which the last one failed
         self._next_poll = 0.0
+        self._last = 0  # job in the queue that was seen
+        self._watching: threading.Thread | None = None
 
     # --- putting ---
 
@@ -391,11 +398,12 @@ class Jobs:
     def poll(self) -> None:
         """Take up what is on disk, once in a while; cheap enough for every model call."""
         self.at_poll()
-        now = time.monotonic()
-        if self.queue.folder is not None and now >= self._next_poll:
-            self._next_poll = now + SHARED_POLL_SECONDS
-            if not self.queue.empty:
-                self.begin()
+        if self.queue.folder is None or self.queue.empty:
+            return
+        now, last = time.monotonic(), self.queue.last
+        if last > self._last or now >= self._next_poll:
+            self._next_poll, self._last = now + SHARED_POLL_SECONDS, last
+            self.begin()
 
     def settle(self, *, timeout: float = 1.0) -> bool:
         """Wait until the quick jobs that are due now are done; return True if none of them is left, else False."""
@@ -487,11 +495,28 @@ class Jobs:
                     self._due = min(self._due, time.monotonic() + min(IDLE_SECONDS, max(after, GATHER_SECONDS)))
                 elif self._due == math.inf:
                     self._end_thread()
+                    self._begin_watch()
                     return
 
     def _end_thread(self) -> None:
         if self._thread is threading.current_thread():
             self._thread = None
+
+    def _begin_watch(self) -> None:
+        """Have a thread look for jobs of other processes; it holds no memory that nobody else does."""
+        watching = self._watching is not None and self._watching.is_alive()
+        if self._serves() and not watching and not self._over.is_set():
+            self._watching = threads.start("toolmem-watch", partial(_watch, ref(self), self._over))
+
+    def look(self) -> bool:
+        """Begin with jobs that other processes left; return False if nobody leaves any to this process."""
+        if not self._serves():
+            return False
+        try:
+            self.poll()
+        except StorageError as error:
+            logger.debug("the queue could not be read", exc_info=error)
+        return True
 
     def work(self) -> float | None:
         """Do the jobs that are due; return the seconds until another one is, None if none waits."""
@@ -610,3 +635,11 @@ class Jobs:
             self._stopped = True
             self._over.set()
             self._changed.notify_all()
+
+
+def _watch(jobs: ref[Jobs], over: threading.Event) -> None:
+    while not over.wait(WATCH_SECONDS):
+        watched = jobs()
+        if watched is None or not watched.look():
+            return
+        del watched

@@ -26,7 +26,17 @@ from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import this_step
 from langgraph_toolmem.core.ledger import ALL, NO_TRACK, ItemStats
 from langgraph_toolmem.core.users import User, Users
-from langgraph_toolmem.stores.vectors import PART, REFRESH_SECONDS, Hit, SearchHit, VectorItem, VectorStore, batches
+from langgraph_toolmem.stores.row_table import MovedError
+from langgraph_toolmem.stores.vectors import (
+    OWNERS,
+    PART,
+    REFRESH_SECONDS,
+    Hit,
+    SearchHit,
+    VectorItem,
+    VectorStore,
+    batches,
+)
 from langgraph_toolmem.text.embedders import Embedder, clean
 
 if TYPE_CHECKING:
@@ -53,8 +63,10 @@ GROWTH: Final = 0.1
 """Share of changed items after which it is learned again."""
 MAX_LEARNED: Final = 256
 """Namespaces for which it is in RAM; those that were asked last."""
-ROW, OWNERS = "row", "of"
-"""Metadata of a row: everything but the text as JSON, and digests of users and runs."""
+ROW: Final = "row"
+"""Metadata of a row: everything but the text as JSON."""
+TRIES: Final = 20
+"""Times that a change is begun again where another process wrote to the same rows between reading and writing."""
 DAMAGED: Final = (InputError, KeyError, TypeError, ValueError, AttributeError, IndexError)
 
 
@@ -110,6 +122,7 @@ class _Namespace:
     version: int = 1
     written: int = 0
     looked: float = 0.0
+    state: int | None = None
     changed: deque[str] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
 
@@ -148,8 +161,8 @@ class Rows(Generic[T]):
         If it fails half-way, do it again. `vectors`: those that are known already, by id.
         """
         given = [(self.kind.row(item).id, item) for item in items]
-        with self._writing:
-            space = self._space(user)
+
+        def join(space: _Namespace, seen: int | None) -> list[T | None]:
             known = self._read(space, [key for key, _ in given])
             stands: dict[str, T] = {}
             answers: list[T | None] = []
@@ -159,19 +172,38 @@ class Rows(Generic[T]):
                 if now is not None:
                     stands[key] = now
                 answers.append(now)
-            self._write(space, known, stands, user, vectors or {})
-            self._make_room(space, user)
+            self._write(space, known, stands, user, vectors or {}, seen=seen)
+            return answers
+
+        with self._writing:
+            answers = self._settled(join, user)
+            self._make_room(self._space(user), user)
         return answers
+
+    def _settled(self, change: Callable[[_Namespace, int | None], V], user: User) -> V:
+        """Read and write rows, again where another process wrote to them in between."""
+        space = self._space(user)
+        for _ in range(TRIES - 1):
+            try:
+                return change(space, space.store.state(self.kind.name))
+            except MovedError:
+                continue
+        return change(space, None)
 
     def change(self, ids: Iterable[str], how: Callable[[T], T | None], user: User) -> list[T]:
         """Change items that are there, remove those for which `how` returns None; return the others as they are now."""
-        with self._writing:
-            space = self._space(user)
-            known = self._read(space, list(ids))
+        wanted = list(ids)
+
+        def write(space: _Namespace, seen: int | None) -> list[T]:
+            known = self._read(space, wanted)
             stands = {key: how(item) for key, (_, item) in known.items()}
-            self._write(space, known, {key: item for key, item in stands.items() if item is not None}, user)
-            self._remove(space, [key for key, item in stands.items() if item is None], user)
-        return [item for item in stands.values() if item is not None]
+            kept = {key: item for key, item in stands.items() if item is not None}
+            self._write(space, known, kept, user, seen=seen)
+            self._remove(space, [key for key in stands if key not in kept], user)
+            return list(kept.values())
+
+        with self._writing:
+            return self._settled(write, user)
 
     def remove(self, ids: Sequence[str], user: User, *, scrub: bool = False) -> None:
         """Remove items, with `scrub` from the disk too; ids that are not there are no error."""
@@ -204,7 +236,7 @@ class Rows(Generic[T]):
 
     def _forget_before(self, before: float) -> int:
         name, removed = self.kind.name, 0
-        namespaces = {label.namespace for label in self._vectors.labels() if label.kind == name}
+        namespaces = {namespace for kind, namespace in self._vectors.names() if kind == name}
         for namespace in filter(self._users.has, namespaces):
             user = User(None, None, namespace)
             with self._writing:
@@ -222,18 +254,20 @@ class Rows(Generic[T]):
         """Remove what comes from a user or a run (digest), verify that it is gone; return from how many items."""
         if not owner:
             raise InputError(f"Whose {self.kind.name} are to be forgotten? Nobody is named.")
-        where = {OWNERS: {"$contains": owner}}
-        with self._writing:
-            space = self._space(user)
-            ids = space.store.ids(self.kind.name, where)
+
+        def remove(space: _Namespace, seen: int | None) -> int:
+            ids = space.store.ids(self.kind.name, owner)
             known = self._read(space, ids)
             left = {key: self.kind.without(item, owner) for key, (_, item) in known.items()}
             stands = {key: item for key, item in left.items() if item is not None}
-            self._write(space, known, stands, user)
+            self._write(space, known, stands, user, seen=seen)
             self._remove(space, [key for key in ids if key not in stands], user)  # damaged ones too
-            if still := space.store.ids(self.kind.name, where):
+            if still := space.store.ids(self.kind.name, owner):
                 raise StorageError(f"{len(still)} {self.kind.name} could not be deleted. Do it again.")
-        return len(ids)
+            return len(ids)
+
+        with self._writing:
+            return self._settled(remove, user)
 
     # --- reading ---
 
@@ -254,6 +288,7 @@ class Rows(Generic[T]):
         *,
         k: int | None = NEAR,
         part: str = "",
+        same: int | None = None,
     ) -> list[SearchHit[T]]:
         """Return the `k` items whose texts are most similar to `query`, best first; retired ones are left out.
 
@@ -264,6 +299,7 @@ class Rows(Generic[T]):
             user: whose items.
             k: how many; None: all, which takes long where there are many.
             part: of the texts (`VectorItem.part`).
+            same: the items of the `k` most similar *texts* (on a server `k` items), at most so many of each.
         """
         if self._vectors.empty:
             return []
@@ -272,7 +308,7 @@ class Rows(Generic[T]):
         count = space.store.count(name) if k is None else k
         least = max(1, count // 4)
         while True:
-            rows = space.store.query(name, vector, k=count, part=part, read=self._read_row)
+            rows = space.store.query(name, vector, k=count, part=part, read=self._read_row, same=same)
             tracked = self._tracked([(each.id, each.item) for each in rows], user)
             found = [
                 SearchHit(item, key, each.similarity)
@@ -280,12 +316,12 @@ class Rows(Generic[T]):
                 if not self.kind.retired(item)
             ]
             if k is None or self.waits_little or len(found) >= least or len(rows) < count or count >= MOST_NEAR:
-                return found[:k]
+                return found if same is not None else found[:k]
             count *= 4
 
     def of(self, owner: str, user: User) -> list[T]:
         """Return the items that name a user or a run (digest) as their owner; see `VectorItem.owners`."""
-        hits = self._space(user).store.each(self.kind.name, where={OWNERS: {"$contains": owner}})
+        hits = self._space(user).store.each(self.kind.name, owner=owner)
         return [item for _, item in self._items(hits, user)]
 
     @property
@@ -331,6 +367,10 @@ class Rows(Generic[T]):
         """Return how many items of a user this process wrote or removed."""
         return self._space(user).written
 
+    def version(self, user: User) -> int:
+        """Return another number after a change of a user's items by any process; on a server also from time to time."""
+        return self._space(user).version
+
     def _space(self, user: User) -> _Namespace:
         with self._noting:
             found = self._namespaces.pop(user.namespace, None)
@@ -339,9 +379,25 @@ class Rows(Generic[T]):
                 if len(self._namespaces) >= MAX_NAMESPACES:
                     self._namespaces.popitem(last=False)
             self._namespaces[user.namespace] = found
-            if self._vectors.shared and not 0 <= self._now() - found.looked < REFRESH_SECONDS:
-                found.looked, found.size, found.version = self._now(), None, found.version + REMEMBERED + 1
+            if self._is_outdated(found):
+                found.size, found.version = None, found.version + REMEMBERED + 1
             return found
+
+    def _is_outdated(self, space: _Namespace) -> bool:
+        """Return True if others wrote since this was asked last; on a server, if they may have."""
+        state, before = space.store.state(self.kind.name), space.state
+        space.state = state
+        if state is not None:
+            return before not in (None, state)
+        if not self._vectors.given or 0 <= self._now() - space.looked < REFRESH_SECONDS:
+            return False
+        space.looked = self._now()
+        return True
+
+    def _expect_move(self, space: _Namespace) -> None:
+        """Note that the collection's state is about to move by one: any other move is another process's."""
+        with self._noting:
+            space.state = None if space.state is None else space.state + 1
 
     def _read_row(self, hit: Hit) -> T | None:
         try:
@@ -376,6 +432,8 @@ class Rows(Generic[T]):
         stands: Mapping[str, T],
         user: User,
         vectors: Mapping[str, Sequence[float]] = MappingProxyType({}),
+        *,
+        seen: int | None = None,
     ) -> None:
         new: list[VectorItem] = []
         same: list[VectorItem] = []
@@ -389,9 +447,12 @@ class Rows(Generic[T]):
             ):
                 same.append(made)
         if new:
-            space.store.upsert(self.kind.name, new, vectors=vectors)
+            self._expect_move(space)
+            space.store.upsert(self.kind.name, new, vectors=vectors, seen=seen)
+            seen = None  # the rest is of the same reading
         if same:
-            space.store.amend(self.kind.name, same)
+            self._expect_move(space)
+            space.store.amend(self.kind.name, same, seen=seen)
         if space.size is not None:
             space.size += sum(each.id not in known for each in new)
         self._note(space, [each.id for each in (*new, *same)])
@@ -403,10 +464,11 @@ class Rows(Generic[T]):
             mine = () if user.digest is None else (user.digest,)
             owners = tuple(sorted({*(before.metadata.get(OWNERS) or () if before is not None else ()), *mine}))
         plain = clean(dumps(dict(row.metadata), ensure_ascii=False))
-        return VectorItem(row.id, clean(row.text), {ROW: plain, OWNERS: list(owners) or None}, row.part)
+        return VectorItem(row.id, clean(row.text), {ROW: plain, OWNERS: list(owners) or None}, row.part, owners)
 
     def _remove(self, space: _Namespace, ids: Sequence[str], user: User) -> None:
         if ids:
+            self._expect_move(space)
             space.store.delete(self.kind.name, ids)
             self._left(space, ids, user)
 

@@ -51,6 +51,8 @@ LONGLIST: Final = 32
 """Different requests that are weighed, of those with feedback and of those without."""
 MAX_SAME: Final = 20
 """Runs that say the same, of which one is shown, the newest."""
+SAME_WORDS: Final = 4
+"""Runs that are read of each request, the newest."""
 UNORDERED: Final = 64
 """Rows by which the order of writing may differ from that of the runs."""
 
@@ -122,18 +124,20 @@ class EntrySearch:
     ) -> list[tuple[PastRequest, list[Entry]]]:
         """Return the different requests nearest to a vector, each with its runs, the newest first."""
         once = self._rows.waits_little  # a server is asked once, for more
-        k = LONGLIST * (4 if once else 1)
+        k, same = LONGLIST * (4 if once else 1), SAME_WORDS
         while True:
-            found = self._rows.near(vector, user, k=k, part=part)
+            found = self._rows.near(vector, user, k=k, part=part, same=same)
             groups: dict[tuple[PastRequest, bool], list[Entry]] = {}
             for near in sorted(found, key=lambda near: -near.item.time):
                 entry = near.item
                 if entry.run not in exclude and (not own or entry.user in ("", user.digest)):
                     request = PastRequest(terms_of(entry.query), "\n".join(call.tool for call in entry.calls))
                     groups.setdefault((request, entry.good), []).append(entry)
-            if once or len(found) < k or len(groups) >= k // 4 or k >= MOST_NEAR:
+            # Not where requests are alike: more of them would tell the same, at ten times the cost for 3,000 runs.
+            left_out = len(found) - sum(map(len, groups.values()))
+            if once or len(found) < k or len(groups) >= k // 4 or not left_out or k >= MOST_NEAR:
                 return [(request, runs) for (request, _), runs in groups.items()]
-            k = max(4 * k, LONGLIST + len(exclude))  # a long thread has many entries of its own
+            k, same = max(4 * k, LONGLIST + len(exclude)), 4 * same  # a long thread has many entries of its own
 
 
 def grouped(found: Iterable[RecalledEntry]) -> list[RecalledEntry]:

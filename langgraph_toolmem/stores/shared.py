@@ -107,6 +107,7 @@ class SharedLog:
     """Sends what this worker learned, and brings what others did. Safe to use from several threads.
 
     Args:
+        forgotten: called with what another worker forgot, before this one has; twice is harmless.
         deadline: seconds to wait for the store where somebody asked for it.
         patience: seconds that a step waits.
     """
@@ -118,12 +119,13 @@ class SharedLog:
         events: EventStore,
         *,
         now: Callable[[], float],
+        forgotten: Callable[[Forgotten], object] = lambda _: None,
         deadline: float = DEADLINE,
         patience: float = PATIENCE,
     ) -> None:
         assert events.database is not None
         self._store, self._root, self._events, self._now = store, encode_namespace(namespace), events, now
-        self._database = events.database
+        self._database, self._forgotten = events.database, forgotten
         self._deadline, self.patience = deadline, patience
         events.keep = KEEP
         self._changed = threads.condition()
@@ -496,6 +498,7 @@ class SharedLog:
                 if era < key <= found[1].era:
                     notes += 1
                     gone = Forgotten(note["user"], frozenset(note["runs"]))
+                    self._forgotten(gone)
                     if any(number is not None for number in self.withdraw(gone, note["cursors"].get(view.me, 0))):
                         late.append(gone)  # sent after the note, and others may have read it
         if self._meta("cursors") is None and self._meta("upto") and self._events.folder is not None:

@@ -65,32 +65,37 @@ from langgraph_toolmem.text.embedders import Embedder, clean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from typing_extensions import Self
 
 T = TypeVar("T")
 
 DATABASE: Final = "chroma.sqlite3"
 LOCK: Final = "chroma.lock"
-REBUILT: Final = "chroma-new"
-"""Folder in the memory's in which `chroma_repair.rebuild` makes a new ``chroma``."""
+LOCK_SECONDS, LOOK_SECONDS = 0.1, 0.02
+"""Time to wait for the right to write, and to look for it: another process that looks has it for a moment."""
+BUSY: Final = "chroma.busy"
+BUSY_SECONDS: Final = 2.0
+"""Time to wait for another process that writes to the files of Chroma, or opens them."""
 MAX_IN_USE: Final = 64
 """Collections that Chroma may keep open. Its own limit is a fifth of the process's file limit, with four files and some
 megabytes each: too much for a host with many users."""
 REFRESH_SECONDS: Final = 30.0
-"""Interval at which a reading process looks for changes by other processes."""
+"""Interval after which others may have changed what is on a server."""
 MAX_ROWS: Final = 4_096
-"""Rows in RAM, of all kinds and users of a folder."""
+"""Items in RAM, of all kinds and users of a folder."""
 BATCH: Final = 1000
 """Rows per call: Chroma takes 5461, a server's limit on the size of a request may be lower."""
 PAGE: Final = 500
 """Rows, or collections, that are read or deleted at once."""
-SMALL: Final = 1_000
-"""Rows of a collection up to which those that its index leaves out are looked for."""
+LOCK_ADVICE: Final = "Delete it if it is a folder or of another user, and put the memory on a disk that knows locks."
 WAITING: Final = 64
 """Rows of a collection after which Chroma writes its index to disk. Rows that wait are put into the index again
 whenever the collection is opened: with Chroma's default of 1,000, a first question takes 15 ms of 100 rows and 150 of
 1,000. Writing the index of 100,000 rows takes 0.1 s."""
 PART: Final = "part"
 """Key of a row's metadata: its part; not there if it has none."""
+OWNERS: Final = "of"
+"""Key of a row's metadata: digests of its users and runs."""
 _HEADER: Final = struct.Struct("<i4Q")  # of an index: version, start, capacity, rows, bytes of a row
 _WIDTH: Final = 64
 _PULL: Final = 4.0
@@ -182,6 +187,11 @@ def _is_not_found(error: BaseException | None) -> bool:
     return isinstance(error, NotFoundError)
 
 
+def is_failure_of_chroma(error: StorageError) -> bool:
+    """Return True if Chroma could not do something, False where an embedder, another file or the caller failed."""
+    return type(error.__cause__).__module__.startswith(("chromadb", "pyo3"))
+
+
 def _delete_collection(client: Any, name: str) -> None:
     """Delete a collection if it exists; its rows first: else Chroma 1.5 gives their lists of metadata to later rows."""
     try:
@@ -194,55 +204,40 @@ def _delete_collection(client: Any, name: str) -> None:
             raise
 
 
-def finish_rebuild(memory: Path) -> None:
-    """Put a rebuilt Chroma in its place if a kill left that out; not while another process writes."""
-    folder, made = memory / "chroma", memory / REBUILT / "chroma"
-    if folder.exists() or not made.exists():
-        return
-    with suppress(OSError, NotImplementedError), filelock.FileLock(memory / LOCK, timeout=0):
-        if not folder.exists():
-            made.rename(folder)
-
-
-class RowCache:
-    """Rows that were read last, as their reader made them: part and item by collection and id."""
+class ItemCache:
+    """Items of rows that were read last, by collection and id, each with the number of its row's latest write."""
 
     def __init__(self) -> None:
         self._lock = threads.lock()
-        self._rows: OrderedDict[tuple[str, str], tuple[str, Any]] = OrderedDict()
-        self._state: object = None
-        self._changes = 0
+        self._items: OrderedDict[tuple[str, str], tuple[int, Any]] = OrderedDict()
 
-    def known(self, name: str, ids: Iterable[str], state: object) -> tuple[int, dict[str, tuple[str, Any]]]:
-        """Return a number for `keep`, and the rows with these ids that are here; none if the files' state is new."""
+    def known(self, name: str, numbers: Mapping[str, int]) -> dict[str, Any]:
+        """Return the items of rows that are as they were read, by id; `numbers`: of their latest writes."""
+        items: dict[str, Any] = {}
         with self._lock:
-            if state != self._state:
-                self._rows.clear()
-                self._changes += 1
-                self._state = state
-            found = {key: row for key in ids if (row := self._rows.get((name, key))) is not None}
-            for key in found:
-                self._rows.move_to_end((name, key))
-            return self._changes, found
+            for key, number in numbers.items():
+                kept = self._items.get((name, key))
+                if kept is not None and kept[0] == number:
+                    items[key] = kept[1]
+                    self._items.move_to_end((name, key))
+        return items
 
-    def keep(self, name: str, rows: Mapping[str, tuple[str, Any]], changes: int) -> None:
+    def keep(self, name: str, key: str, number: int, item: Any) -> None:
         with self._lock:
-            if changes == self._changes:
-                self._rows.update(((name, key), row) for key, row in rows.items())
-                while len(self._rows) > MAX_ROWS:
-                    self._rows.popitem(last=False)
+            self._items.pop((name, key), None)
+            self._items[name, key] = number, item
+            if len(self._items) > MAX_ROWS:
+                self._items.popitem(last=False)
 
     def forget(self) -> None:
-        """Drop all rows."""
+        """Drop all items."""
         with self._lock:
-            self._changes += 1
-            self._rows.clear()
+            self._items.clear()
 
-    def drop(self, name: str, ids: Iterable[str] | None = None) -> None:
+    def drop(self, name: str) -> None:
         with self._lock:
-            self._changes += 1
-            for key in [(name, each) for each in ids] if ids is not None else [k for k in self._rows if k[0] == name]:
-                self._rows.pop(key, None)
+            for place in [place for place in self._items if place[0] == name]:
+                del self._items[place]
 
 
 class _Shared:
@@ -257,17 +252,22 @@ class _Shared:
         self.inside: set[int] = set()  # threads that use the client, so that it is not closed
         self.closing = False
         self.writer: filelock.BaseFileLock | None = None
-        self.state: object = None  # of the database file, when this process looked at it last
-        self.looked = 0.0  # by time.monotonic
-        self.rows = RowCache()
+        self.state = 0  # of all indexes, when this process opened the client (`RowTable.turns`)
+        self.opened = -math.inf  # the client, by time.monotonic
+        self.turns: dict[str, int] = {}  # of the index, when its collection was opened (`Progress.turn`)
+        self.items = ItemCache()
+        self.counted: set[str] = set()  # collections whose texts this process counted
+        self.indexing = threads.rlock()  # over a change of an index
+        self.gate = threads.rlock()  # around `busy`
+        self.busy: filelock.BaseFileLock | None = None
         threads.at_fork(self)
 
     def forked(self) -> None:
         # The client must never be freed here: Chroma would wait for threads of the parent, and the child never end.
-        for each in (self.writer, self.client):
+        for each in (self.writer, self.busy, self.client):
             if each is not None:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
-        self.writer, self.inside, self.closing = None, set(), False
+        self.writer, self.busy, self.inside, self.closing = None, None, set(), False
 
 
 _folders: WeakValueDictionary[str, _Shared] = WeakValueDictionary()
@@ -307,8 +307,6 @@ class VectorStore:
         self.problems: list[str] = []
         self.given, self._given = client is not None, client
         self.folder = None if folder is None or self.given else folder / "chroma"
-        if folder is not None and not (self.given or read_only):
-            finish_rebuild(folder)
         if self.given:
             self.where = f"Chroma ({type(client).__name__} given by the application)"
             self._advice = "Check that the server runs and that the client's host, port, tenant and database are right."
@@ -331,15 +329,15 @@ class VectorStore:
 
     def forget_rows(self) -> None:
         """Drop the rows that are kept in RAM."""
-        self._shared.rows.forget()
+        self._shared.items.forget()
 
-    def __enter__(self) -> VectorStore:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def scoped(self, namespace: tuple[str, ...]) -> VectorStore:
+    def scoped(self, namespace: tuple[str, ...]) -> Self:
         """Return the same Chroma and embedder for another namespace. Cheap; closing it leaves this one open."""
         other = copy.copy(self)
         other.namespace, other._owner = namespace, False
@@ -414,9 +412,10 @@ class VectorStore:
             return chromadb.EphemeralClient(settings=settings)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._quarantine(self.folder)
-        shared.state, shared.looked = _state(self.folder), time.monotonic()
+        shared.state, shared.opened = self._turns(), time.monotonic()
         try:
-            return chromadb.PersistentClient(path=self.folder, settings=settings)
+            with self._alone():
+                return chromadb.PersistentClient(path=self.folder, settings=settings)
         except BaseException:
             if all(each.client is None for each in list(_folders.values())):
                 SharedSystemClient.clear_system_cache()  # else Chroma keeps what it could not open
@@ -436,8 +435,12 @@ class VectorStore:
             aside = free_name(folder)
             folder.rename(aside)
             folder.mkdir()
-            self.problems.append(f"{DATABASE} was damaged ({error}); its folder was renamed to {aside.name}")
-            logger.warning("%s: %s", self.where, self.problems[-1])
+            self._say(f"{DATABASE} was damaged ({error}); its folder was renamed to {aside.name}")
+
+    def _say(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+            logger.warning("%s: %s", self.where, problem)
 
     def close(self) -> None:
         """Let go of Chroma; what was in memory is gone. Twice is harmless; a given client stays open."""
@@ -467,6 +470,8 @@ class VectorStore:
     def _let_go(self, *, vacuum: bool = False) -> None:
         """Close the client when no thread is inside; the next call opens it again."""
         shared = self._shared
+        if self._forked():
+            return  # closing would wait for threads of the parent
         with shared.changed:
             if threading.get_ident() in shared.inside:
                 return
@@ -477,33 +482,34 @@ class VectorStore:
             with shared.lock, self._translated("close"):
                 client, shared.client = shared.client, None
                 shared.collections.clear()
+                shared.turns.clear()
                 if client is None or self.given:
                     return
-                if (close := getattr(client, "close", None)) is not None:  # missing in the oldest chromadb supported
-                    close()
+                close: Callable[[], None] = getattr(client, "close", lambda: None)  # missing in the oldest chromadb
                 if self.folder is None or shared.writer is None or not self.folder.exists():
+                    close()
                     return
-                if vacuum:
-                    del client, close
-                    gc.collect()  # an unreferenced part of Chroma may still write its files
-                    with closing(sqlite3.connect(self.folder / DATABASE, isolation_level=None)) as database:
-                        database.execute("VACUUM")
-                _blank_unused_rows(self.folder)
+                with self._alone():
+                    close()
+                    if vacuum:
+                        del client, close
+                        gc.collect()  # an unreferenced part of Chroma may still write its files
+                        with closing(sqlite3.connect(self.folder / DATABASE, isolation_level=None)) as database:
+                            database.execute("VACUUM")
+                    _blank_unused_rows(self.folder)
         finally:
             with shared.changed:
                 shared.closing = False
                 shared.changed.notify_all()
 
     def _is_stale(self) -> bool:
-        """Return True if too many collections are open, or another process has written to the folder."""
+        """Return True if too many collections are open."""
         shared = self._shared
-        if self.folder is None or shared.client is None:
-            return False
-        if shared.writer is None and time.monotonic() - shared.looked >= REFRESH_SECONDS:
-            shared.looked = time.monotonic()
-            if shared.state != _state(self.folder):
-                return True
-        return len(shared.collections) > MAX_IN_USE
+        return self.folder is not None and shared.client is not None and len(shared.collections) > MAX_IN_USE
+
+    def _turns(self) -> int:
+        """Return how often any process wrote to an embedded Chroma."""
+        return 0
 
     def may_write(self) -> bool:
         """Return True if this process writes to the folder (until it closes it), or could begin to now, else False."""
@@ -513,11 +519,16 @@ class VectorStore:
             if not self.shared or self.given:
                 return True
             try:
-                self._take_lock()
+                self._take_lock(timeout=LOOK_SECONDS)
             except StorageError:
                 return False
             self._release()
         return True
+
+    @property
+    def writes(self) -> bool:
+        """True if this process has the right to write to an embedded Chroma on disk, and keeps it."""
+        return self._shared.writer is not None
 
     def begin_write(self) -> None:
         """Take the right to write, and keep it until `close`; raise StorageError if another process has it."""
@@ -529,17 +540,17 @@ class VectorStore:
             return
         with shared.lock:
             self._take_lock()
-            stale = shared.client is not None and shared.state != _state(self.folder)
+            stale = shared.client is not None and shared.state != self._turns()
         if stale:
             self._let_go()
 
-    def _take_lock(self) -> None:
+    def _take_lock(self, timeout: float = LOCK_SECONDS) -> None:
         if self.folder is None or self._shared.writer is not None:
             return
         lock = filelock.FileLock(self.folder.parent / LOCK, thread_local=False)
         try:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
-            lock.acquire(timeout=0.1, poll_interval=0.02)  # `may_write` of another process holds it for a moment
+            lock.acquire(timeout=timeout, poll_interval=0.005)
         except filelock.Timeout:
             raise StorageError(
                 f"{self.where}: another process writes there. Its texts can be read. If that process (an old notebook, "
@@ -547,8 +558,35 @@ class VectorStore:
                 "server: `chroma run` and chroma=chromadb.HttpClient(...)."
             ) from None
         except (OSError, NotImplementedError) as error:
-            raise StorageError(f"{self.where}: {self.folder.parent / LOCK} cannot be locked: {error}") from error
+            problem = f"{self.folder.parent / LOCK} cannot be locked ({error}), so nothing is written to Chroma"
+            self._say(problem)
+            raise StorageError(f"{problem}. {LOCK_ADVICE}") from error
         self._shared.writer = lock
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep files of the embedded Chroma from being opened here while another process writes them, and vice versa.
+
+        The thread is inside (`_opened`), or no thread is.
+        """
+        shared = self._shared
+        with shared.gate:
+            path = None if self.folder is None else self.folder.parent / BUSY
+            if path is None or (self.read_only and not path.exists()):
+                yield
+                return
+            lock = shared.busy = shared.busy or filelock.FileLock(path, thread_local=False)
+            try:
+                lock.acquire(timeout=BUSY_SECONDS, poll_interval=0.005)
+            except filelock.Timeout:
+                raise StorageError(f"{self.where} is being written by another process; ask again.") from None
+            except (OSError, NotImplementedError):  # nobody can write there either
+                yield
+                return
+            try:
+                yield
+            finally:
+                lock.release()
 
     @contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
@@ -569,11 +607,23 @@ class VectorStore:
     # --- writing ---
 
     def upsert(
-        self, kind: str, items: Sequence[VectorItem], *, vectors: Mapping[str, Sequence[float]] | None = None
+        self,
+        kind: str,
+        items: Sequence[VectorItem],
+        *,
+        vectors: Mapping[str, Sequence[float]] | None = None,
+        seen: int | None = None,
     ) -> None:
         """Keep texts. Of two items with one id the later counts. If it fails half-way, do it again.
 
-        `vectors`: those that are known already, by id.
+        Args:
+            kind: of the texts.
+            items: the texts.
+            vectors: those that are known already, by id.
+            seen: `state` when what is replaced was read.
+
+        Raises:
+            MovedError: another process of the folder wrote to the collection since `seen`; nothing was changed.
         """
         known = dict(vectors or {})
         for batch in batches({item.id: item for item in items}.values(), BATCH):
@@ -582,14 +632,14 @@ class VectorStore:
             known.update(zip((item.id for item in missing), made, strict=True))
             ids = [item.id for item in batch]
             columns: dict[str, Any] = {
-                "embeddings": _kept([known[key] for key in ids], ids, [item.part for item in batch]),
+                "embeddings": kept_vectors([known[key] for key in ids], ids, [item.part for item in batch]),
                 "documents": [clean(item.text) for item in batch],
                 "metadatas": [_metadata(item) for item in batch],
             }
             self._write(kind, "upsert", self.embedder.dimension(), ids=ids, **columns)
 
-    def amend(self, kind: str, items: Sequence[VectorItem]) -> None:
-        """Change metadata and parts of rows whose texts are as they were; what is gone stays gone."""
+    def amend(self, kind: str, items: Sequence[VectorItem], *, seen: int | None = None) -> None:
+        """Change metadata and parts of rows whose texts are as they were; what is gone stays gone. `seen`: as above."""
         for batch in batches(items, BATCH):
             ids, of = [item.id for item in batch], {item.id: item.part for item in batch}
             for page in self.pages(kind, ["embeddings", "metadatas"], ids=ids):
@@ -597,7 +647,8 @@ class VectorStore:
                 rows = [row for row, key in enumerate(page["ids"]) if was[row] != of[key]]
                 if rows:
                     moved = [page["ids"][row] for row in rows]
-                    vectors = _kept([own(page["embeddings"][row]) for row in rows], moved, [of[key] for key in moved])
+                    own_vectors = [own(page["embeddings"][row]) for row in rows]
+                    vectors = kept_vectors(own_vectors, moved, [of[key] for key in moved])
                     self._write(kind, "update", ids=moved, embeddings=vectors)
             self._write(kind, "update", ids=ids, metadatas=[_metadata(item) or {} for item in batch])
 
@@ -616,7 +667,6 @@ class VectorStore:
                 self._shared.collections.pop(name, None)
                 for doomed in (name, *_other_names(name)):
                     _delete_collection(client, doomed)
-            self._shared.rows.drop(name)
 
     def scrub(self, kind: str) -> None:
         """Clear what was deleted of a kind from the disk too: Chroma keeps it in its log and in free room of its files.
@@ -626,7 +676,7 @@ class VectorStore:
         if self.empty or self.folder is None:
             return
         self.begin_write()
-        name, include = self._name(kind), ["documents", "metadatas", "embeddings"]
+        name, include = self._name(kind), ["metadatas", "embeddings"]
         draft, replaced = _other_names(name)
         with self._opened(f"rewrite {kind!r}") as client:
             source = self._collection(client, kind)
@@ -653,31 +703,33 @@ class VectorStore:
         k: int,
         part: str = "",
         read: Callable[[Hit], Any] = lambda hit: hit,
+        same: int | None = None,
     ) -> list[SearchHit[Any]]:
-        """Return the k texts of a part that are most similar to `text`, or to its vector, best first.
+        """Return the k rows of a part whose texts are most similar to `text`, or to its vector, best first.
 
-        `read`: makes an item of a row, None of a damaged one, which is left out; always the same for a kind. Items are
-        kept in RAM: Chroma takes three times as long when it gives the rows too. A server is asked once, for the rows.
+        Args:
+            kind: of the texts.
+            text: the question, or its vector.
+            k: how many.
+            part: of the texts.
+            read: makes an item of a row, None of a damaged one, which is left out; always the same for a kind.
+            same: the rows of the k most similar *texts*, at most so many of each, the latest first; on a server k rows.
         """
+        del same
         if k <= 0 or self.empty:
             return []
         vector = self.embedder.embed_query(text) if isinstance(text, str) else text
-        asked = _asked(vector, part)
-        include = ["documents", "metadatas", "distances"] if self.given else ["distances"]
+        asked = asked_vector(vector, part)
+        include = ["documents", "metadatas", "distances"]
 
         def ask(where: Mapping[str, Any] | None, collection: Any) -> tuple[list[SearchHit[Any]], bool]:
             answer = collection.query(query_embeddings=[asked], n_results=k, where=where, include=include)
             [keys], [distances] = answer["ids"], answer["distances"]
-            if self.given:
-                rows = _read({"ids": keys, **{name: answer[name][0] for name in include}}, read)
-            else:
-                if len(keys) < k and (missed := _missed(collection, keys, k, where, asked)):
-                    distances, keys = zip(*sorted([*zip(distances, keys, strict=True), *missed]), strict=True)
-                rows = self._rows(collection, keys, read)
+            rows = _read({"ids": keys, **{name: answer[name][0] for name in include}}, read)
             found = [
-                SearchHit(rows[key][1], key, _cosine(1.0 - distance))
+                SearchHit(rows[key][1], key, cosine_of(1.0 - distance))
                 for key, distance in zip(keys, distances, strict=True)
-                if key in rows and rows[key][0] == part and rows[key][1] is not None
+                if rows[key][0] == part and rows[key][1] is not None
             ]
             return found, len(keys) == k  # others crowd it out, or it has as many
 
@@ -687,31 +739,27 @@ class VectorStore:
             found, _ = self._on(kind, "search", partial(ask, {PART: part}), nothing)
         return found
 
-    def _rows(self, collection: Any, ids: Sequence[str], read: Callable[[Hit], Any]) -> dict[str, tuple[str, Any]]:
-        """Return part and item of rows, from RAM where no other process has written meanwhile."""
-        cache, state = self._shared.rows, _state(self.folder) if self.folder is not None and self.shared else None
-        changes, rows = cache.known(collection.name, ids, state)
-        if missing := [key for key in ids if key not in rows]:
-            new = _read(collection.get(ids=missing, include=["documents", "metadatas"]), read)
-            cache.keep(collection.name, new, changes)
-            rows |= new
-        return rows
+    def state(self, kind: str) -> int | None:
+        """Return a number that moves with every write to a kind by any process; None where nobody can tell."""
+        del kind
+        return None
 
     def get(self, kind: str, ids: Sequence[str] | None = None) -> list[Hit]:
         """Return the texts with these ids that are there, in the order asked; or all."""
         if ids is None:
             return list(self.each(kind))
         wanted = list(dict.fromkeys(ids))
-        hits = {hit.id: hit for hit in self.each(kind, ids=wanted)}
+        hits = {hit.id: hit for page in self.pages(kind, ids=wanted) for hit in _hits(page)}
         return [hits[key] for key in wanted if key in hits]
 
-    def each(self, kind: str, **which: Any) -> Iterator[Hit]:
-        """Yield texts of the kind in the order in which they came first; arguments as for `pages`."""
-        for page in self.pages(kind, **which):
+    def each(self, kind: str, *, owner: str = "", start: int = 0) -> Iterator[Hit]:
+        """Yield texts in the order in which they came first, from one on; those of an owner (digest) if named."""
+        for page in self.pages(kind, owner=owner, start=start):
             yield from _hits(page)
 
-    def ids(self, kind: str, where: Mapping[str, Any] | None = None) -> list[str]:
-        return [key for page in self.pages(kind, [], where=where, size=50 * BATCH) for key in page["ids"]]
+    def ids(self, kind: str, owner: str = "") -> list[str]:
+        """Return the ids of all texts, or of those of an owner (digest)."""
+        return [key for page in self.pages(kind, [], owner=owner, size=50 * BATCH) for key in page["ids"]]
 
     def pages(
         self,
@@ -719,14 +767,14 @@ class VectorStore:
         include: Sequence[str] = ("documents", "metadatas"),
         *,
         ids: Sequence[str] | None = None,
-        where: Mapping[str, Any] | None = None,
+        owner: str = "",
         start: int = 0,
         size: int = BATCH,
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield rows with these ids, or that meet a condition, or all from one on, in Chroma's columns, by pages."""
-        offset = start
+        """Yield rows with these ids, or of an owner, or all from one on, in Chroma's columns, by pages."""
+        offset, where = start, {OWNERS: {"$contains": owner}} if owner else None
         while ids is None or offset < len(ids):
-            which: dict[str, Any] = {"limit": size, "offset": offset, "where": where and dict(where)}
+            which: dict[str, Any] = {"limit": size, "offset": offset, "where": where}
             if ids is not None:
                 which = {"ids": list(ids[offset : offset + size])}
             how = partial(lambda which, found: found.get(**which, include=list(include)), which)
@@ -751,8 +799,21 @@ class VectorStore:
                     offset += len(page)
         return found
 
+    def names(self) -> set[tuple[str, tuple[str, ...]]]:
+        """Return kind and namespace of all collections of this memory."""
+        return {(label.kind, label.namespace) for label in self.labels()}
+
     def kinds(self) -> list[str]:
-        return sorted(label.kind for label in self.labels() if label.namespace == self.namespace)
+        return sorted(kind for kind, namespace in self.names() if namespace == self.namespace)
+
+    def vectors_of(self, kind: str, texts: Mapping[str, str]) -> dict[str, Sequence[float]]:
+        """Return the stored vectors of texts, given by id, that are there as given."""
+        vectors: dict[str, Sequence[float]] = {}
+        for page in self.pages(kind, ["documents", "embeddings"], ids=list(texts)):
+            for key, document, vector in zip(page["ids"], page["documents"], page["embeddings"], strict=True):
+                if document == clean(texts[key]):
+                    vectors[key] = own(vector)
+        return vectors
 
     def check(self) -> None:
         for label in self.labels():
@@ -787,10 +848,7 @@ class VectorStore:
             return
         self.begin_write()
         action: Callable[[Any], object] = lambda collection: getattr(collection, method)(**columns)  # noqa: E731 - typed
-        try:
-            self._on(kind, "write", action, None, dimension, make=dimension is not None)
-        finally:
-            self._shared.rows.drop(self._name(kind), columns["ids"])
+        self._on(kind, "write", action, None, dimension, make=dimension is not None)
 
     def _on(
         self,
@@ -825,16 +883,12 @@ class TextVectors:
 
     def of(self, texts: Mapping[str, str]) -> dict[str, Sequence[float]]:
         """Return the vector of each text by name, as stored if the text is the same."""
-        hashes = {name: blake2b(clean(text).encode(), digest_size=8).hexdigest() for name, text in texts.items()}
-        found: dict[str, Sequence[float]] = {}
-        for page in self._vectors.pages(self._kind, ["metadatas", "embeddings"], ids=list(texts)):
-            rows = zip(page["ids"], page["metadatas"], page["embeddings"], strict=True)
-            found |= {name: own(row) for name, metadata, row in rows if (metadata or {}).get("hash") == hashes[name]}
+        found = self._vectors.vectors_of(self._kind, texts)
         for batch in batches([name for name in texts if name not in found], BATCH):
             made = self._vectors.embedder.embed_documents([texts[name] for name in batch])
             vectors: dict[str, Sequence[float]] = dict(zip(batch, made, strict=True))
             if self._vectors.may_write():
-                items = [VectorItem(name, texts[name], {"hash": hashes[name]}) for name in batch]
+                items = [VectorItem(name, texts[name]) for name in batch]
                 self._vectors.upsert(self._kind, items, vectors=vectors)
             found |= vectors
         return found
@@ -859,16 +913,6 @@ def _create(client: Any, name: str, label: Label) -> Any:
     hnsw = {"space": "cosine", "sync_threshold": WAITING, "batch_size": WAITING}
     how: dict[str, Any] = {"metadata": {"toolmem": json.dumps(label)}, "configuration": {"hnsw": hnsw}}
     return client.get_or_create_collection(name, embedding_function=None, **how)  # another worker may make it too
-
-
-def _state(folder: Path) -> object:
-    """Return another value after every write to the database."""
-    found = []
-    for name in (DATABASE, f"{DATABASE}-wal"):
-        with suppress(OSError):
-            stat = (folder / name).stat()
-            found.append((stat.st_size, stat.st_mtime_ns, stat.st_ino))
-    return found
 
 
 def _blank_unused_rows(folder: Path) -> None:
@@ -900,7 +944,7 @@ def _direction(name: str) -> NDArray[Any]:
 _part_direction = lru_cache(maxsize=1024)(lambda part: _direction(f"part {part}"))
 
 
-def _kept(vectors: Sequence[Sequence[float]], ids: Sequence[str], parts: Sequence[str]) -> NDArray[Any]:
+def kept_vectors(vectors: Sequence[Sequence[float]], ids: Sequence[str], parts: Sequence[str]) -> NDArray[Any]:
     """Return texts' vectors of length 1 as they are stored for rows of some parts."""
     import numpy as np  # imported where it is used
 
@@ -913,33 +957,13 @@ def _kept(vectors: Sequence[Sequence[float]], ids: Sequence[str], parts: Sequenc
     return kept
 
 
-def _missed(
-    collection: Any, found: Sequence[str], k: int, where: Mapping[str, Any] | None, asked: Sequence[float]
-) -> list[tuple[float, str]]:
-    """Return distance and id of rows that the approximate index left out though there was room (without this, one of 37
-    rows that moved from part to part was missing); in a large collection one row more or less is not looked for."""
-    count = collection.count()
-    if count > SMALL or (where is None and count == len(found)):
-        return []
-    left = set(collection.get(where=where, include=[])["ids"]).difference(found)
-    if not left:
-        return []
-    import numpy as np  # imported where it is used
-
-    page = collection.get(ids=sorted(left), include=["embeddings"])
-    rows = np.asarray(page["embeddings"], dtype=np.float32)
-    cosines = rows @ np.asarray(asked, dtype=np.float32) / np.maximum(np.linalg.norm(rows, axis=1), 1e-9)
-    order = np.argsort(-cosines, kind="stable")[: k - len(found)]
-    return [(1.0 - float(cosines[place]), page["ids"][place]) for place in order]
-
-
-def _asked(vector: Sequence[float], part: str) -> list[float]:
+def asked_vector(vector: Sequence[float], part: str) -> list[float]:
     """Return a question's vector of length 1 as the rows of a part are compared with it."""
     size = math.sqrt(_PULL)
     return [value / _ASKED for value in (*vector, *(size * each for each in _part_direction(part).tolist()))]
 
 
-def _cosine(similarity: float) -> float:
+def cosine_of(similarity: float) -> float:
     return max(-1.0, min(1.0, similarity * _ASKED * _KEPT - _PULL))
 
 
@@ -952,7 +976,8 @@ def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
 def _metadata(item: VectorItem) -> dict[str, Any] | None:
     # Chroma takes no empty metadata and its Rust part no lone surrogates.
     cleaned = {key: clean(value) if isinstance(value, str) else value for key, value in item.metadata.items()}
-    return cleaned | ({PART: item.part} if item.part else {}) or None
+    owners = {OWNERS: list(item.owners)} if item.owners else {OWNERS: None} if item.owners is not None else {}
+    return cleaned | owners | ({PART: item.part} if item.part else {}) or None
 
 
 def _hits(page: Mapping[str, Any]) -> Iterator[Hit]:

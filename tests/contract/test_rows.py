@@ -19,7 +19,7 @@ from langgraph_toolmem.core.ledger import ItemStats
 from langgraph_toolmem.core.rows import Learned
 from langgraph_toolmem.extend import Hit, RowKind, SearchHit, VectorItem
 from langgraph_toolmem.stores import vectors
-from langgraph_toolmem.stores.vectors import VectorStore
+from langgraph_toolmem.stores.indexed import IndexedVectors
 
 
 class Place(NamedTuple):
@@ -299,12 +299,12 @@ def test_what_cannot_be_written_changes_nothing_and_forgetting_that_fails_is_tol
         version = rows.written(user)
         with monkeypatch.context() as patched:
             for name in ("upsert", "amend"):
-                patched.setattr(VectorStore, name, broken)
+                patched.setattr(IndexedVectors, name, broken)
             for change in (Note("b", MAIL), Note("a", ORDER, by=("bob",))):
                 with pytest.raises(StorageError, match="disk full"):
                     rows.put([change], user)
         assert (rows.written(user), list(rows.all(user))) == (version, [Note("a", ORDER, by=("ann",))])
-        monkeypatch.setattr(VectorStore, "delete", lambda *_: None)
+        monkeypatch.setattr(IndexedVectors, "delete", lambda *_: None)
         with pytest.raises(StorageError, match="could not be deleted"):
             rows.forget_of("ann", user)
 
@@ -373,9 +373,9 @@ def test_a_user_is_learned_of_alone_and_again_when_a_tenth_has_changed(tmp_path:
             rows.put([Note(f"b{number}", ORDER)], ann)
             assert known.of(ann) == (20, 20, 23)[number]
         rows.forget(ann)
-        known.forget(ann)
+        known.forget()
         assert [known.of(ann), known.of(bob)] == [0, 1]
-        assert learned == [20, 1, 23, 0]
+        assert learned == [20, 1, 23, 0, 1]
 
 
 # --- rows in RAM ---
@@ -418,14 +418,16 @@ def test_rows_in_ram_are_those_of_the_store(tmp_path: Path, monkeypatch: pytest.
         assert found() == {"a": Note("a", ORDER, by=("cem",))}
 
 
-def test_a_row_that_is_written_while_it_is_read_is_not_kept() -> None:
-    cache = vectors.RowCache()
-    changes, rows = cache.known("c", ["a"], None)
-    assert rows == {}
-    cache.drop("c", ["a"])
-    cache.keep("c", {"a": ("", "old")}, changes)
-    changes, rows = cache.known("c", ["a"], None)
-    assert rows == {}
-    cache.keep("c", {"a": ("", "new")}, changes)
-    assert cache.known("c", ["a", "b"], None)[1] == {"a": ("", "new")}
-    assert cache.known("c", ["a"], "another process wrote")[1] == {}
+def test_an_item_in_ram_is_that_of_the_latest_write_only() -> None:
+    cache = vectors.ItemCache()
+    assert cache.known("c", {"a": 1}) == {}
+    cache.keep("c", "a", 1, "old")
+    assert (cache.known("c", {"a": 1}), cache.known("c", {"a": 2}), cache.known("d", {"a": 1})) == (
+        {"a": "old"},
+        {},
+        {},
+    )
+    cache.keep("c", "a", 2, "new")
+    assert cache.known("c", {"a": 2, "b": 3}) == {"a": "new"}
+    cache.drop("c")
+    assert cache.known("c", {"a": 2}) == {}

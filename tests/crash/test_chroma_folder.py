@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import shutil
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import chromadb
 import pytest
 from children import Child
+from chromadb.config import Settings
+from orders import order
 from typer.testing import CliRunner
 
-from langgraph_toolmem import StorageError, ToolMemory
+from langgraph_toolmem import Entries, StorageError, ToolMemory
 from langgraph_toolmem.cli.app import app
-from langgraph_toolmem.stores import vectors
-from langgraph_toolmem.stores.chroma_repair import inspect, rebuild
-from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
+from langgraph_toolmem.cli.health import examine
+from langgraph_toolmem.stores import indexed
+from langgraph_toolmem.stores.chroma_repair import inspect
+from langgraph_toolmem.stores.indexed import IndexedVectors
+from langgraph_toolmem.stores.row_table import RowTable
+from langgraph_toolmem.stores.vectors import VectorItem, collection_name
 from langgraph_toolmem.text.embedders import resolve_embedder
 
 ME = ("toolmem", "me")
 WRITER = """
 import pathlib, sys
 from langgraph_toolmem.text.embedders import resolve_embedder
-from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
+from langgraph_toolmem.stores.indexed import IndexedVectors
+from langgraph_toolmem.stores.vectors import VectorItem
 
-store = VectorStore(pathlib.Path(sys.argv[1]), embedder=resolve_embedder(None), namespace=("toolmem", "me"))
+store = IndexedVectors(pathlib.Path(sys.argv[1]), embedder=resolve_embedder(None), namespace=("toolmem", "me"))
 for line in sys.stdin:
     what = line.strip()
     if what == "close":
@@ -39,8 +49,8 @@ for line in sys.stdin:
 """
 
 
-def opened(folder: Path, *, read_only: bool = False) -> VectorStore:
-    return VectorStore(folder, embedder=resolve_embedder(None), namespace=ME, read_only=read_only)
+def opened(folder: Path, *, read_only: bool = False) -> IndexedVectors:
+    return IndexedVectors(folder, embedder=resolve_embedder(None), namespace=ME, read_only=read_only)
 
 
 def ask(child: Child, what: str) -> str:
@@ -60,14 +70,18 @@ def writer(tmp_path: Path) -> Iterator[Child]:
 def test_one_process_writes_and_another_reads_and_takes_over(
     writer: Child, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    behind: list[str] = []
     assert ask(writer, "one") == "done"
     with opened(tmp_path) as store, opened(tmp_path) as again:
         assert not store.may_write()
         assert [hit.id for hit in store.query("entries", "about one", k=5)] == ["one"]
         assert ask(writer, "two") == "done"
-        with pytest.raises(StorageError, match="another process writes"):
-            store.upsert("entries", [VectorItem("three", "about three")])
-        monkeypatch.setattr(vectors, "REFRESH_SECONDS", 0.0)
+        store.at_behind = behind.append
+        store.upsert("entries", [VectorItem("two", "about another", {"by": "reader"})])
+        assert behind == [collection_name("tm", "entries", ME)], "a row, and a job for the process that writes"
+        assert store.get("entries", ["two"])[0].metadata == {"by": "reader"}
+        store.upsert("entries", [VectorItem("two", "about two")])
+        monkeypatch.setattr(indexed, "REOPEN_SECONDS", 0.0)
         assert [hit.id for hit in store.query("entries", "about two", k=1)] == ["two"]
         monkeypatch.undo()
         assert ask(writer, "four") == "done"
@@ -93,23 +107,28 @@ FORKING = """
 import os, pathlib, sys
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.text.embedders import resolve_embedder
-from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
+from langgraph_toolmem.stores.indexed import IndexedVectors
+from langgraph_toolmem.stores.vectors import VectorItem
 
-store = VectorStore(pathlib.Path(sys.argv[1]), embedder=resolve_embedder(None), namespace=("toolmem", "me"))
+store = IndexedVectors(pathlib.Path(sys.argv[1]), embedder=resolve_embedder(None), namespace=("toolmem", "me"))
 store.upsert("entries", [VectorItem("a", "a")])
 worker = os.fork()
 if not worker:
     assert not store.may_write()
+    store.upsert("entries", [VectorItem("b", "b")])  # a row, for the parent to index
     try:
-        store.upsert("entries", [VectorItem("b", "b")])
+        store.query("entries", "b", k=1)
     except StorageError as error:
         assert "forked" in str(error)
+    else:
+        raise AssertionError
     store.close()
     del store
     sys.exit(0)
 print(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]), flush=True)
 sys.stdin.readline()
-print(store.count("entries"), flush=True)
+store.upsert("entries", [VectorItem("c", "c")])
+print(sorted(hit.id for hit in store.query("entries", "a", k=9)), flush=True)
 """
 
 
@@ -120,9 +139,107 @@ def test_a_forked_child_neither_writes_nor_releases_the_lock(tmp_path: Path) -> 
         assert parent.line() == "0"
         with opened(tmp_path) as store:
             assert not store.may_write()
-        assert ask(parent, "") == "1"
+        assert ask(parent, "") == "['a', 'b', 'c']"
     finally:
         parent.kill()
+
+
+# --- memories of two processes ---
+
+WORKER = """
+import logging, sys, time
+from orders import order
+from langgraph_toolmem import Entries, ToolMemory
+
+logging.disable(logging.ERROR)
+memory = ToolMemory(sys.argv[1], reads={"get"}, methods=[Entries()], namespace=("toolmem", "{user_id}"))
+print("open", flush=True)
+for line in sys.stdin:
+    what, who, number = line.split()
+    if what == "finish":
+        memory.finish(order(who, number), thread_id=f"{who}-{number}", success=True, user_id=who)
+    elif what == "flush":
+        print(memory.flush(), flush=True)
+    elif what == "forget":
+        print(memory.forget(user_id=who) > 0, flush=True)
+    elif what == "recall":
+        asked, failed, end = time.monotonic(), 0.0, time.monotonic() + 20
+        while time.monotonic() < end:
+            try:
+                text, user = f"Send order {number} of {who}", memory.core.users.of(who)
+                memory.entries.recall(text, user_id=who)
+                found = [hit.item.query for hit in memory.entries.rows.near(text, user, k=8, part="judged")]
+                if found == [] and number == "none" or text in found:
+                    break
+            except Exception as error:
+                failed = max(failed, time.monotonic() - asked)
+                print(error, file=sys.stderr)
+            time.sleep(0.02)
+        print(number in " ".join(found), failed, flush=True)
+memory.close()
+"""
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Iterator[list[Child]]:
+    children = [Child(WORKER, tmp_path) for _ in range(2)]
+    assert [child.line() for child in children] == ["open", "open"]
+    yield children
+    for child in children:
+        if child.returncode is None:
+            child.kill()
+
+
+def test_runs_of_two_processes_are_recalled_in_both_and_forgotten_by_either(
+    workers: list[Child], tmp_path: Path
+) -> None:
+    writer, reader = workers
+    writer.say("finish ann 0")
+    assert ask(writer, "flush x 0") == "True"  # it writes from now on
+    for number in range(1, 6):
+        for child in workers:
+            child.say(f"finish ann {number}{'a' if child is writer else 'b'}")
+        for child in workers:
+            for which in "ab":
+                assert ask(child, f"recall ann {number}{which}") == "True 0.0"
+    for child in workers:
+        child.say("finish bob 1")
+        assert ask(child, "recall bob 1") == "True 0.0"
+    assert ask(reader, "forget ann x") == "True"
+    for child in workers:
+        assert ask(child, "recall ann none") == "False 0.0"
+        assert ask(child, "recall bob 1") == "True 0.0"
+    left, end = {"?"}, time.monotonic() + 30  # the other process clears Chroma's files
+    while left and time.monotonic() < end:
+        time.sleep(0.1)
+        left = {file.name for file in tmp_path.rglob("*") if file.is_file() and b"of ann" in file.read_bytes()}
+        with RowTable(tmp_path, read_only=True) as table:
+            left |= {name for name, *_ in table.collections() if len(table.collections()) > 1}
+    assert left == set()
+
+
+def test_a_writer_that_is_killed_again_and_again_lets_the_other_process_recall(
+    workers: list[Child], tmp_path: Path
+) -> None:
+    writer, reader = workers
+    names = ["".join(letters) for letters in itertools.product("bdfglmnprst", "aeiou", "klmnrst")]
+    finished = iter(names)
+    for round_ in range(3):
+        for _ in range(30):
+            writer.say(f"finish ann {next(finished)}")
+        assert ask(writer, "recall ann bak") == "True 0.0"
+        found, failed = ask(reader, f"recall ann {names[30 * round_]}").split()
+        assert found == "True"
+        assert float(failed) <= 2
+        writer.kill()
+        writer = workers[0] = Child(WORKER, tmp_path)
+        assert writer.line() == "open"
+    assert ask(reader, "flush x 0") == "True"
+    with ToolMemory(tmp_path, methods=[Entries()], namespace=("toolmem", "{user_id}")) as memory:
+        rows = memory.entries.rows
+        kept = {entry.query for entry in rows.all(memory.core.users.of("ann"))}
+        assert kept == {f"Send order {name} of ann" for name in names[: len(kept)]}, "in their order, without gaps"
+        assert len(kept) >= 3
 
 
 # --- damage ---
@@ -171,48 +288,75 @@ def test_a_damaged_index_is_named_and_rebuilt(tmp_path: Path, damage: str) -> No
         assert (best.id, best.item.metadata) == ("n7", {"n": 7, "of": ["ann"], "part": "p"})
 
 
-def test_rows_of_a_damaged_database_are_salvaged(tmp_path: Path) -> None:
-    filled(tmp_path)
-    file = tmp_path / "chroma" / "chroma.sqlite3"
-    data = bytearray(file.read_bytes())
-    at = data.rindex(b"send order 150") // 4096 * 4096
-    data[at : at + 16] = b"?" * 16
-    file.write_bytes(data)
-    assert "chroma.sqlite3 is damaged" in (inspect(tmp_path) or [""])[0]
-    assert rebuild(tmp_path, resolve_embedder(None)) > 100
-    assert inspect(tmp_path) == []
+def damaged_database(folder: Path) -> None:
+    file = folder / "chroma" / "chroma.sqlite3"
+    file.write_bytes(b"?" * file.stat().st_size)
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["opened", "rebuilt again"])
-def test_a_rebuild_that_was_killed_between_its_renames_is_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, again: bool
+def damaged_index(folder: Path) -> None:
+    for file in index_of(folder, "entries").iterdir():
+        if file.name != "index_metadata.pickle":
+            file.write_bytes(b"")
+
+
+def no_index(folder: Path) -> None:
+    shutil.rmtree(folder / "chroma")
+
+
+def lost_texts(folder: Path) -> None:
+    with closing(chromadb.PersistentClient(folder / "chroma", settings=Settings(anonymized_telemetry=False))) as client:
+        collection = client.get_collection(collection_name("tm", "entries", ME), embedding_function=None)
+        collection.delete(ids=collection.get(limit=150, include=[])["ids"])
+
+
+@pytest.mark.parametrize("damage", [damaged_database, damaged_index, no_index, lost_texts])
+def test_an_index_that_is_damaged_or_lost_is_made_anew_from_the_rows(
+    tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     filled(tmp_path)
-    rename = Path.rename
-
-    def killed(self: Path, to: Path) -> Path:
-        if self.parent.name == "chroma-new":
-            raise KeyboardInterrupt
-        return rename(self, to)
-
-    monkeypatch.setattr(Path, "rename", killed)
-    with pytest.raises(KeyboardInterrupt):
-        rebuild(tmp_path, resolve_embedder(None))
-    monkeypatch.undo()
-    assert not (tmp_path / "chroma").exists()
-    if again:
-        done = CliRunner().invoke(app, ["doctor", "--memory", str(tmp_path), "--rebuild", "--json"])
-        assert "270 texts" in done.output
+    damage(tmp_path)
+    assert "chroma" in " ".join(inspect(tmp_path) or []) or "missing in tm.entries" in " ".join(inspect(tmp_path) or [])
     with opened(tmp_path) as store:
-        assert {kind: store.count(kind) for kind in store.kinds()} == {"entries": 200, "atoms": 70}
+        store.at_behind = store.catch_up
+        store.query("entries", "send order 7", k=3, part="p")  # notices it
+        found = store.query("entries", "send order 7", k=200, part="p")
+        assert {hit.id for hit in found} == {f"n{n}" for n in range(200)}
+        assert found[0].item.metadata == {"n": 7, "of": ["ann"], "part": "p"}
+    assert not [problem for problem in inspect(tmp_path) or [] if "entries" in problem]
+
+
+def test_a_rebuild_that_was_killed_is_finished_by_the_next_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path)
+    with opened(tmp_path) as store, monkeypatch.context() as patched:
+        patched.setattr(store.embedder, "embed_documents", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            store.rebuild()
+    assert not (tmp_path / "chroma" / "chroma.sqlite3").exists()
+    with opened(tmp_path) as store:
+        store.upsert("entries", [VectorItem("new", "send order 7 again", part="p")])
+        assert len(store.query("entries", "send order 7", k=300, part="p")) == 201
 
 
 def test_nothing_is_rebuilt_while_another_process_writes(writer: Child, tmp_path: Path) -> None:
     ask(writer, "one")
     assert inspect(tmp_path) is None
-    with pytest.raises(StorageError, match="another process writes"):
-        rebuild(tmp_path, resolve_embedder(None))
+    with opened(tmp_path) as store, pytest.raises(StorageError, match="another process writes"):
+        store.rebuild()
     assert ask(writer, "two") == "done"
+
+
+def test_a_lock_that_cannot_be_taken_is_a_problem_and_rows_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "chroma.lock").mkdir()
+    with ToolMemory(tmp_path, methods=[Entries()]) as memory:
+        memory.finish(order("Ann", 1), thread_id="1", success=True)
+        assert not memory.flush(timeout=0.5)
+        assert [problem for problem in memory.report().problems if "chroma.lock cannot be locked" in problem]
+    assert [problem for problem in examine(tmp_path)["problems"] if "chroma.lock cannot be locked" in problem]
+    (tmp_path / "chroma.lock").rmdir()
+    with ToolMemory(tmp_path, methods=[Entries()]) as memory:
+        assert len(memory.entries.recall("Send order 1 of Ann")) == 1
 
 
 # --- forgetting ---

@@ -115,8 +115,9 @@ def refused(folder: Path, desk: Desk) -> None:
         memory.finish(history(0), thread_id="a", success=True)
         assert memory.report().turns == 4, "the graph is its own"
         assert not memory.flush(timeout=0.5), "entries wait on disk for a process that can write them"
+        memory.core.vectors.upsert("notes", [VectorItem("a", "text", {})])  # a row, for that process to index
         with pytest.raises(StorageError, match="after the fork"):
-            memory.core.vectors.upsert("entries", [VectorItem("a", "text", {})])
+            memory.core.vectors.query("notes", "text", k=1)
 
 
 @in_a_process_of_its_own

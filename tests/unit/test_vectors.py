@@ -19,7 +19,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from letters import Letters
 
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
-from langgraph_toolmem.stores.chroma_repair import rebuild
+from langgraph_toolmem.stores.indexed import IndexedVectors
 from langgraph_toolmem.stores.vectors import Hit, SearchHit, VectorItem, VectorStore, collection_name
 from langgraph_toolmem.text.embedders import resolve_embedder
 
@@ -38,8 +38,8 @@ def no_client_of_others_in_memory() -> None:
 
 
 @pytest.fixture
-def store() -> Iterator[VectorStore]:
-    with VectorStore(None, embedder=LEXICAL, namespace=ME) as made:
+def store() -> Iterator[IndexedVectors]:
+    with IndexedVectors(None, embedder=LEXICAL, namespace=ME) as made:
         yield made
 
 
@@ -58,7 +58,7 @@ def ids(hits: Sequence[Hit | SearchHit[Hit]]) -> list[str]:
 # one store on disk
 
 
-def test_lists_of_a_removed_collection_come_to_no_later_row(store: VectorStore) -> None:
+def test_lists_of_a_removed_collection_come_to_no_later_row(store: IndexedVectors) -> None:
     """Chroma keeps list-valued metadata of a collection that is deleted, and numbers rows anew."""
     for _ in range(2):
         store.upsert("entries", [VectorItem(key, "first", {"of": ["ann"]}) for key in "ab"])
@@ -68,7 +68,7 @@ def test_lists_of_a_removed_collection_come_to_no_later_row(store: VectorStore) 
         store.drop("atoms")
 
 
-def test_awkward_texts_come_back(store: VectorStore) -> None:
+def test_awkward_texts_come_back(store: IndexedVectors) -> None:
     texts = ["", "   ", "nul\x00byte", "天気 🌦", "x" * 20_000, "lone \ud83d surrogate"]
     store.upsert("entries", [VectorItem(f"é/{n}", text, {"t": text}) for n, text in enumerate(texts)])
     back = store.get("entries", [f"é/{n}" for n in range(len(texts))])
@@ -80,7 +80,7 @@ def test_more_than_one_batch_and_page(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("langgraph_toolmem.stores.vectors.BATCH", 7)
     monkeypatch.setattr("langgraph_toolmem.stores.vectors.PAGE", 4)
     names = [f"n{n}" for n in range(23)]
-    with VectorStore(None, embedder=resolve_embedder(Letters()), namespace=ME) as store:
+    with IndexedVectors(None, embedder=resolve_embedder(Letters()), namespace=ME) as store:
         store.upsert("entries", [VectorItem(name, name) for name in names])
         assert sorted(ids(store.get("entries"))) == sorted(names)
         assert ids(store.get("entries", names)) == names
@@ -98,11 +98,11 @@ def names_in(client: Any) -> set[str]:
     return {each.name for each in client.list_collections()}
 
 
-def test_stores_in_memory_share_nothing_and_leave_nothing(store: VectorStore) -> None:
+def test_stores_in_memory_share_nothing_and_leave_nothing(store: IndexedVectors) -> None:
     store.upsert("entries", [VectorItem("a", "one")])  # Chroma lets go of all with the last client
     with embedded(None) as client:
         before = names_in(client)
-        other = VectorStore(None, embedder=LEXICAL, namespace=ME)
+        other = IndexedVectors(None, embedder=LEXICAL, namespace=ME)
         assert (other.count("entries"), other.kinds()) == (0, [])
         other.drop("entries")
         for i in range(3):
@@ -112,7 +112,7 @@ def test_stores_in_memory_share_nothing_and_leave_nothing(store: VectorStore) ->
         other.close()
         other.close()
         with pytest.raises(StorageError, match="closed"):
-            other.count("entries")
+            other.query("entries", "a", k=1)
         assert mine.isdisjoint(names_in(client))
     assert store.count("entries") == 1
 
@@ -140,12 +140,17 @@ def test_an_async_client_is_refused() -> None:
 # another embedder
 
 
-def changed(tmp_path: Path) -> VectorStore:
-    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as before:
+def changed(tmp_path: Path) -> IndexedVectors:
+    with IndexedVectors(tmp_path, embedder=LEXICAL, namespace=ME) as before:
         before.upsert("entries", [VectorItem("a", "aaa", {"n": 1}), VectorItem("b", "bbb")])
         before.upsert("atoms", [VectorItem("c", "ccc")])
         before.scoped(("toolmem", "you")).upsert("entries", [VectorItem("a", "abc")])
-    return VectorStore(tmp_path, embedder=resolve_embedder(Letters()), namespace=ME)
+    return IndexedVectors(tmp_path, embedder=resolve_embedder(Letters()), namespace=ME)
+
+
+def rebuilt(folder: Path, embeddings: Any, progress: Any = lambda _: None) -> int:
+    with IndexedVectors(folder, embedder=resolve_embedder(embeddings), namespace=ME) as store:
+        return store.rebuild(progress, keep=False)
 
 
 def test_another_embedder_is_refused_by_every_call_with_both_names_and_the_way_out(tmp_path: Path) -> None:
@@ -154,7 +159,6 @@ def test_another_embedder_is_refused_by_every_call_with_both_names_and_the_way_o
             store.check,
             lambda: store.query("entries", "a", k=1),
             lambda: store.upsert("entries", [VectorItem("z", "z")]),
-            lambda: store.count("entries"),
         ):
             with pytest.raises(EmbedderChangedError) as caught:
                 call()
@@ -165,17 +169,17 @@ def test_another_embedder_is_refused_by_every_call_with_both_names_and_the_way_o
 
 def test_the_same_name_with_another_dimension_is_a_change_too(tmp_path: Path) -> None:
     small, large = DeterministicFakeEmbedding(size=4), DeterministicFakeEmbedding(size=8)
-    with VectorStore(tmp_path, embedder=resolve_embedder(small), namespace=ME) as store:
+    with IndexedVectors(tmp_path, embedder=resolve_embedder(small), namespace=ME) as store:
         store.upsert("entries", [VectorItem("a", "a")])
-    with VectorStore(tmp_path, embedder=resolve_embedder(large), namespace=ME) as store:
+    with IndexedVectors(tmp_path, embedder=resolve_embedder(large), namespace=ME) as store:
         for call in (
             lambda: store.query("entries", "a", k=1),
             lambda: store.upsert("entries", [VectorItem("b", "b")]),
         ):
             with pytest.raises(EmbedderChangedError, match=r"4 numbers.*8 numbers"):
                 call()
-    assert rebuild(tmp_path, resolve_embedder(large), keep=False) == 1
-    with VectorStore(tmp_path, embedder=resolve_embedder(large), namespace=ME) as store:
+    assert rebuilt(tmp_path, large) == 1
+    with IndexedVectors(tmp_path, embedder=resolve_embedder(large), namespace=ME) as store:
         assert store.query("entries", "a", k=1)[0].similarity == pytest.approx(1, abs=1e-5)
 
 
@@ -184,13 +188,13 @@ def test_all_texts_of_a_folder_are_embedded_again(tmp_path: Path) -> None:
     changed(tmp_path).close()
     letters.broken = True
     with pytest.raises(StorageError, match="TimeoutError: no answer"):
-        rebuild(tmp_path, resolve_embedder(letters), keep=False)
-    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
+        rebuilt(tmp_path, letters)
+    with IndexedVectors(tmp_path, embedder=LEXICAL, namespace=ME) as store:
         assert store.count("entries") == 2
     letters.broken = False
-    assert rebuild(tmp_path, resolve_embedder(letters), progress.append, keep=False) == progress[-1] == 4
+    assert rebuilt(tmp_path, letters, progress.append) == progress[-1] == 4
     assert not list(tmp_path.glob("chroma?*/"))
-    with VectorStore(tmp_path, embedder=resolve_embedder(letters), namespace=ME) as store:
+    with IndexedVectors(tmp_path, embedder=resolve_embedder(letters), namespace=ME) as store:
         store.check()
         assert ids(store.query("entries", "b", k=2)) == ["b", "a"]
         assert store.get("entries", ["a"]) == [Hit("a", "aaa", {"n": 1})]
@@ -217,7 +221,7 @@ def test_a_crash_while_a_collection_is_written_anew_loses_nothing(
         real(self, *args, **options)
 
     changed(tmp_path).close()
-    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
+    with IndexedVectors(tmp_path, embedder=LEXICAL, namespace=ME) as store:
         owner: Any = Client if stop_before == "delete_collection" else Collection
         real = getattr(owner, stop_before)
         monkeypatch.setattr(owner, stop_before, kill)
@@ -237,13 +241,13 @@ def test_a_crash_while_a_collection_is_written_anew_loses_nothing(
 def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "chroma").write_text("a file is in the way")
     with (
-        VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store,
+        IndexedVectors(tmp_path, embedder=LEXICAL, namespace=ME) as store,
         pytest.raises(StorageError, match=r"Chroma in .*could not open.*toolmem doctor.*--rebuild"),
     ):
-        store.count("entries")
+        store.upsert("entries", [VectorItem("a", "a")])
 
 
-def test_a_collection_replaced_by_another_handle_is_found_again(store: VectorStore) -> None:
+def test_a_collection_replaced_by_another_handle_is_found_again(store: IndexedVectors) -> None:
     store.upsert("entries", [VectorItem("a", "a")])
     other = store.scoped(ME)
     other.drop("entries")
@@ -259,17 +263,17 @@ def test_a_foreign_collection_under_our_name_is_refused(tmp_path: Path) -> None:
     with embedded(tmp_path) as client:
         client.create_collection(collection_name("tm", "entries", ME), embedding_function=None)
     with (
-        VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store,
+        IndexedVectors(tmp_path, embedder=LEXICAL, namespace=ME) as store,
         pytest.raises(StorageError, match="not made by this package"),
     ):
-        store.count("entries")
+        store.upsert("entries", [VectorItem("a", "a")])
 
 
 @pytest.mark.slow
 def test_many_namespaces_keep_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langgraph_toolmem.stores.vectors.MAX_IN_USE", 5)
     opened: list[int] = []
-    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
+    with IndexedVectors(tmp_path, embedder=LEXICAL, namespace=ME) as store:
         stores = [store.scoped(("user", str(n))) for n in range(24)]
         for round_ in range(2):
             for n, each in enumerate(stores):
@@ -283,28 +287,32 @@ def test_many_namespaces_keep_few_files_open(tmp_path: Path, monkeypatch: pytest
             list(pool.map(lambda each: each.query("notes", "note", k=1), stores * 3, timeout=30))
 
 
-def test_who_closes_chroma_waits_for_those_inside(tmp_path: Path) -> None:
-    inside, leave, events = threading.Event(), threading.Event(), list[str]()
+def test_who_closes_chroma_waits_for_those_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from chromadb.api.models.Collection import Collection
 
-    def slow(hit: Hit) -> Hit:
+    inside, leave, events, ask = threading.Event(), threading.Event(), list[str](), Collection.query
+
+    def slow(self: Collection, **question: Any) -> Any:
         inside.set()
         assert leave.wait(10)
-        assert store.count("entries") == 1, "a thread that is inside never waits"
+        assert store.labels(), "a thread that is inside never waits"
         events.append("read")
-        return hit
+        return ask(self, **question)
 
     def scrub() -> None:
         store.scrub("entries")
         events.append("scrubbed")
 
-    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
+    with IndexedVectors(tmp_path, embedder=LEXICAL, namespace=ME) as store:
         store.upsert("entries", [VectorItem("a", "a")])
         threads = [
-            threading.Thread(target=lambda: store.query("entries", "a", k=1, read=slow)),
+            threading.Thread(target=lambda: store.query("entries", "a", k=1)),
             threading.Thread(target=scrub),
         ]
+        monkeypatch.setattr(Collection, "query", slow)
         threads[0].start()
         assert inside.wait(10)
+        monkeypatch.undo()
         threads[1].start()
         threads[1].join(0.3)
         assert events == []

@@ -27,10 +27,10 @@ from langgraph_toolmem import (
 from langgraph_toolmem.base.errors import NamespaceError
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry
-from langgraph_toolmem.entries.recall import MAX_SAME, RecalledEntry
+from langgraph_toolmem.entries.recall import SAME_WORDS, RecalledEntry
 from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
 from langgraph_toolmem.runs.trajectory import parse_run
-from langgraph_toolmem.stores.vectors import VectorStore
+from langgraph_toolmem.stores.indexed import IndexedVectors
 
 PER_USER = ("toolmem", "{user_id}")
 ONE = RecallPolicy(max_n=1)
@@ -114,7 +114,7 @@ def test_what_is_finished_while_chroma_is_away_is_kept(monkeypatch: pytest.Monke
     with ToolMemory(tmp_path, methods=[Entries()]) as memory:
         with monkeypatch.context() as patch:
             for name in ("pages", "ids", "upsert", "amend", "query", "get", "delete"):
-                patch.setattr(VectorStore, name, _away)
+                patch.setattr(IndexedVectors, name, _away)
             for ask in (
                 lambda: memory.entries.recall("send a mail to Bob"),
                 lambda: memory.entries.recollect(asking("Bob")),
@@ -141,7 +141,8 @@ def test_of_entries_that_say_the_same_the_newest_stands_for_all_and_crowds_nobod
             ("send a mail to Ann", False), ("send a mail to Ann", True), ("send a mail to Bob", True),
         ]  # fmt: skip
         assert {each.run for each in found} >= {episode(name, "send a mail to Ann") for name in ("149", "failed")}
-        assert max(len(each.others) for each in memory.entries.ranked("send a mail to Ann")) == MAX_SAME - 1
+        others = max(len(each.others) for each in memory.entries.ranked("send a mail to Ann"))
+        assert others == SAME_WORDS - 2, "the newest runs of these words are read, of which one failed"
 
 
 # --- the record ---

@@ -1,0 +1,293 @@
+"""Rows of texts in ``memory.db``: which there are, whose they are, and how far Chroma's index of them has come.
+
+A collection holds the rows of one kind and namespace. Each write gives its rows new numbers, and the collection keeps
+the number up to which its rows are indexed. The index holds each *text* of a part once, under a key that `text_key`
+makes. Keys whose last row may be gone wait in ``stale`` until the index dropped them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.base.jsontext import dumps
+from langgraph_toolmem.base.text import digest
+from langgraph_toolmem.stores.database import Database
+
+END: Final = 1 << 62
+_COLUMNS: Final = "number, id, key, part, text, metadata"
+_OF_KEYS: Final = """SELECT rows.number, rows.id, rows.key, rows.part FROM json_each(:keys) AS wanted JOIN rows
+    ON rows.number IN (SELECT number FROM rows AS newest WHERE newest.collection = :name AND newest.key = wanted.value
+    ORDER BY newest.number DESC LIMIT :most) ORDER BY rows.number DESC"""
+_PUT: Final = """INSERT OR REPLACE INTO rows (first, collection, id, key, part, owners, text, metadata)
+    SELECT ifnull((SELECT first FROM rows WHERE collection = :name AND id = :id),
+    ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'rows'), 0) + 1),
+    :name, :id, :key, :part, :owners, :text, :metadata"""
+_REPLACED: Final = """INSERT INTO stale (collection, key)
+    SELECT collection, key FROM rows WHERE collection = :name AND id = :id AND key != :key"""
+_WHOLE: Final = "key FROM rows WHERE collection = ?"
+
+
+class MovedError(StorageError):
+    """Another process changed the collection between reading and writing."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A row of a collection; `number` is that of its latest write."""
+
+    number: int
+    id: str
+    key: str
+    part: str
+    text: str
+    metadata: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A row of a text that was found; its text is not read yet."""
+
+    number: int
+    id: str
+    key: str
+    part: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The state of a collection.
+
+    Attributes:
+        changed: number of its writes, by any process.
+        indexed: number up to which its rows are in the index.
+        turn: number of times that the index was written.
+        doomed: "" or what the writing process still owes: "scrub", or "drop" (scrub, and delete the collection).
+    """
+
+    changed: int = 0
+    indexed: int = 0
+    turn: int = 0
+    doomed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewRow:
+    """A row to be written; `owners` are digests."""
+
+    id: str
+    part: str
+    text: str
+    metadata: Mapping[str, Any]
+    owners: Sequence[str]
+
+    @property
+    def key(self) -> str:
+        return text_key(self.part, self.text)
+
+
+def text_key(part: str, text: str) -> str:
+    """Return the key of a text of a part: those of a part stand together, and end alike for one text."""
+    return f"{digest(part)}-{digest(text)}"
+
+
+class RowTable(Database):
+    """Rows, stale keys and collections. Safe to use from several threads and processes."""
+
+    tables: ClassVar = {
+        "rows": """
+            number INTEGER PRIMARY KEY AUTOINCREMENT, first INTEGER NOT NULL, collection TEXT NOT NULL,
+            id TEXT NOT NULL, key TEXT NOT NULL, part TEXT NOT NULL, owners TEXT NOT NULL, text TEXT NOT NULL,
+            metadata TEXT NOT NULL,
+            UNIQUE (collection, id), UNIQUE (collection, first), UNIQUE (collection, key, number)
+        """,
+        "stale": "number INTEGER PRIMARY KEY AUTOINCREMENT, collection TEXT NOT NULL, key TEXT NOT NULL",
+        "collections": """
+            name TEXT PRIMARY KEY, kind TEXT NOT NULL, namespace TEXT NOT NULL, changed INTEGER NOT NULL,
+            indexed INTEGER NOT NULL, turn INTEGER NOT NULL, doomed TEXT NOT NULL
+        """,
+    }
+
+    def __init__(self, folder: Path | None, *, read_only: bool = False) -> None:
+        super().__init__(folder, read_only=read_only)
+        self._begun = False
+
+    @property
+    def begun(self) -> bool:
+        """True if a collection is there."""
+        if not self._begun:
+            self._begun = bool(self.ask("SELECT 1 FROM collections LIMIT 1"))
+        return self._begun
+
+    # --- reading ---
+
+    def progress(self, name: str) -> Progress:
+        """Return the state of a collection."""
+        found = self.ask("SELECT changed, indexed, turn, doomed FROM collections WHERE name = ?", (name,))
+        return Progress(*found[0]) if found else Progress()
+
+    def turns(self) -> int:
+        """Return how often the index of any collection was written."""
+        return sum(int(turns) for (turns,) in self.ask("SELECT ifnull(sum(turn), 0) FROM collections"))
+
+    def collections(self) -> list[tuple[str, str, tuple[str, ...], Progress]]:
+        """Return name, kind, namespace and state of every collection."""
+        sql = "SELECT name, kind, namespace, changed, indexed, turn, doomed FROM collections ORDER BY name"
+        return [
+            (name, kind, tuple(json.loads(namespace)), Progress(*rest))
+            for name, kind, namespace, *rest in self.ask(sql)
+        ]
+
+    def count(self, name: str) -> int:
+        return self._number("SELECT count(*) FROM rows WHERE collection = ?", (name,))
+
+    def count_keys(self, name: str, *, indexed: bool = False) -> int:
+        """Return how many different texts there are, or were when the index came to its number."""
+        upto = self.progress(name).indexed if indexed else END
+        return self._number("SELECT count(DISTINCT key) FROM rows WHERE collection = ? AND number <= ?", (name, upto))
+
+    def keys(self, name: str) -> set[str]:
+        return {key for (key,) in self.ask(f"SELECT DISTINCT {_WHOLE}", (name,))}
+
+    def keys_of_part(self, name: str, part: str, most: int) -> list[str]:
+        """Return the keys of a part's texts, at most so many."""
+        begin = digest(part)
+        sql = f"SELECT DISTINCT {_WHOLE} AND key BETWEEN ? AND ? LIMIT ?"
+        return [key for (key,) in self.ask(sql, (name, f"{begin}-", f"{begin}.", most))]
+
+    def live(self, name: str, keys: Iterable[str]) -> set[str]:
+        """Return those of some keys that have a row."""
+        sql = f"SELECT DISTINCT {_WHOLE} AND key IN (SELECT value FROM json_each(?))"
+        return {key for (key,) in self.ask(sql, (name, json.dumps(list(keys))))}
+
+    def ids(self, name: str, owner: str = "") -> list[str]:
+        """Return ids in the order in which they came first; those of an owner (digest) if one is named."""
+        sql = "SELECT id FROM rows WHERE collection = ? AND (? = '' OR instr(owners, ?)) ORDER BY first"
+        return [key for (key,) in self.ask(sql, (name, owner, _owned([owner])))]
+
+    def namespaces_of(self, owner: str) -> list[tuple[str, ...]]:
+        """Return the namespaces with rows of an owner (digest), whatever their kind."""
+        sql = """SELECT DISTINCT namespace FROM collections JOIN rows ON collection = name
+            WHERE instr(owners, ?) ORDER BY namespace"""
+        return [tuple(json.loads(namespace)) for (namespace,) in self.ask(sql, (_owned([owner]),))]
+
+    def of_ids(self, name: str, ids: Iterable[str]) -> list[StoredRow]:
+        sql = f"SELECT {_COLUMNS} FROM rows WHERE collection = ? AND id IN (SELECT value FROM json_each(?))"
+        return self._rows(sql, (name, json.dumps(list(ids))))
+
+    def page(self, name: str, start: int, size: int) -> list[StoredRow]:
+        """Return rows in the order in which they came first, from one on."""
+        sql = f"SELECT {_COLUMNS} FROM rows WHERE collection = ? ORDER BY first LIMIT ? OFFSET ?"
+        return self._rows(sql, (name, size, start))
+
+    def of_keys(self, name: str, keys: Sequence[str], most: int) -> list[Found]:
+        """Return the latest rows of each of some texts, at most so many of each, the latest first."""
+        return [Found(*row) for row in self.ask(_OF_KEYS, {"name": name, "keys": json.dumps(keys), "most": most})]
+
+    def behind(self, name: str, most: int) -> list[StoredRow]:
+        """Return rows that the index does not have yet, the oldest first."""
+        sql = f"""SELECT {_COLUMNS} FROM rows WHERE collection = ?1 AND number > (
+            SELECT indexed FROM collections WHERE name = ?1) ORDER BY number LIMIT ?2"""
+        return self._rows(sql, (name, most))
+
+    def stale(self, name: str, most: int) -> list[tuple[int, str]]:
+        """Return number and key of texts that were removed or replaced."""
+        return self.ask("SELECT number, key FROM stale WHERE collection = ? ORDER BY number LIMIT ?", (name, most))
+
+    def _rows(self, sql: str, values: Sequence[Any]) -> list[StoredRow]:
+        rows = self.ask(sql, values)
+        return [
+            StoredRow(number, key, text_of, part, text, json.loads(metadata))
+            for number, key, text_of, part, text, metadata in rows
+        ]
+
+    def _number(self, sql: str, values: Sequence[Any]) -> int:
+        return sum(int(number) for (number,) in self.ask(sql, values))
+
+    # --- writing ---
+
+    def put(
+        self, name: str, kind: str, namespace: Sequence[str], rows: Iterable[NewRow], *, seen: int | None = None
+    ) -> None:
+        """Write rows in one transaction, each in the place of the one with its id.
+
+        Raises:
+            MovedError: the collection was written since its state was `seen` (`Progress.changed`).
+        """
+        label = {"name": name, "kind": kind, "namespace": json.dumps(list(namespace))}
+        with self.writing() as database:
+            database.execute("INSERT OR IGNORE INTO collections VALUES (:name, :kind, :namespace, 0, 0, 0, '')", label)
+            changed = "UPDATE collections SET changed = changed + 1, doomed = replace(doomed, 'drop', 'scrub')"
+            [(before,)] = database.execute(f"{changed} WHERE name = ? RETURNING changed - 1", (name,)).fetchall()
+            if seen is not None and before != seen:
+                raise MovedError("Another process writes to the same rows. Do it again.")
+            for row in rows:
+                columns = {
+                    "name": name,
+                    "id": row.id,
+                    "key": row.key,
+                    "part": row.part,
+                    "owners": _owned(row.owners),
+                    "text": row.text,
+                    "metadata": dumps(dict(row.metadata)),
+                }
+                database.execute(_REPLACED, columns)
+                database.execute(_PUT, columns)
+
+    def delete(self, name: str, ids: Iterable[str] | None = None, *, doomed: str = "") -> None:
+        """Delete rows with these ids, or all; `doomed`: see `Progress`."""
+        which = "collection = :name AND (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)))"
+        values = {"name": name, "ids": None if ids is None else json.dumps(list(ids)), "doomed": doomed}
+        with self.writing() as database:
+            database.execute(
+                f"INSERT INTO stale (collection, key) SELECT DISTINCT collection, key FROM rows WHERE {which}", values
+            )
+            database.execute(f"DELETE FROM rows WHERE {which}", values)
+            database.execute(
+                """UPDATE collections SET changed = changed + 1, doomed = CASE
+                WHEN :doomed = '' OR doomed = 'drop' THEN doomed ELSE :doomed END WHERE name = :name""",
+                values,
+            )
+
+    def touch(self, name: str, keys: Iterable[str]) -> None:
+        """Have texts indexed again: their rows get new numbers."""
+        wanted = "collection = ? AND key IN (SELECT value FROM json_each(?))"
+        columns = "first, collection, id, key, part, owners, text, metadata"
+        sql = f"INSERT OR REPLACE INTO rows ({columns}) SELECT {columns} FROM rows WHERE {wanted} ORDER BY number"
+        with self.writing() as database:
+            database.execute(sql, (name, json.dumps(list(keys))))
+
+    def forsake(self, name: str, keys: Iterable[str]) -> None:
+        """Have the index drop keys that have no row."""
+        with self.writing() as database:
+            database.executemany("INSERT INTO stale (collection, key) VALUES (?, ?)", [(name, key) for key in keys])
+
+    def advance(self, name: str, indexed: int, stale: Iterable[int]) -> None:
+        """Record what the index has done: rows up to a number are in it, and some stale keys are not."""
+        with self.writing() as database:
+            sql = "UPDATE collections SET turn = turn + 1, indexed = max(indexed, ?) WHERE name = ?"
+            database.execute(sql, (indexed, name))
+            database.executemany("DELETE FROM stale WHERE number = ?", [(number,) for number in stale])
+
+    def unindex(self, name: str | None = None) -> None:
+        """Record that the index of a collection, or of all, is empty."""
+        with self.writing() as database:
+            sql = "UPDATE collections SET turn = turn + 1, indexed = 0 WHERE ? IN (name, '')"
+            database.execute(sql, (name or "",))
+
+    def settle(self, name: str, seen: int) -> None:
+        """Record that nothing is owed any more, unless the collection was written since `seen` (`Progress.changed`)."""
+        with self.writing() as database:
+            over = "name = ? AND changed = ?"
+            dropped = f"SELECT name FROM collections WHERE {over} AND doomed = 'drop'"
+            database.execute(f"DELETE FROM stale WHERE collection IN ({dropped})", (name, seen))
+            database.execute(f"DELETE FROM collections WHERE {over} AND doomed = 'drop'", (name, seen))
+            database.execute(f"UPDATE collections SET doomed = '' WHERE {over}", (name, seen))
+
+
+def _owned(owners: Iterable[str]) -> str:
+    return "".join(f"|{owner}|" for owner in owners)
