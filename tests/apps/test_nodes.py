@@ -130,7 +130,8 @@ def test_injected_arguments_are_injected_and_never_filled(forged: dict[str, Any]
 
     store = InMemoryStore()
     model = ScriptedChatModel(script=plan([("deep", {"place": "hall", **forged})], [RING]))
-    with ToolMemory.ephemeral(reads=READS, tools=[deep, ring]) as memory:
+    constants = {"deep.place", "ring.times"}
+    with ToolMemory.ephemeral(reads=READS, tools=[deep, ring], constants=constants) as memory:
         graph, _ = build(memory, [deep, ring], model, policy=EAGER, checkpointer=InMemorySaver(), store=store)
         for i in range(14):
             state = graph.invoke({"messages": [HumanMessage("do the usual", id=call_id("user", i))]}, thread(i))
