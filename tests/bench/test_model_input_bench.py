@@ -16,6 +16,8 @@ from benchmarks.model_input import ACT, PREFETCH, WITHOUT, WRITES, AgentRunner, 
 REQUESTS = 50
 SHARE = 60
 """Requests to each of the desks that stand for the benchmark's."""
+NOT_YET_RIGHT = (4, 10)
+"""Desks with one wrong look-up: the day asked about after a request for the next day, a name cut to its last word."""
 CYCLE = 60
 SAME_NAME_SEED = 9
 
@@ -87,10 +89,17 @@ def share_of_desks(mode: str) -> list[DeskFigures]:
     return [AgentRunner(InputDesk(seed, SHARE), mode).run() for seed in range(12)]
 
 
-@pytest.mark.xfail(reason="values of the prompt look like constants, and names are cut", strict=False)
 @pytest.mark.parametrize("mode", [WRITES, PREFETCH])
 def test_nothing_is_done_or_prefetched_for_another_identity(mode: str):
-    assert {desk.seed: desk.other_identity for desk in share_of_desks(mode) if desk.other_identity} == {}
+    others = {desk.seed: desk.other_identity for desk in share_of_desks(mode) if desk.seed not in NOT_YET_RIGHT}
+    assert set(others.values()) == {0}
+
+
+@pytest.mark.xfail(reason="see NOT_YET_RIGHT", strict=False)
+@pytest.mark.parametrize("seed", NOT_YET_RIGHT)
+def test_dates_of_the_next_day_and_names_of_one_word_among_longer_ones(seed: int):
+    acting, ahead = (share_of_desks(mode)[seed] for mode in (WRITES, PREFETCH))
+    assert (acting.wrong_looks, acting.other_identity, ahead.other_identity) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("mode", [WRITES, PREFETCH])
@@ -99,9 +108,8 @@ def test_no_change_is_made_unasked_or_left_out(mode: str):
     assert set(changed.values()) == {(0, 0)}
 
 
-@pytest.mark.xfail(reason="negated look-ups are made", strict=False)
 def test_look_ups_are_right():
-    desks = share_of_desks(WRITES)
+    desks = [desk for desk in share_of_desks(WRITES) if desk.seed not in NOT_YET_RIGHT]
     assert 100 * sum(desk.wrong_looks for desk in desks) <= 0.1 * sum(desk.turns for desk in desks)
     assert sum(desk.saved for desk in desks) > 0.1 * sum(desk.alone for desk in desks)
 
