@@ -352,7 +352,7 @@ class ToolDependencyGraph:
         First the part that is called as the input is, unless that is the name of the thing alone: then the part that
         other operations address an element by, then an id, and a name last.
         """
-        names = self._slot_names(port, nouns)
+        names = self._slot_names(port, tool, nouns)
         ranked = []
         for output in self.apis[tool].outputs:
             if _types_agree(output, port):
@@ -362,19 +362,23 @@ class ToolDependencyGraph:
                     ranked.append((rank, same_kind, -output.path.count("."), output))
         return max(ranked, key=lambda found: found[:3])[3] if ranked else None
 
-    def _slot_names(self, port: Port, nouns: tuple[str, ...]) -> frozenset[str]:
-        """Return the names that operations have for an element of the collection in front of an input."""
+    def _slot_names(self, port: Port, tool: str, nouns: tuple[str, ...]) -> frozenset[str]:
+        """Return the names that operations have for an element of what a tool lists, and for an input in its place."""
         route = self.apis[port.tool].route
         collection = route.slots.get(port.path, "") if route is not None else ""
+        names = {_last_level(port.path), *self._names_behind(collection), *self._names_behind(self._path(tool))}
+        return frozenset(name for name in names if not set(canonical(name)) <= set(nouns))
+
+    def _names_behind(self, collection: str) -> set[str]:
+        """Return the names of the parameter that follows a path."""
         names = self._names_in_slot.get(collection)
         if names is None:
             names = set[str]()
             for tool in self._in_slots.get(collection, ()):
-                other = self.apis[tool].route
-                names.update(name for name, place in (other.slots if other else {}).items() if place == collection)
+                route = self.apis[tool].route
+                names.update(name for name, place in (route.slots if route else {}).items() if place == collection)
             self._names_in_slot[collection] = names
-        wanted = {_last_level(port.path), *names}
-        return frozenset(name for name in wanted if not set(canonical(name)) <= set(nouns))
+        return names
 
     def _chosen(self, consumer: str, producers: Collection[str], most: int) -> list[str]:
         if len(producers) <= most + 1:

@@ -455,6 +455,15 @@ FIELDS: dict[str, tuple[list[ToolSpec], str, dict[str, str]]] = {
         "deletePod",
         {"namespace": "listNamespace data[].metadata.name", "name": "listPod data[].metadata.name"},
     ),
+    "the same under another root of the paths": (
+        [
+            rest("listNamespace", "GET /api/namespaces", gives=listed(record_of(metadata=META))),
+            rest("readNamespace", "GET /api/namespaces/{name}", "name", gives=record_of(metadata=META)),
+            rest("createJob", "POST /apis/batch/namespaces/{namespace}/jobs", "namespace"),
+        ],
+        "createJob",
+        {"namespace": "listNamespace data[].metadata.name"},
+    ),
     "a new record's content is the user's": (
         [
             rest("listCalls", "GET /calls", gives=listed(CALL)),
