@@ -22,17 +22,14 @@ OVERHEAD: Final = 150
 
 
 class Cached(Protocol[P, R]):
-    """A function with a cache of its results."""
+    """A function with a cache of its results, and with the functions that `functools.lru_cache` gives it."""
 
     __name__: str
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
-    def cache_clear(self) -> None:
-        """Empty the cache."""
-
-    def cache_info(self) -> Any:
-        """Return hits, misses and size, as `functools.lru_cache` does."""
+    cache_clear: Callable[[], None]
+    cache_info: Callable[[], Any]
 
 
 @dataclass(eq=False)

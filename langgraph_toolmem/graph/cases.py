@@ -35,6 +35,8 @@ _LONGLIST: Final = 96
 """Requests looked at, by shared words."""
 _SHORTLIST: Final = 2
 """Times k of them that went the same way are compared both ways."""
+MAX_WORDS: Final = 400
+"""Words of a request that are compared: the differences of two texts of 6,000 equal signs took 5 s."""
 MAX_QUERIES: Final = 16
 OTHER_ASKED: Final = 0.5
 """Weight of a request that answered words of which it shares none."""
@@ -78,7 +80,7 @@ class Neighbour:
 
 @cached(mebibytes=24)
 def _terms(text: str) -> tuple[str, ...]:
-    words = read_text(text).words[:400]
+    words = read_text(text).words[:MAX_WORDS]
     pairs = [f"{a} {b}" for a, b in pairwise(words)]
     return tuple(dict.fromkeys([*words, *pairs]))
 
@@ -348,8 +350,9 @@ def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
     """Return the differing wording: (old part, new part) pairs, longest old part first."""
     a, b = read_text(old), read_text(new)
     pairs: list[tuple[str, str]] = []
-    matcher: Any = difflib.SequenceMatcher(None, a.words, (), autojunk=False)
-    matcher.b, matcher.b2j = b.words, _places_of(new)  # as `set_seq2` would find them, once for all old requests
+    matcher: Any = difflib.SequenceMatcher(None, a.words[:MAX_WORDS], (), autojunk=False)
+    # As `set_seq2` would find them, once for all old requests.
+    matcher.b, matcher.b2j = b.words[:MAX_WORDS], _places_of(new)
     for tag, i1, i2, j1, j2 in matcher.get_opcodes():
         if tag != "replace":
             continue
@@ -361,7 +364,7 @@ def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
 
 @cached(mebibytes=2)
 def _places_of(text: str) -> dict[str, list[int]]:
-    matcher: Any = difflib.SequenceMatcher(None, (), read_text(text).words, autojunk=False)
+    matcher: Any = difflib.SequenceMatcher(None, (), read_text(text).words[:MAX_WORDS], autojunk=False)
     places: dict[str, list[int]] = matcher.b2j
     return places
 

@@ -24,7 +24,7 @@ from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.graph.cases import CaseIndex, Neighbour
@@ -36,7 +36,7 @@ from langgraph_toolmem.inertia.decision import Reason
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.text.denial import DENYING
 from langgraph_toolmem.text.requests import left_over, names_within
-from langgraph_toolmem.text.values import read_text
+from langgraph_toolmem.text.values import MAX_CHARS, read_text
 from langgraph_toolmem.text.words import words
 
 LEVEL: Final = 0.05
@@ -122,7 +122,7 @@ class Novelty:
         self._state, self._cases, self._near = state, cases, neighbours
         self._asks = bool(state.user_key)
         self._text, self._asked = state.user.raw, state.asked
-        self._called = [canon(value) for step in state.since_user for value in step.args.values()]
+        self._called = [_said(value) for step in state.since_user for value in step.args.values()]
         self._pasts: dict[tuple[str, bool], list[frozenset[str]]] = {}
 
     def new_words(self, candidate: Candidate) -> float | None:
@@ -198,7 +198,12 @@ class Novelty:
 
 
 def _values(candidate: Candidate) -> list[str]:
-    return [canon(value) for args in candidate.calls for value in args.values()]
+    return [_said(value) for args in candidate.calls for value in args.values()]
+
+
+def _said(value: Any) -> str:
+    """Return the beginning of a value as text: as much as is read of a request."""
+    return canon(value)[:MAX_CHARS]
 
 
 def wording(text: str, values: Iterable[str]) -> frozenset[str]:
@@ -219,7 +224,7 @@ def wording(text: str, values: Iterable[str]) -> frozenset[str]:
 @cached(mebibytes=8)
 def _read(text: str, calls: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the wording of a past text, and what is left over, given the arguments of its calls as JSON."""
-    values = [canon(value) for args in map(json.loads, calls) for value in args.values()]
+    values = [_said(value) for args in map(json.loads, calls) for value in args.values()]
     return wording(text, values), left_over(text, values)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from langgraph_toolmem.graph.cases import replacements
 from langgraph_toolmem.runs import messages
 from langgraph_toolmem.runs.messages import MAX_OPEN, MAX_READ, output_of_text
 
@@ -71,3 +72,8 @@ def test_a_text_of_the_stated_size_is_read_whole() -> None:
     text = json.dumps(["a" * 100, "b" * (MAX_READ - 200), 7])
     assert len(text) < MAX_READ
     assert output_of_text(text)[2] == 7
+
+
+def test_requests_of_many_equal_signs_are_compared_in_a_stated_part() -> None:
+    old, new = ("Look: " + "-" * (5980 + more) + " " + end for more, end in ((0, "Ann"), (1, "Bob")))
+    assert replacements(old, new) == ()  # names behind MAX_WORDS words

@@ -8,9 +8,9 @@ word.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final, NamedTuple
 
+from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.meaning import ACTS, CHANGING, READING, route_of
 from langgraph_toolmem.text.words import STOP_WORDS, unaccented, word_set, words
@@ -58,7 +58,7 @@ _DETERMINERS: Final = word_set(
 )
 
 
-@lru_cache(maxsize=4096)
+@cached(mebibytes=4)
 def wanted_effect(text: str) -> float:
     """Return ASKS, ORDERS or UNCLEAR for a request or a clause of one.
 
