@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import as_text, canonical, digest, shortened
 from langgraph_toolmem.graph.events import HOUR, Event, Forgotten, Record
 from langgraph_toolmem.graph.tool_graph import Handler, Table, ToolGraph
@@ -134,9 +135,13 @@ class AgentRow:
     checks: int = 0
     right: int = 0
 
-    def given(self) -> AgentPolicy:
-        """Return the agent's policy."""
-        return AgentPolicy(self.name, InertiaPolicy.from_dict(self.policy), bool(self.prefetch))
+    def given(self) -> AgentPolicy | None:
+        """Return the agent's policy; None if this version cannot read it."""
+        try:
+            policy = InertiaPolicy.from_dict(self.policy)
+        except (ConfigurationError, TypeError):  # stored by another version: the report goes on without it
+            return None
+        return AgentPolicy(self.name, policy, bool(self.prefetch))
 
 
 class Agents(Table):
@@ -247,9 +252,9 @@ class Agents(Table):
         """Return the agents for the report, those seen last first."""
         found = []
         for key, row in sorted(self.rows.items(), key=lambda item: (-item[1].hour, item[1].name)):
-            if not row.policy:
+            given = row.given() if row.policy else None
+            if given is None:
                 continue
-            given = row.given()
             found.append(
                 {
                     "key": key,
@@ -276,7 +281,8 @@ class Agents(Table):
     def policies(self) -> list[InertiaPolicy]:
         """Return the policies of the agents, those seen last first."""
         rows = sorted(self.rows.values(), key=lambda row: -row.hour)
-        return [row.given().policy for row in rows if row.policy]
+        agents = [row.given() for row in rows if row.policy]
+        return [agent.policy for agent in agents if agent is not None]
 
 
 def shadowed(

@@ -40,6 +40,7 @@ Code: TypeAlias = Literal[
     "held_out",
     "pace",
     "tool_choice",
+    "picture",
     "provider",
     "switched_off",
     "not_the_models_turn",

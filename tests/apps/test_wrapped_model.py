@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 from desk import EAGER, NAMES, Desk, expected, request, script, shortcuts, warm
+from desk import build as build_graph
 from langchain_core.caches import InMemoryCache
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, convert_to_messages
@@ -19,6 +20,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 from openai_server import OpenAIStubServer, make_chat_model
 from pydantic import BaseModel
+from shells import build_agent
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -296,3 +298,21 @@ def test_a_recorder_serves_what_a_wrapped_model_prefetched() -> None:
     graph.invoke(asked(0), where)
     assert desk.done == expected(NAMES[0]), "each look-up was executed once"
     assert memory.core.counter(SERVED) >= 2
+
+
+@pytest.mark.parametrize("build", ["middleware", "model", "node"])
+def test_a_request_with_a_picture_is_the_models(build: str, known: ToolMemory) -> None:
+    """The memory cannot tell one picture from another that comes with the same words."""
+    desk, model = Desk(), ScriptedChatModel(script=script)
+    if build == "middleware":
+        app = build_agent(known, desk, model=model).graph
+    elif build == "model":
+        app = react(with_tool_memory(model, known, tools=desk.tools, shortcut=EAGER), desk)
+    else:
+        app, _ = build_graph(known, desk.tools, model, policy=EAGER)
+    picture = {"type": "image", "url": "https://example.com/a.png"}
+    for blocks, model_calls in (([], 1), ([picture], 4)):
+        before = len(model.calls)
+        content = [{"type": "text", "text": request("Ann")}, *blocks]
+        app.invoke({"messages": [HumanMessage(content)]}, config(model_calls))
+        assert len(model.calls) - before == model_calls
