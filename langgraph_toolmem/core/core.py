@@ -276,7 +276,7 @@ class Core(Evidence):
         self.catalogue = Catalogue(self.graph, specs, declarations=declarations, describe=describe, lock=self.lock)
         self.lifecycle = Lifecycle(self, learned)
         self.open_calls = OpenCalls(self._learn_answer)
-        self.episodes.at_forgetting.append(self.open_calls.forget)
+        self.texts.register(self.open_calls.forget)
         if self.folder is not None or store is not None:
             threads.at_fork(self)
 

@@ -61,8 +61,11 @@ class Shortcut(Step[Inertia]):
         self.prefetcher: Prefetcher | None = None
         self.models = tuple(models)
         self._decided: OrderedDict[str, Decided] = OrderedDict()
-        self.core.episodes.at_forgetting.append(self._decided.clear)
-        self.core.store.at_reload.append(self._decided.clear)  # another process forgot a user
+        self.core.texts.register(self.forget_decisions)
+
+    def forget_decisions(self) -> None:
+        """Drop the decisions that are kept for a retry: they hold arguments."""
+        self._decided.clear()
 
     def enable_prefetch(self, prefetch: bool | Prefetch, interceptors: Interceptors) -> None:
         """Prefetch likely look-ups while the model is asked, unless `prefetch` is False."""

@@ -6,7 +6,7 @@ the table, so that a row that is forgotten or replaced in any process is so for 
 opens Chroma again once the index moved, at most once a second, or once after an error.
 
 The index may be lost at any time. Chroma writes its files in place: a kill in between leaves files that cannot be
-opened (2 of 12 kills of a process that wrote all the time). Such a collection is made anew from the rows, and one that
+opened (2 of 12 kills of a process that wrote all the time). Such a collection is rebuilt from the rows, and one that
 lost texts is filled again. A process that opened files while another one wrote them ended by SIGSEGV (2 of 2 trials of
 15 seconds), so both happen under ``chroma.busy``.
 """
@@ -46,7 +46,7 @@ REOPEN_SECONDS: Final = 1.0
 SMALL, SMALL_PART = 1_000, 200
 """Texts of a collection, and of a part, up to which they are compared one by one where the index gives too few."""
 ATTEMPTS: Final = 3
-"""Of asking or writing an index: as it is, opened again, made anew."""
+"""Of asking or writing an index: as it is, opened again, rebuilt."""
 
 
 class IndexedVectors(VectorStore):
@@ -287,7 +287,7 @@ class IndexedVectors(VectorStore):
         self.table.forsake(name, stored - keys)
 
     def _repaired(self, kind: str, do: Callable[[], Any]) -> Any:
-        """Return the result of `do`; after a failure of Chroma once more with files opened again, and made anew."""
+        """Return the result of `do`; after a failure of Chroma once more with files opened again, and rebuilt."""
         for attempt in range(1, ATTEMPTS):
             try:
                 return do()
@@ -300,7 +300,7 @@ class IndexedVectors(VectorStore):
                 if not self._may_index():
                     self.at_behind(self._name(kind))
                     raise
-                self._say(f"the index of {kind} could not be used and is made anew ({error.__cause__})")
+                self._say(f"the index of {kind} could not be used and is rebuilt ({error.__cause__})")
                 self._reset(kind)
         return do()
 
@@ -429,7 +429,7 @@ class IndexedVectors(VectorStore):
         return self.table.turns()
 
     def _renew(self, kind: str) -> None:
-        """Where another process writes: open Chroma again if the index moved."""
+        """Open Chroma again if another process writes and the index moved."""
         shared, name = self._shared, self._name(kind)
         if self.folder is None or shared.writer is not None or name not in shared.turns:
             return

@@ -9,6 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import BaseModel, Field
 
+from langgraph_toolmem.base.caches import KeptTexts
 from langgraph_toolmem.turn import step
 from langgraph_toolmem.turn.hints import (
     FRAME,
@@ -144,13 +145,14 @@ def test_hints_share_one_budget_the_most_confident_first_and_a_tool_is_named_onc
 
 def test_a_result_is_kept_for_the_turns_used_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "MAX_TURNS", 2)
-    kept = step.Memo("turn")
+    texts = KeptTexts()
+    kept = step.Memo("turn", texts)
 
     def put(thread: str | None, text: str, found: str, *more: Any) -> Any:
-        return kept.put(Call([HumanMessage(text), *more], thread), 0, found).found
+        return kept.put(Call([HumanMessage(text), *more], thread), found, texts.purges).found
 
-    def get(thread: str | None, text: str, *more: Any, user: str | None = None, forgettings: int = 0) -> Any:
-        found = kept.get(Call([HumanMessage(text), *more], thread, user), forgettings)
+    def get(thread: str | None, text: str, *more: Any, user: str | None = None) -> Any:
+        found = kept.get(Call([HumanMessage(text), *more], thread, user))
         return None if found is None else found.found
 
     put("a", "x", "ax")
@@ -159,11 +161,22 @@ def test_a_result_is_kept_for_the_turns_used_last(monkeypatch: pytest.MonkeyPatc
     assert get("a", "x") == "ax"
     put("c", "x", "")
     assert [get(thread, "x") for thread in "abc"] == ["ax", None, ""]
-    assert get("a", "x", user="ann") is get("a", "y") is get("a", "x", forgettings=1) is None
-    assert kept.get(Call([SUMMARY], "a"), 0).found == "ax"  # type: ignore[union-attr]
-    assert kept.get(Call([SUMMARY], None), 0) is None
+    assert get("a", "x", user="ann") is get("a", "y") is None
+    assert kept.get(Call([SUMMARY], "a")).found == "ax"  # type: ignore[union-attr]
+    assert kept.get(Call([SUMMARY], None)) is None
     for found in ("one", "two"):
         put(None, "x", found)
         assert get(None, "x") is None  # it begins: another run
         assert get(None, "x", AIMessage("hm", id="1")) == found
         assert get(None, "x", AIMessage("hm")) is None  # perhaps of another conversation
+
+
+def test_nothing_is_kept_of_a_result_begun_before_somebody_was_forgotten() -> None:
+    texts = KeptTexts()
+    kept, asked = step.Memo("turn", texts), Call([HumanMessage("x", id="1")], "a")
+    kept.put(asked, "before", texts.purges)
+    begun = texts.purges
+    texts.forget()
+    assert kept.get(asked) is None
+    kept.put(asked, "of the forgotten", begun)
+    assert kept.get(asked) is None

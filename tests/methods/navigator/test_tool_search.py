@@ -162,7 +162,7 @@ def test_tools_that_come_or_leave_are_as_if_they_had_come_at_once():
     assert names(searcher.search("horse", 1)) == ["list_airports"]
     assert "send_mail" not in names(searcher.search(query, 20))
     searcher.follow({**other, **{f"t{i}": spec(f"t{i}", f"hotel {i}") for i in range(200)}})
-    searcher.follow(other)  # so many left that the index is built anew
+    searcher.follow(other)  # so many left that the index is rebuilt
     assert scores(searcher, query) == scores(ToolSearcher(other.values()), query)
     searcher.follow({})
     assert searcher.search("paint", 3) == []
