@@ -55,18 +55,25 @@ def reader(kind: type[Event]) -> Callable[[Any], tuple[Any, ...]]:
     return read
 
 
-_FIELDS: Final[dict[type[Event], tuple[tuple[type, ...], ...]]] = {}
+_FIELDS: Final[dict[type[Event], list[tuple[type, ...]]]] = {}
+_FITTING: Final[set[tuple[Any, ...]]] = set()
+"""Events and types of values that fit them: comparing a tuple takes a tenth of the time of looking at each field."""
 
 
-def refuse_strange(event: Event) -> None:
-    """Raise TypeError if a field has not the type that its event declares: the event is from a file."""
-    kind = type(event)
+def refuse_strange(kind: type[Event], values: Plain) -> None:
+    """Raise TypeError if a value has not the type that the event declares for its field: it is from a file."""
+    types = (kind, *map(type, values))
+    if types in _FITTING:
+        return
     if kind not in _FIELDS:
         declared = get_type_hints(kind)
-        _FIELDS[kind] = tuple(_plain_types(declared[each.name]) for each in fields(kind))
-    for value, types in zip(reader(kind)(event), _FIELDS[kind], strict=True):
-        if not isinstance(value, types):
+        _FIELDS[kind] = [_plain_types(declared[each.name]) for each in fields(kind)]
+    if len(values) > len(_FIELDS[kind]):
+        raise TypeError(f"{kind.kind} has fewer fields")
+    for value, fitting in zip(values, _FIELDS[kind], strict=False):
+        if not isinstance(value, fitting):
             raise TypeError(f"a field of {kind.kind} is of another type")
+    _FITTING.add(types)
 
 
 def _plain_types(declared: Any) -> tuple[type, ...]:

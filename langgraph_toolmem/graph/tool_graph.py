@@ -316,9 +316,8 @@ class ToolGraph(_Parts):
         kind = self._kinds.get(plain[0])
         if kind is None:
             return op.Unknown(plain)
-        event = kind(*plain[1:])
-        op.refuse_strange(event)
-        return event
+        op.refuse_strange(kind, plain[1:])
+        return kind(*plain[1:])
 
     def has_seen(self, key: str) -> bool:
         """Return True if an observation with this key (16 hex digits) was applied."""

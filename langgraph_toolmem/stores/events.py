@@ -208,7 +208,12 @@ class EventStore:
                     raise
             self._load()
             with suppress(StorageError):
-                if sum(last for (last,) in self.database.ask(_LAST)) < self.upto:
+                last = sum(last for (last,) in self.database.ask(_LAST))
+                if last > self.upto:
+                    self.refresh()  # another process wrote meanwhile, or pages that look whole hold nothing
+                if last > self.upto:
+                    self.say(f"events {self.upto + 1} to {last} of {NAME} are missing")
+                elif last < self.upto:
                     self.say(f"{NAME} was removed or damaged; what was learned after {SNAPSHOT} was written is lost")
 
     def _make(self, folder: Path) -> None:

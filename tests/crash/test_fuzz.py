@@ -29,7 +29,7 @@ def test_no_file_hangs_or_ends_the_host_or_loses_more_than_was_damaged(tmp_path:
     "event", [Count("n", 1.5), Count("n"), Outcome("t", "ok", None, 3), Arguments("t", {}), Sources("s", "p", {"a": 1})]
 )
 def test_fields_of_the_declared_types_are_taken(event: Count) -> None:
-    refuse_strange(event)
+    refuse_strange(type(event), event.plain()[1:])
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_fields_of_the_declared_types_are_taken(event: Count) -> None:
 )
 def test_fields_of_other_types_are_refused(event: Count) -> None:
     with pytest.raises(TypeError):
-        refuse_strange(event)
+        refuse_strange(type(event), event.plain()[1:])
