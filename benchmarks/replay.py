@@ -41,6 +41,13 @@ DEFAULT: Final = InertiaPolicy()
 ALONE: Final = "estimator alone"
 """The calibrated policy without the refusals of `DOUBTS`: what its estimate is worth by itself."""
 DOUBTS: Final = ("unfamiliar", "unproven", "cases")
+PROMPTS: Final = {
+    "workbench_gpt4": "Today is Thursday, 2023-11-30, 00:00.",
+    "workbench_gold": "Today is Thursday, 2023-11-30, 00:00.",
+    "tau2_airline_gpt54": "The current time is 2024-05-15 15:00:00 EST.",
+    "tau2_telecom_gpt41": "The current time is 2025-02-25 12:08:00 EST.",
+}
+"""Days of the system prompts that the recordings leave out. Without them values of the prompt have no source."""
 METHODS: Final = ("calibrated", READS, ALONE, "paper", "n-gram", "exact cache")
 MAX_WRONG: Final = 1.0
 MAX_IN_WINDOW: Final = 6
@@ -63,6 +70,7 @@ class Job:
     mode: str
     seed: int
     limit: int | None
+    prompts: bool = False
 
 
 @dataclass(frozen=True)
@@ -192,6 +200,8 @@ def work(job: Job) -> Result:
     every = frozenset(read_tools(tools))
     named = {"may_write": every, "allow_destructive": every}
     known: dict[str, Any] = {"tools": tools, "reads": declared(folder)}
+    if job.prompts:
+        known["system"] = PROMPTS.get(job.name, "")
     calibrated = policy_rows(runs, free(DEFAULT.with_(**named)), **known)
     reads = [[replace(row, confidence=None) if row.changes else row for row in rows] for rows in calibrated]
     alone = [
@@ -328,12 +338,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=3, help="number of shuffles (0, 1, …)")
     parser.add_argument("--sets", nargs="+", default=list(SETS), help="folders with recorded runs")
     parser.add_argument("--limit", type=int, help="only the first so many runs of each set")
+    parser.add_argument("--prompts", action="store_true", help="give each run the prompt that the recordings leave out")
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args(arguments)
 
     there = present(options, options.sets)
     jobs = [
-        Job(str(options.data), name, mode, seed, options.limit)
+        Job(str(options.data), name, mode, seed, options.limit, options.prompts)
         for name in there
         for mode in MODES
         for seed in range(options.seeds)
