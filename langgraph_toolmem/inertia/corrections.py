@@ -185,7 +185,9 @@ def settle(corrections: Corrections, learned: LearnedTurn, number: int) -> tuple
     record.append(CallsSettled(state.user_key))
     executed = {(step.tool, _call(step.args)) for step in state.since_user if step.status == "ok"}
     wrong: list[CallMade] = []
-    for call in made:
+    # Only the last one: "Forward the email from Ann to Ben" looks up Ann, lists her emails, then looks up Ben. With the
+    # earlier calls of a chain judged too, the demo saved 63 of 792 model calls in place of 268.
+    for call in made[-1:]:
         was_executed = any((call.tool, each) in executed for each in call.calls)
         instead = _instead(call.tool, call.calls, turn.steps)
         if not was_executed or not instead or _is_usual(graph, call.tool):
