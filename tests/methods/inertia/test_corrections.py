@@ -120,3 +120,44 @@ def test_the_shortcut_stops_where_more_than_one_call_in_a_hundred_turns_is_wrong
         assert len(wrong_at) < CAPACITY + 1 + INFLOW * turns / 100
         audits = archive.figures["audits"]
         assert audits["checks"] - audits["right"] >= len(wrong_at), "the report tells of every one"
+
+
+def test_an_earlier_call_of_a_chain_is_not_corrected_by_a_later_look_up_of_the_same_tool() -> None:
+    """Ann is looked up, her letters are listed, then Ben is looked up: three calls, all of them right."""
+
+    @tool
+    def find_client(name: str) -> dict[str, str]:
+        """Look a client up."""
+        return {"id": f"K-{name.upper()}"}
+
+    @tool
+    def list_letters(client_id: str) -> str:
+        """List letters."""
+        return f"Letters of {client_id}."
+
+    def answer(messages: list[BaseMessage], _: Any) -> AIMessage:
+        asked = max(at for at, message in enumerate(messages) if isinstance(message, HumanMessage))
+        first, second = messages[asked].text.removeprefix("Forward the letter of ").split(" to ")
+        chain = [
+            call_tool("find_client", name=first),
+            call_tool("list_letters", client_id=f"K-{first.upper()}"),
+            call_tool("find_client", name=second),
+            AIMessage("Done."),
+        ]
+        return chain[sum(isinstance(message, ToolMessage) for message in messages[asked:])]
+
+    with ToolMemory.ephemeral(reads={"find_*", "list_*"}) as memory:
+        model = ScriptedChatModel(script=answer)
+        agent = create_agent(model, [find_client, list_letters], middleware=tool_memory_middleware(memory))
+        draw = random.Random(0)
+        for number in range(60):
+            first, second = (
+                f"{draw.choice('BCDFG')}a{draw.choice('lmnrt')}o{index}" for index in (number, number + 100)
+            )
+            agent.invoke(
+                {"messages": [("user", f"Forward the letter of {first} to {second}")]},
+                {"configurable": {"thread_id": f"t{number}"}},
+            )
+        figures = dict(memory.report()["inertia"])
+        assert figures["corrected"] == 0
+        assert memory.report().skipped >= 40
