@@ -624,10 +624,11 @@ class Jobs:
                 log_failure(logger, logging.WARNING, "what waits could not be written", error=error)
         with self._changed:
             self._over.set()
-            thread = self._thread
+            started = (self._thread, self._watching)
             self._changed.notify_all()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(CLOSE_SECONDS)
+        for thread in started:
+            if thread is not None and thread is not threading.current_thread():
+                thread.join(CLOSE_SECONDS)
 
     def stop(self, end: float) -> None:
         del end

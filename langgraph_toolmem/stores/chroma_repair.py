@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
+from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.stores.database import opened_readonly
 from langgraph_toolmem.stores.indexed import IndexedVectors
 from langgraph_toolmem.stores.row_table import RowTable
@@ -53,7 +54,10 @@ def inspect(memory: Path) -> list[str] | None:
     if status and not found:
         found[DATABASE] = f"it cannot be opened: {(err.strip().splitlines() or ['no error'])[-1]}"
     damage = [f"{name} in {folder} is damaged: {why}" for name, why in found.items()]
-    return damage or _lost(memory, {name: int(number) for name, number in results.items()})
+    try:
+        return damage or _lost(memory, {name: int(number) for name, number in results.items()})
+    except StorageError:  # a damaged memory.db is named where that file is examined
+        return damage
 
 
 def _lost(memory: Path, counts: dict[str, int]) -> list[str]:

@@ -114,7 +114,8 @@ class Embedder:
 
     def of(self, texts: Mapping[str, str]) -> dict[str, list[float]]:
         """Return the vector of each text by name. Raises as `embed_documents`."""
-        return dict(zip(texts, self.embed_documents(list(texts.values())), strict=True))
+        vectors = self.embed_documents(list(texts.values())) if texts else []
+        return dict(zip(texts, vectors, strict=True))
 
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of a question, of length 1. Raises as `embed_documents`."""

@@ -203,7 +203,7 @@ def test_a_database_of_chroma_that_is_none_is_renamed_and_said(tmp_path: Path) -
     assert any(DATABASE in problem for problem in examine(tmp_path)["problems"])
     with ToolMemory(tmp_path, methods=[Entries()]) as memory:
         memory.finish(run_of("ann", "new"), thread_id="new", success=True, wait=True)
-        assert len(list(memory.entries.rows.all(memory.core.users.of(None)))) == 1
+        assert len(list(memory.entries.rows.all(memory.core.users.of(None)))) == 2, "the rows are in memory.db"
         assert any("chroma.corrupt-1" in problem for problem in memory.report().problems)
     assert any("chroma.corrupt-1" in problem for problem in examine(tmp_path)["problems"])
 
