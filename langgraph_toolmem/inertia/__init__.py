@@ -231,7 +231,7 @@ class Inertia(Method):
                         decision.proposal, run.next_key, asking, hour=core.hour(), thread=run.thread_id or "", **whose
                     )
                 core.apply(None, begun, **whose)
-        core.jobs.poll()
+        core.log_and_continue("could not look for waiting jobs", core.jobs.poll)
         return decision
 
     def is_open(self, turn: str) -> bool:
