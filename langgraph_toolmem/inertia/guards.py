@@ -11,6 +11,7 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.inertia.decision import Reason
 from langgraph_toolmem.inertia.policy import NAMES_OF_TOOLS, InertiaPolicy
+from langgraph_toolmem.runs.loops import comparable
 from langgraph_toolmem.runs.tools import SideEffects, ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon_args
 
@@ -155,7 +156,8 @@ def credit_varied(state: RunState, specs: Mapping[str, ToolSpec]) -> Record:
         text = canon_args(step.args)
         for before in reversed(earlier):
             if before.tool == step.tool and canon_args(before.args) == text:
-                if before.status == step.status == "ok" and before.output != step.output:
+                both_ok = before.status == step.status == "ok"
+                if both_ok and comparable(before.output) != comparable(step.output):
                     record.append(ToolCount(step.tool, VARIED))
                 break
             if before.tool not in specs or may_write(before.tool, specs):

@@ -27,13 +27,14 @@ from langgraph_toolmem.entries import RecallPolicy
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import Prefetch
 from langgraph_toolmem.memory import ToolMemory
+from langgraph_toolmem.middleware.loop_guard import LoopGuardMiddleware
 from langgraph_toolmem.middleware.outer import Middleware, outer_middleware, surroundings_of
 from langgraph_toolmem.models.at_model import AtModel, ModelAsk
 from langgraph_toolmem.models.features import steps_for
 from langgraph_toolmem.navigator.deferred import ToolSearch
+from langgraph_toolmem.nodes.loop_guard import LoopGuard
 from langgraph_toolmem.nodes.steps import (
     InertiaShortcut,
-    LoopGuard,
     MemoryRecall,
     PreferenceGuide,
     Recorder,
@@ -82,7 +83,7 @@ def tool_memory_middleware(
     reflect: bool | ReflectionWriter = False,
     preferences: bool | PreferenceGuide = False,
     tool_search: bool | ToolSearch | ToolRetriever = False,
-    loop_guard: bool = False,
+    loop_guard: bool | LoopGuard = False,
     steps: Iterable[Step[Any]] = (),
     name: str = "ToolMemory",
 ) -> list[Middleware]:
@@ -117,8 +118,8 @@ def tool_memory_middleware(
             what an ``LLMToolSelectorMiddleware`` in `outer` always includes.
         tool_search: have the model find its tools by a search, with a list of tools that never changes, so the prompt
             cache stays whole (`ToolSearch`). Tools of the middleware in `outer` are always offered.
-        loop_guard: answer a call that repeats with the same result with a note, in place of executing it, and end
-            the run with a `LoopError` after three notes (`LoopGuard`).
+        loop_guard: hold calls that bring nothing new, and end a run that goes on with them with an answer that says
+            why; a `LoopGuard` says how.
         steps: of methods of your own, asked after the memory's.
         name: of the middleware, where several memories work in one agent.
 
@@ -130,8 +131,8 @@ def tool_memory_middleware(
     for index, middleware in enumerate(yours):
         if isinstance(middleware, ToolMemoryMiddleware):
             raise ConfigurationError(f"outer[{index}] must be a middleware of yours, got {type(middleware).__name__}.")
-    if not isinstance(loop_guard, bool):
-        raise ConfigurationError(f"loop_guard is True or False, not {loop_guard!r}.")
+    if not isinstance(loop_guard, (bool, LoopGuard)):
+        raise ConfigurationError(f"loop_guard is True, False or a LoopGuard, not {loop_guard!r}.")
     wanted = steps_for(
         memory,
         surroundings_of(yours, names_given("gated", gated)),
@@ -148,8 +149,9 @@ def tool_memory_middleware(
     if prefetch is not False and outer is None:
         told_once(UNKNOWN_OUTER, name)
     middleware_of_memory: list[Middleware] = [ToolMemoryMiddleware(memory, wanted, name=name)]
-    if loop_guard:  # in front: hooks after the model run from the last to the first
-        middleware_of_memory.insert(0, LoopGuardMiddleware(memory, f"{name}LoopGuard"))
+    if loop_guard is not False:  # in front: hooks after the model run from the last to the first
+        guard = LoopGuard(memory) if loop_guard is True else loop_guard
+        middleware_of_memory.insert(0, LoopGuardMiddleware(guard, name=f"{name}LoopGuard"))
     return [*yours, *middleware_of_memory]
 
 
@@ -309,20 +311,3 @@ def answered(response: Any, messages: list[Any]) -> Any:
     if isinstance(response, ExtendedModelResponse):
         return replace(response, model_response=replace(response.model_response, result=messages))
     return messages[0] if isinstance(response, AIMessage) else replace(response, result=messages)
-
-
-class LoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
-    """A `LoopGuard` in an agent, right after the model."""
-
-    name = ""
-    trace_policy = WITHOUT_INPUTS
-
-    def __init__(self, memory: ToolMemory, name: str) -> None:
-        super().__init__()
-        self.name, self._guard = name, LoopGuard(memory)
-
-    def after_model(self, state: Any, runtime: Any) -> Any:
-        return self._guard.invoke(state, config_of())
-
-    async def aafter_model(self, state: Any, runtime: Any) -> Any:
-        return await self._guard.ainvoke(state, config_of())

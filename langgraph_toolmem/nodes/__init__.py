@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import typing
 
+from langgraph_toolmem.nodes.loop_guard import LoopGuard, loop_guard_condition
 from langgraph_toolmem.nodes.steps import (
     InertiaShortcut,
-    LoopGuard,
     MemoryRecall,
     PreferenceGuide,
     Recorder,
@@ -18,7 +18,6 @@ from langgraph_toolmem.nodes.steps import (
     SITSummary,
     ToolRetriever,
     guided_tools,
-    loop_guard_condition,
     shortcut_condition,
 )
 from langgraph_toolmem.turn.hints import MemoryState, messages_with_hints

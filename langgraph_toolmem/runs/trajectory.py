@@ -66,6 +66,7 @@ _NOT_THE_MODEL = re.compile(
     r"Model call limits exceeded: "  # ModelCallLimitMiddleware
     r"|(?:Tool|'[^'\n]*' tool) call limit reached: .* limit exceeded"  # ToolCallLimitMiddleware
     r"|Model call failed after \d+ attempt"  # ModelRetryMiddleware
+    r"|Stopped by the loop guard: "  # LoopGuard(exit_behavior="end")
 )
 
 

@@ -1,0 +1,140 @@
+"""The loop guard: it holds calls that bring nothing new, and ends a run that goes on with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal, get_args
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import END
+
+from langgraph_toolmem.base.checks import names_given
+from langgraph_toolmem.base.errors import ConfigurationError, LoopError
+from langgraph_toolmem.core.core import Core
+from langgraph_toolmem.inertia.guards import VARIED
+from langgraph_toolmem.memory import ToolMemory
+from langgraph_toolmem.runs.loops import STOPPED, LoopWatch, texts_before
+from langgraph_toolmem.runs.messages import LOOP_NOTE
+from langgraph_toolmem.runs.trajectory import parse_run
+from langgraph_toolmem.turn.hints import StepOutput
+from langgraph_toolmem.turn.host import is_active, read_key
+from langgraph_toolmem.turn.step import Call, MemoryNode, report
+
+ExitBehavior = Literal["end", "error", "continue"]
+NOTES: Final = 1
+"""Answers of the model in a row that are held with a note before the run ends."""
+ADVICE: Final = "Go on in another way, or answer with what is known."
+
+
+class LoopGuard(MemoryNode):
+    """Holds calls that bring nothing new, and ends a run that goes on with them.
+
+    A call is held if equal calls gave equal results twice, if the last calls are the rounds of a cycle, or if the same
+    tool gave errors or nothing several times for arguments that hardly differ (`runs.loops`). Results that say that
+    something is under way, errors that pass, and the items of a list have more time. An answer of the model is held
+    if all its calls are: it gets a note for each in place of a result. If the next answer is held too, the run ends.
+    Put the guard behind the model's node::
+
+        builder.add_node("guard", LoopGuard(memory))
+        builder.add_edge("agent", "guard")
+        builder.add_conditional_edges("guard", loop_guard_condition, ["agent", "tools", END])
+
+    Args:
+        memory: gives the guard the tools that are known to be polled, because equal calls had different results in
+            earlier runs, and those that are declared to read. None: the guard works with the run alone.
+        exit_behavior: "end": the run ends with an answer that says why. "error": it ends with a `LoopError`.
+            "continue": the model gets notes as long as it asks for held calls.
+        polls: names of tools that are never held.
+        messages_key: see `MemoryNode`.
+
+    Raises:
+        ConfigurationError: an argument cannot work.
+    """
+
+    def __init__(
+        self,
+        memory: ToolMemory | None = None,
+        *,
+        exit_behavior: ExitBehavior = "end",
+        polls: Iterable[str] = (),
+        messages_key: str = "messages",
+    ) -> None:
+        super().__init__("loop_guard", "holds calls that bring nothing new; calls no model", messages_key=messages_key)
+        if memory is not None and not isinstance(memory, ToolMemory):
+            raise ConfigurationError(f"LoopGuard takes a ToolMemory or None, not {type(memory).__name__}.")
+        if exit_behavior not in get_args(ExitBehavior):
+            known = ", ".join(map(repr, get_args(ExitBehavior)))
+            raise ConfigurationError(f"LoopGuard(exit_behavior={exit_behavior!r}): choose one of {known}.")
+        self._core: Core | None = None if memory is None else memory.core
+        self._exit_behavior = exit_behavior
+        self._polls = frozenset(names_given("polls", polls))
+
+    def body(self, state: Any, config: RunnableConfig | None) -> Any:
+        call = self.call_of(state, config)
+        last = call.messages[-1] if call.messages else None
+        asked = last.tool_calls if isinstance(last, AIMessage) else []
+        if not asked or not is_active():
+            return None
+        if self._core is not None and self._core.held_out(call.messages, call.thread_id):
+            return None
+        watch = self._watch(call)
+        reasons = self._reasons(watch, asked, call.messages[:-1])
+        if not all(reasons):
+            return None
+        names = sorted({each["name"] for each in asked})
+        output = StepOutput(event={"held": names, "notes": watch.notes}, notes={"toolmem.held": len(asked)})
+        report(self.role, output, call.runtime)
+        ends = watch.notes >= NOTES and self._exit_behavior != "continue"
+        if ends and self._exit_behavior == "error":
+            raise LoopError(
+                f"The agent loops: {reasons[0]}. It went on after a note. Look at its last messages. Name tools that "
+                "are meant to be called again and again in LoopGuard(polls=...)."
+            )
+        answers: list[BaseMessage] = []
+        for each, reason in zip(asked, reasons, strict=True):
+            note = f"{LOOP_NOTE}{_sentence(reason)} {ADVICE}"
+            answers.append(ToolMessage(note, tool_call_id=each["id"] or "", name=each["name"], status="error"))
+        if ends:
+            answers.append(AIMessage(f"{STOPPED}{reasons[0]}."))
+        return {self.messages_key: answers}
+
+    def _watch(self, call: Call) -> LoopWatch:
+        """Return the calls since the user last spoke, as the guard looks at them."""
+        before = call.messages[:-1]
+        run = parse_run(before) if self._core is None else self._core.read(before, call.thread_id)
+        return LoopWatch(run, reads=self._reads)
+
+    def _reasons(self, watch: LoopWatch, asked: Sequence[ToolCall], before: Sequence[Any]) -> list[str]:
+        """Return why each call is held; "" for a call that may be made."""
+        reasons: list[str] = []
+        for each in asked:
+            polled = self._is_polled(each["name"])
+            reason = "" if polled else watch.judge(each["name"], each["args"], said=texts_before(before))
+            reasons.append(reason)
+        return reasons
+
+    def _reads(self, tool: str) -> bool:
+        if self._core is None:
+            return False
+        spec = self._core.catalogue.marked().get(tool)
+        return spec is not None and spec.read_only is True
+
+    def _is_polled(self, tool: str) -> bool:
+        if tool in self._polls:
+            return True
+        return self._core is not None and bool(self._core.graph.by_tool.get(tool, {}).get(VARIED))
+
+
+def _sentence(clause: str) -> str:
+    return f"{clause[0].upper()}{clause[1:]}."
+
+
+def loop_guard_condition(
+    state: Any, *, messages_key: str = "messages", tools: str = "tools", agent: str = "agent", end: str = END
+) -> Literal["tools", "agent", "__end__"] | str:
+    """Return the way on from a `LoopGuard`: back to the model after notes, otherwise as ``tools_condition`` does."""
+    messages = read_key(state, messages_key) or ()
+    if messages and isinstance(messages[-1], ToolMessage):
+        return agent
+    return tools if messages and getattr(messages[-1], "tool_calls", None) else end
