@@ -1,4 +1,4 @@
-"""The eight commands of `toolmem`, their options, and what these name: a log, tools, a policy, a memory.
+"""The nine commands of `toolmem`, their options, and what these name: a log, tools, a policy, a memory.
 
 What is heavy is imported by the command that needs it.
 """
@@ -21,13 +21,14 @@ from langgraph_toolmem._version import __version__
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, NamespaceError, StorageError, ToolMemoryError
 from langgraph_toolmem.base.text import count, printable
 from langgraph_toolmem.cli.demo import demo
+from langgraph_toolmem.cli.evaluate import evaluate
+from langgraph_toolmem.cli.prices import read_price
 from langgraph_toolmem.cli.terminal import answer_json, note, progress, say, write_text
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.method import Method
     from langgraph_toolmem.inertia.policy import InertiaPolicy
     from langgraph_toolmem.memory import ToolMemory
-    from langgraph_toolmem.report.report import TokenPrice
     from langgraph_toolmem.runs.logs import RunLog
 
 BAD_INPUT: Final = 2
@@ -125,6 +126,7 @@ def _toolmem(
 
 
 app.command()(demo)
+app.command("eval")(evaluate)
 
 
 @app.command()
@@ -473,22 +475,6 @@ def read_policy(text: str) -> InertiaPolicy:
     if not isinstance(settings, dict):
         raise ConfigurationError(f"{text} must hold one JSON object with the policy's settings")
     return InertiaPolicy.from_dict(settings)
-
-
-def read_price(text: str | None, currency: str) -> TokenPrice | None:
-    """Return the price that `--price IN:OUT[:CACHED]` names."""
-    from langgraph_toolmem.report.report import TokenPrice
-
-    if text is None:
-        return None
-    try:
-        paid_in, paid_out, *rest = map(float, text.split(":"))
-        cached = None if not rest else float(*rest)
-    except (ValueError, TypeError):
-        raise ConfigurationError(
-            f"--price must be IN:OUT or IN:OUT:CACHED in money per million tokens, such as 2.5:10, got {text!r}"
-        ) from None
-    return TokenPrice(paid_in, paid_out, currency, cached)
 
 
 def own_methods() -> list[type[Method]]:

@@ -31,7 +31,7 @@ FLOORS = [
     {"models"},
     {"middleware"},
     {"offline", "hgt"},
-    {"page"},
+    {"page", "evaluation"},
     {"cli"},
 ]
 APART = {"testing", "__init__"}

@@ -1,0 +1,134 @@
+"""`toolmem eval`: an agent with and without the memory, on tasks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.cli.prices import read_price
+from langgraph_toolmem.cli.terminal import answer_json, note, progress, say, table, write_text
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.evaluation import EvalSettings, Result, TaskSource
+    from langgraph_toolmem.report.report import TokenPrice
+
+STOPPED: Final = 3
+"""Exit code of an evaluation that stopped before its end and can go on."""
+
+
+def evaluate(
+    tasks: Annotated[str, typer.Argument(metavar="TASKS", help="A file of tasks (JSONL).")],
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="MODULE:FACTORY", help="Takes a run, returns a compiled graph.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FOLDER", help="Of the evaluation; the same folder goes on with it.")
+    ] = Path("toolmem-eval"),
+    arms: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,…",
+            help="without, with, shadow, changes, prefetch, hints, tool_search, all; `without,with,without` measures "
+            "the noise.",
+        ),
+    ] = "without,with",
+    trials: Annotated[int, typer.Option(min=1, help="Runs of each test task.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of all runs; the same in all arms.")] = 0,
+    reads: Annotated[
+        list[str] | None,
+        typer.Option("--reads", metavar="NAME", help="A tool that only reads, or a pattern; repeatable."),
+    ] = None,
+    may_write: Annotated[
+        list[str] | None,
+        typer.Option("--may-write", metavar="NAME", help="A tool that the arms changes and all may call; repeatable."),
+    ] = None,
+    max_model_calls: Annotated[int | None, typer.Option(min=1, help="Stop after so many, over all starts.")] = None,
+    max_cost: Annotated[float | None, typer.Option(min=0.0, help="Stop at this cost; needs --price.")] = None,
+    price: Annotated[
+        str | None,
+        typer.Option(metavar="IN:OUT[:CACHED]", help="Money per million input, output and cached tokens: 2.5:10:1.25."),
+    ] = None,
+    currency: Annotated[str, typer.Option(metavar="NAME", help="Currency of the price.")] = "USD",
+    learn_from_tests: Annotated[
+        bool, typer.Option("--learn-from-tests", help="Keep what the memory learns in test runs too.")
+    ] = False,
+    asynchronous: Annotated[bool, typer.Option("--async", help="Call the graph's async methods.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    """Compare an agent with and without the memory on tasks: success, model calls, tokens, seconds, cost.
+
+    Train tasks come first and teach the memory; test tasks are measured. After Ctrl-C, a rate limit or a budget, the
+    same command goes on: at most one model call is paid twice.
+    """
+    from langgraph_toolmem.evaluation import EvalSettings, TaskFile, arms_named
+    from langgraph_toolmem.evaluation.tasks import named_function
+
+    if agent is None:
+        raise ConfigurationError("name the agent's factory: --agent MODULE:FACTORY")
+    sys.path.insert(0, "")  # as with python -m: the user's module lies in the working folder
+    source = TaskFile(Path(tasks), named_function(agent, "--agent"), asynchronous=asynchronous)
+    settings = EvalSettings(
+        arms=arms_named(arms.split(","), may_write=may_write or ()),
+        trials=trials,
+        seed=seed,
+        agent=agent,
+        memory={"reads": reads or ()},
+        learn_from_tests=learn_from_tests,
+    )
+    run_evaluation(source, settings, out, read_price(price, currency), max_model_calls, max_cost, as_json=as_json)
+
+
+def run_evaluation(
+    source: TaskSource,
+    settings: EvalSettings,
+    out: Path,
+    paid: TokenPrice | None,
+    max_model_calls: int | None,
+    max_cost: float | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Do the runs that are left; write ``result.json`` and ``result.html`` into the folder, and print the figures."""
+    from langgraph_toolmem.base.jsontext import dumps
+    from langgraph_toolmem.evaluation import EvalStoppedError, Evaluation
+    from langgraph_toolmem.evaluation.answers import Budget
+    from langgraph_toolmem.evaluation.words import page_of
+
+    evaluation = Evaluation(source, settings, out, Budget(max_model_calls, max_cost, paid))
+    stopped: EvalStoppedError | None = None
+    with progress("evaluating", evaluation.planned, show=not as_json) as update:
+        done = 0
+
+        def on_run(_: Any) -> None:
+            nonlocal done
+            done += 1
+            update(done)
+
+        try:
+            result = evaluation.run(on_run)
+        except EvalStoppedError as error:
+            stopped, result = error, evaluation.result()
+    write_text(out / "result.json", dumps(result.to_dict(), indent=2))
+    write_text(out / "result.html", page_of(result))
+    if as_json:
+        answer_json(result.to_dict())
+    else:
+        show_evaluation(result)
+    if stopped is not None:
+        note(str(stopped))
+        raise typer.Exit(STOPPED)
+
+
+def show_evaluation(result: Result) -> None:
+    """Print the figures of an evaluation."""
+    from langgraph_toolmem.evaluation.words import in_words
+
+    for part in in_words(result):
+        if isinstance(part, str):
+            say(part)
+        else:
+            table(part.title, part.columns, part.rows, part.most)

@@ -1,0 +1,327 @@
+"""The evaluation: train tasks first, then test tasks, each in every arm; interrupted and continued at any call.
+
+Folder of an evaluation::
+
+    settings.json    what is evaluated: another start must name the same
+    answers.jsonl    each answer of the model, as it arrived
+    runs.jsonl       each finished run
+    memory/ARM-N     the memory of an arm after its N-th train run
+
+A run works on a copy of its arm's memory. A finished train run leaves the copy as the arm's memory; a test run discards
+it, so trials are independent. With `learn_from_tests` test runs leave theirs too. A run that was interrupted left
+nothing, so it starts again from the same memory, and the kept answers bring it to the same point.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from langgraph_toolmem.base.checks import is_count
+from langgraph_toolmem.base.errors import ConfigurationError, ToolMemoryError, log_failure
+from langgraph_toolmem.base.jsontext import dumps, loads
+from langgraph_toolmem.base.text import digest, shortened
+from langgraph_toolmem.evaluation.answers import Answers, Budget, Keeper
+from langgraph_toolmem.evaluation.arms import Arm
+from langgraph_toolmem.evaluation.figures import Comparison, Figures, compared, figures_of, plain
+from langgraph_toolmem.evaluation.journal import Journal, RunRecord
+from langgraph_toolmem.evaluation.run import EvalRun, Outcome, made_by_memory, trace_of
+from langgraph_toolmem.evaluation.tasks import EvalTask
+from langgraph_toolmem.memory import ToolMemory
+
+logger = logging.getLogger(__name__)
+SETTINGS: Final = "settings.json"
+ERROR_CHARS: Final = 300
+
+
+class EvalStoppedError(ToolMemoryError):
+    """The evaluation stopped before its end; the same call goes on with it."""
+
+
+class TaskSource(Protocol):
+    """Tasks, and how an agent does them."""
+
+    name: str
+
+    def tasks(self) -> Sequence[EvalTask]:
+        """Return all tasks, in their order."""
+
+    def identity(self) -> str:
+        """Return a text that is another for other tasks."""
+
+    def play(self, run: EvalRun) -> Outcome:
+        """Have the agent do a task, and return its score and messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvalSettings:
+    """Settings of an evaluation.
+
+    Attributes:
+        arms: the first is the one that the others are compared with.
+        trials: of each test task.
+        seed: of all runs.
+        agent: names the agent in the folder, so that another one does not go on with it.
+        memory: arguments of `ToolMemory`, such as ``{"reads": {"get_*"}}``.
+        train: False: leave the train tasks out.
+        learn_from_tests: keep what the memory learns in test runs, in their order.
+    """
+
+    arms: Sequence[Arm]
+    trials: int = 1
+    seed: int = 0
+    agent: str = ""
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    train: bool = True
+    learn_from_tests: bool = False
+
+    def __post_init__(self) -> None:
+        if not is_count(self.trials, 1):
+            raise ConfigurationError(f"`trials` must be a number >= 1, got {self.trials!r}.")
+        names = [arm.name for arm in self.arms]
+        if not names or len(set(names)) != len(names):
+            raise ConfigurationError(f"`arms` must be arms with different names, got {names!r}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The figures of an evaluation.
+
+    Attributes:
+        source: name of the tasks.
+        agent: name of the agent.
+        figures: of each arm, the first one first.
+        comparisons: of the others with the first.
+        records: of all finished runs.
+        missing: runs that are not done yet.
+        currency: of the cost; None without a price.
+    """
+
+    source: str
+    agent: str
+    figures: list[Figures]
+    comparisons: list[Comparison]
+    records: list[RunRecord]
+    missing: int
+    currency: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything in JSON's types; of runs with another outcome the traces, side by side."""
+        changed = [
+            {"arm": each.arm, "task": task, "trial": trial, "traces": self.traces(each, task, trial)}
+            for each in self.comparisons
+            for task, trial in each.changed
+        ]
+        return {
+            "source": self.source,
+            "agent": self.agent,
+            "missing": self.missing,
+            "currency": self.currency,
+            "figures": [plain(each) for each in self.figures],
+            "comparisons": [plain(each) for each in self.comparisons],
+            "changed": changed,
+            "runs": [plain(record) for record in self.records],
+        }
+
+    def traces(self, comparison: Comparison, task: str, trial: int) -> dict[str, list[str]]:
+        """Return the traces of a task and trial in the two arms of a comparison."""
+        found = {}
+        for arm in (comparison.against, comparison.arm):
+            for record in self.records:
+                if (record.arm, record.task, record.trial) == (arm, task, trial):
+                    found[arm] = record.trace
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    task: EvalTask
+    arm: Arm
+    trial: int
+
+
+class Evaluation:
+    """A/B tests of an agent on tasks.
+
+    Args:
+        source: the tasks.
+        settings: see there.
+        folder: of the evaluation; a start in the folder of an unfinished one goes on with it.
+        budget: limits over all starts.
+
+    Raises:
+        ConfigurationError: the folder has another evaluation.
+        InputError: a file of the folder cannot be read.
+    """
+
+    def __init__(self, source: TaskSource, settings: EvalSettings, folder: Path, budget: Budget | None = None) -> None:
+        self._source, self._settings, self._folder = source, settings, folder
+        self._budget = budget if budget is not None else Budget()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._check_settings()
+        self._answers = Answers(folder / "answers.jsonl")
+        self._journal = Journal(folder / "runs.jsonl")
+        self._budget.spent.add(self._answers.usage)
+        self._plan = list(self._planned())
+
+    @property
+    def planned(self) -> int:
+        """Return the number of runs, finished ones included."""
+        return len(self._plan)
+
+    def _check_settings(self) -> None:
+        settings, path = self._settings, self._folder / SETTINGS
+        now = {
+            "source": self._source.name,
+            "tasks": self._source.identity(),
+            "agent": settings.agent,
+            "arms": [[arm.name, repr(arm.options)] for arm in settings.arms],
+            "trials": settings.trials,
+            "seed": settings.seed,
+            "train": settings.train,
+            "learn_from_tests": settings.learn_from_tests,
+        }
+        if not path.exists():
+            path.write_text(dumps(now, indent=2), encoding="utf-8")
+            return
+        before = loads(path.read_text(encoding="utf-8"))
+        other = [name for name, value in now.items() if before.get(name) != value]
+        if other:
+            raise ConfigurationError(
+                f"{self._folder} has an evaluation with another {', '.join(other)}. Name another folder, or delete it."
+            )
+
+    def _planned(self) -> Iterator[_Planned]:
+        tasks, settings = self._source.tasks(), self._settings
+        if settings.train:
+            for task in tasks:
+                for arm in settings.arms:
+                    if task.split == "train" and arm.remembers:
+                        yield _Planned(task, arm, 0)
+        # By trial, then task, then arm: a budget that ends early leaves pairs.
+        for trial in range(settings.trials):
+            for task in tasks:
+                for arm in settings.arms:
+                    if task.split == "test":
+                        yield _Planned(task, arm, trial)
+
+    def run(self, on_run: Callable[[RunRecord | None], None] = lambda _: None) -> Result:
+        """Do all runs that are not finished yet, and return the figures.
+
+        Args:
+            on_run: is called with each run, also with those that an earlier start finished.
+
+        Raises:
+            EvalStoppedError: the budget is used up, or the provider refuses: the same call later goes on.
+        """
+        for planned in self._plan:
+            done = self._journal.find(planned.arm.name, planned.task.id, planned.trial)
+            on_run(done if done is not None else self._one(planned))
+        return self.result()
+
+    def result(self) -> Result:
+        """Return the figures of the finished runs."""
+        names = [arm.name for arm in self._settings.arms]
+        records = self._journal.records
+        return Result(
+            source=self._source.name,
+            agent=self._settings.agent,
+            figures=[figures_of(name, records) for name in names],
+            comparisons=[compared(name, names[0], records, seed=self._settings.seed) for name in names[1:]],
+            records=list(records),
+            missing=len(self._plan) - len(records),
+            currency=None if self._budget.price is None else self._budget.price.currency,
+        )
+
+    # --- one run ---
+
+    def _one(self, planned: _Planned) -> RunRecord:
+        task, arm, trial = planned.task, planned.arm, planned.trial
+        seed = int(digest("seed", self._settings.seed, task.id, trial)[:7], 16)
+        key = f"{arm.name}/{task.id}/{trial}"
+        keeper = Keeper(key, self._answers, self._budget)
+        thread = digest("thread", task.split, task.id, trial)
+        run = EvalRun(task, arm, trial, seed, f"{task.split}-{thread}", keeper)
+        work = self._folder / "memory" / "work"
+        if arm.remembers:
+            run.memory = self._open(arm, work)
+        began = time.perf_counter()
+        try:
+            outcome, error = self._play(run)
+            if run.memory is not None and self._keeps(task):
+                self._teach(run, outcome)
+        finally:
+            if run.memory is not None:
+                run.memory.close()
+        waited = keeper.kept_usage.seconds
+        messages = outcome.messages or run.messages
+        record = RunRecord(
+            arm=arm.name,
+            task=task.id,
+            split=task.split,
+            trial=trial,
+            seed=seed,
+            score=outcome.score,
+            usage=keeper.usage,
+            seconds=time.perf_counter() - began + waited,
+            cost=keeper.usage.cost(self._budget.price),
+            memory_calls=sum(map(made_by_memory, messages)),
+            error=error,
+            folder=self._keep(arm, work) if run.memory is not None and self._keeps(task) else "",
+            trace=trace_of(messages),
+            details=outcome.details,
+        )
+        before = self._journal.folder_of(arm.name)
+        self._journal.append(record)
+        if before and record.folder:
+            shutil.rmtree(self._folder / "memory" / before, ignore_errors=True)
+        return record
+
+    def _play(self, run: EvalRun) -> tuple[Outcome, str]:
+        """Return the result of a run, and the error that ended it, if one did.
+
+        Raises:
+            EvalStoppedError: the run cannot be finished now.
+        """
+        outcome, error = Outcome(0.0), ""
+        try:
+            outcome = self._source.play(run)
+        except ConfigurationError:
+            raise
+        except Exception as failed:  # noqa: BLE001 - an agent that fails has failed its task
+            log_failure(logger, logging.INFO, "a run of the evaluation ended with an error", error=failed)
+            error = shortened(f"{type(failed).__name__}: {failed}", ERROR_CHARS)
+        stopped = run.keeper.stopped
+        if stopped is not None:
+            raise EvalStoppedError(
+                f"Stopped in {run.keeper.run}: {stopped}. The same command goes on from here."
+            ) from stopped
+        return outcome, error
+
+    def _keeps(self, task: EvalTask) -> bool:
+        return task.split == "train" or self._settings.learn_from_tests
+
+    def _open(self, arm: Arm, work: Path) -> ToolMemory:
+        """Return the memory of an arm, on a copy of its folder."""
+        shutil.rmtree(work, ignore_errors=True)
+        if kept := self._journal.folder_of(arm.name):
+            shutil.copytree(self._folder / "memory" / kept, work)
+        return ToolMemory(work, **self._settings.memory)
+
+    def _teach(self, run: EvalRun, outcome: Outcome) -> None:
+        if run.memory is not None and (messages := list(outcome.messages or run.messages)):
+            run.memory.finish(messages, thread_id=run.thread_id, success=outcome.score, wait=True)
+
+    def _keep(self, arm: Arm, work: Path) -> str:
+        """Make the copy the arm's memory, and return its name. Until the journal names it, it does not count."""
+        number = sum(record.arm == arm.name and bool(record.folder) for record in self._journal.records) + 1
+        name = f"{arm.name.replace('#', '-')}-{number:05}"
+        target = self._folder / "memory" / name
+        shutil.rmtree(target, ignore_errors=True)
+        work.rename(target)
+        return name
