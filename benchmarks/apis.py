@@ -69,8 +69,9 @@ def is_old_content(graph: ToolDependencyGraph, tool: str, feed: InputSource) -> 
     if route is None or source is None or route.method not in ("POST", "PUT", "PATCH") or feed.input in route.slots:
         return False
     port = next(port for port in graph.apis[tool].inputs if port.path == feed.input)
-    same = resource(source.path) == resource(route.path)
-    return same and not port.meaning.words & IDENTIFIERS
+    same = resource(source.path)[-1:] == resource(route.path)[-1:]
+    # An update repeats the version of what it changes.
+    return same and not port.meaning.words & {*IDENTIFIERS, "version", "etag", "revision"}
 
 
 def has_natural_field(graph: ToolDependencyGraph, port: Port, output: str) -> bool:
@@ -83,7 +84,8 @@ def has_natural_field(graph: ToolDependencyGraph, port: Port, output: str) -> bo
         names |= {name for name, place in slots.items() if place == collection}
     level = output.replace("[]", "").rsplit(".", 1)[-1]
     bare = set(resource(collection))
-    if level in names and not set(canonical(level)) <= bare:
+    said = canonical(level)  # Box's scope is called $scope in an element
+    if any(canonical(name) == said for name in names) and not set(said) <= bare:
         return True
     return level.lower().endswith("id") or bool(set(canonical(level)) & IDENTIFIERS)  # Asana's ids are called gid
 

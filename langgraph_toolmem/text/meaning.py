@@ -99,6 +99,13 @@ FREE_TEXT: Final = word_set(
     "query text message content description comment subject body note prompt reason question summary sentence caption "
     "instruction feedback expression keyword review"
 )
+PEOPLE: Final = word_set(
+    "requester assignee owner author creator member approver reviewer sender recipient actor manager participant "
+    "invitee attendee collaborator responder reporter submitter operator subscriber assigner editor"
+)
+"""What somebody is in a record: where nothing else gives the id of one, users do."""
+CALLER: Final = word_set("me self myself whoami current")
+"""Parts of a path that mean who calls, in place of an id."""
 PERSONAL: Final = word_set("firstname lastname fullname birthdate phone age gender")
 
 
@@ -132,9 +139,14 @@ class Route:
         return "watch" in parts or parts[-1] == "stream"
 
     @property
+    def of_caller(self) -> bool:
+        """True if it is about who calls: ``/users/me``."""
+        return _means_caller(self.path.rpartition("/")[2])
+
+    @property
     def lists(self) -> bool:
         """True if it reads a collection: its path ends in a name."""
-        return self.reads and not self.path.endswith("{}")
+        return self.reads and not self.path.endswith("{}") and not self.of_caller
 
     @property
     def writes_content(self) -> bool:
@@ -203,7 +215,7 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
     levels = [level for level in levels if level]
     own, role = _own_words(levels[-1] if levels else "")
     way = route_of(route)
-    owner = (way and resource(way.path)) or tuple(filter(None, [entity_of(tool)]))
+    owner = (way and _resource_of_ids(way.path, own)) or tuple(filter(None, [entity_of(tool)]))
     above = [_own_words(level)[0] for level in levels[:-1]]
     if way is not None and path in way.slots:
         above, owner = [], resource(way.slots[path]) or owner
@@ -218,6 +230,15 @@ def meaning_of(leaf: Leaf, tool: str, route: str = "") -> Meaning:
         return _shared(frozenset(heads), role, shape, True)
     kept = [head for head in heads if head != "name"]
     return _shared(frozenset((*nouns, *kept)), role, shape, False, False)
+
+
+def _resource_of_ids(path: str, own: Sequence[str]) -> tuple[str, ...]:
+    """Return what the path of a bare id is about: the id of ``/messages/content`` is a message's."""
+    found, last = resource(path), path.rpartition("/")[2].lower()
+    is_part = GENERIC.issuperset(found) and last == "_".join(found)
+    if is_part and set(own) <= IDENTIFIERS:
+        return resource(path.rpartition("/")[0]) or found
+    return found
 
 
 @cached(mebibytes=8)
@@ -249,18 +270,33 @@ def _generic_owner(
 def resource(path: str) -> tuple[str, ...]:
     """Return the words of what a path is about, () if nothing says so: its last name that is no verb.
 
-    >>> resource("/repos/{}/pull-requests/{}/merge"), resource("/rooms.listMembers")
+    >>> resource("/repos/{}/pull-requests/{}/close"), resource("/rooms.listMembers")
     (('pull', 'request'), ('member',))
+    >>> resource("/users/me"), resource("/inbound/update-route"), resource("/uploads")
+    (('user',), ('route',), ('upload',))
     """
     for part in reversed(path.split("/")):
-        pieces = [] if "{}" in part else _PIECES.split(part)
-        said = canonical(pieces[-1]) if pieces else ()
+        pieces = [] if "{}" in part or _means_caller(part) else _PIECES.split(part)
+        if not pieces:
+            continue
+        said = canonical(pieces[-1])
         if len(pieces) > 1:  # users.list, rooms.listMembers: the last piece is a method
             of = said[1:] if said[:1] and said[0] in VERBS else ()
             said = of or canonical(pieces[-2])
-        if said and not STRICT_VERBS.issuperset(said):
+        elif len(said) > 1 and said[0] in _PATH_VERBS:  # change-status: the status of what is in front of it
+            said = said[1:] if not GENERIC.issuperset(said[1:]) else ()
+        is_plural = len(said) == 1 and pieces[-1].lower() == f"{said[0]}s"  # an upload, not to upload
+        if said and (is_plural or not _PATH_VERBS.issuperset(said)):
             return said
     return ()
+
+
+_PATH_VERBS: Final = STRICT_VERBS | {"bulk"}
+
+
+def _means_caller(part: str) -> bool:
+    said = words(part)
+    return len(said) == 1 and said[0] in CALLER
 
 
 @cached(mebibytes=8)

@@ -25,6 +25,7 @@ from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.meaning import (
     GENERIC,
     IDENTIFIERS,
+    PEOPLE,
     PREPOSITIONS,
     READING,
     SECRETS,
@@ -53,6 +54,7 @@ _VAGUE: Final = 0.3
 _SAME_NAME: Final = 0.8
 """Fit of a list that has the collection's name and stands elsewhere in the hierarchy of paths, and of an operation that
 the input's description names."""
+_REST_OF_NAME: Final = 0.5
 _UNCLEAR, _WRITES, _DESTROYS = 0.85, 0.6, 0.2
 _APART: Final = 0.6
 """Part of the fit that does not depend on whether two tools' names are akin."""
@@ -163,6 +165,7 @@ class ToolDependencyGraph:
             tool: {path: frozenset(types) for path, types in paths.items()} for tool, paths in (observed or {}).items()
         }
         self._lists: dict[str, dict[str, None]] = {}  # path -> tools that read the collection there
+        self._of_caller: dict[str, dict[str, None]] = {}  # path of a collection -> tools that read the caller's element
         self._lists_of: dict[str, dict[str, None]] = {}  # last word of what is listed -> tools
         self._in_slots: dict[str, dict[str, None]] = {}  # path -> tools that take an element of the collection there
         self._names_in_slot: dict[str, set[str]] = {}  # path -> names of that element, as they are asked for
@@ -249,6 +252,8 @@ class ToolDependencyGraph:
             before = links.get((link.producer, link.output))
             if before is None or before.fit < link.fit:
                 links[link.producer, link.output] = link
+        if not links and port.meaning.words & IDENTIFIERS:
+            links = {(link.producer, link.output): link for link in self._by_rest_of_name(port)}
         for flow, _ in () if history is None else history.flows_into(port.tool, port.parameter):
             if flow.source in self.apis and flow.source not in self.left_out:
                 found = Link(flow.source, flow.path, port.tool, port.path, 0.0, "flow")
@@ -262,13 +267,17 @@ class ToolDependencyGraph:
         banned already. What runs showed (flows) is not asked here.
         """
         consumer, producer = self.apis[port.tool].route, self.apis[link.producer].route
-        if consumer is None or producer is None or not consumer.writes_content:
+        if consumer is None or producer is None:
             return True
         slot = consumer.slots.get(port.path)
+        if producer.of_caller and not consumer.reads and slot is not None and consumer.path == f"{slot}/{{}}":
+            return False  # whom to delete is not who asks for it
+        if not consumer.writes_content:
+            return True
         if slot is not None:
             of_the_collection = producer.path in (slot, f"{slot}/{{}}") and not _is_own_id(link.output)
             return not (consumer.method == "PUT" and of_the_collection and _adds_member(port, consumer))
-        if resource(producer.path) != resource(consumer.path):
+        if resource(producer.path)[-1:] != resource(consumer.path)[-1:]:  # a managed company is a company
             return True
         if port.meaning.words & IDENTIFIERS and not port.meaning.words & SECRETS:
             return not _is_of_another(port, resource(consumer.path)) or producer.path != consumer.path
@@ -325,12 +334,62 @@ class ToolDependencyGraph:
             return
         here = [tool for tool in self._lists.get(collection or "", ()) if tool != port.tool]
         others = [tool for tool in self._namesakes(nouns, node) if tool != port.tool and tool not in here]
+        own = [tool for tool in self._of_caller.get(collection or "", ()) if tool != port.tool]
         others.sort(key=lambda tool: (-_shared(self._path(tool), where), len(self._path(tool)), tool))
-        for fit, tools in ((1.0, here), (_SAME_NAME, others[:MAX_LISTS])):
+        for fit, tools in ((1.0, here), (_SAME_NAME, [*own, *others[:MAX_LISTS]])):
             for tool in tools:
                 output = self._element(tool, port, nouns)
                 if output is not None:
                     yield Link(tool, output.path, port.tool, port.path, fit, "route")
+
+    def _by_rest_of_name(self, port: Port) -> Iterator[Link]:
+        """Yield links for an id that nothing gives by its whole name: `ancestor_folder_id` by folders.
+
+        The first rest of the name that says something counts. What somebody is in a record (`requester_id`) is a user,
+        and tables that a record has (`cmdb_tables[].id`) have the ids of its tables.
+        """
+        node = self.apis[port.tool]
+        ids = port.meaning.words & IDENTIFIERS
+        nouns = self._nouns_of(port)
+        rests = [nouns[start:] for start in range(len(nouns))]
+        if PEOPLE.intersection(nouns[-1:]):
+            rests += [("user",), ("member",)]
+        for rest in rests:
+            links = [
+                Link(tool, output.path, port.tool, port.path, _REST_OF_NAME, "route")
+                for tool in self._namesakes(rest, node)[:MAX_LISTS]
+                if tool != port.tool and (output := self._element(tool, port, rest)) is not None
+            ]
+            cluster = self.clusters.get((frozenset((*rest, *ids)), port.meaning.shape))
+            if cluster is not None and cluster.producers:
+                links += self._structural(port, cluster, NEXT_TO_A_ROUTE)
+            links = [link for link in links if self._may_feed(link, port)] or list(self._parts_of_parents(port, rest))
+            if links:
+                yield from links
+                return
+
+    def _nouns_of(self, port: Port) -> tuple[str, ...]:
+        """Return the words of what an input is the id of: by its name, by what is around it, or by its path."""
+        levels = port.path.replace("[]", "").split(".")
+        route = self.apis[port.tool].route
+        collection = route.slots.get(port.path, route.path) if route is not None else ""
+        for said in (*map(canonical, reversed(levels)), resource(collection)):
+            nouns = tuple(word for word in said if word not in IDENTIFIERS)
+            if nouns:
+                return nouns
+        return ()
+
+    def _parts_of_parents(self, port: Port, nouns: tuple[str, ...]) -> Iterator[Link]:
+        """Yield links from lists in the records that a path goes through, `integration.cmdb_tables[].id`."""
+        route = self.apis[port.tool].route
+        collection = route.slots.get(port.path, "") if route is not None else ""
+        for parent in _parents(collection):
+            for tool in self._lists.get(parent, ()):
+                for output in self.apis[tool].outputs:
+                    element, _, level = output.path.rpartition(".")
+                    of = canonical(element.rpartition(".")[2].removesuffix("[]"))
+                    if element.endswith("[]") and of[-len(nouns) :] == nouns and _is_identifier(level):
+                        yield Link(tool, output.path, port.tool, port.path, _REST_OF_NAME, "route")
 
     def _namesakes(self, nouns: tuple[str, ...], consumer: ApiNode) -> list[str]:
         """Return tools that list what some nouns name, in full or as its consumer's own path says the rest of it."""
@@ -451,6 +510,8 @@ class ToolDependencyGraph:
             yield self._in_slots, collection
         if node.route is not None and node.route.reads and not node.route.streams:
             yield self._lists, node.route.path
+            if node.route.of_caller:
+                yield self._of_caller, node.route.path.rpartition("/")[0]
             if node.route.lists:
                 yield self._lists_of, (resource(node.route.path) or ("",))[-1]
 
@@ -507,7 +568,21 @@ def _is_of_another(port: Port, collection: tuple[str, ...]) -> bool:
 def _is_own_id(output: str | None) -> bool:
     """Return True for the id of an element itself (``entries[].id``), not of what it has (``[].user.id``)."""
     place, _, level = (output or "").rpartition(".")
-    return place.endswith("[]") and set(canonical(level)) <= IDENTIFIERS
+    return place.endswith("[]") and _is_identifier(level)
+
+
+def _is_identifier(level: str) -> bool:
+    return set(canonical(level)) <= IDENTIFIERS
+
+
+def _parents(path: str) -> Iterator[str]:
+    """Yield the paths in front of a path, nearest first.
+
+    >>> list(_parents("/users/{}/tables"))
+    ['/users/{}', '/users']
+    """
+    while path := path.rpartition("/")[0]:
+        yield path
 
 
 def _adds_member(port: Port, consumer: Route) -> bool:

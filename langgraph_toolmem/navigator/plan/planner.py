@@ -17,7 +17,7 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.graph import ApiNode, ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import LinkScores
 from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.plan.alphabeta import alpha_beta
+from langgraph_toolmem.navigator.plan.alphabeta import Solution, alpha_beta
 from langgraph_toolmem.navigator.plan.annealing import anneal
 from langgraph_toolmem.navigator.plan.problem import (
     Assignment,
@@ -29,6 +29,7 @@ from langgraph_toolmem.navigator.plan.problem import (
     known_ports,
     step_depths,
 )
+from langgraph_toolmem.navigator.plan.reach import reach_of
 from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.text.meaning import READING, Port, verb_of
 
@@ -294,13 +295,17 @@ def plan(
 
     def search(target: str, without: Collection[str]) -> tuple[Chain, bool]:
         problem = PlanSearch(producers, target, there, settings=settings or PlanSettings(), avoid=without)
-        if strategy == "annealing":
-            found = anneal(problem, Random(seed), expired)
-        else:
-            found = alpha_beta(problem, expired)
-            if asks_for_system_value(found.draft) and not found.cut_short:
-                # As in chess: when the window was too narrow to hold an answer, once more with an open one.
-                found = max(found, alpha_beta(problem, expired, exact=True), key=lambda solution: solution.score)
+
+        def solve() -> Solution:
+            return anneal(problem, Random(seed), expired) if strategy == "annealing" else alpha_beta(problem, expired)
+
+        found = solve()
+        if asks_for_system_value(found.draft):
+            problem.leave_aside(reach_of(problem))
+            found = solve()
+        if strategy == "alpha_beta" and asks_for_system_value(found.draft) and not found.cut_short:
+            # As in chess: when the window was too narrow to hold an answer, once more with an open one.
+            found = max(found, alpha_beta(problem, expired, exact=True), key=lambda solution: solution.score)
         return chain_of(found.draft, problem, found.score), found.cut_short
 
     best: list[Chain] = []

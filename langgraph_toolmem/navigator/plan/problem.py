@@ -19,6 +19,7 @@ from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import Link, LinkScores, weight_of
 from langgraph_toolmem.navigator.history import History
+from langgraph_toolmem.navigator.plan.reach import Reach
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.meaning import (
     FREE_TEXT,
@@ -139,7 +140,10 @@ def value_source(port: Port, history: History) -> tuple[Source, str]:
 
 def _is_of_the_client(port: Port) -> bool:
     """Return True for keys, tokens and idempotency keys: no operation gives them, the client has or makes them."""
-    said = {*canonical(port.path.replace("[]", "").rsplit(".", 1)[-1])}
+    name = canonical(port.path.replace("[]", "").rsplit(".", 1)[-1])
+    said = {*name}
+    if name[-1:] in (("token",), ("secret",)):  # an interaction's token comes with the interaction
+        return True
     if said & {"idempotency", "nonce", "apikey"} or {"api", "key"} <= said or {"client", "id"} <= said:
         return True
     return bool(said & {"key", "token", "secret"}) and said <= _CREDENTIAL_WORDS
@@ -235,6 +239,7 @@ class PlanSearch:
         self.producers, self.target, self.settings = producers, target, settings
         self.avoid, self.done = frozenset(avoid) - {target}, producers.done - {target}
         self._known = known
+        self._reach: Reach | None = None
         self._options: dict[PortKey, tuple[Choice, ...]] = {}
         self._best: dict[PortKey, float] = {}
         self._direct: dict[str, float] | None = None
@@ -242,6 +247,17 @@ class PlanSearch:
     def needs(self, tool: str) -> tuple[Port, ...]:
         """Return the inputs that a step must have."""
         return self.graph.apis[tool].needs
+
+    def leave_aside(self, reach: Reach) -> None:
+        """Search without what no chain can lead to; see `reach`."""
+        self._reach = reach
+        self._options, self._best, self._direct = {}, {}, None
+
+    def is_for_a_system(self, port: Port) -> bool:
+        """Return True if a system alone knows an input's value, and neither the user nor this run does."""
+        choices = self.options(port)
+        has_value = any(choice.kind in ("known", "done") for choice in choices)
+        return not has_value and any(choice.sort == "produced" for choice in choices if choice.kind == "user")
 
     def options(self, port: Port) -> tuple[Choice, ...]:
         """Return the choices for an input, most promising first.
@@ -305,17 +321,41 @@ class PlanSearch:
         givers = [] if source == "user" else [each for each in self.producers.of(port) if each.origin != self.target]
         if source == "either" and (not givers or givers[0].value < settings.weak):
             source, reason, givers = "user", "nothing is likely to produce it", []
+        reach, key = self._reach, self.graph.key_of(port)
+        if reach is not None:
+            givers = [giver for giver in givers if not reach.is_circle(giver.origin, key)]
         # Only now: that a producer is out of order does not make its value one that users know.
         likely = [giver for giver in givers if giver.origin not in self.avoid][: settings.max_options]
-        if not givers and source == "produced" and (writers := self.producers.writers(port) - {self.target}):
-            source, reason = "either", f"only {', '.join(sorted(writers)[:3])} would give it, by a change"
-        elif not givers and source == "produced" and _is_of_the_client(port):
-            source, reason = "user", "a key of the client"
-        elif not likely and source != "user":
+        if not givers and source == "produced":
+            source, reason = self._who_has(port) or (source, reason)
+        if not likely and source == "produced":
             reason = f"{reason}, and nothing gives it"
         cost = {"user": settings.ask_user, "either": settings.ask_either, "produced": settings.ask_produced}[source]
         user = Choice("user", "", "", cost, reason, source, self._question(port))
         return tuple(sorted([*likely, user], key=self._rank))
+
+    def _who_has(self, port: Port) -> tuple[Source, str] | None:
+        """Return who has an identifier that no tool gives, and why; None if nothing says so."""
+        writers = self.producers.writers(port) - {self.target}
+        if writers:
+            return "either", f"only {', '.join(sorted(writers)[:3])} would give it, by a change"
+        if _is_of_the_client(port):
+            return "user", "a key of the client"
+        if self._reach is not None and self.graph.key_of(port) in self._reach.kept:
+            return "either", "it is given to those alone who have it, or made it"
+        kind = self._kind_of(port)
+        return ("either", f"what it is the id of, {kind} says") if kind else None
+
+    def _kind_of(self, port: Port) -> str:
+        """Return the input beside an id that says what it is the id of: `source_type` of `source_id`; "" for none."""
+        place, _, level = port.path.replace("[]", "").rpartition(".")
+        of = set(canonical(level)) - IDENTIFIERS
+        for other in self.needs(port.tool):
+            beside, _, name = other.path.replace("[]", "").rpartition(".")
+            said = canonical(name)
+            if beside == place and said[-1:] in (("type",), ("kind",)) and (not of or of == set(said[:-1])):
+                return other.path
+        return ""
 
     def _question(self, port: Port) -> tuple[object, ...]:
         if port.meaning.vague or port.meaning.words & FREE_TEXT:

@@ -26,6 +26,7 @@ from langgraph_toolmem.navigator.plan.problem import (
     Producers,
     asks_for_system_value,
 )
+from langgraph_toolmem.navigator.plan.reach import reach_of
 from langgraph_toolmem.runs.tools import ToolSpec
 
 both = pytest.mark.parametrize("strategy", ["alpha_beta", "annealing"])
@@ -183,6 +184,15 @@ def all_drafts(problem: PlanSearch) -> Iterator[Assignment]:
             yield draft
 
 
+def drafts_to_choose_from(problem: PlanSearch) -> list[Assignment]:
+    """Every valid draft; where each asks for what a system alone knows, those without circles too."""
+    drafts = list(all_drafts(problem))
+    if all(asks_for_system_value(draft) for draft in drafts):
+        problem.leave_aside(reach_of(problem))
+        drafts += all_drafts(problem)
+    return drafts
+
+
 def reach(draft: Assignment, target: str) -> set[str]:
     found, waiting = set(), [target]
     while waiting:
@@ -257,7 +267,7 @@ def test_with_its_cuts_it_finds_a_complete_chain_where_there_is_one(seed: int, h
     graph, chosen = small(Random(seed)), PlanSettings()
     problem = problem_of(graph, chosen, history)
     assume(size(problem) <= 3_000)
-    drafts = list(all_drafts(problem))
+    drafts = drafts_to_choose_from(problem)
     chain = plan(graph, "use", history=history, settings=chosen).chains[0]
 
     assert chain.complete == any(not asks_for_system_value(draft) for draft in drafts)
@@ -330,7 +340,7 @@ def test_a_way_round_failed_tools_is_found_if_there_is_one(seed: int, failed: se
     assume(set(chain.tools) & failed)
     problem = PlanSearch(Producers(graph, History()), "use", settings=PlanSettings(), avoid=failed)
     assume(size(problem) <= 3_000)
-    exists = any(not asks_for_system_value(draft) for draft in all_drafts(problem))
+    exists = any(not asks_for_system_value(draft) for draft in drafts_to_choose_from(problem))
     found = recombine(graph, chain, failed)
 
     assert found.chain is None or not set(found.chain.tools) & failed
@@ -433,6 +443,8 @@ def sources(tools: list[ToolSpec], target: str) -> dict[str, str]:
 META = record_of(name=None, namespace=None, uid=None)
 USER = record_of(id=None, username=None)
 CALL = record_of(id=None, to=None, status=None, version=None)
+OF_ACCOUNT = listed(record_of(account_id=None))
+LINKS = listed(record_of(id=None, cmdb_tables={"type": "array", "items": USER}))
 FIELDS: dict[str, tuple[list[ToolSpec], str, dict[str, str]]] = {
     "an id before a name": (
         [
@@ -509,9 +521,92 @@ FIELDS: dict[str, tuple[list[ToolSpec], str, dict[str, str]]] = {
         {"user_id": "listBans data[].user.id"},
     ),
     "keys are the client's": (
-        [rest("pay", "POST /payments", "idempotency_key", "api_key", "access_token")],
+        [rest("pay", "POST /payments", "idempotency_key", "api_key", "access_token", "interaction_token")],
         "pay",
-        {"idempotency_key": "user", "api_key": "user", "access_token": "user"},
+        {"idempotency_key": "user", "api_key": "user", "access_token": "user", "interaction_token": "user"},
+    ),
+    "who reads a record by its id has the id": (
+        [
+            rest("getLobby", "GET /lobbies/{lobby_id}", "lobby_id", gives=record_of(id=None)),
+            rest("leaveLobby", "DELETE /lobbies/{lobby_id}/members", "lobby_id"),
+        ],
+        "leaveLobby",
+        {"lobby_id": "user"},
+    ),
+    "no circles where another tool gives the id": (
+        [
+            rest("listRules", "GET /accounts/{account_id}/rules", "account_id", gives=OF_ACCOUNT),
+            rest("listLogs", "GET /accounts/{account_id}/logs", "account_id", gives=OF_ACCOUNT),
+            rest("getNotary", "GET /notary", gives=record_of(account_id=None)),
+        ],
+        "listRules",
+        {"account_id": "getNotary account_id"},
+    ),
+    "the caller's own record": (
+        [
+            rest("getMe", "GET /applications/@me", gives=record_of(id=None)),
+            rest("listCommands", "GET /applications/{application_id}/commands", "application_id"),
+        ],
+        "listCommands",
+        {"application_id": "getMe id"},
+    ),
+    "but never as what is to be deleted": (
+        [
+            rest("getMe", "GET /users/me", gives=record_of(id=None)),
+            rest("createUser", "POST /users", gives=record_of(id=None)),
+            rest("deleteUser", "DELETE /users/{user_id}", "user_id"),
+        ],
+        "deleteUser",
+        {"user_id": "user"},
+    ),
+    "the id of a thing by the rest of its name": (
+        [
+            rest("listFolders", "GET /folders", gives=listed(record_of(id=None))),
+            rest("search", "POST /queries", "ancestor_folder_id"),
+        ],
+        "search",
+        {"ancestor_folder_id": "listFolders data[].id"},
+    ),
+    "people in a record are users": (
+        [
+            rest("listUsers", "GET /users", gives=listed(record_of(id=None))),
+            rest("askForHelp", "POST /responder_requests", "requester_id"),
+        ],
+        "askForHelp",
+        {"requester_id": "listUsers data[].id"},
+    ),
+    "a part of the record that a path goes through": (
+        [
+            rest(
+                "listLinks",
+                "GET /links",
+                gives=LINKS,
+            ),
+            rest("testTable", "POST /links/{link_id}/tables/{table_id}/test", "link_id", "table_id"),
+        ],
+        "testTable",
+        {"link_id": "listLinks data[].id", "table_id": "listLinks data[].cmdb_tables[].id"},
+    ),
+    "an id whose kind the user chooses": (
+        [rest("tag", "POST /{entity_type}/{id}/change_tags", "entity_type", "id")],
+        "tag",
+        {"entity_type": "user", "id": "user"},
+    ),
+    "a verb in a path says nothing of what it is about": (
+        [
+            rest("listRoutes", "GET /inbound/routes", gives=listed(record_of(id=None))),
+            rest("updateRoute", "POST /inbound/update-route", "id"),
+        ],
+        "updateRoute",
+        {"id": "listRoutes data[].id"},
+    ),
+    "content of a narrower kind is no record's either": (
+        [
+            rest("listCompanies", "GET /companies", gives=listed(record_of(id=None, email=None))),
+            rest("createCompany", "POST /managed_companies", "email"),
+        ],
+        "createCompany",
+        {"email": "user"},
     ),
 }
 
