@@ -5,7 +5,8 @@ known. Documents are not in the repository; those that docs/figures.md has are n
 
 An id in a path (``/orders/{order_id}``) has a natural producer: the GET on the path in front of it (``/orders``), where
 the document has one. Its natural field is the one that is called as the id is (``order_id``, ``id``), or as another
-operation calls it there; then an id of the element; only elements without one may give a name.
+operation calls it there, or as its name says without what the path says (``number`` for ``pull_number``); then an id of
+the element; only elements without one may give a name.
 
 The content of a POST, PUT or PATCH (no ids) that a plan takes from a record of the same collection is counted: a new
 message would say what an old one said.
@@ -36,7 +37,12 @@ def measure(file: Path) -> tuple[Counter[str], list[float]]:
     graph = ToolDependencyGraph(read_openapi(file))
     found: Counter[str] = Counter(operations=len(graph), build_ms=round(1e3 * (time.process_time() - start)))
     plans: list[float] = []
-    routes = {node.route.path: name for name, node in graph.apis.items() if node.route and node.route.method == "GET"}
+    # A watch is natural for nothing: it never answers.
+    routes = {
+        node.route.path: name
+        for name, node in graph.apis.items()
+        if node.route and node.route.method == "GET" and not node.route.streams
+    }
     for name, node in graph.apis.items():
         start = time.process_time()
         chain = plan(graph, name, k=1).chain
@@ -86,6 +92,8 @@ def has_natural_field(graph: ToolDependencyGraph, port: Port, output: str) -> bo
     bare = set(resource(collection))
     said = canonical(level)  # Box's scope is called $scope in an element
     if any(canonical(name) == said for name in names) and not set(said) <= bare:
+        return True
+    if set(said) == set(canonical(port.path)) - bare:  # the number of a pull, a pull_number
         return True
     return level.lower().endswith("id") or bool(set(canonical(level)) & IDENTIFIERS)  # Asana's ids are called gid
 

@@ -33,6 +33,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ValidationError
 
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.text.meaning import route_of
 from langgraph_toolmem.text.schema import compact
 
 logger = logging.getLogger("langgraph_toolmem.runs.tools")
@@ -87,6 +88,12 @@ class ToolSpec:
             name: dict(self._resolved(schema)) if isinstance(schema, Mapping) else {}
             for name, schema in self._resolved(self.parameters).get("properties", {}).items()
         }
+
+    @functools.cached_property
+    def streams(self) -> bool:
+        """True if an answer does not end: ``returns`` says ``"x-stream": true``, or the route is a watch."""
+        route = route_of(self.route)
+        return (self.returns or {}).get("x-stream") is True or (route is not None and route.streams)
 
     @functools.cached_property
     def required(self) -> frozenset[str]:

@@ -459,11 +459,10 @@ class ToolDependencyGraph:
         words = {stem(word) for word in canonical(spec.name) if word not in GENERIC | PREPOSITIONS | STRICT_VERBS} | {
             f"#{tag}" for tag in spec.tags
         }
-        route = route_of(spec.route)
         # A watch never answers, so it gives nothing to others.
-        gives = spec.name not in self.left_out and not (route is not None and route.streams)
+        gives = spec.name not in self.left_out and not spec.streams
         seen = self._observed.get(spec.name, {}) if gives else None
-        return ApiNode(spec, seen, frozenset(words), _producer_prior(spec), route)
+        return ApiNode(spec, seen, frozenset(words), _producer_prior(spec), route_of(spec.route))
 
     def _add(self, node: ApiNode) -> None:
         name = node.spec.name
@@ -480,7 +479,8 @@ class ToolDependencyGraph:
         self.apis[name] = node
         for table, key in self._entries(node):
             table.setdefault(key, {})[name] = None
-        for consumer, parameter, path in (node.spec.returns or {}).get("x-links", ()):
+        links = () if node.spec.streams else (node.spec.returns or {}).get("x-links", ())
+        for consumer, parameter, path in links:
             self._linked.setdefault((consumer, parameter), {})[name, path] = None
 
     def remove(self, tool: str) -> None:
@@ -508,7 +508,7 @@ class ToolDependencyGraph:
             yield self._by_word, word
         for collection in set(node.route.slots.values()) if node.route is not None else ():
             yield self._in_slots, collection
-        if node.route is not None and node.route.reads and not node.route.streams:
+        if node.route is not None and node.route.reads and not node.spec.streams:
             yield self._lists, node.route.path
             if node.route.of_caller:
                 yield self._of_caller, node.route.path.rpartition("/")[0]

@@ -17,7 +17,7 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.openapi.documents import Document, RefusalError, Source, list_of, load, mapping_of
 from langgraph_toolmem.navigator.openapi.inputs import SLOT, Body, Inputs, rank_of
 from langgraph_toolmem.navigator.openapi.names import free_name, legal_name, names_of
-from langgraph_toolmem.navigator.openapi.schemas import Schemas, is_json
+from langgraph_toolmem.navigator.openapi.schemas import Schemas, is_json, is_stream
 from langgraph_toolmem.navigator.openapi.serialize import Place
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.text.meaning import IDENTIFIERS, canonical
@@ -216,21 +216,37 @@ class _Reader:
             keys=tuple(request.keys),
         )
 
-    def _accept(self, operation: Mapping[str, Any]) -> str:
-        """Return the header that asks for the answers a document names, JSON first."""
+    def _medias(self, operation: Mapping[str, Any]) -> list[str]:
+        """Return the content types of successful answers, each once."""
         medias = [media for media in list_of(operation.get("produces")) if isinstance(media, str)]
         if not medias:
             medias = [media for media in list_of(self.root.get("produces")) if isinstance(media, str)]
         for code, given in mapping_of(operation.get("responses")).items():
             if str(code).startswith("2"):
                 medias += map(str, mapping_of(self.document.followed_or_empty(given).get("content")))
-        plain = [media for media in dict.fromkeys(medias) if media.isascii() and media.isprintable()]
+        return list(dict.fromkeys(medias))
+
+    def _accept(self, operation: Mapping[str, Any]) -> str:
+        """Return the header that asks for the answers a document names, JSON first."""
+        plain = [media for media in self._medias(operation) if media.isascii() and media.isprintable()]
         if not plain or "*/*" in plain:
             return ""
         return ", ".join((*sorted(plain, key=lambda media: not is_json(media)), "*/*;q=0.1"))
 
     def _answer(self, operation: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the schema of the first successful answer, with its links as ``x-links``: [tool, parameter, path]."""
+        """Return the schema of the first successful answer, None if none is declared.
+
+        ``x-links`` are its links, [tool, parameter, path]; ``x-stream`` is true if all successful answers are streams.
+        """
+        answer = self._first_answer(operation)
+        return {**(answer or {}), "x-stream": True} if self._streams(operation) else answer
+
+    def _streams(self, operation: Mapping[str, Any]) -> bool:
+        """Return True if an answer does not end, whichever of the content types that a document names is taken."""
+        medias = self._medias(operation)
+        return bool(medias) and all(is_stream(media) for media in medias)
+
+    def _first_answer(self, operation: Mapping[str, Any]) -> dict[str, Any] | None:
         by_code = {str(code): response for code, response in mapping_of(operation.get("responses")).items()}
         codes = sorted(code for code in by_code if code.startswith("2"))
         for code in (*codes, "default"):

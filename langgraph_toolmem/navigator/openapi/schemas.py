@@ -203,6 +203,12 @@ def is_text(media: str) -> bool:
     return plain or named is not None or kind == "application/x-www-form-urlencoded"
 
 
+def is_stream(media: str) -> bool:
+    """Return True for a content type whose parts come one after another, as long as the connection lasts."""
+    kind = media.partition(";")[0].strip().lower()
+    return re.search(r"event-stream$|ndjson$|jsonl|json-seq$|stream\+json$|x-mixed-replace$", kind) is not None
+
+
 def _modern(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema of OpenAPI 3.0 as JSON Schema: ``nullable``, and bounds that a truth value makes exclusive."""
     if schema.get("nullable") is True:

@@ -40,8 +40,8 @@ Source = Literal["user", "produced", "either"]
 ENOUGH: Final = 3
 """Recorded uses of a parameter from which the record says who gives its value."""
 MOSTLY, SELDOM = 0.5, 0.2
-OTHERS: Final = "external"
-"""Word of an identifier that another system gave: the user may know it."""
+OTHERS: Final = word_set("external custom tax vat passport")
+"""Words of an identifier that another system gave: the user may know it."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def value_source(port: Port, history: History) -> tuple[Source, str]:
         return "user", "a truth value is a wish"
     if port.leaf.choices:
         return "user", "a choice from a list"
-    if port.meaning.words & IDENTIFIERS and OTHERS not in port.meaning.words:
+    if port.meaning.words & IDENTIFIERS and not port.meaning.words & OTHERS:
         return "produced", "an identifier that only a system knows"
     return "either", "nothing says so"
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.text.meaning import ACTS, CHANGING, READING, route_of
+from langgraph_toolmem.text.meaning import ACTS, CHANGING, READING
 from langgraph_toolmem.text.words import STOP_WORDS, unaccented, word_set, words
 
 ASKS, ORDERS, UNCLEAR = 1.0, -1.0, 0.0
@@ -114,8 +114,7 @@ def effect_of(spec: ToolSpec) -> float:
     permission. Tools that declare nothing are left as they are: by the verbs of their names alone, 2 % fewer requests
     of a public catalogue of 2,490 tools found all their tools (``python -m benchmarks.tool_search``).
     """
-    route = route_of(spec.route)
-    if spec.read_only is None or (route is not None and route.streams):
+    if spec.read_only is None or spec.streams:
         return 0.0
     if spec.read_only:
         return 1.0

@@ -466,6 +466,35 @@ def test_a_link_of_the_document_counts():
     assert fed(chain)["reference"] == ("createOrder", "id")
 
 
+EVENT = {"type": "object", "properties": {"order_id": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("medias", "is_stream"),
+    [
+        (["text/event-stream"], True),
+        (["application/x-ndjson; charset=utf-8", "text/event-stream"], True),
+        (["text/event-stream", "application/json"], False),
+    ],
+)
+def test_a_stream_is_marked_and_never_a_step(medias: list[str], is_stream: bool):
+    links = {"Cancel": {"operationId": "cancelOrder", "parameters": {"order_id": "$response.body#/order_id"}}}
+    answer = {"content": {media: {"schema": EVENT} for media in medias}, "links": links}
+    slot = {"name": "order_id", "in": "path", "required": True, "schema": {"type": "string"}}
+    document = {
+        "openapi": "3.1.0",
+        "paths": {
+            "/orders": {"get": {"operationId": "followOrders", "responses": {"200": answer}}},
+            "/orders/{order_id}": {"delete": {"operationId": "cancelOrder", "parameters": [slot], "responses": {}}},
+        },
+    }
+    with ToolMemory.ephemeral(tools=openapi_tools(document, base_url="http://orders.test")) as memory:
+        chain = memory.navigator.plan(target="cancelOrder").chain
+    assert chain is not None
+    assert chain.tools == (("cancelOrder",) if is_stream else ("followOrders", "cancelOrder"))
+    assert [spec.streams for spec in read_openapi(document)] == [is_stream, False]
+
+
 def test_optional_inputs_stay_empty_unless_known_or_taken_before():
     chain = chain_to("updateLine")
     assert all(feed.required for step in chain.steps for feed in step.feeds)
