@@ -12,8 +12,9 @@ Three more rules:
   it had before: of one customer alone nobody knows whether the place or the customer counts.
 - A value of prompt or context is not used where the request leaves more names or numbers untaken than past ones did:
   "Where is the order of C820?" asks for C820, whoever the prompt names.
-- Of two extents of a value in the request ("New", "New York") the better record decides. If none is better, neither is
-  used.
+- Of two extents of a value in the request ("New", "New York") the one that was wrong less often is used; if neither
+  was, neither is. Hits tell nothing: names of one word, for which both are right, outnumber the others. A name is not
+  used before a word that values alone had, or that is new at a place with one wording ("San" in "San jose").
 """
 
 from __future__ import annotations
@@ -24,17 +25,21 @@ from typing import Any, Final
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.graph.cases import Neighbour
-from langgraph_toolmem.graph.seen_input import from_input, value_digest
+from langgraph_toolmem.graph.seen_input import from_input, is_derived, value_digest
 from langgraph_toolmem.graph.sources import evaluate, words_before
 from langgraph_toolmem.graph.state import RunState, slot_key
-from langgraph_toolmem.graph.tool_graph import HIT, MISS, ToolGraph
+from langgraph_toolmem.graph.tool_graph import MISS, ToolGraph
 from langgraph_toolmem.runs.values import ABSENT, canon
-from langgraph_toolmem.text.extents import is_open
+from langgraph_toolmem.text.extents import A_NUMBER, END, after_name, is_open, right_of
 from langgraph_toolmem.text.requests import left_over
-from langgraph_toolmem.text.values import dates_in, pieces_of
+from langgraph_toolmem.text.values import dates_in, pieces_of, read_text
 
 MAX_OUTPUTS: Final = 8
 """Latest outputs that are searched for a value."""
+MAX_REQUESTS: Final = 16
+"""Latest requests with a word that are searched for one that leaves it over."""
+SEVERAL: Final = 2
+"""Different words after names of past requests, from which a new word there tells nothing."""
 AGREED: Final = 2
 """Different values that a place in prompt or context had before it counts."""
 _FORMATS: Final = frozenset(("00", "59", "23", "t", "z"))
@@ -50,28 +55,46 @@ class Provenance:
         graph: the evidence.
         state: the run that the values are for.
         constants: parameters ("tool.parameter") whose values need not be shown by the run.
+        neighbours: the nearest past requests.
     """
 
-    def __init__(self, graph: ToolGraph, state: RunState, constants: Collection[str] = ()) -> None:
-        self._graph, self._state, self._constants = graph, state, constants
+    def __init__(
+        self,
+        graph: ToolGraph,
+        state: RunState,
+        constants: Collection[str] = (),
+        neighbours: Sequence[Neighbour] = (),
+    ) -> None:
+        self._graph, self._state, self._constants, self._neighbours = graph, state, constants, neighbours
         self._shown: dict[str, bool] = {}
         self._texts = (state.user.raw, *(text.raw for text in state.past_users))
         self._said = [raw.lower() for raw in self._texts]
 
     def value_of(self, descriptor: str, tool: str, parameter: str) -> Any:
-        """Return the value that a source has in this run and that may be used, or ABSENT."""
+        """Return the value that a source has in this run, or ABSENT. One that `is_early` may not be used yet."""
         value = evaluate(descriptor, self._state, (tool, parameter))
         if value is ABSENT:
-            return ABSENT
-        if from_input(descriptor) and not self._counts(slot_key(tool, parameter), descriptor, value):
             return ABSENT
         if descriptor.startswith("ud|") and not self._composed(canon(value)):
             return ABSENT  # the year and the time of day in a date's format are another run's
         return value
 
+    def is_early(self, descriptor: str, tool: str, parameter: str, value: Any) -> bool:
+        """Return True if a value comes from a place in prompt or context that does not count yet."""
+        return from_input(descriptor) and not self._counts(slot_key(tool, parameter), descriptor, value)
+
     def may_use(self, tool: str, parameter: str, value: Any, schema: Any) -> bool:
         """Return True if a value of another run may stand in a call of this one."""
         return f"{tool}.{parameter}" in self._constants or self.shows(value, schema)
+
+    def may_repeat(self, tool: str, args: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
+        """Return True if a whole call of another run may be made in this one."""
+        for name, value in args.items():
+            if not self.may_use(tool, name, value, properties.get(name)):
+                return False
+            if self.is_contested(tool, name, value, ("w",), {}):
+                return False
+        return True
 
     def shows(self, value: Any, schema: Any = None) -> bool:
         """Return True if the run shows a value: all of its parts, for a list or an object."""
@@ -107,17 +130,47 @@ class Provenance:
         text = canon(value)
         placed = [descriptor for descriptor in backing if words_before(descriptor)]
         if not placed:
-            if not _CARRIED.issuperset(backing):
-                return False
-            span = self._state.user.find(text)
-            return span is not None and is_open(self._state.user, *span)
+            return _CARRIED.issuperset(backing) and self._is_part(text)
+        if self._may_go_on(tool, parameter, text):
+            return True
         row = self._graph.sources.row(slot_key(tool, parameter))
         for own in placed:
             before = words_before(own)
             rivals = [rival for rival, other in others.items() if other != text and words_before(rival) == before]
-            if all(_record(row, own) > _record(row, rival) for rival in rivals):
+            if all(_misses(row, own) < _misses(row, rival) for rival in rivals):
                 return False
         return True
+
+    def _is_part(self, text: str) -> bool:
+        """Return True if a value of another run may be a part of a name in the request."""
+        request = self._state.user
+        span = request.find(text)
+        if span is None:
+            return False
+        if is_open(request, *span):
+            return True
+        # The first word has a capital anyway: past requests tell whether it is a part of the name.
+        return span[0] == 1 and is_open(request, *span, first_word=True) and not self._is_untaken(request.words[0])
+
+    def _may_go_on(self, tool: str, parameter: str, text: str) -> bool:
+        """Return True if a name in the request may go on with the next word: "San jose"."""
+        request = self._state.user
+        span = request.find(text)
+        following = "" if span is None else after_name(request, span[1])
+        if not following or self._is_untaken(following):
+            return False
+        # Where names have stood before several words, a new word is one more of them: "to Bob presently".
+        known = set[str]()
+        for near in self._neighbours:
+            if near.tool == tool:
+                known.add(_word_after(near.text, canon(near.args.get(parameter, ABSENT))))
+        return bool(self._graph.cases.having(following)) or len(known - {END, A_NUMBER}) < SEVERAL
+
+    def _is_untaken(self, word: str) -> bool:
+        """Return True if a past request had a word, and none of its calls."""
+        cases = self._graph.cases
+        latest = cases.having(word)[-MAX_REQUESTS:]
+        return any(word not in _taken(cases.arguments(case_id)) for case_id in latest)
 
     def distracts(self, tool: str, calls: Sequence[Mapping[str, Any]], neighbours: Sequence[Neighbour]) -> bool:
         """Return True if the request leaves more names and numbers untaken than past requests with this tool did."""
@@ -132,7 +185,10 @@ class Provenance:
         known = self._graph.places.rows.get(slot, {}).get(descriptor)
         if known is None:
             return False
-        return len(known[0]) >= AGREED or value_digest(descriptor, canon(value)) in known[0]
+        if len(known[0]) >= AGREED:
+            return True
+        # On its first day a date so many days later tells nothing: the model may have taken that very date.
+        return not is_derived(descriptor) and value_digest(descriptor, canon(value)) in known[0]
 
     def _is_shown(self, text: str) -> bool:
         low = text.lower()
@@ -167,6 +223,21 @@ class Provenance:
 def _left_before(text: str, made: tuple[str, ...]) -> frozenset[str]:
     """Return what a past request left untaken, given the arguments of its calls as JSON."""
     return left_over(text, [canon(value) for args in map(json.loads, made) for value in args.values()])
+
+
+@cached(mebibytes=4)
+def _word_after(request: str, value: str) -> str:
+    """Return the word that stood right after a value in a past request; END if there was none."""
+    text = read_text(request)
+    span = text.find(value)
+    return END if span is None else right_of(text, span[1])
+
+
+@cached(mebibytes=4)
+def _taken(made: tuple[str, ...]) -> frozenset[str]:
+    """Return the words in the arguments of calls, given these as JSON."""
+    values = [canon(value) for args in map(json.loads, made) for value in args.values()]
+    return frozenset[str]().union(*(read_text(value).words for value in values))
 
 
 def encode_value(value: Any) -> str:
@@ -218,8 +289,6 @@ def _in_schema(value: Any, schema: Any) -> bool:
     return any(_in_schema(value, branch) for branch in branches)
 
 
-def _record(row: Mapping[str, Sequence[float]], descriptor: str) -> float:
-    hits, misses = 0.0, 0.0
-    if descriptor in row:
-        hits, misses = row[descriptor][HIT], row[descriptor][MISS]
-    return (hits + 0.5) / (hits + misses + 1)
+def _misses(row: Mapping[str, Sequence[float]], descriptor: str) -> float:
+    """Return how often a source was wrong: of two extents in one place, only where they differ."""
+    return row[descriptor][MISS] if descriptor in row else 0.0

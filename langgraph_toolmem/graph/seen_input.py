@@ -242,6 +242,11 @@ def from_input(descriptor: str) -> bool:
     return descriptor[0] in "px"
 
 
+def is_derived(descriptor: str) -> bool:
+    """Return True for a date so many days before or after one in prompt or context."""
+    return descriptor[:3] in ("pd|", "xd|") and descriptor.split("|")[2] != "0"
+
+
 def value_digest(descriptor: str, text: str) -> str:
     """Return the digest of a value at one place; values of two places cannot be compared by it."""
     return digest("seen", descriptor, text)

@@ -58,6 +58,8 @@ class Filled(NamedTuple):
     source: str
 
 
+UNDECIDED: Final = Filled(ABSENT, 0.0, "")
+"""Stands for a value that the record does not tell: the model is asked."""
 Filling = Mapping[str, Filled]
 """Parameter -> its value, ABSENT for an optional one that is best left out."""
 
@@ -137,7 +139,7 @@ def candidates(
 
     Tools that are not among `specs` are left out. `constants` are parameters as in `Provenance`.
     """
-    provenance = Provenance(graph, state, constants)
+    provenance = Provenance(graph, state, constants, neighbours)
     shares = next_tools(graph, state, neighbours[:NEAREST])
     following, of_calls = contexts.after(state)
     here = Situation(neighbours[:NEAREST], of_calls)
@@ -163,8 +165,7 @@ def candidates(
     for tool, args, share in following:
         if tool not in specs or call_key(tool, canon_args(args)) in there:
             continue
-        properties = specs[tool].properties
-        if all(provenance.may_use(tool, name, value, properties.get(name)) for name, value in args.items()):
+        if provenance.may_repeat(tool, args, specs[tool].properties):
             filled = {name: Filled(value, 1.0, "w") for name, value in args.items()}
             found.append(Candidate(here, tool, filled, max(shares.get(tool, 0.0), share), share, whole=True))
     found = [candidate for candidate in found if not _is_distracted(candidate, provenance)]
@@ -205,6 +206,7 @@ class _Offer:
     """A value that an argument may have, and the sources that give it, each with its record."""
 
     value: Any
+    usable: bool = False
     backing: list[tuple[float, str]] = field(default_factory=list)
 
     @property
@@ -242,6 +244,8 @@ class Filler:
         for parameter, schema in self._spec.properties.items():
             is_required = parameter in self._spec.required
             likeliest = self._likeliest(parameter, schema, is_required)
+            if likeliest is UNDECIDED:
+                return None
             if likeliest is not None:
                 filling[parameter] = likeliest
             elif is_required or self._is_mostly_given(parameter):
@@ -256,7 +260,10 @@ class Filler:
         return given > MOSTLY * known.get("calls_read", 0) or near > MOSTLY * len(self._same_tool)
 
     def _likeliest(self, parameter: str, schema: Any, is_required: bool) -> Filled | None:
-        """Return the value with the best record; None if there is none, or if its extent in the request is open."""
+        """Return the value with the best record; None if there is none.
+
+        UNDECIDED if its extent in the request is open, or if it comes from a place that does not count yet.
+        """
         graph, tool = self._graph, self._spec.name
         slot = slot_key(tool, parameter)
         overall = graph.sources.row(slot)
@@ -267,39 +274,49 @@ class Filler:
             if parameter in near.sources:
                 by_source.add(near.similarity, near.sources[parameter])
         offers: dict[str, _Offer] = {}
-        for descriptor, given in self._offered(parameter, schema, [*overall, *by_source]):
+        for descriptor, given, usable in self._offered(parameter, schema, [*overall, *by_source]):
             value = fit(given, schema)
             if value is ABSENT and (is_required or given is not ABSENT):
                 continue
             text = canon(value)
             weight = _precision(overall.get(descriptor), here.get(descriptor))
             moved = by_source.moved(weight, descriptor) if "|" in descriptor else by_text.moved(weight, text)
-            offers.setdefault(text, _Offer(value)).backing.append((moved, descriptor))
+            offer = offers.setdefault(text, _Offer(value))
+            offer.usable = offer.usable or usable
+            offer.backing.append((moved, descriptor))
         if not offers:
             return None
         best = max(offers.values(), key=lambda offer: offer.rank)
+        if best.value is not ABSENT and not self._is_decided(parameter, best, offers.values()):
+            return UNDECIDED
+        probability, _, source = best.rank
+        return Filled(best.value, probability, source)
+
+    def _is_decided(self, parameter: str, best: _Offer, offers: Iterable[_Offer]) -> bool:
+        if not best.usable:
+            return False
         others = {
-            descriptor: text for text, offer in offers.items() if offer is not best for _, descriptor in offer.backing
+            descriptor: canon(offer.value) for offer in offers if offer is not best for _, descriptor in offer.backing
         }
         backing = [descriptor for _, descriptor in best.backing]
-        if best.value is ABSENT or not self._provenance.is_contested(tool, parameter, best.value, backing, others):
-            probability, _, source = best.rank
-            return Filled(best.value, probability, source)
-        return None
+        return not self._provenance.is_contested(self._spec.name, parameter, best.value, backing, others)
 
-    def _offered(self, parameter: str, schema: Any, descriptors: Iterable[str]) -> Iterator[tuple[str, Any]]:
-        """Yield the values that may be used, each with its source."""
+    def _offered(self, parameter: str, schema: Any, descriptors: Iterable[str]) -> Iterator[tuple[str, Any, bool]]:
+        """Yield the values of a parameter: the source, the value, and False for one that counts only later.
+
+        The latter compete with the others: where "tomorrow" is likely meant, "today" is wrong.
+        """
         tool, provenance = self._spec.name, self._provenance
         for descriptor in dict.fromkeys(descriptors):
             if "|" in descriptor:
                 value = provenance.value_of(descriptor, tool, parameter)
                 if value is not ABSENT:
-                    yield descriptor, value
+                    yield descriptor, value, not provenance.is_early(descriptor, tool, parameter, value)
         usual = usual_values(self._graph, slot_key(tool, parameter), self._state.symbols[-1])
         carried = [("n", near.carried.get(parameter, ABSENT)) for near in self._same_tool]
         for descriptor, value in [*usual.items(), *carried]:
             if provenance.may_use(tool, parameter, value, schema):
-                yield descriptor, value
+                yield descriptor, value, True
 
 
 def fill_each(

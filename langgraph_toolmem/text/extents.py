@@ -65,13 +65,17 @@ def extents(raw: str, start: int) -> dict[Extent, Span]:
     }
 
 
-def is_open(text: Text, first: int, last: int) -> bool:
-    """Return True if a name goes on before or after a span, so that the span may be a part of it."""
+def is_open(text: Text, first: int, last: int, *, first_word: bool = False) -> bool:
+    """Return True if a name goes on before or after a span, so that the span may be a part of it.
+
+    The first word of a text has a capital anyway; it counts with `first_word`.
+    """
     inside = is_name(_original(text, last)) or is_name(_original(text, first))
     if not inside:
         return False
     after = _joined(text, _run(text, last, numbers=False)) > last
-    before = first > 1 and _adjacent(text, first - 1) and is_name(_original(text, first - 1))
+    least = 0 if first_word else 1
+    before = first > least and _adjacent(text, first - 1) and is_name(_original(text, first - 1))
     return after or before
 
 
@@ -92,6 +96,14 @@ def right_of(text: Text, last: int) -> str:
     if not is_word(following):
         return END
     return A_NUMBER if has_digit(following) else following
+
+
+def after_name(text: Text, last: int) -> str:
+    """Return the word after a name that ends with word `last`, if it has no capital; "" if none may belong to it."""
+    if not is_name(_original(text, last)) or last + 1 >= len(text.words) or is_name(_original(text, last + 1)):
+        return ""
+    following = right_of(text, last)
+    return "" if following in (END, A_NUMBER) else following
 
 
 def until(text: Text, start: int, right: str) -> Span | None:

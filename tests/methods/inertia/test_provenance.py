@@ -84,6 +84,30 @@ def test_a_date_follows_the_day_of_the_prompt():
     assert [args for option in decision.options for args in option.calls] == [{"date": "2026-08-01"}]
 
 
+def test_tomorrow_is_asked_for_until_two_days_agreed_and_never_answered_with_today():
+    learner = Learner([reading("list_meetings", "date")], FREE)
+    asks = {0: ("What is on today?", "my meetings of today please"), 1: ("What is on tomorrow?", "And tomorrow?")}
+
+    def context_of(day: int) -> ModelInput:
+        return ModelInput(context={"today": f"2026-03-{day:02}"}, complete=True)
+
+    def dates(text: str, day: int) -> list[Any]:
+        decision = learner.decide(user(text), seen=context_of(day))
+        return [args["date"] for option in decision.options for args in option.calls if "date" in args]
+
+    for day in (1, 2, 3):
+        before = {later: dates(asks[later][0], day) for later in asks}
+        if day < 3:
+            assert before[1] == []
+        else:
+            assert before == {0: ["2026-03-03"], 1: ["2026-03-04"]}
+        for number, (later, texts) in enumerate(asks.items()):
+            for text in texts:
+                made = call("list_meetings", {"date": f"2026-03-{day + later:02}"}, "none")
+                thread = f"{day} {number} {text}"
+                learner.learn(user(text), made, words(), thread_id=thread, seen=context_of(day))
+
+
 def test_a_request_that_names_somebody_else_is_not_answered_from_the_prompt():
     learner = Learner(TOOL, FREE)
     for number in range(20):
@@ -163,6 +187,25 @@ def test_names_of_one_two_and_three_words_and_without_capitals_are_whole():
         for form in PAYS:
             assert looked_up(learner, form.format(name)) in ([name], []), form
         assert looked_up(learner, PAYS[1].format(name)) == [name]
+
+
+def test_a_name_is_not_cut_where_a_word_without_a_capital_may_belong_to_it():
+    learner = searching((*CITIES, "New York", "Jose Marti"), FORMS[1:])
+    asks = [form.format("San jose") for form in FORMS[1:]]
+
+    assert [looked_up(learner, form.format("Madrid")) for form in FORMS[1:]] == [["Madrid"]] * 2
+    assert not any(looked_up(learner, text) for text in asks)
+    for text in asks:
+        learner.learn(user(text), call("find", {"name": "San jose"}), words(), thread_id=text)
+    assert [looked_up(learner, text) for text in asks] == [["San jose"]] * 2
+
+
+def test_a_name_that_begins_the_request_is_not_cut_to_its_last_word():
+    learner = searching(("Nunez", "Igor", "Tomasz", "Petit"), ("{}: address please", "Show {} please"))
+
+    assert looked_up(learner, "Tomasz Nunez: address please") in ([], ["Tomasz Nunez"])
+    assert looked_up(learner, "Show Nunez please") == ["Nunez"]
+    assert looked_up(learner, "Nunez: address please") == ["Nunez"]
 
 
 # --- whole calls ---
