@@ -46,7 +46,7 @@ def criticise(_: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
 
 model = ScriptedChatModel(script=reply)
 memory = ToolMemory.ephemeral(methods=default_methods(Entries(critic=ScriptedChatModel(script=criticise))))
-middleware = tool_memory_middleware(memory, recall=True, reflect=True)
+middleware = tool_memory_middleware(memory, recall=True)
 agent: Any = create_agent(model, [time_zone, book_call], middleware=middleware, checkpointer=InMemorySaver())
 
 

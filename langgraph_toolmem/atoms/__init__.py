@@ -27,7 +27,16 @@ from langgraph_toolmem.base.checks import is_count, is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.text import digest
 from langgraph_toolmem.base.threads import async_variant
-from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words, shown_in_words
+from langgraph_toolmem.core.method import (
+    KEEP_RUNS,
+    EndedRun,
+    Import,
+    JudgedRun,
+    Method,
+    Section,
+    outcome_in_words,
+    shown_in_words,
+)
 from langgraph_toolmem.core.users import User, by_namespace, user_digest
 from langgraph_toolmem.graph.events import GOOD
 from langgraph_toolmem.runs.run import Run
@@ -44,6 +53,8 @@ if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
     from langgraph_toolmem.graph.events import Forgotten
 
+MANY_ASKED: Final = 60
+"""Model calls after which it is a problem that no run was ever kept: about 20 requests."""
 SETTLE: Final = 10.0
 """Seconds that `search` waits for what was finished just now and is being written."""
 
@@ -71,6 +82,8 @@ class Atoms(Method):
 
             self._writer = AtomWriter(model)
         self._keeping: AtomKeeping | None = None
+        self.asked = 0
+        """Model calls for which steps were looked up."""
 
     def open(self, core: Core) -> None:
         """Register its kinds of jobs."""
@@ -267,6 +280,21 @@ class Atoms(Method):
         if self.core.vectors.empty:
             return 0
         return self.keeping.rows.forget(user, gone)
+
+    def problems(self) -> list[str]:
+        """Return a sentence if planning has nothing to show: runs are never kept, or none has good feedback."""
+        core = self.core
+        if self.asked < MANY_ASKED or core.read_only:
+            return []
+        nothing = f"Planning was asked before {self.asked:,} model calls and has nothing to show."
+        if not any(core.counter(name) for name in ("atoms", "atoms_runs")):
+            return [f"{nothing} {KEEP_RUNS}"]
+        with core.lock:
+            good = any(run[1] is not None and run[1] >= GOOD for run in core.graph.runs.values())
+            shown = core.ledger.figures(self.name)["shown"]
+        if good or shown:
+            return []
+        return [f"{nothing} It shows steps of runs with good feedback: memory.feedback(thread_id, score=1.0)."]
 
     def report(self) -> Section | None:
         """Return how many atoms were made, and how runs ended that followed one."""

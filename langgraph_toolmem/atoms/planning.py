@@ -147,6 +147,7 @@ class HintPlanner:
             MessageError: `messages` cannot be read.
             NamespaceError: the namespace needs a user id.
         """
+        self._method.asked += 1
         thread, purges = (thread_id, user_id), self._method.core.texts.purges
         look = self._look(messages, specs, self._records.get(thread) or Planning(), thread_id)
         planned = yield from self._planned(look, user_id)

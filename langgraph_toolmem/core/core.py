@@ -365,13 +365,16 @@ class Core(Evidence):
             self.vectors.catch_up(job.payload["collection"])
 
     def problems(self) -> list[str]:
-        """Return the storage problems, one sentence each."""
+        """Return the problems of storage and of settings, one sentence each."""
         with self.lock:
             waiting = [] if self.shared_log is None else self.shared_log.waiting()
             found = [*self.store.problems, *waiting, *self.vectors.problems]
         remote = self.vectors.remote
         problem = None if remote is None else remote.problem()
         found += [problem] if problem else []
+        found += self.users.problems()
+        for listener in self.listeners:
+            found += self.log_and_continue(f"{listener.name} could not report problems", listener.problems) or []
         return found + (self.log_and_continue("could not read the job queue", self.jobs.queue.troubles) or [])
 
     def section_of(self, listener: Method) -> Section | None:

@@ -211,7 +211,7 @@ class Lifecycle:
 
     def _begun(self, messages: Any, thread_id: str | None, user_id: str | None) -> tuple[Run, User]:
         self._core.refresh()
-        return self._core.executions.read(messages, thread_id), self._core.users.of(user_id)
+        return self._core.executions.read(messages, thread_id), self._core.users.learner(user_id)
 
     # --- learning ---
 

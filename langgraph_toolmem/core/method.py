@@ -127,13 +127,19 @@ class PastRuns(Protocol):
         ...
 
 
+KEEP_RUNS: Final = (
+    "No finished run was kept. Leave `reflect` out in tool_memory_middleware (it is then on), put a ReflectionWriter "
+    "before END in a graph, or call memory.finish(messages, thread_id=...)."
+)
+
+
 # --- methods ---
 
 
 class Method(SharedByCopies):
     """One idea on a memory. Override what you need; every default does nothing.
 
-    `ended`, `judged`, `close` and `report` run without the lock, and an error in one of them stops nobody.
+    `ended`, `judged`, `close`, `report` and `problems` run without the lock, and an error in one of them stops nobody.
     An error in `forget` reaches the caller once everybody else has deleted their data.
 
     Attributes:
@@ -192,6 +198,10 @@ class Method(SharedByCopies):
     def report(self) -> Section | None:
         """Return its part of the report, if it has any."""
         return None
+
+    def problems(self) -> list[str]:
+        """Return the settings that keep it from working, one sentence each."""
+        return []
 
 
 def check_methods(methods: Iterable[Any]) -> list[Method]:

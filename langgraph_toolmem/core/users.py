@@ -37,6 +37,25 @@ class Users:
         self.namespace = namespace
         self.apart = has_user(namespace)
         self._warned = False
+        self.refused = 0
+        """Runs of which nothing was learned in this process, because the namespace needs a user id."""
+
+    def problems(self) -> list[str]:
+        """Return a sentence if runs had no user id and the namespace needs one."""
+        if not self.refused:
+            return []
+        return [
+            f"The namespace {self.namespace!r} needs a user id, and was given none {self.refused:,} times: nothing was "
+            'learned there. Run the graph with the id in its context or in config["configurable"]["user_id"].'
+        ]
+
+    def learner(self, user_id: str | None) -> User:
+        """Return the user of a run to learn from, and count the refusals. Raises NamespaceError as `of`."""
+        try:
+            return self.of(user_id)
+        except NamespaceError:
+            self.refused += 1
+            raise
 
     def of(self, user_id: str | None, *, warn: bool = True) -> User:
         """Return a user; warn once if the namespace has no place for the id. Raises NamespaceError if it needs one."""

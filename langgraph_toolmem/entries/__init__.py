@@ -30,7 +30,7 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest, shortened
 from langgraph_toolmem.base.threads import async_variant
 from langgraph_toolmem.core.jobs import Job, NotYetError
-from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, Method, Section, outcome_in_words
+from langgraph_toolmem.core.method import KEEP_RUNS, EndedRun, Import, JudgedRun, Method, Section, outcome_in_words
 from langgraph_toolmem.core.users import User, by_namespace, user_digest
 from langgraph_toolmem.entries.entry import (
     JUDGED,
@@ -64,6 +64,8 @@ WRITE, JUDGE, CRITIQUE = "write", "judge", "critique"
 """Kinds of jobs: an entry, feedback on it, a critique."""
 JUDGE_TRIES: Final = 8
 """Feedback on a run that has no entry waits for it so often: about two minutes."""
+MANY_ASKED: Final = 20
+"""Requests after which it is a problem that no run was ever kept."""
 SIMILAR: Final = 3
 """Entries with feedback and similar requests that a critic reads with one."""
 
@@ -116,6 +118,7 @@ class Entries(Method):
 
             self._critic = resolve_critic(critic, lambda: self.core.catalogue.specs)
         self._search: EntrySearch | None = None
+        self._asked = 0
 
     def open(self, core: Core) -> None:
         super().open(core)
@@ -212,6 +215,7 @@ class Entries(Method):
         run, user = self.core.read(messages, thread_id), self.core.users.of(user_id)
         self.core.jobs.poll()
         query = request_of(run)
+        self._asked += 1
         if not query or self.core.vectors.empty:
             return []
         own = {run.digest, *(event.episode for event in run.events)}
@@ -245,6 +249,12 @@ class Entries(Method):
         mine = bool(entry.user) or self.core.users.apart  # entries of other named users are never shown
         by_program = entry.score is None  # "the run ended with TimeoutError"
         return entry if mine or by_program or self.share_comments else replace(entry, comment="")
+
+    def problems(self) -> list[str]:
+        """Return a sentence if recall finds nothing because runs are never kept."""
+        if self._asked < MANY_ASKED or self.core.read_only or self.core.counter("entries"):
+            return []
+        return [f"Recall was asked for {self._asked:,} requests and has nothing to show. {KEEP_RUNS}"]
 
     arecall, apreferences = async_variant(recall), async_variant(preferences)
 

@@ -9,7 +9,7 @@ from langchain_core.messages import ToolMessage
 
 from langgraph_toolmem.base.checks import names_given, policy_given, score_of
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.core.method import EndedRun
+from langgraph_toolmem.core.method import EndedRun, Method
 from langgraph_toolmem.core.precedents import ending
 from langgraph_toolmem.entries import Entries, RecallPolicy
 from langgraph_toolmem.entries.preferences import left_out
@@ -87,14 +87,14 @@ class Preferences(Step[Entries]):
         return StepOutput(left_out=out, event=preference_event(found, out), notes={"toolmem.left_out": len(out)})
 
 
-class Reflection(Step[Entries]):
+class Reflection(Step[Method]):
     """Keeps each run with its feedback at its end; see `ReflectionWriter` for the arguments."""
 
     role: ClassVar[str] = "reflection"
     about: ClassVar[str] = "keeps the finished run with its feedback; critiques are written in the background"
     ends: ClassVar[bool] = True
 
-    def __init__(self, method: Entries, *, verdict: StateScore | None = None) -> None:
+    def __init__(self, method: Method, *, verdict: StateScore | None = None) -> None:
         super().__init__(method)
         if verdict is not None and not callable(verdict):
             raise ConfigurationError(f"verdict is a function of the state, not {type(verdict).__name__}.")
@@ -117,6 +117,8 @@ class Reflection(Step[Entries]):
         The run's end replaces it if the thread is resumed. Nothing is learned that was not learned as it happened:
         calls that are pending may be executed then.
         """
+        if not isinstance(self.method, Entries):  # steps are kept of runs that went well
+            return
         core = self.core
         failed = [] if failed_call is None else [ToolMessage("", tool_call_id=failed_call, status="error")]
         run, user = core.read([*call.messages, *failed], call.thread_id).current, core.users.of(call.user_id)

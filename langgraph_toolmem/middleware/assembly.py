@@ -80,7 +80,7 @@ def tool_memory_middleware(
     recall: bool | RecallPolicy | MemoryRecall = False,
     suggest: bool | SITPolicy | SITSummary = False,
     planning: bool | SGASettings | SGAPlanner = False,
-    reflect: bool | ReflectionWriter = False,
+    reflect: bool | ReflectionWriter | None = None,
     preferences: bool | PreferenceGuide = False,
     tool_search: bool | ToolSearch | ToolRetriever = False,
     loop_guard: bool | LoopGuard = False,
@@ -110,10 +110,11 @@ def tool_memory_middleware(
         recall: show the model past runs with similar requests (`MemoryRecall`); a policy says how many.
         suggest: show the model which tools came next in similar situations, and give it the summary tool
             (`SITSummary`); a policy says how.
-        planning: show the model single steps that worked at such a point of other runs (`SGAPlanner`); settings say
-            how, and which model plans. By default no model is asked for it.
-        reflect: keep each run as an entry at its end (`ReflectionWriter`), without a verdict; `memory.feedback`
-            gives one later. Runs that an error ended are kept too, with what was done so far.
+        planning: show the model single steps that worked at such a point of other runs (`SGAPlanner`): of runs with
+            good feedback (`memory.feedback`). Settings say how, and which model plans; by default no model is asked.
+        reflect: keep each run at its end (`ReflectionWriter`), without a score; `memory.feedback` gives one later.
+            Runs that an error ended are kept too, with what was done so far. Defaults to True where `recall`,
+            `planning` or `preferences` is on: they read the kept runs.
         preferences: leave out tools that this user rated badly on similar requests (`PreferenceGuide`), except
             what an ``LLMToolSelectorMiddleware`` in `outer` always includes.
         tool_search: have the model find its tools by a search, with a list of tools that never changes, so the prompt
@@ -131,6 +132,8 @@ def tool_memory_middleware(
     for index, middleware in enumerate(yours):
         if isinstance(middleware, ToolMemoryMiddleware):
             raise ConfigurationError(f"outer[{index}] must be a middleware of yours, got {type(middleware).__name__}.")
+    if reflect is None:
+        reflect = any(feature is not False for feature in (recall, planning, preferences))
     if not isinstance(loop_guard, (bool, LoopGuard)):
         raise ConfigurationError(f"loop_guard is True, False or a LoopGuard, not {loop_guard!r}.")
     wanted = steps_for(

@@ -189,11 +189,12 @@ def _messages_in(result: Any) -> Iterator[Any]:
 
 
 class ReflectionWriter(StepNode):
-    """Keeps the run with its verdict as an entry, and learns the rest of it. Put it before END.
+    """Keeps the run with its score, and learns the rest of it. Put it before END.
 
-    The entry is written in the background, and a critique if the run went wrong and the memory has a critic
-    (``Entries(critic=…)``). Where branches run in parallel, add the node with ``defer=True``. A run that ends with an
-    error never comes here: the host calls ``memory.finish`` itself (an agent's middleware does so).
+    The run becomes an entry, and its steps become atoms, as far as the memory has these methods. The entry is written
+    in the background, and a critique if the run went wrong and the memory has a critic (``Entries(critic=…)``). Where
+    branches run in parallel, add the node with ``defer=True``. A run that ends with an error never comes here: the host
+    calls ``memory.finish`` itself (an agent's middleware does so).
 
     Args:
         memory: the memory.
@@ -204,7 +205,10 @@ class ReflectionWriter(StepNode):
     def __init__(
         self, memory: ToolMemory, *, verdict: StateScore | None = None, messages_key: str = "messages"
     ) -> None:
-        step = Reflection(method_of(memory, Entries, "ReflectionWriter"), verdict=verdict)
+        names = {method.name for method in checked(memory, "ReflectionWriter").methods}
+        atoms_only = Atoms.name in names and Entries.name not in names
+        method = method_of(memory, Atoms if atoms_only else Entries, "ReflectionWriter")
+        step = Reflection(method, verdict=verdict)
         super().__init__(step, messages_key=messages_key)
 
 
