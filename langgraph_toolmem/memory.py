@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from langgraph_toolmem.base.checks import with_known_options
 from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.threads import async_variant
@@ -20,7 +21,7 @@ from langgraph_toolmem.graph.view import GraphView, view_of
 from langgraph_toolmem.report.report import Report, TokenPrice, compare, make_report
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike
-from langgraph_toolmem.stores.events import Fsync
+from langgraph_toolmem.stores.events import Fallback, Fsync
 from langgraph_toolmem.turn.seen import given_input
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class ToolMemory(SharedByCopies):
         namespace: of personal memory; ``("toolmem", "{user_id}")`` for many users.
         graph_namespace: of the evidence graph.
         fsync: "snapshot": what was acknowledged survives the end of the process; "always": of the machine.
+        fallback: if the folder cannot be made or written, "error" raises, and "memory" goes on in RAM: what is learned
+            is gone with the process.
         read_only: read, but do not write; works next to a writing process.
         now: returns seconds since 1970.
         holdout: this share of the episodes, drawn by their identity, runs without hints and without calls made in the
@@ -88,9 +91,10 @@ class ToolMemory(SharedByCopies):
 
     Raises:
         ConfigurationError: an argument cannot work.
-        StorageError: the folder is another program's, of another release, or on a network file system.
+        StorageError: the folder is another program's, of another release, on a network file system, or not writable.
     """
 
+    @with_known_options
     def __init__(
         self,
         path: str | Path | None,
@@ -105,6 +109,7 @@ class ToolMemory(SharedByCopies):
         namespace: tuple[str, ...] = DEFAULT_NAMESPACE,
         graph_namespace: tuple[str, ...] = DEFAULT_NAMESPACE,
         fsync: Fsync = "snapshot",
+        fallback: Fallback = "error",
         read_only: bool = False,
         now: Callable[[], float] = time.time,
         holdout: float = 0.0,
@@ -124,6 +129,7 @@ class ToolMemory(SharedByCopies):
             namespace=namespace,
             graph_namespace=graph_namespace,
             fsync=fsync,
+            fallback=fallback,
             read_only=read_only,
             now=now,
             holdout=holdout,

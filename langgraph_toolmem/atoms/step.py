@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from langgraph_toolmem.atoms import Atoms
-from langgraph_toolmem.base.checks import expect, is_count, is_share
+from langgraph_toolmem.base.checks import checks_options, expect, is_count, is_share
 from langgraph_toolmem.core.catalogue import without_own
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
 from langgraph_toolmem.turn.ask import StepGenerator
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.atoms.planning import Planned
 
 
+@checks_options
 @dataclass(frozen=True)
 class SGASettings:
     """Settings of planning, for ``tool_memory_middleware(memory, planning=SGASettings(…))``.

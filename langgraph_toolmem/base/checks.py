@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Any, ParamSpec, TypeVar
 
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 
 P = TypeVar("P")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 def expect(policy: object, name: str, what: str, fits: Callable[[Any], bool]) -> None:
@@ -35,12 +39,33 @@ def policy_given(policy: P | None, kind: type[P], name: str = "policy") -> P | N
     return policy
 
 
-def check_fields(name: str, given: set[str], known: set[str]) -> None:
+def check_fields(name: str, given: set[str], known: set[str], kind: str = "field") -> None:
     """Raise ConfigurationError with the first unknown field and the most similar known one."""
     if unknown := sorted(given - known):
         meant = nearest(unknown[0], known)
         instead = f"did you mean {meant!r}? Its" if meant else "its"
-        raise ConfigurationError(f"{name} has no field {unknown[0]!r}; {instead} fields: {', '.join(sorted(known))}.")
+        raise ConfigurationError(f"{name} has no {kind} {unknown[0]!r}; {instead} {kind}s: {', '.join(sorted(known))}.")
+
+
+def with_known_options(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Return a function that raises ConfigurationError for an unknown keyword, with the most similar option."""
+    parameters = signature(function).parameters.values()
+    known = {each.name for each in parameters if each.kind is not Parameter.POSITIONAL_ONLY} - {"self"}
+    owner = function.__qualname__.removesuffix(".__init__")
+
+    @wraps(function)
+    def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        if not kwargs.keys() <= known:
+            check_fields(owner, set(kwargs), known, "option")
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def checks_options(kind: type[P]) -> type[P]:
+    """Have a dataclass name the most similar field where it is given an unknown one."""
+    kind.__init__ = with_known_options(kind.__init__)  # type: ignore[method-assign]
+    return kind
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -34,7 +34,7 @@ from langgraph_toolmem.graph.tool_graph import AUTHOR, Table
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
 from langgraph_toolmem.runs.trajectory import ExecutionLog
-from langgraph_toolmem.stores.events import EventStore, Fsync
+from langgraph_toolmem.stores.events import EventStore, Fallback, Fsync, fallback_given
 from langgraph_toolmem.stores.indexed import IndexedVectors
 from langgraph_toolmem.stores.shared import SharedLog
 from langgraph_toolmem.stores.vectors import VectorStore
@@ -201,6 +201,7 @@ class Core(Evidence):
         namespace: tuple[str, ...],
         graph_namespace: tuple[str, ...],
         fsync: Fsync,
+        fallback: Fallback,
         read_only: bool,
         now: Callable[[], float],
         holdout: float,
@@ -228,7 +229,15 @@ class Core(Evidence):
         ]
         where = None if store is not None and read_only else home  # else it would look at a log that lags behind
         shared = store is not None
-        log = EventStore(where, lock=threads.rlock(), tables=tables, fsync=fsync, read_only=read_only, shared=shared)
+        log = EventStore(
+            where,
+            lock=threads.rlock(),
+            tables=tables,
+            fsync=fsync,
+            fallback=fallback_given(fallback),
+            read_only=read_only,
+            shared=shared,
+        )
         super().__init__(log, users, now=now, read_only=read_only)
         if self.folder is not None and not read_only and users.namespace != DEFAULT_NAMESPACE:
             self.log_and_continue(

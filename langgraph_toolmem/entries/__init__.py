@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from langgraph_toolmem.base.checks import expect, is_count, is_share, policy_given
+from langgraph_toolmem.base.checks import checks_options, expect, is_count, is_share, policy_given
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import digest, shortened
 from langgraph_toolmem.base.threads import async_variant
@@ -70,6 +70,7 @@ SIMILAR: Final = 3
 """Entries with feedback and similar requests that a critic reads with one."""
 
 
+@checks_options
 @dataclass(frozen=True)
 class RecallPolicy:
     """Settings of the number of recalled runs.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
-from langgraph_toolmem.base.checks import check_fields, expect, is_count, is_number, is_share
+from langgraph_toolmem.base.checks import check_fields, checks_options, expect, is_count, is_number, is_share
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.runs.run import ExecutedCall
 
@@ -14,6 +14,7 @@ Environment: TypeAlias = Callable[[str, Sequence[ExecutedCall]], Mapping[str, An
 P = TypeVar("P", bound="InertiaPolicy")
 
 
+@checks_options
 @dataclass(frozen=True)
 class Bound:
     """The required certainty of a call, and the allowed share of wrong ones.
@@ -48,6 +49,7 @@ NAMES_OF_TOOLS: Final = ("may_write", "allow_destructive", "never", "allow_repea
 _OF_BOUNDS: Final = tuple(f.name for f in fields(Bound))
 
 
+@checks_options
 @dataclass(frozen=True)
 class InertiaPolicy:
     """When to act on a predicted call.
@@ -147,6 +149,7 @@ class InertiaPolicy:
         return policy.with_(**given)
 
 
+@checks_options
 @dataclass(frozen=True)
 class PaperPolicy(InertiaPolicy):
     """AutoTool as published: θ 0.1, α 0.5, κ 1.1, k 2, at most 30 % of a run's calls, never two in a row.

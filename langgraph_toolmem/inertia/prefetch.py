@@ -38,7 +38,7 @@ from pydantic import BaseModel
 from typing_extensions import get_type_hints
 
 from langgraph_toolmem.base import threads
-from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share, names_given
+from langgraph_toolmem.base.checks import checks_options, expect, is_count, is_number, is_share, names_given
 from langgraph_toolmem.base.copies import SharedByCopies
 from langgraph_toolmem.core.catalogue import named
 from langgraph_toolmem.core.core import Core
@@ -104,6 +104,7 @@ NO_PLACE: Final = (
 )
 
 
+@checks_options
 @dataclass(frozen=True)
 class Prefetch:
     """Settings of look-ups that run while the model is thinking.

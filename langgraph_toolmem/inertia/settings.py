@@ -7,8 +7,10 @@ other context too.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
@@ -25,6 +27,8 @@ logger = logging.getLogger("langgraph_toolmem.inertia.settings")
 SWITCHED_OFF: Final = Reason("switched_off", "switched off for this run (inertia_mode)")
 """The reason of a decision under mode "off"."""
 _PREFIX: Final = "inertia_"
+_MODES: Final = ("shadow",)
+"""Modes that are written as a key of their own: ``{"shadow": True}``."""
 
 # None is left out of the schema, so that a form shows a list to choose from or a number, not "any of".
 _Absent = SkipJsonSchema[None]
@@ -103,6 +107,9 @@ def settings_policy(context: Any, policy: InertiaPolicy) -> InertiaPolicy | None
     """
     if mode := env_mode():
         return None if mode == "off" else policy.with_(shadow=mode == "shadow")
+    for key in _keys_of(context):
+        if meant := _meant(key):
+            warn_once("%r in the context is no setting of the memory and is ignored; did you mean %s?", key, meant)
     for key in InertiaSettings.model_fields:
         if not key.startswith(_PREFIX):
             continue
@@ -128,6 +135,26 @@ def settings_policy(context: Any, policy: InertiaPolicy) -> InertiaPolicy | None
             warn_once("%s in the context would loosen the policy and is ignored.", key)
         policy = tightened
     return policy
+
+
+def _keys_of(context: Any) -> Iterable[str]:
+    """Return the keys of a context: of a mapping, a dataclass, a pydantic model or another object."""
+    keys = context if isinstance(context, Mapping) else getattr(context, "__dict__", ())
+    return [key for key in keys if isinstance(key, str)]
+
+
+@lru_cache(maxsize=1024)
+def _meant(key: str) -> str:
+    """Return the setting that a key of the context seems to mean; "" if it is a setting, or belongs to the host."""
+    if key in InertiaSettings.model_fields:
+        return ""
+    if key in _MODES:
+        return f"inertia_mode={key!r}"
+    plain = key.lower()
+    if plain.startswith(_PREFIX.rstrip("_")) or get_close_matches(plain.split("_")[0], ["inertia"], cutoff=0.8):
+        known = [field for field in InertiaSettings.model_fields if field.startswith(_PREFIX)]
+        return nearest(plain, known) or f"one of {', '.join(known)}"
+    return ""
 
 
 def _wanted(policy: InertiaPolicy, name: str, value: Any) -> InertiaPolicy:

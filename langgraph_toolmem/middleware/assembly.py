@@ -21,7 +21,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from langgraph_toolmem.atoms.step import SGASettings
-from langgraph_toolmem.base.checks import names_given
+from langgraph_toolmem.base.checks import names_given, with_known_options
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries import RecallPolicy
 from langgraph_toolmem.inertia.policy import InertiaPolicy
@@ -60,6 +60,10 @@ _EXECUTORS: Final = ("_execute_model_sync", "_execute_model_async")
 WITHOUT_INPUTS: Final = TracePolicy(process_inputs=omit_payload)
 """The spans of the memory's hooks leave out the request: the model's own span has it. With it a run of 200 messages
 took 6.6 times the bytes in LangSmith."""
+LIST_IN_A_LIST: Final = (
+    "tool_memory_middleware returns a list, and here it is put into another list. Write "
+    "middleware=tool_memory_middleware(memory, outer=[*yours])."
+)
 NOT_AT_THE_MODEL: Final = (
     "%s is not the last middleware: one behind it may change the request, so values of the system prompt and of the "
     "run's context are not used. Put the list of tool_memory_middleware last."
@@ -70,6 +74,7 @@ UNKNOWN_OUTER: Final = (
 )
 
 
+@with_known_options
 def tool_memory_middleware(
     memory: ToolMemory,
     *,
@@ -155,7 +160,19 @@ def tool_memory_middleware(
     if loop_guard is not False:  # in front: hooks after the model run from the last to the first
         guard = LoopGuard(memory) if loop_guard is True else loop_guard
         middleware_of_memory.insert(0, LoopGuardMiddleware(guard, name=f"{name}LoopGuard"))
-    return [*yours, *middleware_of_memory]
+    return MiddlewareList([*yours, *middleware_of_memory])
+
+
+class MiddlewareList(list[Middleware]):
+    """The list of `tool_memory_middleware`. In another list, ``create_agent`` asks it for a middleware's attributes."""
+
+    @property
+    def tools(self) -> Any:
+        raise ConfigurationError(LIST_IN_A_LIST)
+
+    @property
+    def name(self) -> Any:
+        raise ConfigurationError(LIST_IN_A_LIST)
 
 
 class ToolMemoryMiddleware(AgentMiddleware[Any, Any, Any]):

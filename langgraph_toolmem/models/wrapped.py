@@ -22,7 +22,7 @@ from langchain_core.tools import BaseTool
 from pydantic import PrivateAttr
 
 from langgraph_toolmem.atoms.step import SGASettings
-from langgraph_toolmem.base.checks import names_given
+from langgraph_toolmem.base.checks import names_given, with_known_options
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries import RecallPolicy
 from langgraph_toolmem.inertia.policy import InertiaPolicy
@@ -62,6 +62,7 @@ _GIVEN: ContextVar[RunnableConfig | None] = ContextVar("toolmem_given_config", d
 """The config that the caller passed to ``invoke`` or ``stream``."""
 
 
+@with_known_options
 def with_tool_memory(
     model: Model,
     memory: ToolMemory,

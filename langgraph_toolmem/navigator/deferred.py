@@ -29,7 +29,7 @@ from langchain_core.utils.function_calling import convert_to_openai_function
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from langgraph_toolmem.base.checks import is_count, names_given, nearest
+from langgraph_toolmem.base.checks import checks_options, is_count, names_given, nearest
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.tool_search import targets_of
 from langgraph_toolmem.runs.run import CALL_TOOL, OWN_TOOLS, SEARCH_TOOL
@@ -90,6 +90,7 @@ _CLAUDE: Final = re.compile(r"claude-(?:opus|sonnet|haiku)-(?:4[-.](?:[5-9]|[1-9
 _GPT: Final = re.compile(r"^gpt-(?:5\.(?:[4-9]|[1-9]\d)|[6-9]|[1-9]\d)(?!\d)")
 
 
+@checks_options
 @dataclass(frozen=True)
 class ToolSearch:
     """Settings of the search for an agent's tools.

@@ -246,7 +246,8 @@ def _from_base_tool(tool: BaseTool) -> ToolSpec:
             parameters, model = _object_schema(schema.model_json_schema()), _own_model(tool, schema)
         else:  # a pydantic.v1 model
             parameters = _object_schema(schema.schema())
-    spec = _spec(tool.name, tool.description, parameters, tool.metadata or {}, tool.tags, model)
+    declared = {**(getattr(tool, "extras", None) or {}), **(tool.metadata or {})}  # extras since langchain-core 1.2
+    spec = _spec(tool.name, tool.description, parameters, declared, tool.tags, model)
     return replace(spec, controls=True) if tool.return_direct or _returns_command(tool) else spec
 
 

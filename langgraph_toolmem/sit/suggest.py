@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
-from langgraph_toolmem.base.checks import expect, is_count, is_share
+from langgraph_toolmem.base.checks import checks_options, expect, is_count, is_share
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 
 Kind = Literal["episodic", "procedural", "search"]
@@ -54,6 +54,7 @@ NO_STATE: Final = math.sqrt(0.5)
 FITS: Final = "its description fits the request"
 
 
+@checks_options
 @dataclass(frozen=True)
 class SITPolicy:
     """Settings of suggestions.

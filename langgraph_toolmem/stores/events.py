@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 from langgraph_toolmem.base import threads
-from langgraph_toolmem.base.errors import GraphFileError, StorageError, describe_error
+from langgraph_toolmem.base.errors import ConfigurationError, GraphFileError, StorageError, describe_error
 from langgraph_toolmem.base.jsontext import dumps, loads
 from langgraph_toolmem.graph.events import Forgotten, Record, RunsForgotten, UserForgotten
 from langgraph_toolmem.graph.tool_graph import Table, ToolGraph
@@ -33,6 +33,7 @@ from langgraph_toolmem.stores import snapshot
 from langgraph_toolmem.stores.database import NAME, Database, damage, query_readonly, refuse_circles, refuse_remote
 
 Fsync: TypeAlias = Literal["snapshot", "always"]
+Fallback: TypeAlias = Literal["error", "memory"]
 T = TypeVar("T", bound=Table)
 
 SNAPSHOT: Final = "graph.pickle"
@@ -64,6 +65,13 @@ INSERT: Final = """INSERT INTO events (key, user, run, body, checksum, origin, n
 """A conflict would use up a row number, and missing numbers mean that rows were deleted."""
 
 logger = logging.getLogger("langgraph_toolmem.events")
+
+
+def fallback_given(fallback: Any) -> Fallback:
+    """Return the fallback. Raises ConfigurationError if it is neither "error" nor "memory"."""
+    if fallback not in get_args(Fallback):
+        raise ConfigurationError(f"`fallback` must be 'error' or 'memory', got {fallback!r}.")
+    return cast("Fallback", fallback)
 
 
 @dataclass(slots=True, frozen=True)
@@ -155,6 +163,7 @@ class EventStore:
     Args:
         tables: registered in the graph before anything is read; `register` takes others later.
         shared: keep the log without a folder too, in RAM, for a shared store.
+        fallback: if the folder cannot be made or written, "error" raises, "memory" goes on in RAM.
 
     Attributes:
         problems: one sentence on each failure.
@@ -164,7 +173,8 @@ class EventStore:
         news: set by whoever inserted rows through `database`.
 
     Raises:
-        StorageError: the folder is another program's, of another release, on a network file system, or no folder.
+        StorageError: the folder is another program's, of another release, on a network file system, no folder, or not
+            writable.
     """
 
     def __init__(
@@ -176,9 +186,11 @@ class EventStore:
         fsync: Fsync = "snapshot",
         read_only: bool = False,
         shared: bool = False,
+        fallback: Fallback = "error",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.folder, self.read_only, self.lock = folder, read_only, lock
+        self._fallback = fallback
         self.graph = ToolGraph(tables)
         self.problems: list[str] = []
         self.at_reload: list[Callable[[], object]] = []
@@ -223,7 +235,18 @@ class EventStore:
         except (FileExistsError, NotADirectoryError) as error:
             raise StorageError(f"{folder} cannot be a memory folder: {error.strerror}") from None
         except OSError as error:
-            self.say(f"{folder} cannot be made ({error.strerror or error}); the memory goes on in RAM", error)
+            self._fall_back(f"{folder} cannot be made ({error.strerror or error})", error)
+        else:
+            if not self.read_only and not os.access(folder, os.W_OK | os.X_OK):
+                self._fall_back(f"{folder} cannot be written", None)
+
+    def _fall_back(self, problem: str, error: OSError | None) -> None:
+        if self._fallback == "error":
+            raise StorageError(
+                f"{problem}. Choose a folder that this program may write, or keep in RAM what is learned: "
+                'ToolMemory(..., fallback="memory").'
+            ) from error
+        self.say(f"{problem}; the memory goes on in RAM", error)
 
     # -- reading --
 

@@ -38,12 +38,29 @@ class Place:
 
 
 def test_a_context_without_settings_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    plain = {"user_id": "u1", "city": "Rome", "shadow": True, "mode": "off"}
+    plain = {"user_id": "u1", "city": "Rome", "mode": "off"}
     empty = {"inertia_mode": None, "inertia_never": []}
     words = ("inertia_mode", ["inertia_mode", "off"], 7, object(), None)
     for context in ({}, plain, empty, Place(), InertiaSettings(user_id="u1"), *words):
         assert settings_policy(context, SHADOW) == SHADOW, context
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("context", "meant"),
+    [
+        ({"shadow": True}, "inertia_mode='shadow'"),
+        ({"inertia_mod": "shadow"}, "inertia_mode"),
+        ({"intertia_never": ["a"]}, "inertia_never"),
+        (SimpleNamespace(inertiaMode="shadow"), "inertia_mode"),
+        ({"inertia_zzz": 1}, "one of inertia_mode, inertia_min_precision"),
+    ],
+)
+def test_a_misspelt_setting_is_named_once(context: Any, meant: str, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(3):
+        assert settings_policy(context, GUARDED) == GUARDED
+    [line] = [record.getMessage() for record in caplog.records]
+    assert f"did you mean {meant}" in line
 
 
 def test_settings_are_read_from_any_kind_of_context() -> None:

@@ -477,7 +477,9 @@ def test_a_folder_that_cannot_be_written_is_read(tmp_path: Path) -> None:
     filled(folder)
     folder.chmod(0o500)
     try:
-        with store(folder) as log:
+        with pytest.raises(StorageError, match=r"cannot be written\. Choose a folder"):
+            store(folder)
+        with store(folder, fallback="memory") as log:
             add(log, 1)
             assert count(log) == 41
             assert log.problems
