@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -73,6 +74,20 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(name, sorted(known), n=1, cutoff=0.7)), None)
+
+
+def unknown_name(owner: str, name: str, meant: str | None, *, whole: bool) -> tuple[int, str]:
+    """Return a line for the log, with its level, on a name that no known tool has.
+
+    Args:
+        owner: the setting that has the name.
+        name: the name.
+        meant: the most similar tool, if any.
+        whole: True if all tools are known; otherwise another agent may have that tool.
+    """
+    instead = f"; did you mean {meant!r}?" if meant else "."
+    level = logging.WARNING if whole or meant else logging.INFO
+    return level, f"{owner} names {name!r}, and no tool seen so far has that name{instead}"
 
 
 def is_number(value: Any) -> bool:

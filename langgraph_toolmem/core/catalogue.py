@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -17,7 +17,7 @@ from typing import Any, Final
 from langchain_core.tools import BaseTool
 
 from langgraph_toolmem.base.caches import cached
-from langgraph_toolmem.base.checks import names_given, nearest
+from langgraph_toolmem.base.checks import names_given, nearest, unknown_name
 from langgraph_toolmem.graph.events import Record, ToolDescribed
 from langgraph_toolmem.graph.tool_graph import ToolGraph
 from langgraph_toolmem.runs.run import OWN_TOOLS
@@ -58,17 +58,26 @@ class Declarations:
         """Return True if the tool is named, or matched and not marked as writing."""
         return spec.name in self._names or (spec.read_only is not False and self._matched(spec.name))
 
-    def lines(self, specs: Mapping[str, ToolSpec]) -> Iterator[tuple[int, str]]:
-        """Yield lines for the log with their levels, given the tools with all their marks."""
+    def unknown(self, tools: Collection[str]) -> list[str]:
+        """Return the names and patterns that fit none of the tools; nothing as long as no tool is known."""
+        if not tools:
+            return []
+        unmatched = [pattern for pattern in self._patterns if not any(fnmatchcase(name, pattern) for name in tools)]
+        return sorted([*self._names - set(tools), *unmatched])
+
+    def lines(self, specs: Mapping[str, ToolSpec], *, whole: bool) -> Iterator[tuple[int, str]]:
+        """Yield lines for the log with their levels, given the tools with all their marks.
+
+        Unless these are the `whole` set of tools, another agent may have a tool that none of these is.
+        """
         if not specs:
             return
         for name in sorted(self._names - set(specs)):
-            meant = nearest(name, specs)
-            instead = f"; did you mean {meant!r}?" if meant else "."
-            yield logging.WARNING, f"ToolMemory(reads=...) names {name!r}, and there is no such tool{instead}"
+            meant = nearest(name, set(specs) - self._names)
+            yield unknown_name("ToolMemory(reads=...)", name, meant, whole=whole)
         for pattern in self._patterns:
             matched = sorted(name for name in specs if fnmatchcase(name, pattern))
-            level = logging.INFO if matched else logging.WARNING
+            level = logging.WARNING if whole and not matched else logging.INFO
             yield level, f"ToolMemory(reads=...): {pattern!r} matches {named(matched) or 'no tool'}."
         meant_to = (name for name in sorted(specs) if name in self._names or self._matched(name))
         if refused := [name for name in meant_to if side_effects(specs[name]) != "reads"]:
@@ -312,6 +321,17 @@ def infer_spec(name: str, entry: Mapping[str, Any]) -> ToolSpec:
 
 _ENDS: Final = frozenset({"search", "lookup", "query", "find"})
 _STEMS: Final = frozenset(map(stem, CHANGING)) | word_set("sent written paid bought sold withdrawn made kept")
+_LANGUAGES: Final = word_set("sql cypher graphql sparql shell bash python javascript script command")
+"""Words of tools that run a text in such a language."""
+_PROGRAMS: Final = _LANGUAGES | word_set("code statement expression")
+"""Parameters of such tools."""
+_DATABASES: Final = word_set("database db warehouse bigquery snowflake postgres mysql sqlite mongo")
+_PARTICLES: Final = word_set("out in off up")
+"""Words that make another verb: ``check_out``, ``get_in``."""
+_ACTS: Final = word_set("update change process")
+"""Nouns of acts, at the end of a long name."""
+LONGEST_OBJECT: Final = 2
+"""Words of a name up to which such a noun is the object: ``get_update``."""
 _THINGS: Final = word_set("order orders post posts book books change changes update updates schedule schedules process")
 """Verbs that are nouns as well: ``get_order``."""
 
@@ -322,10 +342,22 @@ def suggested(specs: Iterable[ToolSpec]) -> list[str]:
 
 
 def _seems_to_read(spec: ToolSpec) -> bool:
-    # Its name says that it reads, and neither name nor description mentions a change.
+    # Its name says that it reads, and neither name nor description mentions a change, or code that it would run.
     last = words(re.split(r"[./:]|__", spec.name)[-1]) or [""]
     reads = spec.read_only is not False and (last[0] in READING or last[-1] in _ENDS)
-    return reads and not (_tells_of_change(spec.name) or _tells_of_change(spec.description))
+    if not reads or _runs_code(spec, last) or last[-1] in _PARTICLES:
+        return False
+    if len(last) > LONGEST_OBJECT and last[-1] in _ACTS:  # list_price_update updates the price of a list
+        return False
+    return not (_tells_of_change(spec.name) or _tells_of_change(spec.description))
+
+
+def _runs_code(spec: ToolSpec, name: Sequence[str]) -> bool:
+    """Return True if a tool takes a program, such as SQL: its text may do anything."""
+    if not _LANGUAGES.isdisjoint(name) or not _PROGRAMS.isdisjoint(map(str.lower, spec.properties)):
+        return True
+    queries = "query" in name and not _DATABASES.isdisjoint(name)
+    return queries or not _LANGUAGES.isdisjoint(words(spec.description))
 
 
 def _tells_of_change(text: str) -> bool:
@@ -338,5 +370,5 @@ def undeclared_line(names: Collection[str], reading: Iterable[str]) -> str:
         return ""
     are = "1 tool is" if len(names) == 1 else f"{len(names)} tools are"
     shown = ", ".join(f'"{name}"' for name in reading)
-    declare = f"If they only read: reads={{{shown}}}" if shown else 'Declare what only reads: reads={"name", "list_*"}'
-    return f"{are} never called without the model: undeclared. {declare}"
+    declare = f" Check them; if they only read: reads={{{shown}}}" if shown else ""
+    return f"{are} never called without the model: undeclared.{declare}"

@@ -289,12 +289,13 @@ class Inertia(Method):
         if key in self._told or len(self._told) >= MAX_TOLD:
             return
         known = {*catalogue.known, *(tools or ())}
-        lines = [(logging.WARNING, line) for line in sorted(guards.misnamed(policy, known))]
-        lines += catalogue.declarations.lines(catalogue.marked({**catalogue.known, **(tools or {})}))
+        whole = catalogue.given is not None
+        lines = list(guards.misnamed(policy, known, whole=whole))
+        lines += catalogue.declarations.lines(catalogue.marked({**catalogue.known, **(tools or {})}), whole=whole)
         there = catalogue.marked(tools)
         missing = guards.undeclared(there, policy)
         reading = suggested(there[name] for name in missing)
-        lines.append((logging.WARNING if reading else logging.INFO, undeclared_line(missing, reading)))
+        lines.append((logging.WARNING if reading else logging.DEBUG, undeclared_line(missing, reading)))
         for level, line in lines:
             if line and line not in self._told:
                 logger.log(level, line)
@@ -409,7 +410,8 @@ class Inertia(Method):
         """Return how often proposals were right, kind by kind, and whether the budget of misses has room."""
         with self.core.lock:
             specs = self.core.catalogue.marked()
-            return section_of(self.core.graph, self.budget, self.policy, specs, self.changes, self.agents)
+            unknown = self.core.catalogue.declarations.unknown(self.core.catalogue.known)
+            return section_of(self.core.graph, self.budget, self.policy, specs, self.changes, self.agents, unknown)
 
 
 def _not_our_turn(run: Run) -> str:

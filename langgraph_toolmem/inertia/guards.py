@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from langgraph_toolmem.base.checks import nearest
+from langgraph_toolmem.base.checks import nearest, unknown_name
 from langgraph_toolmem.graph.events import Record, ToolCount
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.tool_graph import ToolGraph
@@ -131,15 +131,18 @@ def why_never(spec: ToolSpec, policy: InertiaPolicy) -> str:
     return Reason("not_named", f"{tool} may change something ({_WHY[effects]}) and is not named in may_write")
 
 
-def misnamed(policy: InertiaPolicy, tools: Collection[str]) -> set[str]:
-    """Return what to tell of names in a policy that no tool has; nothing as long as no tool is known."""
-    lines = set()
-    for field in (*NAMES_OF_TOOLS, "only"):
-        for name in sorted((getattr(policy, field) or frozenset()) - set(tools)) if tools else ():
-            meant = nearest(name, tools)
-            instead = f"; did you mean {meant!r}?" if meant else "."
-            lines.add(f"{type(policy).__name__}({field}=...) names {name!r}, and there is no such tool{instead}")
-    return lines
+def misnamed(policy: InertiaPolicy, tools: Collection[str], *, whole: bool) -> Iterator[tuple[int, str]]:
+    """Yield lines for the log, with their levels, on names in a policy that no tool has.
+
+    Nothing as long as no tool is known. Unless the tools are the `whole` set, another agent may have such a tool: then
+    only a name that is close to a known one, which the policy does not name, gets a warning.
+    """
+    for field in (*NAMES_OF_TOOLS, "only") if tools else ():
+        names = getattr(policy, field) or frozenset()
+        for name in sorted(names - set(tools)):
+            meant = nearest(name, set(tools) - names)
+            owner = f"{type(policy).__name__}({field}=...)"
+            yield unknown_name(owner, name, meant, whole=whole)
 
 
 # --- calls that repeat ---

@@ -57,6 +57,7 @@ from langgraph_toolmem.turn.host import (
     ErrorLog,
     config_of,
     emit,
+    told_once,
     warn_once,
 )
 from langgraph_toolmem.turn.step import Call
@@ -165,7 +166,10 @@ def qualified(
     settings: Prefetch,
     interceptors: Interceptors,
 ) -> tuple[dict[str, BaseTool], str]:
-    """Return those of the tools, as the host executes them, that may be prefetched, and one line for the log."""
+    """Return those of the tools, as the host executes them, that may be prefetched, and why others are not.
+
+    The second is a line for the log; "" if all may be prefetched.
+    """
     why = {
         name: _why_not(tool, specs[name], policy, settings, interceptors) if name in specs else "is not described"
         for name, tool in tools.items()
@@ -176,8 +180,7 @@ def qualified(
         if no:
             reasons.setdefault(no.removeprefix(f"{name} "), []).append(name)
     others = "; ".join(f"{named(names)}: {reason}" for reason, names in reasons.items())
-    line = f"Prefetched while the model is asked: {named(found) or 'no tool'}."
-    return found, f"{line} Not prefetched: {others}." if others else line
+    return found, others and f"Not prefetched: {others}."
 
 
 def _why_not(
@@ -766,9 +769,13 @@ class Prefetcher:
             if len(self._known) >= MAX_TOOL_SETS:
                 self._known.clear()
             tools = {tool.name: tool for tool in offered}
-            may, line = qualified(tools, specs, policy, self._settings, self._interceptors)
+            may, others = qualified(tools, specs, policy, self._settings, self._interceptors)
             self._known[key] = offered, may
-            warn_once("%s", line)
+            if may:
+                told_once("Prefetched while the model is asked: %s.", named(may))
+                logger.debug("%s", others)
+            elif others:
+                warn_once("prefetch has nothing to do. %s", others)
         return self._known[key][1]
 
     def answered(self, batch: PrefetchBatch, answer: Sequence[Any]) -> list[Any]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from langgraph_toolmem.core.catalogue import suggested, undeclared_line
+from langgraph_toolmem.core.catalogue import named, suggested, undeclared_line
 from langgraph_toolmem.core.method import Section, TextTable
 from langgraph_toolmem.graph.state import PARALLEL, WORDS
 from langgraph_toolmem.graph.tool_graph import ToolGraph
@@ -15,7 +15,7 @@ from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.guards import changing, may_write, undeclared, why_never
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.record import REVIEWED, SECONDS, SERVED, WASTED, Changes
-from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 
 OFTEN: Final = 5
 """Calls from which a tool counts as called often."""
@@ -34,17 +34,19 @@ def section_of(
     specs: Mapping[str, ToolSpec],
     changes: Changes,
     agents: Agents,
+    unknown: Sequence[str] = (),
 ) -> Section:
     """Return the checks of predictions, the state of the budget, and tools that are not skipped.
 
-    `policy` is the memory's own; it counts where no agent asked yet. A tool is held back if each agent holds it back.
+    `unknown` are the names and patterns of ``reads`` that fit no tool. `policy` is the memory's own; it counts where no
+    agent asked yet. A tool is held back if each agent holds it back.
     """
     policies = sorted(agents.policies() or [policy], key=lambda each: each.shadow)
     figures, (ahead, ahead_table) = budget.figures(policies[0]), _prefetched(graph)
     refused = {name: why for name in sorted(specs) if (why := _refused(specs[name], policies))}
     missing = [name for name in undeclared(specs, policies[0]) if all(name in undeclared(specs, p) for p in policies)]
     reading = suggested(specs[name] for name in missing)
-    figures |= {"undeclared": missing, "suggested": reading, "never_skipped": refused}
+    figures |= {"unknown_reads": list(unknown), "undeclared": missing, "suggested": reading, "never_skipped": refused}
     idle = _unskipped(graph, budget, policies, specs, figures)
     shown = {each["tool"] for each in idle}
     never = tuple((tool, why.removeprefix(f"{tool} ")) for tool, why in refused.items() if tool not in shown)
@@ -90,6 +92,8 @@ def _sentences(figures: Mapping[str, Any]) -> list[str]:
         lines.append("The budget of misses has no room: the model is asked until it has.")
     if declare := undeclared_line(figures["undeclared"], figures["suggested"]):
         lines.append(declare)
+    if unknown := figures["unknown_reads"]:
+        lines.append(f"ToolMemory(reads=...) names {named(unknown)}, but no tool seen so far fits.")
     if of := figures.get("prefetch"):
         lines.append(
             f"Look-ups prefetched while the model was asked: {of['started']:,}; {of['served']:,} of them were what it "
@@ -143,37 +147,49 @@ def _unskipped(
         record = graph.by_tool.get(tool, {})
         skipped = int(sum(record.get(f"acted_{end}", 0) for end in ("ok", "failed", "stopped")))
         if calls >= OFTEN and 2 * skipped < calls:
-            policy, bar = policies[0], None
             if tool in specs:
                 policy = _most_open(specs[tool], policies)
                 bar = budget.bar(policy, changes=may_write(tool, specs))
-            why, todo = _why(tool, figures, record, policy, bar)
+                why, todo = _why(tool, specs[tool], figures, record, policy, bar)
+            else:
+                why, todo = "guard: it is not among the tools", "name it in tools="
             found.append({"tool": tool, "calls": calls, "skipped": skipped, "why": why, "todo": todo})
     return sorted(found, key=lambda each: (-each["calls"], each["tool"]))[:MOST]
 
 
 def _why(
-    tool: str, figures: Mapping[str, Any], record: Mapping[str, float], policy: InertiaPolicy, bar: float | None
+    tool: str,
+    spec: ToolSpec,
+    figures: Mapping[str, Any],
+    record: Mapping[str, float],
+    policy: InertiaPolicy,
+    bar: float,
 ) -> tuple[str, str]:
     """Return the first thing that stands in the way, and what would change it ("" if nothing need be done)."""
     hits, misses = int(record.get("hits", 0)), int(record.get("misses", 0))
     of = hits + misses
-    if bar is None:
-        return "guard: it is not among the tools", "name it in tools="
     if never := figures["never_skipped"].get(tool):
-        chosen = tool in policy.never or policy.only is not None
-        marked = "if it only reads: ToolMemory(reads=...) or the tag 'read_only'; otherwise may_write=... allows it"
-        return f"guard: {never.removeprefix(tool).strip()}", "" if chosen else marked
+        return f"guard: {never.removeprefix(tool).strip()}", _remedy(tool, spec, policy)
     if policy.shadow:
         return "shadow mode", "InertiaPolicy(shadow=False) when the record is good enough"
     if not figures["budget_open"]:
-        return "budget: the allowed misses are used up", "wait, or allow more: Bound(max_wrong_per_100=...)"
+        return "budget: the allowed misses are used up", "wait, or allow a larger max_wrong_per_100"
     if of < _FEW:
         return f"below the bar: only {of} predictions so far", _LOGS
     share = f"{hits:,} of {of:,} predictions were exactly right"
     if hits < bar * of:
         return f"below the bar of {bar:.0%}: {share}", "prefetch=True saves its waiting all the same"
     return f"{share}; single calls may be below the bar of {bar:.0%}", ""
+
+
+def _remedy(tool: str, spec: ToolSpec, policy: InertiaPolicy) -> str:
+    """Return the setting that lets a tool be called without the model; "" if none does, or the policy excludes it."""
+    if tool in policy.never or policy.only is not None or spec.controls:
+        return ""
+    writes = f'InertiaPolicy(may_write={{"{tool}"}}'
+    if side_effects(spec) == "destroys":
+        return f'{writes}, allow_destructive={{"{tool}"}})'
+    return f'if it only reads: ToolMemory(reads={{"{tool}"}}); otherwise {writes})'
 
 
 # --- prefetched look-ups ---

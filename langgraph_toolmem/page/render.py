@@ -92,12 +92,13 @@ def _safety(report: Report) -> Iterable[str]:
     inertia = report["inertia"]
     yield _list(report.setup())
     if undeclared := inertia.get("undeclared"):
-        # No name is proposed but those that seem to read: what is pasted may be called without the model.
-        names = ", ".join(f'"{name}"' for name in inertia.get("suggested") or ("name", "list_*"))
-        yield (
-            f"<h2>Tools to declare</h2><p>{_text(', '.join(undeclared))}: never called without the model. Declare "
-            f"those that only read:</p><pre>ToolMemory(..., reads={{{_text(names)}}})</pre>"
-        )
+        yield f"<h2>Tools to declare</h2><p>{_text(', '.join(undeclared))}: never called without the model."
+        if seeming := inertia.get("suggested"):
+            # No name is proposed but those that seem to read: what is pasted may be called without the model.
+            names = ", ".join(f'"{name}"' for name in seeming)
+            yield f" Check these; if they only read, declare them:</p><pre>reads={{{_text(names)}}}</pre>"
+        else:
+            yield "</p>"
     changes = inertia.get("changes", ())
     rows = [
         (_hour(each["hour"]), each["thread"], each["tool"], each["args"], f"{each['status']}: {each['result']}")

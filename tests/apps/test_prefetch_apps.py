@@ -398,13 +398,14 @@ def test_the_developer_is_told_which_tools_qualify_and_why_others_do_not(
     memory: ToolMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     offered: list[BaseTool] = [with_state, with_id, with_runtime, steers, costly, free, *Desk().tools]
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.DEBUG):
         agent = agent_of(memory, tools=offered)
         for number in range(2):
             agent.graph.invoke(asked(number), thread(f"t{number}"))
-    (line,) = [line for line in caplog.messages if line.startswith("Prefetched")]
-    may, _, others = line.partition(". Not prefetched: ")
-    assert may == "Prefetched while the model is asked: find_customer, free, latest_order"
+    told = {record.getMessage(): record.levelname for record in caplog.records if "refetched" in record.getMessage()}
+    may, others = told
+    assert may == "Prefetched while the model is asked: find_customer, free, latest_order."
+    assert told == {may: "INFO", others: "DEBUG"}
     for name in ("with_state", "with_id", "with_runtime", "steers", "costly", "add_note"):
         assert name in others
 

@@ -178,14 +178,64 @@ def test_declarations_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     told = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == LOGGER]
     about = "ToolMemory(reads=...)"
     assert told == [
-        ("WARNING", "InertiaPolicy(never=...) names 'wip', and there is no such tool; did you mean 'wipe'?"),
-        ("WARNING", f"{about} names 'find_orders', and there is no such tool; did you mean 'find_order'?"),
-        ("WARNING", f"{about} names 'nothing', and there is no such tool."),
+        (
+            "WARNING",
+            "InertiaPolicy(never=...) names 'wip', and no tool seen so far has that name; did you mean 'wipe'?",
+        ),
+        ("WARNING", f"{about} names 'find_orders', and no tool seen so far has that name; did you mean 'find_order'?"),
+        ("WARNING", f"{about} names 'nothing', and no tool seen so far has that name."),
         ("INFO", f"{about}: 'list_*' matches list_a, list_b."),
         ("WARNING", f"{about}: 'show_*' matches no tool."),
         ("WARNING", f"{about} covers wipe, marked destructive, as writing, or as steering the run: the mark counts."),
-        ("WARNING", '1 tool is never called without the model: undeclared. If they only read: reads={"find_order"}'),
+        (
+            "WARNING",
+            '1 tool is never called without the model: undeclared. Check them; if they only read: reads={"find_order"}',
+        ),
     ]
+
+
+def test_tools_of_another_agent_are_not_called_unknown(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level(logging.INFO, LOGGER),
+        ToolMemory.ephemeral(reads={"add", "web_search", "adds", "sum_*", "web_serch"}, methods=[Inertia()]) as memory,
+    ):
+        agents = [read_tools([schema(name, "x")]) for name in ("web_search", "add")]
+        for number, tools in enumerate(agents):
+            memory.inertia.begin_turn(history(user("Go.")), thread_id=str(number), tools=tools)
+        warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert warned == []
+        assert memory.report()["inertia"]["unknown_reads"] == ["adds", "sum_*", "web_serch"]
+    caplog.clear()
+    with ToolMemory.ephemeral(reads={"web_serch"}, methods=[Inertia()]) as memory:
+        memory.inertia.begin_turn(history(user("Go.")), thread_id="1", tools=agents[0])
+        about = "ToolMemory(reads=...) names 'web_serch', and no tool seen so far has that name"
+        assert f"{about}; did you mean 'web_search'?" in [record.getMessage() for record in caplog.records]
+
+
+def test_the_report_names_the_setting_that_helps() -> None:
+    tools = [schema("wipe", tags=["destructive"]), schema("pay"), schema("hand_over", tags=[])]
+    with ToolMemory.ephemeral(tools=tools, methods=[Inertia()]) as memory:
+        for number in range(6):
+            made = [call(name, {}) for name in ("wipe", "pay", "hand_over")]
+            memory.finish(history(user("Go."), *made, words()), thread_id=str(number))
+        todo = {each["tool"]: each["todo"] for each in memory.report()["inertia"]["unskipped"]}
+    assert todo["wipe"] == 'InertiaPolicy(may_write={"wipe"}, allow_destructive={"wipe"})'
+    assert todo["pay"] == 'if it only reads: ToolMemory(reads={"pay"}); otherwise InertiaPolicy(may_write={"pay"})'
+    free = eval(todo["wipe"], {"InertiaPolicy": InertiaPolicy})
+    assert guards.why_never(read_tools(tools)["wipe"], free) == ""
+
+
+def test_nothing_helps_a_tool_that_steers_the_run() -> None:
+    @tool
+    def hand_over() -> Command[Any]:
+        """Hand over to another agent."""
+        return Command()
+
+    with ToolMemory.ephemeral(tools=[hand_over], methods=[Inertia()]) as memory:
+        for number in range(6):
+            memory.finish(history(user("Go."), call("hand_over", {}), words()), thread_id=str(number))
+        [row] = memory.report()["inertia"]["unskipped"]
+    assert (row["tool"], row["todo"]) == ("hand_over", "")
 
 
 def suggestion(name: str, about: str = "", *params: str, **marks: Any) -> bool:
@@ -199,7 +249,7 @@ def suggestion(name: str, about: str = "", *params: str, **marks: Any) -> bool:
     get_order list_orders search_emails findUserById mcp__shop__get_order shop/orders/list_open describe_table
     has_access
     lookup_account look_up_account order_search customer_lookup check_availability get_post is_open calculate_total
-    tavily_search sql_db_query grep read_file
+    tavily_search query_orders get_update list_updates grep read_file
     """.split(),  # noqa: SIM905
 )
 def test_what_seems_to_read_is_suggested(name: str) -> None:
@@ -221,6 +271,11 @@ def test_what_seems_to_read_is_suggested(name: str) -> None:
         ("pay", ""),
         ("think", ""),
         ("latest_order", ""),
+        ("sql_db_query", ""),
+        ("query_database", ""),
+        ("search_orders", "Runs a Cypher query."),
+        ("check_out", ""),
+        ("list_price_update", ""),
         ("fetch_payment", "Captures the authorized payment."),
         ("get_job", "Retries a failed job."),
         ("get_cart", "The cart of a user; makes one if there is none."),
