@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from langgraph_toolmem.evaluation import EvalSettings, Result, TaskSource
     from langgraph_toolmem.report.report import TokenPrice
 
+TAU2: Final = "tau2"
 STOPPED: Final = 3
 """Exit code of an evaluation that stopped before its end and can go on."""
 
 
 def evaluate(
-    tasks: Annotated[str, typer.Argument(metavar="TASKS", help="A file of tasks (JSONL).")],
+    tasks: Annotated[str, typer.Argument(metavar="TASKS", help="A file of tasks (JSONL), or `tau2`: tau2-bench.")],
     agent: Annotated[
         str | None, typer.Option("--agent", metavar="MODULE:FACTORY", help="Takes a run, returns a compiled graph.")
     ] = None,
@@ -57,6 +58,23 @@ def evaluate(
         bool, typer.Option("--learn-from-tests", help="Keep what the memory learns in test runs too.")
     ] = False,
     asynchronous: Annotated[bool, typer.Option("--async", help="Call the graph's async methods.")] = False,
+    domain: Annotated[str, typer.Option(help="With tau2: the domain.")] = "retail",
+    task_set: Annotated[
+        str | None, typer.Option(help="With tau2: such as telecom_small [default: the domain's].")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="PROVIDER:MODEL", help="With tau2: the agent's chat model.")
+    ] = None,
+    user_model: Annotated[
+        str, typer.Option(metavar="NAME", help="With tau2: the user's model, for LiteLLM.")
+    ] = "gpt-4.1",
+    stub: Annotated[
+        bool, typer.Option("--stub", help="With tau2: play the right actions without a key, and compare what changed.")
+    ] = False,
+    follow: Annotated[float, typer.Option(min=0, max=1, help="With --stub: share of hints that it follows.")] = 0.5,
+    err: Annotated[float, typer.Option(min=0, max=1, help="With --stub: share of needless look-ups.")] = 0.05,
+    train_tasks: Annotated[int | None, typer.Option(min=0, help="With tau2: only the first N train tasks.")] = None,
+    test_tasks: Annotated[int | None, typer.Option(min=1, help="With tau2: only the first N test tasks.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
     """Compare an agent with and without the memory on tasks: success, model calls, tokens, seconds, cost.
@@ -67,19 +85,34 @@ def evaluate(
     from langgraph_toolmem.evaluation import EvalSettings, TaskFile, arms_named
     from langgraph_toolmem.evaluation.tasks import named_function
 
-    if agent is None:
+    source: TaskSource
+    if tasks == TAU2:
+        from langgraph_toolmem.evaluation.tau2.source import TaskLimits, Tau2Source, sides_with_models
+        from langgraph_toolmem.evaluation.tau2.stub import Rates
+
+        if stub == (model is not None):
+            raise ConfigurationError("tau2 needs either --model PROVIDER:MODEL or --stub")
+        sides = None if model is None else sides_with_models(model, user_model)
+        limits = TaskLimits(train_tasks, test_tasks)
+        bench = Tau2Source(domain, task_set=task_set, sides=sides, rates=Rates(follow, err), limits=limits)
+        source, name = bench, f"{model or 'stub'}, user {'stub' if stub else user_model}"
+        may_write = may_write or sorted(bench.changing_tools)
+    elif agent is None:
         raise ConfigurationError("name the agent's factory: --agent MODULE:FACTORY")
-    sys.path.insert(0, "")  # as with python -m: the user's module lies in the working folder
-    source = TaskFile(Path(tasks), named_function(agent, "--agent"), asynchronous=asynchronous)
+    else:
+        sys.path.insert(0, "")  # as with python -m: the user's module lies in the working folder
+        source, name = TaskFile(Path(tasks), named_function(agent, "--agent"), asynchronous=asynchronous), agent
     settings = EvalSettings(
         arms=arms_named(arms.split(","), may_write=may_write or ()),
         trials=trials,
         seed=seed,
-        agent=agent,
+        agent=name,
         memory={"reads": reads or ()},
         learn_from_tests=learn_from_tests,
     )
     run_evaluation(source, settings, out, read_price(price, currency), max_model_calls, max_cost, as_json=as_json)
+    if stub and not as_json:
+        show_safety(out)
 
 
 def run_evaluation(
@@ -132,3 +165,26 @@ def show_evaluation(result: Result) -> None:
             say(part)
         else:
             table(part.title, part.columns, part.rows, part.most)
+
+
+def show_safety(out: Path) -> None:
+    """Print what differs between the arms of an evaluation by stub."""
+    from langgraph_toolmem.evaluation.journal import Journal
+    from langgraph_toolmem.evaluation.tau2.source import safety_of
+
+    records = Journal(out / "runs.jsonl").records
+    first, *others = dict.fromkeys(record.arm for record in records if record.split == "test")
+    rows = []
+    for arm in others:
+        found = safety_of(arm, first, records)
+        before, after = found.model_calls
+        numbers = (
+            found.pairs, len(found.rewards_changed), len(found.changes_differ), found.wrong_results, found.shown_early,
+            found.hints_followed, found.changes_in_hints, before, after,
+        )  # fmt: skip
+        rows.append((arm, *(f"{number:,}" for number in numbers)))
+    columns = (
+        "arm", "pairs", "rewards changed", "changes differ", "wrong results", "shown early", "hints followed",
+        "changes in hints", "model calls before", "after",
+    )  # fmt: skip
+    table(f"Against {first}", columns, rows)

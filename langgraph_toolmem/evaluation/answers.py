@@ -179,17 +179,22 @@ class Keeper:
             self._times[key] += 1
         return key, nth
 
-    def kept(self, place: tuple[str, int]) -> AIMessage | None:
-        """Return the kept answer to a request, if there is one; it counts as the run's."""
+    def kept(self, place: tuple[str, int], *, counts: bool = True) -> AIMessage | None:
+        """Return the kept answer to a request, if there is one; with `counts` its usage is the run's."""
         found = self._answers.find(self.run, *place)
         if found is None:
             return None
-        with self._lock:
-            self.usage.add(found.usage)
-            self.kept_usage.add(found.usage)
+        if counts:
+            with self._lock:
+                self.usage.add(found.usage)
+                self.kept_usage.add(found.usage)
         message = messages_from_dict([found.message])[0]
         assert isinstance(message, AIMessage)
         return message
+
+    def keep(self, place: tuple[str, int], message: AIMessage) -> None:
+        """Keep an answer that is not the agent's model's, such as a simulated user's: it counts nowhere."""
+        self._answers.append(KeptAnswer(self.run, *place, messages_to_dict([message])[0], Usage()))
 
     @contextmanager
     def asking(self, place: tuple[str, int]) -> Iterator[list[AIMessage]]:

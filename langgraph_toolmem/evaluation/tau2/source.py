@@ -1,0 +1,252 @@
+"""Tasks of a tau2-bench domain, played by its own orchestrator and judged by its own evaluator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langgraph_toolmem.base.errors import ConfigurationError, has_package
+from langgraph_toolmem.base.text import canonical, digest
+from langgraph_toolmem.evaluation.answers import Keeper
+from langgraph_toolmem.evaluation.journal import RunRecord
+from langgraph_toolmem.evaluation.run import EvalRun, Outcome
+from langgraph_toolmem.evaluation.tasks import EvalTask
+from langgraph_toolmem.evaluation.tau2.agent import ToolMemAgent, reading_tools
+from langgraph_toolmem.evaluation.tau2.stub import Plan, Rates, StubModel, StubUser
+from langgraph_toolmem.testing import ScriptedChatModel
+
+MAX_STEPS: Final = 200
+INSTALL: Final = (
+    "tau2-bench is not installed. It needs Python 3.12: fetch https://github.com/sierra-research/tau2-bench, and in an "
+    "environment of its own type: pip install ./tau2-bench './langgraph-toolmem[eval]'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAndUser:
+    """Makes the two sides of a conversation.
+
+    Attributes:
+        model: the agent's chat model for a run.
+        user: the user for a run and an environment.
+    """
+
+    model: Callable[[EvalRun], BaseChatModel]
+    user: Callable[[EvalRun, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLimits:
+    """The number of tasks of each split, the first ones; None: all."""
+
+    train: int | None = None
+    test: int | None = None
+
+
+def sides_with_models(model: str, user_model: str) -> ModelAndUser:
+    """Return a chat model by name for the agent, and the benchmark's own user simulator.
+
+    Args:
+        model: for `init_chat_model`, such as "openai:gpt-5.1".
+        user_model: of the user simulator, a name of LiteLLM's.
+    """
+    from langchain.chat_models import init_chat_model
+
+    def user(run: EvalRun, environment: Any) -> Any:
+        task = run.task.data
+        build_user = import_module("tau2.runner.build").build_user
+        return KeptUser(build_user("user_simulator", environment, task, llm=user_model, llm_args={}), run.keeper)
+
+    return ModelAndUser(lambda _: init_chat_model(model), user)
+
+
+class KeptUser:
+    """A user simulator whose messages are kept, so that an interrupted run does not pay for them again.
+
+    Its calls count for the restart alone, neither as model calls of the agent nor for the budget.
+    """
+
+    def __init__(self, user: Any, keeper: Keeper) -> None:
+        self._user, self._keeper = user, keeper
+        self._message = import_module("tau2.data_model.message").UserMessage
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._user, name)
+
+    def generate_next_message(self, message: Any, state: Any) -> tuple[Any, Any]:
+        """Return the user's kept message, or ask for it."""
+        text = digest("user", *(str(each) for each in (*state.messages, message.content)))
+        place = self._keeper.place([HumanMessage(text)], "user", {})
+        kept = self._keeper.kept(place, counts=False)
+        if kept is not None:
+            said = self._message.model_validate(kept.additional_kwargs["user"])
+            heard = getattr(message, "tool_messages", None) or [message]
+            state.messages.extend([*heard, said])
+            return said, state
+        said, state = self._user.generate_next_message(message, state)
+        self._keeper.keep(place, AIMessage("", additional_kwargs={"user": said.model_dump(mode="json")}))
+        return said, state
+
+
+class Tau2Source:
+    """Tasks of one domain.
+
+    Args:
+        domain: such as "retail".
+        task_set: of the domain; defaults to the domain's own. "telecom_small" has no train tasks.
+        sides: model and user; None: the stubs, which need no key.
+        rates: of the stub.
+        limits: how many tasks of each split; defaults to all.
+
+    Raises:
+        ConfigurationError: the benchmark is not installed, or has no such domain.
+    """
+
+    def __init__(
+        self,
+        domain: str,
+        *,
+        task_set: str | None = None,
+        sides: ModelAndUser | None = None,
+        rates: Rates | None = None,
+        limits: TaskLimits | None = None,
+    ) -> None:
+        if not has_package("tau2"):
+            raise ConfigurationError(INSTALL)
+        self._registry = import_module("tau2.registry").registry
+        self._domain, self._sides, self._rates = domain, sides, rates or Rates()
+        chosen = task_set or domain
+        try:
+            self._new_environment = self._registry.get_env_constructor(domain)
+            tasks = list(self._registry.get_tasks_loader(chosen)())
+        except (KeyError, OSError, ValueError) as error:
+            raise ConfigurationError(f"tau2-bench cannot load {chosen!r}: {error}") from error
+        loader = self._registry.get_task_splits_loader(chosen)
+        trains = set(loader().get("train", ())) if loader is not None else set()
+        self._tasks: list[EvalTask] = []
+        most = limits or TaskLimits()
+        for split, limit in (("train", most.train), ("test", most.test)):
+            own = [task for task in tasks if (task.id in trains) == (split == "train")]
+            self._tasks += [EvalTask(str(task.id), split, data=task) for task in own[:limit]]
+        self.name = f"tau2 {chosen}" + ("" if sides is not None else " by stub")
+        environment = self._new_environment()
+        self._reads = reading_tools(environment)
+        self._all = {tool.name for tool in environment.get_tools()}
+
+    @property
+    def changing_tools(self) -> set[str]:
+        """Return the names of the agent's tools that may change something."""
+        return self._all - self._reads
+
+    def tasks(self) -> Sequence[EvalTask]:
+        """Return the tasks, those of the train split first."""
+        return self._tasks
+
+    def identity(self) -> str:
+        """Return a digest of the tasks and of the stub's rates."""
+        return digest("tau2", self._domain, repr(self._rates), *(task.id for task in self._tasks))
+
+    def play(self, run: EvalRun) -> Outcome:
+        """Run one conversation, and judge it."""
+        task = run.task.data
+        environment = self._new_environment()
+        stub = self._stub(run) if self._sides is None else None
+        if stub is None:
+            assert self._sides is not None
+            model, user = self._sides.model(run), self._sides.user(run, environment)
+        else:
+            model, user = ScriptedChatModel(script=stub), StubUser(task)
+        agent = ToolMemAgent(run, environment, model)
+        if stub is not None:
+            stub.on_request = agent.look_ups.check
+        orchestrator = import_module("tau2.orchestrator.orchestrator").Orchestrator(
+            domain=self._domain, agent=agent, user=user, environment=environment, task=task, max_steps=MAX_STEPS,
+            seed=run.seed,
+        )  # fmt: skip
+        kinds = import_module("tau2.evaluator.evaluator").EvaluationType
+        # Without a key there is no judge of free texts: state, actions and information alone, each of them demanded.
+        kind = kinds.ALL if stub is None else kinds.ALL_IGNORE_BASIS
+        simulation = import_module("tau2.runner.simulation").run_simulation(orchestrator, evaluation_type=kind)
+        details = {
+            "reward": simulation.reward_info.reward,
+            "ended": str(getattr(simulation.termination_reason, "value", simulation.termination_reason)),
+            "changes": self._changes(simulation.messages),
+            "wrong_results": agent.look_ups.wrong,
+            "shown_early": agent.look_ups.early,
+        }
+        if stub is not None:
+            details["hints_followed"] = stub.hints_followed
+            details["changes_in_hints"] = stub.changes_in_hints
+        return Outcome(float(simulation.reward_info.reward), run.messages, details)
+
+    def _stub(self, run: EvalRun) -> StubModel:
+        criteria = run.task.data.evaluation_criteria
+        plan = Plan(criteria.actions or [], criteria.communicate_info or [], self._reads, self._all)
+        return StubModel(plan, self._rates, run.seed)
+
+    def _changes(self, messages: Sequence[Any]) -> list[str]:
+        """Return the changing calls of both sides, as sorted texts."""
+        calls = [call for message in messages for call in getattr(message, "tool_calls", None) or ()]
+        changing = [call for call in calls if call.name not in self._reads]
+        return sorted(f"{call.requestor} {call.name} {canonical(call.arguments)}" for call in changing)
+
+
+@dataclass(frozen=True, slots=True)
+class SafetyReport:
+    """The runs of an arm against the same runs of another.
+
+    Attributes:
+        arm: the arm.
+        pairs: runs in both.
+        rewards_changed: tasks with another reward.
+        changes_differ: tasks whose changes are not the same multiset.
+        wrong_results: results in the model's request that are not the environment's.
+        shown_early: results that the model was shown before it asked.
+        hints_followed: calls that the stub made because of a hint.
+        changes_in_hints: changing tools that hints named, in past records, and the task does not have.
+        model_calls: of the other arm, and of this one.
+    """
+
+    arm: str
+    pairs: int
+    rewards_changed: list[str]
+    changes_differ: list[str]
+    wrong_results: int
+    shown_early: int
+    hints_followed: int
+    changes_in_hints: int
+    model_calls: tuple[int, int]
+
+
+def safety_of(arm: str, against: str, records: Sequence[RunRecord]) -> SafetyReport:
+    """Compare the test runs of two arms task by task."""
+    tested = [record for record in records if record.split == "test"]
+    others = {(record.task, record.trial): record for record in tested if record.arm == against}
+    pairs = [(record, others[record.task, record.trial]) for record in tested if record.arm == arm]
+    rewards, changes = [], []
+    for own, other in pairs:
+        if own.score != other.score:
+            rewards.append(own.task)
+        if Counter(own.details.get("changes", ())) != Counter(other.details.get("changes", ())):
+            changes.append(own.task)
+    own_records = [own for own, _ in pairs]
+    return SafetyReport(
+        arm=arm,
+        pairs=len(pairs),
+        rewards_changed=rewards,
+        changes_differ=changes,
+        wrong_results=sum(len(own.details.get("wrong_results", ())) for own in own_records),
+        shown_early=sum(len(own.details.get("shown_early", ())) for own in own_records),
+        hints_followed=sum(own.details.get("hints_followed", 0) for own in own_records),
+        changes_in_hints=sum(len(own.details.get("changes_in_hints", ())) for own in own_records),
+        model_calls=(
+            sum(other.usage.model_calls for _, other in pairs),
+            sum(own.usage.model_calls for own in own_records),
+        ),
+    )
