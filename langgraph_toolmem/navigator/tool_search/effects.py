@@ -7,13 +7,14 @@ word.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.text.meaning import ACTS, CHANGING, READING
-from langgraph_toolmem.text.words import STOP_WORDS, unaccented, word_set, words
+from langgraph_toolmem.text.meaning import ACTS, CHANGING, READING, canonical, resource, route_of, singular
+from langgraph_toolmem.text.words import STOP_WORDS, stem, unaccented, word_set, words
 
 ASKS, ORDERS, UNCLEAR = 1.0, -1.0, 0.0
 """Values of a request; a tool that reads is 1.0, one that changes something -1.0, an unknown one 0.0."""
@@ -26,11 +27,19 @@ _POLITE: Final = word_set(
 )
 """Words in front of what a request wants, without accents."""
 _QUESTIONS: Final = word_set(
-    "what which who whom whose where when why how is are was were do does did has have had am "
-    "was welche welcher welches welchen wer wem wen wo wann warum wie wieviel wieviele ist sind hat haben gibt "
-    "quel quelle quels quelles qui ou quand pourquoi comment combien est sont "
-    "que cual cuales quien quienes donde cuando cuanto cuanta cuantos cuantas como hay es son "
-    "quale quali chi dove quanto quanta quanti quante perche qual quais quem onde quantos quantas"
+    "what which who whom whose where when why how is are was were do does did has have had am "  # en
+    "was welche welcher welches welchen wer wem wen wo wann warum wie wieviel wieviele ist sind hat haben gibt "  # de
+    "quel quelle quels quelles qui ou quand pourquoi comment combien est sont "  # fr
+    "que cual cuales quien quienes donde cuando cuanto cuanta cuantos cuantas como hay es son "  # es
+    "quale quali chi dove quanto quanta quanti quante perche "  # it
+    "qual quais quem onde quantos quantas "  # pt
+    "wat welke welk waar wanneer waarom hoe hoeveel zijn heeft "  # nl
+    "vad hva hvad vilka vilken vilket hvilke hvilken hvilket vem hvem hur hvor hvordan nar "  # sv, da, nb
+    "co ktory ktora ktore jaki jaka jakie kto komu gdzie kiedy dlaczego jak ile czy "  # pl
+    "kac hangi kim nerede nasil neden niye "  # tr
+    "что какой какая какие каких кто кому где когда почему как сколько есть ли "  # ru
+    "що який яка які хто кому де коли чому як скільки чи є "  # uk
+    "كم هل ما ماذا متى أين كيف أي لماذا"  # ar
 )
 _ASKING: Final = (READING - word_set("calculate compute estimate predict compare summarize explain detect extract")) | (
     word_set(
@@ -38,24 +47,88 @@ _ASKING: Final = (READING - word_set("calculate compute estimate predict compare
         "zeige zeig finde suche such liste nenne gib sag sage hole hol lies prufe "
         "montre montrez affiche affichez trouve trouvez cherche cherchez liste listez donne donnez dis obtiens "
         "muestra muestrame busca encuentra lista dame dime mostrar consulta "
-        "mostra mostrami cerca trova elenca dammi dimmi mostre encontre busque liste"
+        "mostra mostrami cerca trova elenca dammi dimmi mostre encontre busque liste "
+        "toon zoek vind geef bekijk "
+        "visa vis sok hitta finn lista hamta hent "
+        "pokaz znajdz wyszukaj wyswietl podaj "
+        "goster bul listele ara "
+        "покажи покажите найди найдите выведи дай дайте скажи "
+        "знайди знайдіть покажіть виведи скажи "
+        "اعرض أظهر ابحث أعطني أخبرني"
     )
 )
-_ORDERING: Final = (ACTS | CHANGING) - READING - word_set("tell give") | word_set(
-    "erstelle erzeuge losche storniere sende schicke andere buche kaufe fuge entferne kundige starte stoppe setze "
-    "cree creez supprime supprimez annule annulez envoie envoyez modifie modifiez achete reserve ajoute demarre "
-    "crea elimina borra cancela envia modifica cambia compra reserva agrega inicia "
-    "cancella invia aggiungi prenota crie apague exclua envie altere compre adicione"
-)
 _REMOVING: Final = word_set(
-    "delete remove cancel erase wipe purge destroy drop clear empty discard revoke void terminate end stop kill detach "
+    "delete remove cancel erase wipe purge destroy drop clear empty discard revoke terminate end stop kill detach "
     "disconnect unsubscribe unlink unassign uninstall release kick ban expire withdraw retract leave "
     "losche entferne storniere kundige beende supprime supprimez annule annulez retire retirez elimina borra cancela "
-    "quita cancella rimuovi annulla apague exclua cancele remova"
+    "quita cancella rimuovi annulla apague exclua cancele remova "
+    "annuleer verwijder wis avbryt avboka avbestall radera slett slet afbestil anuluj usun iptal sil kaldir "
+    "отмени отмените удали удалите убери скасуй скасуйте видали видаліть ألغ ألغي احذف أزل"
+)
+_ORDERING: Final = (
+    ((ACTS | CHANGING) - READING - word_set("tell give"))
+    | _REMOVING
+    | word_set(
+        "void erstelle erzeuge sende schicke andere buche kaufe fuge starte stoppe setze "
+        "cree creez envoie envoyez modifie modifiez achete reserve ajoute demarre "
+        "crea envia modifica cambia compra reserva agrega inicia "
+        "invia aggiungi prenota crie envie altere compre adicione "
+        "maak stuur verzend wijzig voeg koop boek "
+        "skapa opprett opret skicka andra endre aendr lagg tilfoj kop bestall bestil "
+        "utworz dodaj wyslij zmien kup zarezerwuj "
+        "olustur gonder degistir ekle "
+        "создай создайте отправь отправьте измени измените добавь купи забронируй "
+        "створи створіть надішли зміни додай купи забронюй "
+        "أنشئ أرسل غير عدل أضف اشتر احجز"
+    )
+)
+# In these languages the word stands anywhere, most often last, and is not always a word of its own.
+_QUESTIONS_WITHIN: Final = re.compile(
+    "哪|多少|什么|什麼|谁|誰|几|幾|吗|嗎|怎么|怎麼|为什么|何時|"  # zh
+    "いくつ|いくら|なに|何|どれ|どの|どこ|だれ|いつ|ますか|ですか|"  # ja
+    "몇|무엇|뭐|어떤|누구|언제|어디|얼마|나요|까요|습니까|"  # ko
+    "क्या|कौन|कितन|कब|कहाँ|कैसे"  # hi
+)
+_ASKING_WITHIN: Final = re.compile(
+    "显示|顯示|查找|查询|查詢|查看|列出|搜索|告诉|告訴|見せ|教え|表示|探し|検索|一覧|보여|알려|찾아|조회|दिखा|बता|खोज|ढूंढ"
+)
+_REMOVING_WITHIN: Final = re.compile("取消|删除|刪除|移除|取り消|キャンセル|削除|취소|삭제|रद्द|हटा")
+_ORDERING_WITHIN: Final = re.compile(
+    f"{_REMOVING_WITHIN.pattern}|创建|創建|新建|发送|發送|修改|更新|添加|购买|購買|预订|預訂|退款|"
+    "作成|送信|変更|追加|購入|予約|만들|생성|보내|변경|추가|구매|예약|बना|भेज|बदल|जोड़|खरीद"
 )
 _DETERMINERS: Final = word_set(
     "the a an my our your his her their its this that these those all every it them him up out"
 )
+
+
+def _last_verb(text: str, said: Sequence[str]) -> float:
+    """Return what a clause wants by a question word anywhere, else by its last verb."""
+    if _QUESTIONS_WITHIN.search(text):
+        return ASKS
+    asks = max((match.start() for match in _ASKING_WITHIN.finditer(text)), default=-1)
+    orders = max((match.start() for match in _ORDERING_WITHIN.finditer(text)), default=-1)
+    if asks != orders:
+        return ASKS if asks > orders else ORDERS
+    if not _TURKISH_QUESTIONS.isdisjoint(said):
+        return ASKS
+    ends = (*said[-2:],)  # "iptal et", "goster"
+    if not _TURKISH_ORDERS.isdisjoint(ends):
+        return ORDERS
+    return ASKS if not _TURKISH_ASKING.isdisjoint(ends) else UNCLEAR
+
+
+_TURKISH_QUESTIONS: Final = word_set("kac hangi kim nerede nasil neden niye")
+_TURKISH_ASKING: Final = word_set("goster listele")
+_TURKISH_ORDERS: Final = word_set("iptal olustur gonder degistir ekle")
+
+
+def _begin(said: Sequence[str]) -> int:
+    """Return the place of the first word that says what is wanted."""
+    start = 0
+    while start < len(said) - 1 and said[start] in _POLITE and said[start] not in _QUESTIONS:
+        start += 1
+    return start
 
 
 @cached(mebibytes=4)
@@ -66,11 +139,9 @@ def wanted_effect(text: str) -> float:
     (1.0, -1.0, 0.0)
     """
     found = [unaccented(word) for word in words(text)]
-    start = 0
-    while start < len(found) - 1 and found[start] in _POLITE and found[start] not in _QUESTIONS:
-        start += 1
     if not found:
         return UNCLEAR
+    start = _begin(found)
     first = found[start]
     following = found[start + 1] if start + 1 < len(found) else ""
     gets_rid = (first, following) == ("get", "rid")
@@ -80,7 +151,14 @@ def wanted_effect(text: str) -> float:
     before_determiner = following in _DETERMINERS and first not in STOP_WORDS
     if first in _ORDERING or gets_rid or before_determiner:
         return ORDERS
-    return ASKS if text.rstrip().endswith(("?", "？", "؟")) else UNCLEAR
+    last = _last_verb(text, found)
+    return ASKS if last == UNCLEAR and text.rstrip().endswith(("?", "？", "؟")) else last
+
+
+_MAKING: Final = word_set("create make add new open start write draft register issue build generate")
+_UPDATING: Final = word_set(
+    "update change rename edit modify set move replace adjust correct fix raise lower increase extend"
+)
 
 
 class Wanted(NamedTuple):
@@ -89,10 +167,15 @@ class Wanted(NamedTuple):
     Attributes:
         effect: ASKS, ORDERS or UNCLEAR.
         removal: 1.0 for an order to remove something, -1.0 for another order, otherwise 0.0.
+        making: 1.0 for an order to make something new, -1.0 for one to change what there is, otherwise 0.0.
+        plurals, singulars: stems of its words, if it asks: "which pods" wants a list of pods, "the pod" one of them.
     """
 
     effect: float
     removal: float
+    making: float
+    plurals: frozenset[str]
+    singulars: frozenset[str]
 
 
 def wanted_by(query: str, clauses: Iterable[str]) -> list[Wanted]:
@@ -101,10 +184,57 @@ def wanted_by(query: str, clauses: Iterable[str]) -> list[Wanted]:
     found = []
     for clause in clauses:
         before = wanted_effect(clause) or before
-        removes = not _REMOVING.isdisjoint(unaccented(word) for word in words(clause))
-        removal = 1.0 if removes else -1.0
-        found.append(Wanted(before, removal if before == ORDERS else 0.0))
+        said = [unaccented(word) for word in words(clause)]
+        removal = making = 0.0
+        plurals, singulars = set[str](), set[str]()
+        if before == ORDERS:
+            removes = not _REMOVING.isdisjoint(said) or _REMOVING_WITHIN.search(clause)
+            removal = 1.0 if removes else -1.0
+            verb = said[_begin(said)] if said else ""
+            making = float(verb in _MAKING) - float(verb in _UPDATING)
+        elif before == ASKS:
+            for word in said:
+                one = singular(word)
+                (singulars if one == word else plurals).add(stem(one))
+        found.append(Wanted(before, removal, making, frozenset(plurals), frozenset(singulars)))
     return found
+
+
+class Handling(NamedTuple):
+    """What an HTTP operation handles.
+
+    Attributes:
+        noun: stem of the last word of what its path is about, "" without a path.
+        lists: 1.0 if it reads a collection, -1.0 if it reads one element, otherwise 0.0.
+        makes: 1.0 if it adds to the collection at the end of its path, -1.0 if it changes an element, otherwise 0.0.
+    """
+
+    noun: str
+    lists: float
+    makes: float
+
+
+def handling_of(spec: ToolSpec) -> Handling:
+    """Return what a tool handles.
+
+    >>> from langgraph_toolmem.runs.tools import ToolSpec
+    >>> handling_of(ToolSpec("cancel", "", {}, route="PATCH /orders/{id}"))
+    Handling(noun='order', lists=0.0, makes=-1.0)
+    """
+    route = route_of(spec.route)
+    nouns = resource(route.path) if route is not None else ()
+    if route is None or not nouns:
+        return Handling("", 0.0, 0.0)
+    last = route.path.rpartition("/")[2]
+    is_of_element = last.endswith("{}")
+    lists = makes = 0.0
+    if route.reads:
+        lists = 1.0 if route.lists else -1.0
+    elif route.method in ("PUT", "PATCH") or (route.method == "POST" and is_of_element):
+        makes = -1.0
+    elif route.method == "POST" and canonical(last)[-1:] == nouns[-1:]:
+        makes = 1.0
+    return Handling(stem(nouns[-1]), lists, makes)
 
 
 def effect_of(spec: ToolSpec) -> float:

@@ -30,7 +30,7 @@ from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem.base import threads
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError, log_failure
-from langgraph_toolmem.navigator.tool_search.effects import Wanted, effect_of, wanted_by
+from langgraph_toolmem.navigator.tool_search.effects import Wanted, effect_of, handling_of, wanted_by
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.vectors import TextVectors
 from langgraph_toolmem.text.embedders import Embedder, resolve_embedder
@@ -58,6 +58,11 @@ EFFECT: Final = 1.25
 """Weight of a tool's effect: likely on four public documents (``python -m benchmarks.effects``), shown on others."""
 REMOVAL: Final = 1.0
 """Weight of a DELETE for an order to remove something, and against one for another order."""
+NUMBER: Final = 1.25
+"""Weight of an operation that lists things for a question in the plural, and against it for one in the singular."""
+MAKING: Final = 1.0
+"""Weight of an operation that adds to a collection for an order to make something, and of one that changes an element
+for an order to change it."""
 COVERAGE: Final = 1.0
 """Score for a clause that no tool chosen so far answers."""
 CANDIDATES: Final = 60
@@ -263,6 +268,8 @@ class ToolSearcher:
         self._kits: dict[str, int] = {}
         self._kit_of: list[int] = []
         self._effects, self._removes = array("f"), array("f")  # by number: see `effect_of`; 1.0 for a DELETE
+        self._lists, self._makes = array("f"), array("f")  # see `Handling`
+        self._readers: dict[str, list[int]] = {}  # stem of a noun -> tools that read such things
         self._text, self._described, self._pairs = WordIndex(), WordIndex(), WordIndex()
         self._parts = WordIndex(), WordIndex(), WordIndex()  # name, description, toolkit
         self._arrays: _Arrays | None = None
@@ -296,6 +303,11 @@ class ToolSearcher:
         self._names.append(spec.name)
         self._effects.append(effect_of(spec))
         self._removes.append(float(spec.route.startswith("DELETE ")))
+        handling = handling_of(spec)
+        if handling.lists:
+            self._readers.setdefault(handling.noun, []).append(len(self._lists))
+        self._lists.append(handling.lists)
+        self._makes.append(handling.makes)
         # A tool without a toolkit is one of its own, which no name of a kit equals.
         self._kit_of.append(self._kits.setdefault(kit_of(spec) or f"\n\n{spec.name}", len(self._kits)))
         self._text.add([*fields.name, *fields.description, *fields.parameters, *fields.toolkit, *fields.category])
@@ -423,9 +435,17 @@ class ToolSearcher:
             request: the request.
             near: (C, N) closeness to each clause.
         """
-        wanted = np.array(request.wanted, dtype=np.float32)[near.argmax(axis=0)]
-        effects, removes = np.array(self._effects, dtype=np.float32), np.array(self._removes, dtype=np.float32)
-        found: Floats = EFFECT * wanted[:, 0] * effects + REMOVAL * wanted[:, 1] * removes
+        nearest = near.argmax(axis=0)
+        wishes = [(wanted.effect, wanted.removal, wanted.making) for wanted in request.wanted]
+        wanted = np.array(wishes, dtype=np.float32)[nearest].T
+        tools = np.array([self._effects, self._removes, self._makes], dtype=np.float32)
+        weights = np.array([EFFECT, REMOVAL, MAKING], dtype=np.float32)
+        found = dot(weights, wanted * tools)
+        for clause, said in enumerate(request.wanted):
+            for stems, weight in ((said.plurals, NUMBER), (said.singulars, -NUMBER / 2)):
+                for noun in stems & self._readers.keys():
+                    readers = [number for number in self._readers[noun] if nearest[number] == clause]
+                    found[readers] += weight * np.array(self._lists, dtype=np.float32)[readers]
         return found
 
     # --- meaning ---

@@ -426,6 +426,31 @@ def test_any_text_is_split_into_parts_of_itself(text):
         ("Mute the call", ORDERS),
         ("Get rid of the old file", ORDERS),
         ("Storniere die Bestellung", ORDERS),
+        ("Hoeveel bestellingen zijn er", ASKS),
+        ("Visa fakturorna", ASKS),
+        ("Hvor mange ordrer", ASKS),
+        ("Pokaż faktury", ASKS),
+        ("Kaç sipariş var", ASKS),
+        ("Faturaları göster", ASKS),
+        ("Сколько заказов", ASKS),
+        ("Покажіть рахунки", ASKS),
+        ("哪些订单还没有发货", ASKS),
+        ("显示余额", ASKS),
+        ("請求書を見せて", ASKS),
+        ("송장 보여줘", ASKS),
+        ("मुझे चालान दिखाओ", ASKS),
+        ("كم عدد الطلبات", ASKS),
+        ("Verwijder de factuur", ORDERS),
+        ("Avbryt beställningen", ORDERS),
+        ("Usuń fakturę", ORDERS),
+        ("Siparişi iptal et", ORDERS),
+        ("Удали заказ", ORDERS),
+        ("Створи рахунок", ORDERS),
+        ("取消订单", ORDERS),
+        ("注文を取り消してください", ORDERS),
+        ("주문을 취소해 주세요", ORDERS),
+        ("ऑर्डर रद्द करें", ORDERS),
+        ("ألغ الطلب", ORDERS),
         ("in the evening", UNCLEAR),
         ("", UNCLEAR),
     ],
@@ -439,6 +464,8 @@ def test_a_clause_that_says_nothing_wants_what_the_one_before_does() -> None:
 
     assert [each.effect for each in wanted] == [ASKS, ASKS, ORDERS]
     assert [each.removal for each in wanted] == [0.0, 0.0, 1.0]
+    (wanted_in_chinese,) = wanted_by("取消订单", ["取消订单"])
+    assert wanted_in_chinese.removal == 1.0
 
 
 @pytest.mark.parametrize(
@@ -465,3 +492,27 @@ def test_the_effect_decides_between_tools_of_the_same_words() -> None:
     requests = ("Which order has the customer?", "Make an order for the customer", "Cancel the customer's order")
 
     assert [searcher.search(text, 1)[0].name for text in requests] == ["orderGET", "orderPOST", "orderDELETE"]
+
+
+@pytest.mark.parametrize(
+    ("request_text", "first"),
+    [
+        ("Which pods are in the shop?", "poda"),
+        ("Show me the pod web-1", "podb"),
+        ("Create a pod", "podc"),
+        ("Change the pod", "podd"),
+    ],
+)
+def test_the_number_and_the_verb_decide_between_operations_on_one_thing(request_text: str, first: str) -> None:
+    routes = {
+        "poda": "GET /shops/{shop}/pods",
+        "podb": "GET /shops/{shop}/pods/{pod}",
+        "podc": "POST /shops/{shop}/pods",
+        "podd": "PATCH /shops/{shop}/pods/{pod}",
+    }
+    specs = [
+        ToolSpec(name, "A pod of the shop.", {}, read_only=route.startswith("GET"), route=route)
+        for name, route in routes.items()
+    ]
+    for ordered in (specs, specs[::-1]):
+        assert ToolSearcher(ordered).search(request_text, 1)[0].name == first
