@@ -12,7 +12,7 @@ from langgraph_toolmem.graph.cases import MAX_CALLS, Neighbour
 from langgraph_toolmem.graph.events import Record
 from langgraph_toolmem.graph.provenance import encode_value, in_outputs, usual_values
 from langgraph_toolmem.graph.seen_input import from_input, value_digest
-from langgraph_toolmem.graph.sources import discover, evaluate
+from langgraph_toolmem.graph.sources import discover, evaluate, is_derived
 from langgraph_toolmem.graph.state import WORDS, RunState, paper_window, parallel, slot_key, windows
 from langgraph_toolmem.graph.tool_graph import COLUMNS, MAX_SOURCES, ToolGraph
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
@@ -179,12 +179,13 @@ def _learn_arguments(
             sources[parameter] = right[:MAX_CASE_SOURCES]
         if (
             value is not ABSENT
-            and not any(each.startswith(("o|", "l|")) for each in right)
+            and not any(each.startswith(("o|", "l|", "od|")) for each in right)
             and not _may_be_from_output(value, truth, state)
         ):
             given.append(parameter)
         if judged:
-            agreed = {name: value_digest(name, truth) for name, hit in judged.items() if hit and from_input(name)}
+            counted = [name for name, hit in judged.items() if hit and (from_input(name) or is_derived(name))]
+            agreed = {name: value_digest(name, truth) for name in counted}
             record.append(op.Sources(slot, previous, judged, user, agreed))
         encoded = encode_value(value)
         if len(encoded) <= MAX_VALUE_CHARS:

@@ -25,10 +25,10 @@ from typing import Any, Final
 
 from langgraph_toolmem.base.caches import cached
 from langgraph_toolmem.graph.cases import Neighbour
-from langgraph_toolmem.graph.seen_input import from_input, is_derived, value_digest
-from langgraph_toolmem.graph.sources import evaluate, words_before
+from langgraph_toolmem.graph.seen_input import from_input, value_digest
+from langgraph_toolmem.graph.sources import evaluate, is_derived, words_before
 from langgraph_toolmem.graph.state import RunState, slot_key
-from langgraph_toolmem.graph.tool_graph import MISS, ToolGraph
+from langgraph_toolmem.graph.tool_graph import HIT, MISS, ToolGraph
 from langgraph_toolmem.runs.values import ABSENT, canon
 from langgraph_toolmem.text.extents import A_NUMBER, END, after_name, is_open, right_of
 from langgraph_toolmem.text.requests import left_over
@@ -42,6 +42,8 @@ SEVERAL: Final = 2
 """Different words after names of past requests, from which a new word there tells nothing."""
 AGREED: Final = 2
 """Different values that a place in prompt or context had before it counts."""
+RIGHT: Final = 3
+"""Times that a date so many days from another was right before it counts for the same two dates."""
 _FORMATS: Final = frozenset(("00", "59", "23", "t", "z"))
 """Parts of a date that stand for no moment: the first and the last minute of a day."""
 _CARRIED: Final = frozenset(("c", "cp", "n", "w"))
@@ -80,8 +82,20 @@ class Provenance:
         return value
 
     def is_early(self, descriptor: str, tool: str, parameter: str, value: Any) -> bool:
-        """Return True if a value comes from a place in prompt or context that does not count yet."""
-        return from_input(descriptor) and not self._counts(slot_key(tool, parameter), descriptor, value)
+        """Return True if a value comes from a place in prompt or context, or a date's neighbour, too early to count."""
+        if not (from_input(descriptor) or is_derived(descriptor)):
+            return False
+        slot = slot_key(tool, parameter)
+        known = self._graph.places.rows.get(slot, {}).get(descriptor)
+        if known is None:
+            return True
+        if len(known[0]) >= AGREED:
+            return False
+        if value_digest(descriptor, canon(value)) not in known[0]:
+            return True
+        # A date so many days later may be that very date. In a log of one day it is, and counts by its record: without
+        # it the office's reads fell from 2.2 to 1.8 per 100 turns.
+        return is_derived(descriptor) and self._graph.sources.row(slot).get(descriptor, (0, 0))[HIT] < RIGHT
 
     def may_use(self, tool: str, parameter: str, value: Any, schema: Any) -> bool:
         """Return True if a value of another run may stand in a call of this one."""
@@ -180,15 +194,6 @@ class Provenance:
         if not left:
             return False
         return all(len(left) > len(_left_before(near.text, near.made)) for near in neighbours if near.tool == tool)
-
-    def _counts(self, slot: str, descriptor: str, value: Any) -> bool:
-        known = self._graph.places.rows.get(slot, {}).get(descriptor)
-        if known is None:
-            return False
-        if len(known[0]) >= AGREED:
-            return True
-        # On its first day a date so many days later tells nothing: the model may have taken that very date.
-        return not is_derived(descriptor) and value_digest(descriptor, canon(value)) in known[0]
 
     def _is_shown(self, text: str) -> bool:
         low = text.lower()

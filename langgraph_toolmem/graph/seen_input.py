@@ -75,13 +75,13 @@ class SeenInput:
     @cached_property
     def dates(self) -> list[date]:
         """Return the first different dates of the prompt, in order."""
-        return _dates_in(self._text)
+        return full_dates(self._text)
 
     def years(self) -> set[str]:
         """Return the years of all dates in prompt and context."""
         found = {f"{day.year:04}" for day in self.dates}
         for value in self.fields.values():
-            if (day := _day_of(value)) is not None:
+            if (day := day_of(value)) is not None:
                 found.add(f"{day.year:04}")
         return found
 
@@ -124,8 +124,8 @@ class SeenInput:
             left, _, right = rest.rpartition("|")
             return self._slot(left, right)
         first, days, written = rest.split("|")
-        day = _day_of(self.fields.get(first)) if kind == "xd" else self._date(int(first))
-        return ABSENT if day is None else (day + timedelta(int(days))).isoformat() + written
+        day = day_of(self.fields.get(first)) if kind == "xd" else self._date(int(first))
+        return ABSENT if day is None else later(day, days, written)
 
     def _date(self, index: int) -> date | None:
         return self.dates[index] if index < len(self.dates) else None
@@ -175,20 +175,11 @@ class SeenInput:
 
     def _derived(self, text: str) -> list[str]:
         """Return the dates that a date may be derived from."""
-        match = _WRITTEN.match(text)
-        day = _day_of(text) if match is not None else None
-        if match is None or day is None:
-            return []
         sources = [(f"pd|{index}", known) for index, known in enumerate(self.dates)]
         for name, value in self.fields.items():
-            if "|" not in name and (known := _day_of(value)) is not None:
+            if "|" not in name and (known := day_of(value)) is not None:
                 sources.append((f"xd|{name}", known))
-        found = []
-        for source, known in sources:
-            days = (day - known).days
-            if abs(days) <= MAX_DAYS:
-                found.append(f"{source}|{days}|{match[2]}")
-        return found
+        return [f"{source}|{found}" for source, known in sources if (found := from_date(text, known))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,11 +233,6 @@ def from_input(descriptor: str) -> bool:
     return descriptor[0] in "px"
 
 
-def is_derived(descriptor: str) -> bool:
-    """Return True for a date so many days before or after one in prompt or context."""
-    return descriptor[:3] in ("pd|", "xd|") and descriptor.split("|")[2] != "0"
-
-
 def value_digest(descriptor: str, text: str) -> str:
     """Return the digest of a value at one place; values of two places cannot be compared by it."""
     return digest("seen", descriptor, text)
@@ -298,7 +284,23 @@ def _is_whole(text: str, start: int, end: int) -> bool:
     return not cut_before and not cut_after
 
 
-def _day_of(value: Any) -> date | None:
+def from_date(text: str, known: date) -> str:
+    """Return how a written date follows from another, as ``DAYS|TIME``; "" if it does not."""
+    match = _WRITTEN.match(text)
+    day = day_of(text) if match is not None else None
+    if match is None or day is None:
+        return ""
+    days = (day - known).days
+    return f"{days}|{match[2]}" if abs(days) <= MAX_DAYS else ""
+
+
+def later(day: date, days: str, written: str) -> str:
+    """Return the date so many days later, with a time of day; the inverse of `from_date`."""
+    return (day + timedelta(int(days))).isoformat() + written
+
+
+def day_of(value: Any) -> date | None:
+    """Return the day of a date or a time in ISO's format."""
     if not isinstance(value, str) or not _ISO.match(value):
         return None
     try:
@@ -307,7 +309,7 @@ def _day_of(value: Any) -> date | None:
         return None
 
 
-def _dates_in(text: str) -> list[date]:
+def full_dates(text: str) -> list[date]:
     """Return the first different dates of a text, in order. Only what stands near a year is read closely."""
     found: dict[date, None] = {}
     position = text.find("20")

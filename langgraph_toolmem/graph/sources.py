@@ -6,6 +6,8 @@
     l|TOOL|PATH*|rest       all that the slot has not used yet, for parallel calls; two at least
     ua|WORDS|EXTENT         what follows WORDS in the user's text, as far as `text.extents` says
     us|SHAPE, ud|FORMAT     the next token of that shape, a date in it
+    td|INDEX|DAYS|TIME      a date of the user's text, so many days later, written with a time of day
+    od|TOOL|PATH|DAYS|TIME  a date at a JSON path in TOOL's latest output, likewise
     p…, x…                  a place in prompt or context (`graph.seen_input`)
 
 A slot is a (tool, parameter) pair. `discover` finds the descriptors of a value, `evaluate` is its inverse, and
@@ -19,13 +21,16 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from langgraph_toolmem.base.caches import cached
-from langgraph_toolmem.graph.seen_input import END, from_input
+from langgraph_toolmem.graph.seen_input import END, day_of, from_date, from_input, full_dates, later
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.values import ABSENT, MAX_VALUE_CHARS, canon
 from langgraph_toolmem.text.extents import UNTIL, extents, name_start, right_of, until
 from langgraph_toolmem.text.values import Text, dates_in, is_word, read_text, shape_of
 
 _MAX_OUTPUTS: Final = 8
+MAX_NEAR: Final = 8
+"""Dates from which another may be derived."""
+_DERIVED: Final = ("td|", "od|")
 _ISO: Final = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -33,6 +38,8 @@ def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
     """Return the value of a source in this run, or ABSENT. The value is not cast to the parameter's type."""
     if from_input(descriptor):
         return state.seen.value_at(descriptor)
+    if descriptor.startswith(_DERIVED):
+        return _date_from(descriptor, state)
     kind, first, rest = _parsed(descriptor)
     if kind == "i":
         return state.inputs.get((first, rest), ABSENT)
@@ -57,6 +64,25 @@ def _parsed(descriptor: str) -> tuple[str, str, str]:
         return kind, "", rest
     tool, _, rest = rest.rpartition("|") if kind == "i" else rest.partition("|")
     return kind, tool, rest
+
+
+def is_derived(descriptor: str) -> bool:
+    """Return True for a date so many days before or after another date of the run."""
+    return descriptor.startswith((*_DERIVED, "pd|", "xd|")) and descriptor.rsplit("|", 2)[1] != "0"
+
+
+def _date_from(descriptor: str, state: RunState) -> Any:
+    kind, _, rest = descriptor.partition("|")
+    source, days, written = rest.rsplit("|", 2)
+    day = None
+    if kind == "td":
+        dates = full_dates(state.user.raw)
+        day = dates[int(source)] if int(source) < len(dates) else None
+    else:
+        tool, _, path = source.partition("|")
+        seen = state.latest_output(tool)
+        day = None if seen is None else day_of(seen.scalars.get(path))
+    return ABSENT if day is None else later(day, days, written)
 
 
 def words_before(descriptor: str) -> str:
@@ -138,7 +164,27 @@ def _found(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
         if spots:
             found += [f"u{spot}" for spot in spots]
             break
-    return found + state.seen.places(text, derived=not found)
+    places = state.seen.places(text, derived=not found)
+    if not found and not places and _ISO.match(text):
+        return _near_dates(text, state)
+    return found + places
+
+
+def _near_dates(text: str, state: RunState) -> list[str]:
+    """Return the dates of the user's text and of outputs from which a date may be derived."""
+    found = []
+    for index, day in enumerate(full_dates(state.user.raw)):
+        if how := from_date(text, day):
+            found.append(f"td|{index}|{how}")
+    for tool in list(state.outputs)[-_MAX_OUTPUTS:]:
+        seen = state.latest_output(tool)
+        if seen is None or not _plain(tool):
+            continue
+        for path, value in seen.scalars.items():
+            known = day_of(value) if _plain(path) else None
+            if known is not None and (how := from_date(text, known)):
+                found.append(f"od|{tool}|{path}|{how}")
+    return found[:MAX_NEAR]
 
 
 def _plain(*names: str) -> bool:
@@ -225,7 +271,7 @@ def describe(descriptor: str) -> str:
         tool, path, how = rest.split("|")
         which = "the next unused element" if how == "next" else "for each call one unused element"
         return f"{which} of {path} in the output of {tool}"
-    if from_input(descriptor):
+    if from_input(descriptor) or descriptor.startswith(_DERIVED):
         return _describe_input(kind, rest)
     left, _, extent = rest.rpartition("|")
     return {
@@ -260,6 +306,12 @@ def _describe_input(kind: str, rest: str) -> str:
         return f"what stands between “{first}” and {end} in the prompt"
     if kind == "xf":
         return f"the context's {rest}"
-    field, days, _ = rest.split("|")
-    of = "the prompt's date" if kind == "pd" else f"the date in the context's {field}"
+    source, days, _ = rest.rsplit("|", 2)
+    tool, _, path = source.partition("|")
+    of = {
+        "pd": "the prompt's date",
+        "xd": f"the date in the context's {source}",
+        "td": "the date in the user's words",
+        "od": f"the date in {path} of the output of {tool}",
+    }[kind]
     return of if days == "0" else f"{of} and {int(days):+d} days"

@@ -114,7 +114,7 @@ def fill(
 
 
 def _is_flow(descriptor: str) -> bool:
-    return descriptor[0] in "iol" or (descriptor[0] == "[" and descriptor[2] in "iol")
+    return descriptor.startswith(("i|", "o|", "l|"))
 
 
 def _from_goal(parameter: str, schema: Mapping[str, Any], state: RunState) -> Any:

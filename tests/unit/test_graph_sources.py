@@ -178,6 +178,11 @@ LISTED = call("search", {"query": "invoices"}, {"hits": [{"id": "m1", "from": "A
         ("us|#A999", [user("Cancel order #W123 and #W456"), call("read", {"id": "#W123"})], "#W456"),
         ("ud|2024-%s", [user("What is on November 3rd?")], "2024-11-03"),
         ("ud|2024-%s 10:00:00", [user("What is on 3 November?")], "2024-11-03 10:00:00"),
+        ("td|0|3|", [user("Who is free three days after 2024-11-29?")], "2024-12-02"),
+        ("td|1|-1|T23:59:00", [user("From 2024-11-29 to March 1, 2025")], "2025-02-28T23:59:00"),
+        ("td|0|3|", [user("Who is free?")], ABSENT),
+        ("od|whoami|$.since|7|", [call("whoami", {}, {"since": "2024-02-23 10:00"})], "2024-03-01"),
+        ("od|whoami|$.since|7|", [call("whoami", {}, {"since": "lately"})], ABSENT),
         ("us|#A999", [user("Cancel order #W123"), words("Sure?"), user("yes")], "#W123"),
     ],
 )
@@ -218,6 +223,16 @@ def test_discovered_by_hand(value: Any, expected: set[str]):
     assert expected or not found
 
 
+def test_a_date_without_a_source_is_found_near_another_date():
+    state = state_of(
+        user("What is due within a week of 2024-11-29?"), call("whoami", {}, {"since": "2024-12-01T08:00"})
+    )
+
+    assert set(discover("2024-12-06", state, SLOT)) == {"td|0|7|", "od|whoami|$.since|5|"}
+    assert not any(each.startswith(("td|", "od|")) for each in discover("2024-11-29", state, SLOT))
+    assert discover("2025-06-06", state, SLOT) == []
+
+
 KEYS = st.sampled_from(["id", "name", "a|b", "x y", "@", "[*]", "next"])
 LEAVES = st.sampled_from(["m1", "m2", "Ann Lee", "ann", "#W1234", "a|b", "%", "", 5, 5.0, "5", 12.5, None, True])
 OUTPUTS = st.recursive(
@@ -225,7 +240,7 @@ OUTPUTS = st.recursive(
 )
 WORDS = st.lists(
     st.sampled_from(
-        ["Open", "order", "#W1234", "#W5678", "of", "Ann", "Lee", "ann", "'late fee'", "on", "November 3rd", "5", "7",
+        ["Open", "order", "#W1234", "#W5678", "of", "Ann", "Lee", "ann", "'late fee'", "on", "November 3rd", "2024-04-30", "5", "7",
          "|", "a|b", "%", "number", "ANN", ",", "may 2"]
     ),
     max_size=10,
