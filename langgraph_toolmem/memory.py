@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from langgraph_toolmem.base.checks import with_known_options
 from langgraph_toolmem.base.copies import SharedByCopies
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from langgraph_toolmem.sit import SIT
 
 T = TypeVar("T", bound="ToolMemory")
+
+NO_USERS: Final = (
+    "values of several threads are kept, and no run named its user: forget(user_id=...) will find nothing. Name users "
+    'with config={"configurable": {"user_id": ...}}'
+)
 
 
 def default_methods(*own: Method) -> list[Method]:
@@ -340,11 +345,13 @@ class ToolMemory(SharedByCopies):
         core.log_and_continue("could not read what other processes learned", core.refresh)
         sections = {each.name: section for each in self._methods if (section := core.section_of(each))}
         waiting = core.log_and_continue("could not read the job queue", core.jobs.queue.report) or {}
-        problems = tuple(core.problems())
+        problems = core.problems()
         with core.lock:
+            if core.graph.mixes_users:
+                problems.insert(0, NO_USERS)
             held = list(core.holdout.episodes())
             held_out = compare(held) if core.holdout.on or held else None
-            return make_report(core.graph, sections, waiting, problems, price, held_out)
+            return make_report(core.graph, sections, waiting, tuple(problems), price, held_out)
 
     def view(self) -> GraphView:
         """Return a plain copy of the evidence graph: tools, edges, dataflow."""

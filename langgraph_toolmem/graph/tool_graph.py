@@ -407,6 +407,19 @@ class ToolGraph(_Parts):
         return None if entry is None else entry[OWNER]
 
     @property
+    def mixes_users(self) -> bool:
+        """True if values of several threads are kept, and no user of any run is known."""
+        if any(entry[OWNER] is not None for entry in self.runs.values()):
+            return False
+        threads: set[str] = set()
+        for row in self.value_contributors.rows.values():
+            for runs, users in row.values():
+                if users:
+                    return False
+                threads.update(runs)
+        return len(threads) > 1
+
+    @property
     def turns(self) -> int:
         """Model turns: those learned, and those that began and whose end has not been seen."""
         return int(self.counters.get("turns", 0) + self.counters.get(TURNS_OPEN, 0))

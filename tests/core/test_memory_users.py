@@ -188,3 +188,13 @@ def test_graphs_on_two_workers_and_threads_that_move_between_them(desk: Desk) ->
         report = one.report()
         assert (report.turns, report.answers) == (80, 20)
         assert report.skipped == 80 - sum(len(model.calls) for _, model in graphs) > 0
+
+
+def test_a_memory_whose_runs_name_no_user_says_so_once(desk: Desk) -> None:
+    with ToolMemory.ephemeral(tools=desk.tools) as memory:
+        memory.finish(history(0), thread_id="a")
+        assert memory.report().problems == ()
+        memory.finish(history(1), thread_id="b")
+        assert ["no run named its user" in problem for problem in memory.report().problems] == [True]
+        memory.finish(history(2), thread_id="c", user_id="ann")
+        assert memory.report().problems == ()

@@ -144,7 +144,7 @@ for number in range(1):
     if not worker:
         with ToolMemory(f"{folder}/{number}", tools=Desk().tools) as own:
             own.finish(history(number), thread_id="a", success=True)
-            assert own.flush(timeout=20) and own.entries.recall(request("Ann")) and not own.report().problems
+            assert own.flush(timeout=20) and own.entries.recall(request("Ann")) and not own.core.problems()
         os._exit(0)
     workers.append(worker)
 codes = [os.waitpid(worker, 0)[1] for worker in workers]

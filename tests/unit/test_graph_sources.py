@@ -240,8 +240,8 @@ OUTPUTS = st.recursive(
 )
 WORDS = st.lists(
     st.sampled_from(
-        ["Open", "order", "#W1234", "#W5678", "of", "Ann", "Lee", "ann", "'late fee'", "on", "November 3rd", "2024-04-30", "5", "7",
-         "|", "a|b", "%", "number", "ANN", ",", "may 2"]
+        ["Open", "order", "#W1234", "#W5678", "of", "Ann", "Lee", "ann", "'late fee'", "on", "November 3rd", "5", "7",
+         "2024-04-30", "|", "a|b", "%", "number", "ANN", ",", "may 2"]
     ),
     max_size=10,
 )  # fmt: skip
