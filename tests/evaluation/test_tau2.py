@@ -40,19 +40,8 @@ def test_in_every_mode_the_rewards_and_the_changes_stay(tmp_path):
 
 
 def test_the_command_by_stub(tmp_path, capsys):
-    command = [
-        "eval",
-        "tau2",
-        "--domain",
-        "library",
-        "--stub",
-        "--test-tasks",
-        "1",
-        "--train-tasks",
-        "1",
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    few = ["--test-tasks", "1", "--train-tasks", "1"]
+    command = ["eval", "tau2", "--domain", "library", "--stub", *few, "--out", str(tmp_path / "out")]
     with pytest.raises(SystemExit) as done:
         main(command)
     assert not done.value.code

@@ -16,10 +16,9 @@ from langgraph_toolmem.base.text import canonical, digest
 from langgraph_toolmem.evaluation.answers import Keeper
 from langgraph_toolmem.evaluation.journal import RunRecord
 from langgraph_toolmem.evaluation.run import EvalRun, Outcome
-from langgraph_toolmem.evaluation.tasks import EvalTask
+from langgraph_toolmem.evaluation.tasks import EvalTask, Split
 from langgraph_toolmem.evaluation.tau2.agent import ToolMemAgent, reading_tools
-from langgraph_toolmem.evaluation.tau2.stub import Plan, Rates, StubModel, StubUser
-from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem.evaluation.tau2.stub import Plan, Rates, StubChatModel, StubModel, StubUser
 
 MAX_STEPS: Final = 200
 INSTALL: Final = (
@@ -131,7 +130,8 @@ class Tau2Source:
         trains = set(loader().get("train", ())) if loader is not None else set()
         self._tasks: list[EvalTask] = []
         most = limits or TaskLimits()
-        for split, limit in (("train", most.train), ("test", most.test)):
+        limits_by_split: dict[Split, int | None] = {"train": most.train, "test": most.test}
+        for split, limit in limits_by_split.items():
             own = [task for task in tasks if (task.id in trains) == (split == "train")]
             self._tasks += [EvalTask(str(task.id), split, data=task) for task in own[:limit]]
         self.name = f"tau2 {chosen}" + ("" if sides is not None else " by stub")
@@ -161,7 +161,7 @@ class Tau2Source:
             assert self._sides is not None
             model, user = self._sides.model(run), self._sides.user(run, environment)
         else:
-            model, user = ScriptedChatModel(script=stub), StubUser(task)
+            model, user = StubChatModel(script=stub), StubUser(task)
         agent = ToolMemAgent(run, environment, model)
         if stub is not None:
             stub.on_request = agent.look_ups.check

@@ -16,8 +16,12 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import tool_call
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import SkipValidation
 
 from langgraph_toolmem.base.text import canonical, digest
 from langgraph_toolmem.turn.hints import FRAME
@@ -35,7 +39,7 @@ TOKENS_PER_CHAR: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How often the stub departs from its plan.
+    """The rates at which the stub departs from its plan.
 
     Attributes:
         follow: share of the points at which it follows a hint that it is shown.
@@ -188,8 +192,26 @@ class StubModel:
         return None
 
 
+class StubChatModel(BaseChatModel):
+    """A chat model that asks a `StubModel`; hints stand where OpenAI's models take them."""
+
+    script: SkipValidation[StubModel]
+
+    @property
+    def _llm_type(self) -> str:
+        return "openai"
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
+        """Bind tools as any chat model does."""
+        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools])
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        answer = self.script(list(messages), list(kwargs.get("tools", ())))
+        return ChatResult(generations=[ChatGeneration(message=answer)])
+
+
 class _Shown:
-    """What a request shows: exchanges, the user's words, a hint."""
+    """The contents of a request: exchanges, the user's words, a hint."""
 
     def __init__(self, messages: Sequence[BaseMessage]) -> None:
         self.messages = messages
